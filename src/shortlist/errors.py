@@ -1,0 +1,74 @@
+"""Every error raised on purpose.
+
+ShortlistError
+├── InvalidInput           the caller can fix what they passed
+│   ├── InvalidQuery
+│   ├── InvalidCatalog
+│   └── InvalidConfig
+├── ToolNotFound           a name that is not in the catalog (or not visible here)
+├── IndexFormatError       a saved index that this version cannot read
+├── ModelError             weights or a model runtime that cannot be used
+├── DatasetMissing         benchmark or eval data that is not on this machine
+├── TunedOnReportedSplit   an eval that would report on what it was fitted on
+└── UpstreamError          an MCP server failed; names the server
+"""
+
+from collections.abc import Sequence
+
+
+class ShortlistError(Exception):
+    """Root of the tree; its message says what happened and what to do next."""
+
+
+class InvalidInput(ShortlistError):
+    """The caller can fix what they passed."""
+
+
+class InvalidQuery(InvalidInput):
+    """A query that cannot be run as written."""
+
+
+class InvalidCatalog(InvalidInput):
+    """A catalog that cannot be read; the message names the place and the remedy."""
+
+
+class InvalidConfig(InvalidInput):
+    """A configuration that cannot be used; the message names file, place and remedy."""
+
+
+class ToolNotFound(ShortlistError):
+    """A tool id or name that is not in the catalog, or not visible to this caller."""
+
+    def __init__(self, tool_id: str, *, suggestions: Sequence[str] = ()) -> None:
+        self.tool_id = tool_id
+        self.suggestions = tuple(suggestions)
+        hint = (
+            f"Did you mean {', '.join(map(repr, suggestions))}?"
+            if suggestions
+            else "Use search_tools to find one."
+        )
+        super().__init__(f"No tool {tool_id!r}. {hint}")
+
+
+class IndexFormatError(ShortlistError):
+    """A saved index that this version cannot read; rebuilding it is always possible."""
+
+
+class ModelError(ShortlistError):
+    """Weights or a model runtime that cannot be used."""
+
+
+class DatasetMissing(ShortlistError):
+    """Evaluation data that is not on this machine."""
+
+
+class TunedOnReportedSplit(ShortlistError):
+    """An evaluation that would report on the split its pipeline was fitted on."""
+
+
+class UpstreamError(ShortlistError):
+    """An MCP server that failed; `server` names it."""
+
+    def __init__(self, server: str, message: str) -> None:
+        self.server = server
+        super().__init__(f"Server {server!r}: {message}")

@@ -1,0 +1,174 @@
+"""The vocabulary: a tool, its server, a query, a ranking, a result."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+ToolId: TypeAlias = str
+Json: TypeAlias = Any
+Level: TypeAlias = Literal["high", "medium", "low", "none"]
+SearchMode: TypeAlias = Literal["hybrid", "lexical", "dense", "fuzzy", "regex", "prefix", "exact"]
+
+Scores: TypeAlias = NDArray[np.float32]
+"""One score per row of the index; zero or less means no match."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """What a server claims about a tool's effects; None where it says nothing."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One top-level argument of a tool, as its input schema declares it."""
+
+    name: str
+    type: str = "any"
+    description: str = ""
+    required: bool = False
+    enum: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Where tools come from; its words help to find all of them."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    categories: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as search sees it; `definition` keeps the whole original as compact JSON.
+
+    Schemas are parsed when asked for: tens of thousands of parsed schemas would fill a laptop.
+    """
+
+    id: ToolId
+    name: str
+    server: str = ""
+    title: str = ""
+    description: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    annotations: Annotations = Annotations()
+    parameters: tuple[Parameter, ...] = ()
+    definition: str = field(default="{}", repr=False)
+    content_hash: str = field(default="", repr=False)
+
+    def mcp(self) -> dict[str, Json]:
+        """Give the MCP definition as it came: schemas, annotations, icons, `_meta` and all."""
+        definition: dict[str, Json] = json.loads(self.definition)
+        return definition
+
+    @property
+    def input_schema(self) -> dict[str, Json]:
+        schema = self.mcp().get("inputSchema")
+        return schema if isinstance(schema, dict) else {"type": "object"}
+
+    @property
+    def output_schema(self) -> dict[str, Json] | None:
+        schema = self.mcp().get("outputSchema")
+        return schema if isinstance(schema, dict) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Hard limits that act inside the retrievers, so that `limit` is filled whenever enough tools pass."""
+
+    servers: frozenset[str] | None = None
+    categories: frozenset[str] | None = None
+    tags: frozenset[str] | None = None
+    read_only: bool | None = None
+    destructive: bool | None = None
+    among: frozenset[ToolId] | None = None
+    exclude: frozenset[ToolId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What is asked for, what may answer it, and what is known about the caller."""
+
+    text: str
+    limit: int = 5
+    mode: SearchMode = "hybrid"
+    filters: Filters = Filters()
+    recent_servers: tuple[str, ...] = ()
+    recent_tools: tuple[ToolId, ...] = ()
+    diverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows of the index, best first; ties are broken on the tool id."""
+
+    rows: NDArray[np.int32]
+    scores: Scores
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        return iter(zip(self.rows.tolist(), self.scores.tolist(), strict=True))
+
+    def __getitem__(self, part: slice) -> "Ranking":
+        return Ranking(self.rows[part], self.scores[part])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One tool of an answer; `family` lists near-duplicates that it stands for."""
+
+    tool: Tool
+    score: float
+    rank: int
+    family: tuple[ToolId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """How likely the first hit is right, and why."""
+
+    level: Level
+    probability: float
+    match_probability: float
+    """How likely the catalog has a tool for this at all."""
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One timed step of a search: a retriever, the fusion or a stage."""
+
+    name: str
+    milliseconds: float
+    found: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The answer to a query with its trace; `notes` say what a caller should know (arms not ready, …)."""
+
+    query: Query
+    hits: tuple[Hit, ...]
+    confidence: Confidence
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+    did_you_mean: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def milliseconds(self) -> float:
+        return sum(step.milliseconds for step in self.steps)
