@@ -1,0 +1,286 @@
+"""Catalogs in the formats people have them in, read whole: a bad tool is reported and skipped, the rest load."""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.errors import InvalidCatalog
+from shortlist.models import Annotations, Server, Tool
+from shortlist.schema import text_of
+
+Raw: TypeAlias = Mapping[str, Any]
+
+MAX_NAME_LENGTH = 512
+_HINTS = (
+    ("read_only", ("readOnlyHint", "readOnly")),
+    ("destructive", ("destructiveHint", "destructive")),
+    ("idempotent", ("idempotentHint", "idempotent")),
+    ("open_world", ("openWorldHint", "openWorld")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that was skipped or repaired while reading, and where it stood."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogReading:
+    """A catalog and what was wrong with its source."""
+
+    catalog: Catalog
+    problems: tuple[Problem, ...] = ()
+
+
+class BadTool(ValueError):
+    """One tool that cannot be used; the reader reports it and goes on."""
+
+
+def read_catalog(source: str | Path | Any) -> CatalogReading:
+    """Read a file (JSON or JSON lines, gzipped or not), a folder of them, or parsed JSON."""
+    if isinstance(source, (str, Path)):
+        return _read_path(Path(source))
+    return _collect(_entries(source, ""))
+
+
+def tool_from_mcp(raw: Raw, server: str = "", *, tool_id: str | None = None) -> Tool:
+    """Make a tool of its MCP definition; raises `BadTool` when it has no usable name."""
+    name = raw.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise BadTool(f"a tool needs a name, this one has {name!r}")
+    if len(name) > MAX_NAME_LENGTH:
+        raise BadTool(f"the name is {len(name)} characters long; the limit is {MAX_NAME_LENGTH}")
+    annotations = raw.get("annotations")
+    hints = annotations if isinstance(annotations, Mapping) else {}
+    meta = raw.get("_meta") if isinstance(raw.get("_meta"), Mapping) else {}
+    definition = _compact_json(raw)
+    return Tool(
+        id=tool_id or (f"{server}/{name}" if server else name),
+        name=name,
+        server=server,
+        title=text_of(raw.get("title")) or text_of(hints.get("title")),
+        description=text_of(raw.get("description")),
+        category=text_of(_label(raw, meta, "category")),
+        tags=_texts(_label(raw, meta, "tags")),
+        keywords=_texts(_label(raw, meta, "keywords")),
+        annotations=Annotations(**{key: _hint(hints, names) for key, names in _HINTS}),
+        definition=definition,
+        content_hash=hashlib.blake2b(f"{server}\0{definition}".encode(), digest_size=12).hexdigest(),
+    )
+
+
+def _compact_json(raw: Raw) -> str:
+    try:
+        text = json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
+        text.encode()
+    except RecursionError:
+        raise BadTool("its schema is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise BadTool(f"it is not JSON ({error})") from None
+    return text
+
+
+def _label(raw: Raw, meta: Any, key: str) -> Any:
+    return raw.get(key) if raw.get(key) is not None else meta.get(key)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(text for item in value if (text := text_of(item))) if isinstance(value, (list, tuple)) else ()
+
+
+def _hint(hints: Raw, names: tuple[str, ...]) -> bool | None:
+    for name in names:
+        value = hints.get(name)
+        if isinstance(value, Mapping):
+            value = value.get("value")
+        if isinstance(value, bool):
+            return value
+    return None
+
+
+Entry: TypeAlias = tuple[str, Callable[[], tuple[Tool, Server | None]]]
+"""A place in the source and how to read the tool there."""
+
+
+def _collect(entries: Iterable[Entry], problems: Iterable[Problem] = ()) -> CatalogReading:
+    tools: dict[str, Tool] = {}
+    servers: dict[str, Server] = {}
+    found = list(problems)
+    for place, read in entries:
+        try:
+            tool, server = read()
+        except BadTool as error:
+            found.append(Problem(place, f"skipped: {error}"))
+            continue
+        if tool.id in tools:
+            found.append(Problem(place, f"skipped: the id {tool.id!r} is there already"))
+            continue
+        tools[tool.id] = tool
+        if server is not None and server.name not in servers:
+            servers[server.name] = server
+    return CatalogReading(Catalog(tools, servers), tuple(found))
+
+
+def _read_path(path: Path) -> CatalogReading:
+    if path.is_dir():
+        files = sorted(p for pattern in ("*.json", "*.jsonl", "*.json.gz", "*.jsonl.gz") for p in path.glob(pattern))
+        if not files:
+            raise InvalidCatalog(f"No catalog in {str(path)!r}: put *.json or *.jsonl files with tools there.")
+        return _collect(entry for file in files for entry in _entries(_parsed(file), file.stem))
+    return _collect(_entries(_parsed(path), ""))
+
+
+def _parsed(path: Path) -> Any:
+    text = _text_of_file(path)
+    if not text.strip():
+        raise InvalidCatalog(f"{str(path)!r} is empty; a catalog is a JSON document or one JSON object a line.")
+    if path.name.removesuffix(".gz").endswith(".jsonl"):
+        return _Lines(path, text)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise InvalidCatalog(f"{str(path)!r} is nested too deeply to be a catalog.") from None
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("{") and "\n{" in text:
+            return _Lines(path, text)
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InvalidCatalog(
+            f"{str(path)!r} is not JSON at {place}: {error.msg}. Is it cut off? Write it again."
+        ) from None
+
+
+def _text_of_file(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InvalidCatalog(f"There is no file {str(path)!r}.") from None
+    except (EOFError, gzip.BadGzipFile):
+        raise InvalidCatalog(f"{str(path)!r} is a truncated or damaged gzip file; fetch it again.") from None
+    except UnicodeDecodeError as error:
+        raise InvalidCatalog(f"{str(path)!r} is not UTF-8 text (byte {error.start}).") from None
+    except OSError as error:
+        raise InvalidCatalog(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    path: Path
+    text: str
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for number, line in enumerate(self.text.split("\n"), 1):
+            if line.strip():
+                yield f"{self.path.name} line {number}", line
+
+
+def _entries(source: Any, name: str) -> Iterator[Entry]:
+    if isinstance(source, _Lines):
+        return ((place, _line_reader(line)) for place, line in source)
+    if isinstance(source, Mapping):
+        return _object_entries(source, name)
+    if isinstance(source, (list, tuple)):
+        return _array_entries(source, name)
+    raise InvalidCatalog(f"A catalog is a JSON object or array with tools; this is {type(source).__name__}.")
+
+
+def _line_reader(line: str) -> Callable[[], tuple[Tool, Server | None]]:
+    def read() -> tuple[Tool, Server | None]:
+        try:
+            raw = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise BadTool(f"not JSON ({error})") from None
+        return _read_any(raw, "")
+
+    return read
+
+
+def _object_entries(source: Raw, name: str) -> Iterator[Entry]:
+    if "tools" in source and isinstance(source["tools"], list):
+        server = _server_of(source.get("server") if isinstance(source.get("server"), Mapping) else source, name)
+        return _tool_entries(source["tools"], server, f"{server.name or 'tools'}")
+    if isinstance(source.get("result"), Mapping):
+        return _object_entries(source["result"], name)
+    if isinstance(source.get("servers"), (list, tuple)):
+        return _array_entries(source["servers"], name)
+    if "name" in source or "function" in source:
+        return iter([("tool", lambda: _read_any(source, name))])
+    raise InvalidCatalog(
+        "Found no tools: expected a tools/list result, an array of tools or servers, or one tool a line; "
+        f"the keys here are {sorted(map(str, source))[:8]}."
+    )
+
+
+def _array_entries(source: Iterable[Any], name: str) -> Iterator[Entry]:
+    for position, item in enumerate(source):
+        if isinstance(item, Mapping) and isinstance(item.get("tools"), (list, tuple)):
+            server = _server_of(item, name)
+            yield from _tool_entries(item["tools"], server, server.name or f"[{position}]")
+        else:
+            yield f"[{position}]", lambda item=item: _read_any(item, name)  # type: ignore[misc]
+
+
+def _tool_entries(tools: Iterable[Any], server: Server, place: str) -> Iterator[Entry]:
+    for position, raw in enumerate(tools):
+
+        def read(raw: Any = raw) -> tuple[Tool, Server | None]:
+            tool, _ = _read_any(raw, server.name)
+            return tool, server if server.name else None
+
+        yield f"{place}.tools[{position}]", read
+
+
+def _server_of(raw: Any, name: str) -> Server:
+    data: Raw = raw if isinstance(raw, Mapping) else {}
+    wire_id = text_of(data.get("id")) or text_of(data.get("name")) or name
+    title = text_of(data.get("title")) or (text_of(data.get("name")) if data.get("id") else "")
+    return Server(
+        name=wire_id,
+        title=title if title != wire_id else "",
+        description=text_of(data.get("description")),
+        categories=_texts(data.get("categories")),
+        tags=_texts(data.get("tags")),
+    )
+
+
+def _read_any(raw: Any, server: str) -> tuple[Tool, Server | None]:
+    """Read one tool: MCP, OpenAI (both shapes), Anthropic, or a line of the benchmark data."""
+    if not isinstance(raw, Mapping):
+        raise BadTool(f"a tool is a JSON object, this is {type(raw).__name__}")
+    if isinstance(raw.get("function"), Mapping):
+        raw = raw["function"]
+    if isinstance(raw.get("server"), str):
+        server = raw["server"]
+    described = Server(name=server, description=text_of(raw.get("server_description"))) if server else None
+    tool_id = raw.get("id") if isinstance(raw.get("id"), str) and raw.get("id") else None
+    return tool_from_mcp(_as_mcp(raw), server, tool_id=tool_id), described
+
+
+_SCHEMA_KEYS = ("inputSchema", "input_schema", "parameters", "inputs")
+_NOT_MCP = ("id", "server", "server_description", "input_schema", "parameters", "inputs", "output_schema", "strict")
+
+
+def _as_mcp(raw: Raw) -> dict[str, Any]:
+    """Rename what other formats call differently; whatever else there is passes through."""
+    if "inputSchema" in raw and not any(key in raw for key in _NOT_MCP):
+        return dict(raw)
+    schema = next((raw[key] for key in _SCHEMA_KEYS if isinstance(raw.get(key), Mapping)), None)
+    rest = {key: value for key, value in raw.items() if key not in _NOT_MCP and key != "type"}
+    if schema is not None:
+        rest["inputSchema"] = schema
+    if isinstance(raw.get("output_schema"), Mapping):
+        rest["outputSchema"] = raw["output_schema"]
+    return rest

@@ -1,0 +1,104 @@
+"""A tool as weighted fields for lexical search, and as one passage for an embedder."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias, get_args
+
+from shortlist.schema import nested_parameters_of, parameters_of
+from shortlist.models import Server, Tool
+from shortlist.text.clean import fold, one_line
+from shortlist.text.tokens import compact, split_identifier, terms, words
+
+Field: TypeAlias = Literal[
+    "name",
+    "title",
+    "labels",
+    "description",
+    "parameters",
+    "parameter_text",
+    "server",
+    "server_text",
+    "boilerplate",
+]
+FIELDS: tuple[Field, ...] = get_args(Field)
+Document: TypeAlias = Mapping[Field, list[str]]
+
+MAX_DESCRIPTION_CHARS = 4_000
+MAX_PARAMETER_CHARS = 3_000
+BOILERPLATE_TOOLS = 3
+BOILERPLATE_SHARE = 0.3
+"""A sentence in three tools and a third of a server's tools says what the server is, not what the tool does."""
+
+PASSAGE_DESCRIPTION_CHARS = 480
+PASSAGE_LABEL_CHARS = 120
+PASSAGE_PARAMETER_CHARS = 160
+
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+
+
+def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset()) -> Document:
+    """Give the terms of every field of a tool."""
+    own, shared = _split_boilerplate(tool.description[:MAX_DESCRIPTION_CHARS], boilerplate)
+    parameters = nested_parameters_of(tool)
+    spoken = " ".join(" ".join((p.description, *p.enum)) for p in parameters)
+    return {
+        "name": _name_terms(tool.name),
+        "title": terms(tool.title),
+        "labels": terms(" ".join((tool.category, *tool.tags, *tool.keywords))),
+        "description": terms(own),
+        "parameters": terms(" ".join(p.name for p in parameters)),
+        "parameter_text": terms(spoken[:MAX_PARAMETER_CHARS]),
+        "server": terms(" ".join((tool.server, server.title))),
+        "server_text": terms(" ".join((server.description, *server.categories, *server.tags))),
+        "boilerplate": terms(shared),
+    }
+
+
+def embedding_text(tool: Tool) -> str:
+    """Write a tool as one short passage, the most telling words first."""
+    labels = " ".join(dict.fromkeys((*tool.keywords, *tool.tags, tool.category)))
+    parameters = ", ".join(words(p.name) for p in parameters_of(tool))
+    server, name = words(tool.server), words(tool.name)
+    return " ".join(
+        part
+        for part in (
+            f"{server}: {name}." if server else f"{name}.",
+            one_line(tool.title, 80) if split_identifier(tool.title) != split_identifier(tool.name) else "",
+            one_line(tool.description, PASSAGE_DESCRIPTION_CHARS),
+            one_line(labels, PASSAGE_LABEL_CHARS),
+            f"({one_line(parameters, PASSAGE_PARAMETER_CHARS)})" if parameters else "",
+        )
+        if part
+    )
+
+
+def shared_sentences(tools: Iterable[Tool]) -> frozenset[str]:
+    """Find the sentences that a server repeats over its tools."""
+    every = list(tools)
+    counts = Counter(sentence for tool in every for sentence in set(_sentences(tool.description)))
+    threshold = max(BOILERPLATE_TOOLS, BOILERPLATE_SHARE * len(every))
+    return frozenset(sentence for sentence, count in counts.items() if count >= threshold)
+
+
+def _name_terms(name: str) -> list[str]:
+    found = terms(name)
+    whole = compact(name)
+    return found if whole in found else [*found, whole]
+
+
+def _split_boilerplate(description: str, boilerplate: frozenset[str]) -> tuple[str, str]:
+    if not boilerplate:
+        return description, ""
+    own, shared = [], []
+    for sentence in _SENTENCE_END.split(description):
+        (shared if _normal(sentence) in boilerplate else own).append(sentence)
+    return (" ".join(own), " ".join(shared)) if own else (description, "")
+
+
+def _sentences(text: str) -> list[str]:
+    return [normal for part in _SENTENCE_END.split(text[:MAX_DESCRIPTION_CHARS]) if (normal := _normal(part))]
+
+
+def _normal(sentence: str) -> str:
+    return " ".join(fold(sentence).split())

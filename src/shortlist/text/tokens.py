@@ -1,0 +1,85 @@
+"""Text to terms: identifiers split, words stemmed, scripts without spaces cut into character pairs."""
+
+import re
+from functools import lru_cache
+from importlib import resources
+
+import Stemmer
+
+from shortlist.text.clean import clean_text, fold
+
+MAX_TERM_LENGTH = 40
+"""Longer runs are keys, hashes or pasted data; as terms they only fill the vocabulary."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’_-]+[^\W_]+)*")
+_PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+[a-z]+\d*|\d+|[^\W\d_a-zA-Z]+\d*")
+_TRAILING_DIGITS = re.compile(r"^([a-z]{3,})\d+$")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+")
+
+_stemmer = Stemmer.Stemmer("english")
+
+
+def read_words(name: str) -> frozenset[str]:
+    """Read a word list from the data folder; `#` starts a comment."""
+    text = resources.files("shortlist.text").joinpath("data", name).read_text("utf-8")
+    return frozenset(word for line in text.splitlines() for word in line.partition("#")[0].split())
+
+
+STOPWORDS = read_words("stopwords.txt")
+
+
+def split_identifier(identifier: str) -> list[str]:
+    """Split snake, kebab, dotted, camel case and acronyms: `getHTTPResponseV2` gives get, http, response, v2."""
+    return [part.casefold() for part in _PART.findall(identifier)]
+
+
+def words(identifier: str) -> str:
+    """Write an identifier as plain words."""
+    return " ".join(split_identifier(identifier))
+
+
+def compact(identifier: str) -> str:
+    """Write an identifier without separators or case, so that all its spellings are equal."""
+    return "".join(ch for ch in fold(identifier) if ch.isalnum())
+
+
+def terms(text: str) -> list[str]:
+    """Give the terms of a text in order, stop-words left out."""
+    return [term for word in _WORD.findall(clean_text(text)) for term in terms_of_word(word)]
+
+
+@lru_cache(maxsize=200_000)
+def terms_of_word(word: str) -> tuple[str, ...]:
+    """Give the terms of one word or identifier: its parts, stemmed, and the whole if it has several."""
+    if word.isascii() and word.islower() and word.isalpha():
+        return () if word in STOPWORDS or len(word) > MAX_TERM_LENGTH else (stem(word),)
+    folded = fold(word)
+    if folded in STOPWORDS:
+        return ()
+    if not word.isascii() and (runs := _UNSPACED.findall(folded)):
+        return _unspaced_terms(folded, runs)
+    parts = [fold(part) for part in _PART.findall(word if word.isascii() else folded)]
+    found = [term for part in parts for term in _part_terms(part)]
+    whole = compact(word)
+    if len(parts) > 1 and len(whole) <= MAX_TERM_LENGTH:
+        found.append(whole)
+    return tuple(found)
+
+
+def _part_terms(part: str) -> list[str]:
+    if part in STOPWORDS or len(part) > MAX_TERM_LENGTH:
+        return []
+    numbered = _TRAILING_DIGITS.match(part)
+    return [part, stem(numbered[1])] if numbered else [stem(part)]
+
+
+def _unspaced_terms(folded: str, runs: list[str]) -> tuple[str, ...]:
+    pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
+    rest = _UNSPACED.sub(" ", folded)
+    return (*pairs, *(term for word in _WORD.findall(rest) for term in terms_of_word(word)))
+
+
+def stem(word: str) -> str:
+    """Stem an English word; words of other languages mostly pass unchanged."""
+    stemmed: str = _stemmer.stemWord(word)
+    return stemmed
