@@ -1,0 +1,1 @@
+"""Connections to MCP servers, supervised, in both eras of the protocol."""

@@ -1,0 +1,157 @@
+"""What a configuration says, as frozen values; nothing here reads a file."""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+Mode: TypeAlias = Literal["search", "dynamic", "static", "passthrough", "auto"]
+Effect: TypeAlias = Literal["read_only", "write", "destructive"]
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+CALL_SECONDS = 60.0
+START_SECONDS = 60.0
+"""A first start may download its package (npx, uvx)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StdioTransport:
+    """A child process that speaks MCP on its stdin and stdout; `environment` is all that it gets."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default=EMPTY, repr=False)
+    directory: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpTransport:
+    """Streamable HTTP; with `sse_fallback` an endpoint that refuses it is tried as legacy SSE."""
+
+    url: str
+    headers: Mapping[str, str] = field(default=EMPTY, repr=False)
+    sse_fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SseTransport:
+    """The HTTP+SSE transport of protocol 2024-11-05."""
+
+    url: str
+    headers: Mapping[str, str] = field(default=EMPTY, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTransport:
+    """A low-level MCP server inside this process (the demo); never written in a configuration."""
+
+    build: Callable[[], Any]
+
+
+Transport: TypeAlias = StdioTransport | HttpTransport | SseTransport | MemoryTransport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOverride:
+    """Words of the user's own for one tool of a server; None keeps what the server says."""
+
+    description: str | None = None
+    keywords: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """One upstream: how to reach it, and how its tools are shown and called."""
+
+    name: str
+    transport: Transport
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    always_load: tuple[str, ...] = ()
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    timeout_seconds: float = CALL_SECONDS
+    start_seconds: float = START_SECONDS
+    max_concurrency: int = 16
+    tools: Mapping[str, ToolOverride] = field(default=EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsetSettings:
+    """A named set of tools; a tool belongs when every condition that is given holds."""
+
+    name: str
+    description: str = ""
+    servers: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    """Globs over tool ids (`server/name`)."""
+    tags: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    used_with: tuple[str, ...] = ()
+    """Tool ids; tools that were called together with them, from the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetSettings:
+    """What is bound from the start: whole toolsets and single tools."""
+
+    name: str
+    toolsets: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSettings:
+    """A caller's name, the hash of its bearer token, and what it may see; None means everything."""
+
+    name: str
+    hash: str = field(repr=False)
+    servers: tuple[str, ...] | None = None
+    toolsets: tuple[str, ...] | None = None
+
+    def matches(self, token: str) -> bool:
+        return hmac.compare_digest(self.hash, hash_token(token))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds that keep one caller or one server from taking the gateway down."""
+
+    message_bytes: int = 32 * 1024 * 1024
+    """One message of an upstream; a larger one is dropped while it arrives and its call fails."""
+    tools_per_server: int = 20_000
+    result_characters: int = 20_000
+    """Text results above this are paged."""
+    result_seconds: float = 900.0
+    """How long a paged result is kept."""
+    results: int = 200
+    workspaces: int = 1_000
+    workspace_seconds: float = 86_400.0
+    auto_tokens: int = 10_000
+    """Mode `auto` binds everything while all definitions together cost less: 5 % of a 200k window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A whole configuration."""
+
+    servers: Mapping[str, ServerSettings] = field(default=EMPTY)
+    mode: Mode = "search"
+    preset: str | None = None
+    presets: Mapping[str, PresetSettings] = field(default=EMPTY)
+    toolsets: Mapping[str, ToolsetSettings] = field(default=EMPTY)
+    intents: Mapping[str, tuple[str, ...]] = field(default=EMPTY)
+    """Intent to toolset names."""
+    always_load: tuple[str, ...] = ()
+    tokens: Mapping[str, TokenSettings] = field(default=EMPTY)
+    limits: Limits = Limits()
+    source: str = ""
+    """The file it was read from."""
+
+
+def hash_token(token: str) -> str:
+    """Give the form in which a token is stored; tokens are long and random, so one round is enough."""
+    return "sha256:" + hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,105 @@
+"""What upstream servers are, do and ask, as values and one role."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from shortlist.config.settings import EMPTY
+from shortlist.models import Json, Tool
+
+State: TypeAlias = Literal["connecting", "ready", "stale", "failed", "needs_auth", "stopped"]
+"""`stale`: was ready, is being reconnected, its last tools still answer searches.
+`failed`: never got ready; the next attempt comes by itself after a back-off."""
+Era: TypeAlias = Literal["legacy", "modern"]
+"""`legacy`: initialize handshake, up to 2025-11-25. `modern`: an envelope per request, 2026-07-28."""
+
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """What a server said about itself when it connected."""
+
+    protocol_version: str
+    era: Era
+    capabilities: Mapping[str, Json] = field(default=EMPTY)
+    info: Mapping[str, Json] = field(default=EMPTY)
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamStatus:
+    """How one server is right now; `since` is the wall-clock second in which `state` began."""
+
+    server: str
+    state: State
+    since: float
+    tools: int = 0
+    error: str | None = None
+    stderr: tuple[str, ...] = ()
+    peer: Peer | None = None
+    attempts: int = 0
+
+    @property
+    def era(self) -> Era | None:
+        return self.peer.era if self.peer else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsChanged:
+    """A server's whole tool list as it is now; `problems` are tools left out, and why."""
+
+    server: str
+    tools: tuple[Tool, ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged:
+    server: str
+    status: UpstreamStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notified:
+    """A notification of a server, untouched: logging, prompts/resources list_changed, resources updated, …
+
+    Progress of a call goes to its `on_progress`, and tools/list_changed becomes `ToolsChanged`.
+    """
+
+    server: str
+    method: str
+    params: Mapping[str, Json] = field(default=EMPTY)
+
+
+UpstreamEvent: TypeAlias = ToolsChanged | StateChanged | Notified
+OnEvent: TypeAlias = Callable[[UpstreamEvent], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions:
+    """How one request is relayed; `caller` comes back to `Client.answer` when the server asks something."""
+
+    meta: Mapping[str, Json] | None = None
+    on_progress: OnProgress | None = None
+    timeout_seconds: float | None = None
+    """None: the server's own setting."""
+    caller: Any = None
+
+
+class Client(Protocol):
+    """What answers a server's own requests: sampling, roots, elicitation (legacy era only)."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Json]:
+        """Client capabilities to advertise to every server, in wire form."""
+        ...
+
+    async def answer(
+        self, server: str, method: str, params: Mapping[str, Json], callers: tuple[Any, ...]
+    ) -> dict[str, Json]:
+        """Give the raw result; `callers` are those of the calls in flight on that server, oldest first.
+
+        Raise `mcp.MCPError` to refuse.
+        """
+        ...
