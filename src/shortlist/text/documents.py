@@ -34,6 +34,7 @@ PASSAGE_DESCRIPTION_CHARS = 480
 PASSAGE_LABEL_CHARS = 120
 PASSAGE_PARAMETER_CHARS = 160
 
+_EVERY_SERVER = frozenset({"mcp", "server", "servers"})
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
@@ -49,7 +50,7 @@ def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset
         "description": terms(own),
         "parameters": terms(" ".join(p.name for p in parameters)),
         "parameter_text": terms(spoken[:MAX_PARAMETER_CHARS]),
-        "server": terms(" ".join((tool.server, server.title))),
+        "server": terms(f"{server_words(tool.server)} {server.title}"),
         "server_text": terms(" ".join((server.description, *server.categories, *server.tags))),
         "boilerplate": terms(shared),
     }
@@ -59,7 +60,7 @@ def embedding_text(tool: Tool) -> str:
     """Write a tool as one short passage, the most telling words first."""
     labels = " ".join(dict.fromkeys((*tool.keywords, *tool.tags, tool.category)))
     parameters = ", ".join(words(p.name) for p in parameters_of(tool))
-    server, name = words(tool.server), words(tool.name)
+    server, name = server_words(tool.server), words(tool.name)
     return " ".join(
         part
         for part in (
@@ -71,6 +72,11 @@ def embedding_text(tool: Tool) -> str:
         )
         if part
     )
+
+
+def server_words(server: str) -> str:
+    """Write a server's name as plain words, each once, without those that every server has."""
+    return " ".join(dict.fromkeys(word for word in split_identifier(server) if word not in _EVERY_SERVER))
 
 
 def shared_sentences(tools: Iterable[Tool]) -> frozenset[str]:

@@ -12,7 +12,10 @@ MAX_TERM_LENGTH = 40
 """Longer runs are keys, hashes or pasted data; as terms they only fill the vocabulary."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’_-]+[^\W_]+)*")
-_PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+[a-z]+\d*|\d+|[^\W\d_a-zA-Z]+\d*")
+_PART = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]\d+[a-z](?![A-Za-z0-9])"  # k8s, s3a: short codes are words
+    r"|[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+[a-z]+\d*|\d+|[^\W\d_a-zA-Z]+\d*"
+)
 _TRAILING_DIGITS = re.compile(r"^([a-z]{3,})\d+$")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+")
 

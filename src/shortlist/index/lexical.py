@@ -1,0 +1,284 @@
+"""BM25F over weighted fields: sparse, exact, explainable, updated in place of rebuilt.
+
+A stored weight depends on its own document alone (lengths are compared with fixed references, not with the
+collection's average), and idf is taken from live counts at query time. So adding, changing or removing one
+tool touches that tool only, and the result equals a fresh build.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.models import Scores
+from shortlist.text.documents import FIELDS, Document, Field
+
+SATURATION = 1.2
+"""BM25's k1: how soon repeating a word stops helping."""
+
+MERGE_SHARE = 0.1
+"""Once this share of the rows came by updates, they are merged into the main arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWeight:
+    """How much a field counts, and how long one usually is."""
+
+    weight: float
+    length_penalty: float
+    usual_length: float
+
+
+# Chosen on the training sets: `python -m benchmarks.tune_lexical`.
+FIELD_WEIGHTS: Mapping[Field, FieldWeight] = {
+    "name": FieldWeight(3.0, 0.6, 3.5),
+    "title": FieldWeight(1.5, 0.5, 3.5),
+    "labels": FieldWeight(1.0, 0.5, 6.0),
+    "description": FieldWeight(1.0, 0.7, 20.0),
+    "parameters": FieldWeight(0.4, 0.6, 5.0),
+    "parameter_text": FieldWeight(0.3, 0.7, 25.0),
+    "server": FieldWeight(1.0, 0.4, 2.5),
+    "server_text": FieldWeight(0.25, 0.7, 15.0),
+    "boilerplate": FieldWeight(0.15, 0.7, 15.0),
+}
+NAME_BIT = np.uint16(1 << FIELDS.index("name"))
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """The rows that hold a term, the saturated weight it has there, and in which fields it stands."""
+
+    rows: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    fields: NDArray[np.uint16]
+
+
+_NO_POSTINGS = Postings(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint16))
+
+
+class LexicalIndex:
+    """Documents by row; rows are never reused, so that they can be shared with other indexes."""
+
+    def __init__(self, weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS) -> None:
+        self._field_weights = weights
+        self.vocabulary: dict[str, int] = {}
+        self._frequency = np.zeros(0, np.int32)
+        self._rows = _Forward.empty()
+        self._inverted = _Inverted.empty()
+        self._recent: dict[int, list[tuple[int, float, int]]] = {}
+        self._recent_rows = 0
+        self.alive = np.zeros(0, np.bool_)
+
+    @classmethod
+    def build(cls, documents: Iterable[Document], weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS) -> "LexicalIndex":
+        index = cls(weights)
+        index._rows = index._weigh(documents)
+        index.alive = np.ones(index._rows.count, np.bool_)
+        index._merge()
+        return index
+
+    @property
+    def size(self) -> int:
+        """How many rows there are, removed ones included."""
+        return len(self.alive)
+
+    @property
+    def live(self) -> int:
+        return int(self.alive.sum())
+
+    def add(self, documents: Sequence[Document]) -> range:
+        """Append documents; gives their rows."""
+        added = self._weigh(documents)
+        first = self.size
+        for offset in range(added.count):
+            for term, weight, fields in added.entries(offset):
+                self._recent.setdefault(term, []).append((first + offset, weight, fields))
+                self._frequency[term] += 1
+        self._rows = self._rows.extended(added)
+        self.alive = np.concatenate([self.alive, np.ones(added.count, np.bool_)])
+        self._recent_rows += added.count
+        if self._recent_rows > max(64, MERGE_SHARE * self.size):
+            self._merge()
+        return range(first, self.size)
+
+    def remove(self, rows: Iterable[int]) -> None:
+        """Take rows out of every answer and every count."""
+        for row in rows:
+            if self.alive[row]:
+                self.alive[row] = False
+                self._frequency[self._rows.terms_of(row)] -= 1
+
+    def idf(self, term: str) -> float:
+        """How telling a term is in this catalog; the most telling for one that it does not have."""
+        number = self.vocabulary.get(term)
+        frequency = 0 if number is None else int(self._frequency[number])
+        return float(np.log1p((self.live - frequency + 0.5) / (frequency + 0.5)))
+
+    def frequency(self, term: str) -> int:
+        number = self.vocabulary.get(term)
+        return 0 if number is None else int(self._frequency[number])
+
+    def postings(self, term: str) -> Postings:
+        number = self.vocabulary.get(term)
+        if number is None:
+            return _NO_POSTINGS
+        main = self._inverted.postings(number)
+        recent = self._recent.get(number)
+        if not recent:
+            return main
+        rows, weights, fields = zip(*recent, strict=True)
+        return Postings(
+            np.concatenate([main.rows, np.array(rows, np.int32)]),
+            np.concatenate([main.weights, np.array(weights, np.float32)]),
+            np.concatenate([main.fields, np.array(fields, np.uint16)]),
+        )
+
+    def name_terms(self, row: int) -> NDArray[np.int32]:
+        return self._rows.terms_of(row)[(self._rows.fields_of(row) & NAME_BIT) > 0]
+
+    def _weigh(self, documents: Iterable[Document]) -> "_Forward":
+        """Turn documents into one saturated weight for each row and term."""
+        vocabulary, terms, counts = self.vocabulary, [], []
+        for document in documents:
+            for field in FIELDS:
+                found = document[field]
+                counts.append(len(found))
+                terms.extend([vocabulary.setdefault(term, len(vocabulary)) for term in found])
+        missing = len(vocabulary) - len(self._frequency)
+        self._frequency = np.concatenate([self._frequency, np.zeros(missing, np.int32)])
+        return _Forward.weigh(np.array(terms, np.int64), np.array(counts, np.int64), self._field_weights, len(vocabulary))
+
+    def _merge(self) -> None:
+        self._inverted = self._rows.inverted(len(self.vocabulary), self.alive)
+        self._frequency = self._inverted.frequencies()
+        self._recent, self._recent_rows = {}, 0
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Give the arrays to save; the vocabulary goes beside them."""
+        self._merge()
+        return {**self._rows.state(), "alive": self.alive}
+
+    @classmethod
+    def restore(cls, vocabulary: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> "LexicalIndex":
+        index = cls()
+        index.vocabulary = {term: number for number, term in enumerate(vocabulary)}
+        index._rows = _Forward.restore(arrays)
+        index.alive = np.array(arrays["alive"])
+        index._merge()
+        return index
+
+
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    """Terms by row."""
+
+    starts: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    fields: NDArray[np.uint16]
+
+    @classmethod
+    def empty(cls) -> "_Forward":
+        return cls(np.zeros(1, np.int64), *(np.empty(0, t) for t in (np.int32, np.float32, np.uint16)))
+
+    @classmethod
+    def weigh(
+        cls, terms: NDArray[np.int64], counts: NDArray[np.int64], weights: Mapping[Field, FieldWeight], words: int
+    ) -> "_Forward":
+        if not len(counts):
+            return cls.empty()
+        each = [weights[field] for field in FIELDS]
+        lengths = counts.reshape(-1, len(FIELDS)).astype(np.float32)
+        penalty = np.array([w.length_penalty for w in each], np.float32)
+        usual = np.array([w.usual_length for w in each], np.float32)
+        value = np.array([w.weight for w in each], np.float32) / (1 - penalty + penalty * lengths / usual)
+        cell = np.repeat(np.arange(len(counts)), counts)
+        row, field = cell // len(FIELDS), cell % len(FIELDS)
+        key = row * max(words, 1) + terms
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.diff(key, prepend=-1))
+        if not len(first):
+            return cls(np.zeros(len(lengths) + 1, np.int64), *(np.empty(0, t) for t in (np.int32, np.float32, np.uint16)))
+        frequency = np.add.reduceat(value.ravel()[cell[order]], first)
+        fields = np.bitwise_or.reduceat((1 << field[order]).astype(np.uint16), first)
+        per_row = np.bincount(key[first] // max(words, 1), minlength=len(lengths))
+        return cls(
+            np.concatenate([[0], np.cumsum(per_row)]),
+            (key[first] % max(words, 1)).astype(np.int32),
+            (frequency * (SATURATION + 1) / (SATURATION + frequency)).astype(np.float32),
+            fields,
+        )
+
+    @property
+    def count(self) -> int:
+        return len(self.starts) - 1
+
+    def terms_of(self, row: int) -> NDArray[np.int32]:
+        return self.terms[self.starts[row] : self.starts[row + 1]]
+
+    def fields_of(self, row: int) -> NDArray[np.uint16]:
+        return self.fields[self.starts[row] : self.starts[row + 1]]
+
+    def entries(self, row: int) -> list[tuple[int, float, int]]:
+        part = slice(self.starts[row], self.starts[row + 1])
+        return list(
+            zip(self.terms[part].tolist(), self.weights[part].tolist(), self.fields[part].tolist(), strict=True)
+        )
+
+    def extended(self, other: "_Forward") -> "_Forward":
+        return _Forward(
+            np.concatenate([self.starts, other.starts[1:] + self.starts[-1]]),
+            np.concatenate([self.terms, other.terms]),
+            np.concatenate([self.weights, other.weights]),
+            np.concatenate([self.fields, other.fields]),
+        )
+
+    def inverted(self, words: int, alive: NDArray[np.bool_]) -> "_Inverted":
+        row = np.repeat(np.arange(self.count, dtype=np.int32), np.diff(self.starts))
+        kept = alive[row] if self.count else np.zeros(0, np.bool_)
+        order = np.flatnonzero(kept)[np.argsort(self.terms[kept], kind="stable")]
+        counts = np.bincount(self.terms[order], minlength=words)
+        return _Inverted(
+            np.concatenate([[0], np.cumsum(counts)]),
+            Postings(row[order], self.weights[order], self.fields[order]),
+        )
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {"starts": self.starts, "terms": self.terms, "weights": self.weights, "fields": self.fields}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, NDArray[Any]]) -> "_Forward":
+        return cls(*(np.array(arrays[name]) for name in ("starts", "terms", "weights", "fields")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Inverted:
+    """Rows by term."""
+
+    starts: NDArray[np.int64]
+    all: Postings
+
+    @classmethod
+    def empty(cls) -> "_Inverted":
+        return cls(np.zeros(1, np.int64), _NO_POSTINGS)
+
+    def postings(self, term: int) -> Postings:
+        if term + 1 >= len(self.starts):
+            return _NO_POSTINGS
+        part = slice(self.starts[term], self.starts[term + 1])
+        return Postings(self.all.rows[part], self.all.weights[part], self.all.fields[part])
+
+    def frequencies(self) -> NDArray[np.int32]:
+        return np.diff(self.starts).astype(np.int32)
+
+
+def score(index: LexicalIndex, weighted: Mapping[str, float]) -> Scores:
+    """Add up what each term gives to each row."""
+    scores = np.zeros(index.size, np.float32)
+    for term, weight in weighted.items():
+        postings = index.postings(term)
+        scores[postings.rows] += np.float32(weight * index.idf(term)) * postings.weights
+    return scores
