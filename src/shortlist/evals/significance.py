@@ -1,7 +1,7 @@
 """How sure a difference is: bootstrap intervals and the paired randomisation test, both seeded.
 
-Both take strata, one array of per-query values for each set. One stratum gives the plain mean; several give the
-macro average, resampled or flipped within each set.
+Both take strata, one array of per-query values for each set. One stratum gives the plain mean; several give
+the macro average, resampled or flipped within each set.
 """
 
 import math
@@ -70,8 +70,8 @@ def _shares(differences: Sequence[Values]) -> Values:
     """Weigh each query by its share of the macro mean; queries without a difference cannot move it."""
     filled = [values for values in differences if len(values)]
     shares = [values / (len(values) * len(filled)) for values in filled]
-    joined = np.concatenate(shares) if shares else np.empty(0)
-    return joined[joined != 0]
+    joined: Values = np.concatenate(shares) if shares else np.empty(0)
+    return np.compress(joined != 0, joined)
 
 
 def _flipped_sums(shares: Values, rows: int, rng: np.random.Generator) -> Values:
