@@ -1,0 +1,99 @@
+"""How many o200k tokens a text costs, estimated without the tokenizer's four megabytes.
+
+The text is cut as the tokenizer cuts it; a piece then costs what its kind costs on average, and the
+pieces that JSON and tool descriptions repeat most cost what they really do. `benchmarks/tokens.py`
+fits the table and prints the error against exact counts.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+PIECE = re.compile(
+    r"""(?P<word>(?:[^\r\n\w]|_)?(?:[A-Z]*[a-z]+|[A-Z]+)(?:'(?:s|t|re|ve|m|ll|d))?)
+    |(?P<digits>[0-9]{1,3})
+    |(?P<script>(?:[^\r\n\w]|_)?[^\W\d_a-zA-Z]+)
+    |(?P<punctuation>\ ?(?:[^\s\w]|_)+[\r\n/]*)
+    |(?P<line>\s*[\r\n]+)
+    |(?P<space>\s+(?!\S)|\s+)
+    |(?P<other>.)""",
+    re.VERBOSE,
+)
+LONGEST_WORD = 16
+LONGEST_PUNCTUATION = 10
+_SCRIPTS = ((0x250, "latin"), (0x530, "cyrillic"), (0x3040, "script"), (0xA000, "cjk"), (0xAC00, "script"))
+_HANGUL_END = 0xD7B0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Tokens per piece of a kind (per character for scripts other than ASCII), and of pieces known by heart."""
+
+    kinds: Mapping[str, float]
+    pieces: Mapping[str, int]
+
+
+@cache
+def costs() -> Costs:
+    """Read the fitted table that ships with the package."""
+    table = json.loads(resources.files("shortlist.disclosure").joinpath("costs.json").read_text("utf-8"))
+    return Costs(table["kinds"], table["pieces"])
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate how many o200k tokens a text costs; the mean error is printed by `benchmarks/tokens.py`."""
+    table = costs()
+    known, kinds = table.pieces.get, table.kinds.get
+    total = 0.0
+    for match in PIECE.finditer(text):
+        exact = known(match.group())
+        if exact is None:
+            kind, units = kind_of(match)
+            total += kinds(kind, 1.0) * units
+        else:
+            total += exact
+    return round(total)
+
+
+def kind_of(match: re.Match[str]) -> tuple[str, int]:
+    """Name a piece's kind, and how many units of it the piece holds."""
+    group, piece = match.lastgroup or "other", match.group()
+    if group == "word":
+        return _word_kind(piece), 1
+    if group == "script":
+        return _script(ord(piece[-1])), len(piece)
+    if group == "punctuation":
+        return f"{'' if piece.isascii() else 'wide-'}marks{min(len(piece), LONGEST_PUNCTUATION)}", 1
+    return group, 1
+
+
+def fit(items: Iterable[Item], tokens: int, cost: Callable[[Item], int]) -> tuple[tuple[Item, ...], int]:
+    """Take items in order while they fit in a budget of tokens; say how many did not."""
+    queue: Sequence[Item] = tuple(items)
+    spent = 0
+    for taken, item in enumerate(queue):
+        spent += cost(item)
+        if spent > tokens:
+            return tuple(queue[:taken]), len(queue) - taken
+    return tuple(queue), 0
+
+
+def _word_kind(piece: str) -> str:
+    bare = piece[0].isalpha()
+    word = piece if bare else piece[1:]
+    lead = "" if bare else "space-" if piece[0] == " " else "mark-"
+    case = "upper" if len(word) > 1 and word.isupper() else "title" if word[0].isupper() else "lower"
+    return f"{lead}{case}{min(len(word), LONGEST_WORD)}"
+
+
+def _script(point: int) -> str:
+    for end, name in _SCRIPTS:
+        if point < end:
+            return name
+    return "hangul" if point < _HANGUL_END else "script"

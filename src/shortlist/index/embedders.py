@@ -1,0 +1,247 @@
+"""Embedders: what turns texts into unit vectors. Model runtimes are imported when a model is first used."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.errors import InvalidInput, ModelError
+
+Vectors: TypeAlias = NDArray[np.float32]
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told how many of how many are done."""
+Tier: TypeAlias = Literal["small", "static", "none"]
+
+WEIGHTS = Path(__file__).parent.parent / "weights"
+MAX_TEXT_CHARS = 4_000
+"""No model here reads further; a megabyte of text must not reach a tokenizer."""
+BATCH = 32
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Unit vectors for documents and queries; equal `model_id`s give equal vectors."""
+
+    @property
+    def model_id(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors: ...
+
+    def embed_query(self, text: str) -> Vectors: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """What `model.json` beside the weights says of them."""
+
+    name: str
+    kind: Literal["onnx", "static"]
+    dimensions: int
+    digest: str
+    document_tokens: int = 128
+    query_tokens: int = 64
+
+    @classmethod
+    def read(cls, folder: Path) -> "ModelCard":
+        path = folder / "model.json"
+        try:
+            raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            return cls(**{key: raw[key] for key in cls.__dataclass_fields__ if key in raw})
+        except FileNotFoundError:
+            raise ModelError(f"No model in {str(folder)!r}: {path.name} is missing.") from None
+        except (ValueError, TypeError) as error:
+            raise ModelError(f"{str(path)!r} does not describe a model: {error}.") from None
+
+
+class OnnxEmbedder:
+    """A transformer with pooling inside its graph, run by onnxruntime; loaded at the first text."""
+
+    def __init__(self, folder: Path) -> None:
+        self.card = ModelCard.read(folder)
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._loaded: tuple[Any, Any] | None = None
+
+    @property
+    def model_id(self) -> str:
+        return f"{self.card.name}@{self.card.digest[:12]}"
+
+    @property
+    def dimensions(self) -> int:
+        return self.card.dimensions
+
+    def load(self) -> None:
+        """Load now, off the request path, what the first text would load."""
+        self._parts()
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        done = 0
+        for rows in _batches(order):
+            vectors[rows] = self._run([texts[i] for i in rows], self.card.document_tokens)
+            done += len(rows)
+            if progress:
+                progress(done, len(texts))
+        return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        return self._run([text], self.card.query_tokens)[0]
+
+    def _run(self, texts: Sequence[str], tokens: int) -> Vectors:
+        session, tokenizer = self._parts()
+        encoded = [e.ids[:tokens] for e in tokenizer.encode_batch([t[:MAX_TEXT_CHARS] for t in texts])]
+        longest = max(map(len, encoded), default=1) or 1
+        ids = np.zeros((len(encoded), longest), np.int64)
+        mask = np.zeros_like(ids)
+        for row, found in enumerate(encoded):
+            ids[row, : len(found)] = found
+            mask[row, : len(found)] = 1
+        (vectors,) = session.run(None, {"input_ids": ids, "attention_mask": mask})
+        return _unit(np.asarray(vectors, np.float32)[:, : self.dimensions])
+
+    def _parts(self) -> tuple[Any, Any]:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._load()
+            return self._loaded
+
+    def _load(self) -> tuple[Any, Any]:
+        model = _checked(self._folder / "model.onnx", self.card.digest)
+        session = _onnx_session(model)
+        tokenizer = _tokenizer(self._folder / "tokenizer.json")
+        try:
+            (probe,) = session.run(None, {name: np.ones((1, 2), np.int64) for name in ("input_ids", "attention_mask")})
+        except Exception as error:
+            raise ModelError(
+                f"{str(model)!r} does not take input_ids and attention_mask alone: {error}. "
+                "Export it with pooling inside the graph; docs/models.md says how."
+            ) from error
+        if probe.ndim != 2 or probe.shape[1] < self.dimensions:
+            raise ModelError(
+                f"{str(model)!r} gives an array of shape {probe.shape}; model.json promises {self.dimensions} dimensions."
+            )
+        return session, tokenizer
+
+
+class StaticEmbedder:
+    """A vector for each word piece, averaged: numpy alone, microseconds a text."""
+
+    def __init__(self, folder: Path) -> None:
+        self.card = ModelCard.read(folder)
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._loaded: tuple[Any, NDArray[np.int8], NDArray[np.float32]] | None = None
+
+    @property
+    def model_id(self) -> str:
+        return f"{self.card.name}@{self.card.digest[:12]}"
+
+    @property
+    def dimensions(self) -> int:
+        return self.card.dimensions
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        for start in range(0, len(texts), 1024):
+            part = texts[start : start + 1024]
+            vectors[start : start + len(part)] = self._run(part, self.card.document_tokens)
+            if progress:
+                progress(start + len(part), len(texts))
+        return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        return self._run([text], self.card.query_tokens)[0]
+
+    def _run(self, texts: Sequence[str], tokens: int) -> Vectors:
+        tokenizer, table, scales = self._parts()
+        encoded = tokenizer.encode_batch_fast([t[:MAX_TEXT_CHARS] for t in texts], add_special_tokens=False)
+        ids = [e.ids[:tokens] or [0] for e in encoded]
+        flat = np.concatenate(ids)
+        starts = np.cumsum([0, *map(len, ids[:-1])])
+        summed = np.add.reduceat(table[flat].astype(np.float32) * scales[flat, None], starts, axis=0)
+        return _unit(summed)
+
+    def _parts(self) -> tuple[Any, NDArray[np.int8], NDArray[np.float32]]:
+        with self._lock:
+            if self._loaded is None:
+                table = np.load(_checked(self._folder / "vectors.npy", self.card.digest), mmap_mode="r")
+                scales = np.load(self._folder / "scales.npy").astype(np.float32)
+                if table.ndim != 2 or table.shape != (len(scales), self.dimensions):
+                    raise ModelError(f"The vectors in {str(self._folder)!r} are of shape {table.shape}; reinstall.")
+                self._loaded = _tokenizer(self._folder.parent / "small" / "tokenizer.json"), table, scales
+            return self._loaded
+
+
+def shipped(tier: str) -> Embedder | None:
+    """Give one of the models in the package, or one of a folder with `model.json` in it."""
+    if tier == "none":
+        return None
+    if tier in get_args(Tier):
+        folder = WEIGHTS / tier
+    elif Path(tier).is_dir():
+        folder = Path(tier)
+    else:
+        raise InvalidInput(f"No embedder {tier!r}: use small, static, none, or a folder with a model.json.")
+    return StaticEmbedder(folder) if ModelCard.read(folder).kind == "static" else OnnxEmbedder(folder)
+
+
+def runtime_available() -> bool:
+    """Say whether onnxruntime can be imported, without importing it."""
+    import importlib.util  # noqa: PLC0415
+
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+def _batches(order: list[int]) -> Iterator[list[int]]:
+    return (order[start : start + BATCH] for start in range(0, len(order), BATCH))
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return unit
+
+
+def _checked(path: Path, digest: str) -> Path:
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        raise ModelError(f"The weights {str(path)!r} are missing; reinstall the package.") from None
+    if digest and found != digest:
+        raise ModelError(f"The weights {str(path)!r} are damaged (sha256 {found[:12]}…); reinstall the package.")
+    return path
+
+
+def _onnx_session(model: Path) -> Any:
+    try:
+        import onnxruntime  # noqa: PLC0415
+    except ImportError:
+        raise ModelError("onnxruntime is not installed; use --embedder static, or install it.") from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ModelError(f"{str(model)!r} is not a model that onnxruntime can run: {error}") from error
+
+
+def _tokenizer(path: Path) -> Any:
+    from tokenizers import Tokenizer  # noqa: PLC0415
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise ModelError(f"{str(path)!r} is not a tokenizer: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
