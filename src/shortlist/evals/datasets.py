@@ -20,7 +20,7 @@ CATALOG_FILES = ("tools.jsonl.gz", "tools.jsonl")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Cases over the catalog in `catalogs`; `name` carries the split when only one is meant."""
+    """Cases over the catalog in these files or folders; `name` carries the split when only one is meant."""
 
     name: str
     catalogs: tuple[Path, ...]
@@ -52,8 +52,7 @@ def load_dataset(name: str) -> Dataset:
 
 def golden() -> Dataset:
     folder = Path(shortlist.demo.__file__).parent
-    catalogs = tuple(sorted((folder / "catalog").glob("*.json")))
-    return Dataset(name=GOLDEN, catalogs=catalogs, cases=read_cases(folder / "golden.jsonl"))
+    return Dataset(name=GOLDEN, catalogs=(folder / "catalog",), cases=read_cases(folder / "golden.jsonl"))
 
 
 def own_dataset(catalogs: Sequence[Path], cases: Path) -> Dataset:
