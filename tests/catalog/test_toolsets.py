@@ -1,0 +1,98 @@
+import pytest
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.toolsets import (
+    INTENT_WORDS,
+    Preset,
+    ToolsetRule,
+    preset_tools,
+    toolsets_for_intent,
+    toolsets_of,
+)
+from shortlist.models import Annotations, Server, Tool
+
+
+def tool(server: str, name: str, **fields: object) -> Tool:
+    return Tool(id=f"{server}/{name}", name=name, server=server, **fields)  # type: ignore[arg-type]
+
+
+CATALOG = Catalog.of(
+    [
+        tool("files", "read", annotations=Annotations(read_only=True)),
+        tool("files", "delete", annotations=Annotations(destructive=True)),
+        tool("slack", "send", category="chat", tags=("urgent",)),
+        tool("slack", "list_channels", annotations=Annotations(read_only=True)),
+    ],
+    [
+        Server(name="files", description="Read and write files on disk."),
+        Server(name="slack", description="Messages and channels.", categories=("communication",)),
+    ],
+)
+
+
+def members(rule: ToolsetRule) -> tuple[str, ...]:
+    return toolsets_of(CATALOG, [rule])[rule.name].tools
+
+
+def test_every_server_is_a_toolset_without_a_configuration() -> None:
+    found = toolsets_of(CATALOG)
+    assert list(found) == ["files", "slack"]
+    assert found["slack"].tools == ("slack/list_channels", "slack/send")
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (ToolsetRule(name="x", servers=("files",)), ("files/delete", "files/read")),
+        (ToolsetRule(name="x", tools=("*/list_*",)), ("slack/list_channels",)),
+        (ToolsetRule(name="x", tags=("urgent",)), ("slack/send",)),
+        (ToolsetRule(name="x", categories=("communication",)), ("slack/list_channels", "slack/send")),
+        (ToolsetRule(name="x", effects=("read_only",)), ("files/read", "slack/list_channels")),
+        (ToolsetRule(name="x", effects=("write",)), ("files/delete", "slack/send")),
+        (ToolsetRule(name="x", effects=("destructive",)), ("files/delete",)),
+        (ToolsetRule(name="x", servers=("slack",), effects=("read_only",)), ("slack/list_channels",)),
+    ],
+)
+def test_a_configured_toolset_holds_what_meets_every_condition(rule: ToolsetRule, expected: tuple[str, ...]) -> None:
+    assert members(rule) == expected
+
+
+def test_a_toolset_by_usage_holds_a_tool_and_its_partners() -> None:
+    rule = ToolsetRule(name="x", used_with=("files/read",))
+    found = toolsets_of(CATALOG, [rule], lambda _: frozenset({"slack/send"}))
+    assert found["x"].tools == ("files/read", "slack/send")
+
+
+def test_the_full_preset_binds_everything_and_the_default_one_what_fits() -> None:
+    toolsets = toolsets_of(CATALOG)
+    everything = preset_tools("full", toolsets, CATALOG.tools, lambda _: 100, 250)
+    fitting = preset_tools("default", toolsets, CATALOG.tools, lambda _: 100, 250)
+    assert len(everything) == 4
+    assert fitting == ("files/delete", "files/read")
+
+
+def test_a_preset_of_the_user_joins_toolsets_and_globs_without_repeats() -> None:
+    preset = Preset(name="p", toolsets=("files", "unknown"), tools=("*/read", "slack/s*"))
+    assert preset_tools(preset, toolsets_of(CATALOG), CATALOG.tools, lambda _: 1, 0) == (
+        "files/delete",
+        "files/read",
+        "slack/send",
+    )
+
+
+def test_there_are_fifteen_built_in_intents() -> None:
+    assert len(INTENT_WORDS) == 15
+
+
+def test_an_intent_names_the_toolsets_whose_words_it_shares() -> None:
+    toolsets = toolsets_of(CATALOG)
+    assert toolsets_for_intent("file_processing", toolsets, {}) == ("files",)
+    assert toolsets_for_intent("communication", toolsets, {}) == ("slack",)
+    assert toolsets_for_intent("voice_ui", toolsets, {}) == ()
+
+
+def test_the_users_own_mapping_of_an_intent_decides_alone() -> None:
+    mapped = {"communication": ("files", "gone"), "release": ("slack",)}
+    toolsets = toolsets_of(CATALOG)
+    assert toolsets_for_intent("communication", toolsets, mapped) == ("files",)
+    assert toolsets_for_intent("release", toolsets, mapped) == ("slack",)
