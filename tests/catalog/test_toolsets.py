@@ -3,12 +3,11 @@ import pytest
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import (
     INTENT_WORDS,
-    Preset,
-    ToolsetRule,
     preset_tools,
     toolsets_for_intent,
     toolsets_of,
 )
+from shortlist.config.settings import PresetSettings, ToolsetSettings
 from shortlist.models import Annotations, Server, Tool
 
 
@@ -30,7 +29,7 @@ CATALOG = Catalog.of(
 )
 
 
-def members(rule: ToolsetRule) -> tuple[str, ...]:
+def members(rule: ToolsetSettings) -> tuple[str, ...]:
     return toolsets_of(CATALOG, [rule])[rule.name].tools
 
 
@@ -43,22 +42,24 @@ def test_every_server_is_a_toolset_without_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        (ToolsetRule(name="x", servers=("files",)), ("files/delete", "files/read")),
-        (ToolsetRule(name="x", tools=("*/list_*",)), ("slack/list_channels",)),
-        (ToolsetRule(name="x", tags=("urgent",)), ("slack/send",)),
-        (ToolsetRule(name="x", categories=("communication",)), ("slack/list_channels", "slack/send")),
-        (ToolsetRule(name="x", effects=("read_only",)), ("files/read", "slack/list_channels")),
-        (ToolsetRule(name="x", effects=("write",)), ("files/delete", "slack/send")),
-        (ToolsetRule(name="x", effects=("destructive",)), ("files/delete",)),
-        (ToolsetRule(name="x", servers=("slack",), effects=("read_only",)), ("slack/list_channels",)),
+        (ToolsetSettings(name="x", servers=("files",)), ("files/delete", "files/read")),
+        (ToolsetSettings(name="x", tools=("*/list_*",)), ("slack/list_channels",)),
+        (ToolsetSettings(name="x", tags=("urgent",)), ("slack/send",)),
+        (ToolsetSettings(name="x", categories=("communication",)), ("slack/list_channels", "slack/send")),
+        (ToolsetSettings(name="x", effects=("read_only",)), ("files/read", "slack/list_channels")),
+        (ToolsetSettings(name="x", effects=("write",)), ("files/delete", "slack/send")),
+        (ToolsetSettings(name="x", effects=("destructive",)), ("files/delete",)),
+        (ToolsetSettings(name="x", servers=("slack",), effects=("read_only",)), ("slack/list_channels",)),
     ],
 )
-def test_a_configured_toolset_holds_what_meets_every_condition(rule: ToolsetRule, expected: tuple[str, ...]) -> None:
+def test_a_configured_toolset_holds_what_meets_every_condition(
+    rule: ToolsetSettings, expected: tuple[str, ...]
+) -> None:
     assert members(rule) == expected
 
 
 def test_a_toolset_by_usage_holds_a_tool_and_its_partners() -> None:
-    rule = ToolsetRule(name="x", used_with=("files/read",))
+    rule = ToolsetSettings(name="x", used_with=("files/read",))
     found = toolsets_of(CATALOG, [rule], lambda _: frozenset({"slack/send"}))
     assert found["x"].tools == ("files/read", "slack/send")
 
@@ -72,7 +73,7 @@ def test_the_full_preset_binds_everything_and_the_default_one_what_fits() -> Non
 
 
 def test_a_preset_of_the_user_joins_toolsets_and_globs_without_repeats() -> None:
-    preset = Preset(name="p", toolsets=("files", "unknown"), tools=("*/read", "slack/s*"))
+    preset = PresetSettings(name="p", toolsets=("files", "unknown"), tools=("*/read", "slack/s*"))
     assert preset_tools(preset, toolsets_of(CATALOG), CATALOG.tools, lambda _: 1, 0) == (
         "files/delete",
         "files/read",

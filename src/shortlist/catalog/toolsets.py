@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.config.settings import Effect, PresetSettings, ToolsetSettings
 from shortlist.models import Server, Tool, ToolId
 from shortlist.text.tokens import terms
 
-Effect: TypeAlias = Literal["read_only", "write", "destructive"]
 Cost: TypeAlias = Callable[[Tool], int]
 CoUse: TypeAlias = Callable[[ToolId], frozenset[ToolId]]
 
@@ -39,21 +39,6 @@ INTENT_WORDS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsetRule:
-    """What belongs to a configured toolset: a tool for which every condition that is given holds."""
-
-    name: str
-    description: str = ""
-    servers: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    """Globs over ids (`server/name`)."""
-    tags: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    used_with: tuple[ToolId, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Toolset:
     """A named set of tools, in the order of their ids."""
 
@@ -64,16 +49,9 @@ class Toolset:
     """Terms of its name, description, categories and tags: what intents are matched on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
-    """What is bound from the start: whole toolsets and single tools (ids or globs)."""
-
-    name: str
-    toolsets: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-
-
-def toolsets_of(catalog: Catalog, rules: Iterable[ToolsetRule] = (), co_use: CoUse | None = None) -> dict[str, Toolset]:
+def toolsets_of(
+    catalog: Catalog, rules: Iterable[ToolsetSettings] = (), co_use: CoUse | None = None
+) -> dict[str, Toolset]:
     """Give one toolset per server, and the configured ones after them; a configured name replaces a server's."""
     found = {name: _server_toolset(catalog.servers[name], tools) for name, tools in catalog.by_server.items()}
     for rule in rules:
@@ -89,13 +67,17 @@ def effect_of(tool: Tool) -> frozenset[Effect]:
 
 
 def preset_tools(
-    preset: Preset | str, toolsets: Mapping[str, Toolset], tools: Mapping[ToolId, Tool], cost: Cost, budget: int
+    preset: PresetSettings | str,
+    toolsets: Mapping[str, Toolset],
+    tools: Mapping[ToolId, Tool],
+    cost: Cost,
+    budget: int,
 ) -> tuple[ToolId, ...]:
     """Give the tools a preset binds, in a stable order.
 
     `full` is everything; `default` is as many whole toolsets as fit in the budget of tokens, in order.
     """
-    if isinstance(preset, Preset):
+    if isinstance(preset, PresetSettings):
         return tuple(dict.fromkeys(_preset_members(preset, toolsets, tools)))
     if preset == "full":
         return tuple(dict.fromkeys(i for toolset in toolsets.values() for i in toolset.tools))
@@ -133,9 +115,13 @@ def _server_toolset(server: Server, tools: tuple[Tool, ...]) -> Toolset:
     )
 
 
-def _configured(rule: ToolsetRule, catalog: Catalog, co_use: CoUse) -> Toolset:
+def _configured(rule: ToolsetSettings, catalog: Catalog, co_use: CoUse) -> Toolset:
     partners = frozenset(partner for tool_id in rule.used_with for partner in (tool_id, *co_use(tool_id)))
-    members = [tool for tool in catalog.tools.values() if _belongs(tool, rule, catalog.servers[tool.server], partners)]
+    members = [
+        tool
+        for tool in catalog.tools.values()
+        if _belongs(tool, rule, catalog.servers[tool.server], partners)
+    ]
     labels = " ".join((rule.name, rule.description, *rule.tags, *rule.categories))
     return Toolset(
         name=rule.name,
@@ -145,7 +131,7 @@ def _configured(rule: ToolsetRule, catalog: Catalog, co_use: CoUse) -> Toolset:
     )
 
 
-def _belongs(tool: Tool, rule: ToolsetRule, server: Server, partners: frozenset[ToolId]) -> bool:
+def _belongs(tool: Tool, rule: ToolsetSettings, server: Server, partners: frozenset[ToolId]) -> bool:
     return (
         (not rule.servers or tool.server in rule.servers)
         and (not rule.tools or any(fnmatchcase(tool.id, glob) for glob in rule.tools))
@@ -157,7 +143,7 @@ def _belongs(tool: Tool, rule: ToolsetRule, server: Server, partners: frozenset[
 
 
 def _preset_members(
-    preset: Preset, toolsets: Mapping[str, Toolset], tools: Mapping[ToolId, Tool]
+    preset: PresetSettings, toolsets: Mapping[str, Toolset], tools: Mapping[ToolId, Tool]
 ) -> Iterator[ToolId]:
     for name in preset.toolsets:
         if name in toolsets:
