@@ -109,6 +109,8 @@ class Query:
     recent_servers: tuple[str, ...] = ()
     recent_tools: tuple[ToolId, ...] = ()
     diverse: bool = False
+    collapse: bool = False
+    """Show near-duplicates of one tool on several servers as one family."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Tool ids and the names under which clients see them: `server__tool`, at most 64 characters of `[A-Za-z0-9_-]`."""
+"""Tool ids and the names clients see: `server__tool`, at most 64 characters of `[A-Za-z0-9_-]`."""
 
 import hashlib
 import re

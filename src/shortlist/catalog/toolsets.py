@@ -18,7 +18,7 @@ BUILT_IN_PRESETS = ("default", "full")
 
 INTENT_WORDS: Mapping[str, str] = MappingProxyType(
     {
-        "file_processing": "file files filesystem folder directory document pdf csv spreadsheet storage drive archive",
+        "file_processing": "file filesystem folder directory document pdf csv spreadsheet storage drive archive",
         "web_research": "web browse browser crawl scrape fetch url search news page internet",
         "code_quality": "code lint test review refactor static repository git pull format coverage",
         "security_audit": "security vulnerability audit secret scan threat compliance cve permission",
@@ -26,13 +26,13 @@ INTENT_WORDS: Mapping[str, str] = MappingProxyType(
         "data_analysis": "data analytics sql query database warehouse chart statistics dataset metrics table",
         "llm_interaction": "llm model prompt completion embedding chat agent openai anthropic inference",
         "visual_qa": "image screenshot visual vision picture photo ocr video pixel",
-        "devops_ci": "deploy ci pipeline build kubernetes docker container cluster infrastructure release monitor",
+        "devops_ci": "deploy ci pipeline build kubernetes docker container cluster infrastructure release",
         "team_coordination": "task project issue ticket board sprint calendar meeting team assign schedule",
         "communication": "message email mail chat channel notify sms send slack call",
         "seo_audit": "seo keyword ranking backlink sitemap meta crawl lighthouse",
         "design_review": "design figma layout component style color accessibility prototype mockup",
         "voice_ui": "voice speech audio transcribe tts microphone sound spoken",
-        "project_setup": "scaffold template init bootstrap repository create install setup config environment",
+        "project_setup": "scaffold template init bootstrap repository create install setup environment",
     }
 )
 """The built-in intents, by the words whose toolsets they mean; users map more in their configuration."""
@@ -52,7 +52,7 @@ class Toolset:
 def toolsets_of(
     catalog: Catalog, rules: Iterable[ToolsetSettings] = (), co_use: CoUse | None = None
 ) -> dict[str, Toolset]:
-    """Give one toolset per server, and the configured ones after them; a configured name replaces a server's."""
+    """Give one toolset per server and the configured ones after them; a configured name replaces a server's."""
     found = {name: _server_toolset(catalog.servers[name], tools) for name, tools in catalog.by_server.items()}
     for rule in rules:
         found[rule.name] = _configured(rule, catalog, co_use or _no_co_use)

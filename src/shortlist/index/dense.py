@@ -29,7 +29,11 @@ class DenseIndex:
     @property
     def missing(self) -> int:
         """How many rows still wait for their vector."""
-        return int((self._scales == 0).sum())
+        return len(self.rows_without_vector())
+
+    def rows_without_vector(self) -> list[int]:
+        missing: list[int] = np.flatnonzero(self._scales == 0).tolist()
+        return missing
 
     def grow(self, size: int) -> None:
         """Make room for rows whose vectors come later."""

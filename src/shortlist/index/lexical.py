@@ -69,6 +69,7 @@ class LexicalIndex:
         self._inverted = _Inverted.empty()
         self._recent: dict[int, list[tuple[int, float, int]]] = {}
         self._recent_rows = 0
+        self._name_sizes = np.zeros(0, np.float32)
         self.alive = np.zeros(0, np.bool_)
 
     @classmethod
@@ -135,8 +136,15 @@ class LexicalIndex:
             np.concatenate([main.fields, np.array(fields, np.uint16)]),
         )
 
-    def name_terms(self, row: int) -> NDArray[np.int32]:
-        return self._rows.terms_of(row)[(self._rows.fields_of(row) & NAME_BIT) > 0]
+    @property
+    def name_sizes(self) -> NDArray[np.float32]:
+        """How many terms the name of each row has."""
+        if len(self._name_sizes) != self.size:
+            self._name_sizes = self._rows.name_sizes()
+        return self._name_sizes
+
+    def terms_of(self, row: int) -> NDArray[np.int32]:
+        return self._rows.terms_of(row)
 
     def _weigh(self, documents: Iterable[Document]) -> "_Forward":
         """Turn documents into one saturated weight for each row and term."""
@@ -219,8 +227,9 @@ class _Forward:
     def terms_of(self, row: int) -> NDArray[np.int32]:
         return self.terms[self.starts[row] : self.starts[row + 1]]
 
-    def fields_of(self, row: int) -> NDArray[np.uint16]:
-        return self.fields[self.starts[row] : self.starts[row + 1]]
+    def name_sizes(self) -> NDArray[np.float32]:
+        before = np.concatenate([[0], np.cumsum((self.fields & NAME_BIT) > 0)])
+        return (before[self.starts[1:]] - before[self.starts[:-1]]).astype(np.float32)
 
     def entries(self, row: int) -> list[tuple[int, float, int]]:
         part = slice(self.starts[row], self.starts[row + 1])
@@ -274,11 +283,3 @@ class _Inverted:
     def frequencies(self) -> NDArray[np.int32]:
         return np.diff(self.starts).astype(np.int32)
 
-
-def score(index: LexicalIndex, weighted: Mapping[str, float]) -> Scores:
-    """Add up what each term gives to each row."""
-    scores = np.zeros(index.size, np.float32)
-    for term, weight in weighted.items():
-        postings = index.postings(term)
-        scores[postings.rows] += np.float32(weight * index.idf(term)) * postings.weights
-    return scores

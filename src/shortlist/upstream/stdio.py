@@ -11,12 +11,12 @@ from subprocess import PIPE
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 
 from shortlist.config.settings import StdioTransport
-from shortlist.upstream.framing import LineSplitter, read_line
+from shortlist.upstream.framing import LineSplitter, Oversized, read_line
 from shortlist.upstream.stderr import LINE_CHARACTERS, StderrLog
-from shortlist.upstream.streams import Streams
 
 EXIT_SECONDS = 2.0
 """How long a server may take to leave by itself once its stdin is closed, and again after SIGTERM."""
@@ -37,10 +37,12 @@ class CommandNotFound(OSError):
 
 
 @asynccontextmanager
-async def open_stdio(transport: StdioTransport, *, log: StderrLog, limit: int) -> AsyncIterator[Streams]:
+async def open_stdio(
+    transport: StdioTransport, *, log: StderrLog, limit: int
+) -> AsyncIterator[TransportStreams]:
     """Start the child and give its message streams; on leaving, its whole process group is ended and reaped."""
     process = await _spawn(transport)
-    inbox_writer, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED_MESSAGES)
+    inbox_writer, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, outbox_reader = anyio.create_memory_object_stream[SessionMessage](_QUEUED_MESSAGES)
     try:
         async with anyio.create_task_group() as tasks:
@@ -90,12 +92,17 @@ async def _read_stdout(
                     if message is not None:
                         await inbox.send(message)
                     elif line:
-                        log.note(f"[stdout, not a message] {line[:LINE_CHARACTERS]!r}" if isinstance(line, bytes)
-                                 else f"[stdout] dropped a line of {line.size} bytes")
+                        log.note(_stray(line))
     with suppress(*_GONE):
         # Nobody listens any more; a child blocked on a full pipe could not see its stdin close.
         async for _ in stdout:
             pass
+
+
+def _stray(line: bytes | Oversized) -> str:
+    if isinstance(line, Oversized):
+        return f"[stdout] dropped a line of {line.size} bytes"
+    return f"[stdout, not a message] {line[:LINE_CHARACTERS].decode('utf-8', 'replace')}"
 
 
 async def _read_stderr(process: Process, log: StderrLog) -> None:

@@ -1,0 +1,145 @@
+"""The index of a catalog: rows shared by the lexical and the dense arm, brought up to date by difference."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.index.dense import DenseIndex
+from shortlist.index.embedders import Embedder, Progress, Vectors
+from shortlist.index.facets import Facets
+from shortlist.index.lexical import LexicalIndex
+from shortlist.models import Filters, Tool, ToolId
+from shortlist.text.documents import Document, document, embedding_text, shared_sentences
+from shortlist.text.tokens import compact
+
+
+class VectorCache(Protocol):
+    """Keeps vectors by what was embedded, so that nothing is embedded twice."""
+
+    def get(self, model_id: str, texts: list[str]) -> dict[str, Vectors]: ...
+
+    def put(self, model_id: str, vectors: Mapping[str, Vectors]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an update did."""
+
+    added: int
+    changed: int
+    removed: int
+
+
+class Index:
+    """Everything search needs to know of a catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.ids: list[ToolId] = []
+        self.rows: dict[ToolId, int] = {}
+        self.facets = Facets()
+        self.lexical = LexicalIndex()
+        self.dense: DenseIndex | None = None
+        self.names: dict[str, list[int]] = {}
+        self._shared: dict[str, frozenset[str]] = {}
+
+    @classmethod
+    def build(cls, catalog: Catalog) -> "Index":
+        """Index the words of a catalog; vectors come with `embed`."""
+        index = cls(catalog)
+        index._shared = {name: shared_sentences(tools) for name, tools in catalog.by_server.items()}
+        tools = list(catalog.tools.values())
+        index.lexical = LexicalIndex.build(map(index._document, tools))
+        index._register(tools, range(len(tools)))
+        return index
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def tool(self, row: int) -> Tool:
+        return self.catalog.tools[self.ids[row]]
+
+    def mask(self, filters: Filters) -> NDArray[np.bool_] | None:
+        """Give the rows that may answer; None where all may."""
+        passing = self.facets.mask(filters, self.rows)
+        if passing is None:
+            return None if len(self.rows) == len(self.ids) else self.lexical.alive
+        return passing & self.lexical.alive
+
+    def update(self, newer: Catalog) -> Change:
+        """Become the index of another catalog by touching only what differs."""
+        older, diff = self.catalog, self.catalog.diff(newer)
+        self.catalog = newer
+        stale = set(diff.changed) | self._reworded(older, newer, diff.added | diff.changed | diff.removed)
+        self._remove(diff.removed | stale)
+        added = [newer.tools[i] for i in sorted(diff.added | stale)]
+        rows = self.lexical.add([self._document(tool) for tool in added])
+        self._register(added, rows)
+        if self.dense is not None:
+            self.dense.grow(len(self.ids))
+        return Change(len(diff.added), len(diff.changed), len(diff.removed))
+
+    def embed(
+        self,
+        embedder: Embedder,
+        *,
+        cache: VectorCache | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Give a vector to every row that has none; another model's vectors are thrown away."""
+        if self.dense is None or self.dense.model_id != embedder.model_id:
+            self.dense = DenseIndex(embedder.dimensions, embedder.model_id)
+            self.dense.grow(len(self.ids))
+        waiting = [row for row in self.dense.rows_without_vector() if self.lexical.alive[row]]
+        if waiting:
+            texts = [embedding_text(self.tool(row)) for row in waiting]
+            self.dense.put(np.array(waiting), embed_cached(embedder, texts, cache, progress))
+
+    def _document(self, tool: Tool) -> Document:
+        shared = self._shared.get(tool.server, frozenset())
+        return document(tool, self.catalog.servers[tool.server], shared)
+
+    def _register(self, tools: Iterable[Tool], rows: Iterable[int]) -> None:
+        for tool, row in zip(tools, rows, strict=True):
+            self.ids.append(tool.id)
+            self.rows[tool.id] = row
+            self.names.setdefault(compact(tool.name), []).append(row)
+            self.facets.add((tool,))
+
+    def _remove(self, ids: Iterable[ToolId]) -> None:
+        gone = [self.rows.pop(i) for i in ids if i in self.rows]
+        self.lexical.remove(gone)
+
+    def _reworded(self, older: Catalog, newer: Catalog, touched: Iterable[ToolId]) -> set[ToolId]:
+        """Find tools whose words changed because their server's did: its description, or what it repeats."""
+        stale: set[ToolId] = set()
+        tools = {**older.tools, **newer.tools} if touched else {}
+        servers = {tools[i].server for i in touched}
+        servers |= {name for name in newer.servers if older.servers.get(name) != newer.servers[name]}
+        for name in servers & set(newer.servers):
+            shared = shared_sentences(newer.by_server[name])
+            if shared != self._shared.get(name) or older.servers.get(name) != newer.servers[name]:
+                stale |= {tool.id for tool in newer.by_server[name] if tool.id in older.tools}
+            self._shared[name] = shared
+        return stale
+
+
+def embed_cached(
+    embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None
+) -> Vectors:
+    """Embed each distinct text once, and not at all if the cache has it."""
+    distinct = list(dict.fromkeys(texts))
+    known = cache.get(embedder.model_id, distinct) if cache else {}
+    missing = [text for text in distinct if text not in known]
+    if missing:
+        fresh = dict(zip(missing, embedder.embed_documents(missing, progress), strict=True))
+        if cache:
+            cache.put(embedder.model_id, fresh)
+        known = {**known, **fresh}
+    return np.stack([known[text] for text in texts])
+
+

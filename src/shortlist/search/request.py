@@ -1,0 +1,57 @@
+"""A query made ready for the retrievers: read once, embedded once, filtered once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.index.embedders import Vectors
+from shortlist.models import Query, Ranking, Scores, ToolId
+from shortlist.text.queries import AnalysedQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What every retriever and stage is given."""
+
+    query: Query
+    analysed: AnalysedQuery
+    mask: NDArray[np.bool_] | None = None
+    """The rows that may answer; None where all may."""
+    vector: Vectors | None = None
+
+
+Retriever: TypeAlias = Callable[[Request], Scores]
+Signals: TypeAlias = Mapping[str, Scores]
+"""Each retriever's score for every row."""
+
+
+def rank(scores: Scores, rows: NDArray[np.int32], ids: list[ToolId], limit: int) -> Ranking:
+    """Order rows by score; ties break on the id, also where the limit cuts through them."""
+    if limit < len(rows):
+        threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        kept = scores >= threshold
+        scores, rows = scores[kept], rows[kept]
+    order = np.argsort(-scores, kind="stable")
+    scores, rows = scores[order], rows[order]
+    if len(scores) > 1 and (scores[1:] == scores[:-1]).any():
+        pairs = sorted(zip(-scores.tolist(), rows.tolist(), strict=True), key=lambda p: (p[0], ids[p[1]]))
+        rows = np.array([row for _, row in pairs], np.int32)
+    return Ranking(rows[:limit], scores[:limit])
+
+
+def candidates(signals: Signals, mask: NDArray[np.bool_] | None, depth: int) -> NDArray[np.int64]:
+    """Give the rows in the first `depth` of any signal; all that may answer, where they are few."""
+    size = len(next(iter(signals.values())))
+    allowed = np.arange(size) if mask is None else np.flatnonzero(mask)
+    if len(allowed) <= 2 * depth:
+        return allowed
+    chosen = np.zeros(size, np.bool_)
+    for scores in signals.values():
+        part = np.argpartition(scores, size - depth)[size - depth :]
+        chosen[part[scores[part] > 0]] = True
+    if mask is not None:
+        chosen &= mask
+    return np.flatnonzero(chosen)

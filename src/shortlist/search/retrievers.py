@@ -1,0 +1,240 @@
+"""The arms: each scores every row for a request, usable alone and in any mix."""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import re2
+from numpy.typing import NDArray
+from rapidfuzz import fuzz, process
+from rapidfuzz.distance import DamerauLevenshtein
+
+from shortlist.errors import InvalidQuery
+from shortlist.index.index import Index
+from shortlist.index.lexical import SATURATION, LexicalIndex
+from shortlist.models import Scores
+from shortlist.search.request import Request
+from shortlist.text.clean import fold
+from shortlist.text.queries import QueryTerm
+from shortlist.text.tokens import compact, words
+
+TYPO_WEIGHT = 0.7
+"""A corrected word is less sure than one that stands in the catalog as it was typed."""
+MIN_TYPO_LENGTH = 4
+MAX_CORRECTIONS = 3
+FUZZY_CUTOFF = 60.0
+MAX_PATTERN_CHARS = 1_000
+
+
+class Speller:
+    """Finds the catalog's nearest words for one it does not have."""
+
+    def __init__(self, index: LexicalIndex) -> None:
+        self._index = index
+        self._known = 0
+        self._by_length: dict[int, list[str]] = {}
+        self.corrections = lru_cache(maxsize=2_000)(self._corrections)
+
+    def __call__(self, term: str) -> tuple[str, ...]:
+        """Give the most common among the nearest words of the catalog."""
+        if len(self._index.vocabulary) != self._known:
+            self._group()
+        return self.corrections(term)
+
+    def _group(self) -> None:
+        self._by_length = {}
+        for word in self._index.vocabulary:
+            if word.isalpha():
+                self._by_length.setdefault(len(word), []).append(word)
+        self._known = len(self._index.vocabulary)
+        self.corrections.cache_clear()
+
+    def _corrections(self, term: str) -> tuple[str, ...]:
+        if len(term) < MIN_TYPO_LENGTH or not term.isalpha():
+            return ()
+        reach = 1 if len(term) < 7 else 2
+        near = [
+            (distance, word)
+            for length in range(len(term) - reach, len(term) + reach + 1)
+            for word, distance, _ in process.extract(
+                term,
+                self._by_length.get(length, ()),
+                scorer=DamerauLevenshtein.distance,
+                score_cutoff=reach,
+                limit=20,
+            )
+            if word[0] == term[0] or word[1:2] == term[:1]
+        ]
+        closest = min((distance for distance, _ in near), default=0)
+        found = [word for distance, word in near if distance == closest and self._index.frequency(word)]
+        return tuple(sorted(found, key=lambda word: (-self._index.frequency(word), word))[:MAX_CORRECTIONS])
+
+
+class LexicalRetriever:
+    """BM25F over the fields; a word that has stand-ins counts once, by the best of them."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self.speller = Speller(index.lexical)
+
+    def __call__(self, request: Request) -> Scores:
+        lexical = self._index.lexical
+        scores = np.zeros(lexical.size, np.float32)
+        for asked in request.analysed.terms:
+            weighted = self.stand_ins(asked)
+            if len(weighted) == 1:
+                term, weight = weighted[0]
+                postings = lexical.postings(term)
+                scores[postings.rows] += np.float32(weight * lexical.idf(term)) * postings.weights
+            elif weighted:
+                scores += self._best(weighted)
+        return _masked(scores, request.mask)
+
+    def stand_ins(self, asked: QueryTerm) -> tuple[tuple[str, float], ...]:
+        """Give the terms to look for, with their weights: the word, its synonyms, or its likely spellings."""
+        lexical = self._index.lexical
+        known = tuple((t, w) for t, w in asked.instead if lexical.frequency(t))
+        if lexical.frequency(asked.term):
+            return ((asked.term, asked.weight), *known)
+        if known:
+            return known
+        return tuple((t, asked.weight * TYPO_WEIGHT) for t in self.speller(asked.term))
+
+    def _best(self, weighted: tuple[tuple[str, float], ...]) -> Scores:
+        lexical = self._index.lexical
+        best = np.zeros(lexical.size, np.float32)
+        for term, weight in weighted:
+            postings = lexical.postings(term)
+            value = np.float32(weight * lexical.idf(term)) * postings.weights
+            best[postings.rows] = np.maximum(best[postings.rows], value)
+        return best
+
+
+class DenseRetriever:
+    """Exact cosine between the query's vector and every tool's."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request) -> Scores:
+        dense = self._index.dense
+        if dense is None or request.vector is None:
+            return np.zeros(self._index.lexical.size, np.float32)
+        return _masked(dense.scores(request.vector), request.mask)
+
+
+class TfIdfRetriever:
+    """TF-IDF cosine over all words alike, for comparison."""
+
+    def __init__(self, plain: LexicalIndex) -> None:
+        self._plain = plain
+        self._norms = self._row_norms()
+
+    def __call__(self, request: Request) -> Scores:
+        scores = np.zeros(self._plain.size, np.float32)
+        for asked in request.analysed.terms:
+            postings = self._plain.postings(asked.term)
+            idf = self._plain.idf(asked.term)
+            scores[postings.rows] += np.float32(idf * idf) * _log_frequency(postings.weights)
+        return _masked(scores / self._norms, request.mask)
+
+    def _row_norms(self) -> NDArray[np.float32]:
+        squares = np.zeros(self._plain.size, np.float32)
+        for term in self._plain.vocabulary:
+            postings = self._plain.postings(term)
+            squares[postings.rows] += (np.float32(self._plain.idf(term)) * _log_frequency(postings.weights)) ** 2
+        return np.sqrt(np.maximum(squares, 1e-9))
+
+
+class PlainRetriever:
+    """BM25 over all words alike: the arm that published hybrids mix with TF-IDF."""
+
+    def __init__(self, plain: LexicalIndex) -> None:
+        self._plain = plain
+
+    def __call__(self, request: Request) -> Scores:
+        scores = np.zeros(self._plain.size, np.float32)
+        for asked in request.analysed.terms:
+            postings = self._plain.postings(asked.term)
+            scores[postings.rows] += np.float32(self._plain.idf(asked.term)) * postings.weights
+        return _masked(scores, request.mask)
+
+
+class NameRetriever:
+    """Matches on the tool's name alone, by a test of the name that is given."""
+
+    def __init__(self, index: Index, match: Callable[[str], Callable[[str], float]]) -> None:
+        self._index = index
+        self._match = match
+
+    def __call__(self, request: Request) -> Scores:
+        scores = np.zeros(self._index.lexical.size, np.float32)
+        score = self._match(request.query.text)
+        for row in self._index.rows.values():
+            scores[row] = score(self._index.tool(row).name)
+        return _masked(scores, request.mask)
+
+
+def exact_match(text: str) -> Callable[[str], float]:
+    """Accept a name in any spelling of its case and separators."""
+    wanted = compact(text)
+    return lambda name: float(compact(name) == wanted)
+
+
+def prefix_match(text: str) -> Callable[[str], float]:
+    """Prefer the shortest of the names that start so."""
+    wanted = compact(text)
+    return lambda name: len(wanted) / len(compact(name)) if wanted and compact(name).startswith(wanted) else 0.0
+
+
+def fuzzy_match(text: str) -> Callable[[str], float]:
+    """Forgive typing errors and word order."""
+    wanted = " ".join(fold(text).split())[:200]
+
+    def score(name: str) -> float:
+        return max(
+            fuzz.token_sort_ratio(wanted, words(name), score_cutoff=FUZZY_CUTOFF),
+            fuzz.ratio(compact(wanted), compact(name), score_cutoff=FUZZY_CUTOFF),
+        ) / 100
+
+    return score
+
+
+class RegexRetriever:
+    """A pattern over names and descriptions, by an engine whose time grows with the text alone."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request) -> Scores:
+        pattern = _compiled(request.query.text)
+        scores = np.zeros(self._index.lexical.size, np.float32)
+        for row in self._index.rows.values():
+            tool = self._index.tool(row)
+            found = pattern.search(tool.name) or pattern.search(tool.id)
+            scores[row] = 1.0 if found else 0.5 * bool(pattern.search(tool.description))
+        return _masked(scores, request.mask)
+
+
+def _compiled(pattern: str) -> "re2._Regexp":
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise InvalidQuery(f"A pattern may have {MAX_PATTERN_CHARS} characters; this one has {len(pattern)}.")
+    options = re2.Options()
+    options.case_sensitive, options.log_errors, options.max_mem = False, False, 8 << 20
+    try:
+        return re2.compile(pattern, options)
+    except (re2.error, ValueError) as error:
+        raise InvalidQuery(f"{pattern!r} is not a pattern (RE2 syntax, no look-around): {error}") from None
+
+
+def _log_frequency(saturated: NDArray[np.float32]) -> NDArray[np.float32]:
+    frequency = SATURATION * saturated / (SATURATION + 1 - saturated)
+    return 1 + np.log(np.maximum(frequency, math.exp(-1) + 1e-6))
+
+
+def _masked(scores: Scores, mask: NDArray[np.bool_] | None) -> Scores:
+    if mask is None:
+        return scores
+    masked: Scores = np.where(mask, scores, np.float32(0))
+    return masked

@@ -1,0 +1,136 @@
+"""A query as weighted terms: what is asked counts, what was pasted into it hardly does."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TypeAlias
+
+from shortlist.errors import InvalidInput
+from shortlist.text.clean import clean_text
+from shortlist.text.tokens import compact, split_identifier, stem, terms
+
+MAX_QUERY_CHARS = 8_000
+MAX_QUERY_TERMS = 160
+"""A pasted megabyte is cut here: the words that ask come first or last, and both ends are kept."""
+
+PASTED_WEIGHT = 0.35
+"""Words inside placeholders, paths, links and quotes: arguments more often than the thing asked for."""
+EXPANSION_WEIGHT = 0.45
+"""A synonym is a guess; the word itself is not."""
+
+Phrases: TypeAlias = tuple[tuple[str, ...], ...]
+
+_PASTED = re.compile(
+    r"<[^<>\s][^<>]{0,80}>"  # <resource-group>
+    r"|\{\{?[^{}]{1,80}\}\}?"  # {id}, {{name}}
+    r"|\b[a-z][a-z0-9+.-]*://\S+"  # links
+    r"|\bwww\.\S+"
+    r"|[\w.+-]+@[\w-]+\.[\w.]+"  # addresses
+    r"|(?<![\w/])(?:~|\.{1,2})?(?:/[\w.@%+-]+){2,}/?"  # paths
+    r"|\b[A-Za-z]:\\[^\s]+"
+    r"|\"[^\"\n]{1,200}\"|(?<!\w)'[^'\n]{1,200}'(?!\w)|`[^`\n]{1,200}`",
+    re.IGNORECASE,
+)
+_OPAQUE = re.compile(
+    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{14,}\b"  # UUIDs
+    r"|\b(?=\w*\d)(?=\w*[a-zA-Z])[A-Za-z0-9_-]{16,}\b"  # keys and hashes
+    r"|\b\d[\d.,:/-]*\b",  # numbers, dates, times, versions
+    re.IGNORECASE,
+)
+_IDENTIFIER = re.compile(r"\b[A-Za-z][A-Za-z0-9]*(?:[_.:-][A-Za-z0-9]+)+\b|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerm:
+    """One thing asked for: the term, its weight, and terms that may stand for it at less."""
+
+    term: str
+    weight: float
+    instead: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysedQuery:
+    """A query read: the text for an embedder, the terms for an index, the identifiers for exact matches."""
+
+    text: str
+    terms: tuple[QueryTerm, ...]
+    identifiers: tuple[str, ...]
+    words: int
+
+
+def analyse(text: str, expansions: Mapping[str, Phrases] | None = None) -> AnalysedQuery:
+    """Read a query; nothing in it can make this fail."""
+    short = _both_ends(clean_text(text))
+    asked = _OPAQUE.sub(" ", _PASTED.sub(" ", short))
+    pasted = " ".join(m.group().strip("<>{}\"'`") for m in _PASTED.finditer(short))
+    weights = dict.fromkeys(terms(_OPAQUE.sub(" ", pasted)), PASTED_WEIGHT)
+    weights |= dict.fromkeys(terms(asked), 1.0)
+    if not weights:
+        weights = dict.fromkeys(terms(short), 1.0)
+    table = shipped_expansions() if expansions is None else expansions
+    found = tuple(
+        QueryTerm(term, weight, _instead(term, weight, table))
+        for term, weight in list(weights.items())[:MAX_QUERY_TERMS]
+    )
+    return AnalysedQuery(short, found, _identifiers(short), len(short.split()))
+
+
+def _both_ends(text: str) -> str:
+    if len(text) <= MAX_QUERY_CHARS:
+        return text
+    half = MAX_QUERY_CHARS // 2
+    return f"{text[:half]} {text[-half:]}"
+
+
+def _identifiers(text: str) -> tuple[str, ...]:
+    stripped = text.strip()
+    whole = (stripped,) if stripped and " " not in stripped else ()
+    return tuple(dict.fromkeys(compact(found) for found in (*_IDENTIFIER.findall(text), *whole) if compact(found)))
+
+
+def _instead(term: str, weight: float, table: Mapping[str, Phrases]) -> tuple[tuple[str, float], ...]:
+    return tuple(
+        (word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in table.get(term, ()) for word in phrase
+    )
+
+
+@cache
+def shipped_expansions() -> Mapping[str, Phrases]:
+    text = resources.files("shortlist.text").joinpath("data", "expansions.txt").read_text("utf-8")
+    return parse_expansions(text, "expansions.txt")
+
+
+def read_expansions(*files: Path) -> Mapping[str, Phrases]:
+    """Add the user's own entries to those that are shipped."""
+    table = dict(shipped_expansions())
+    for file in files:
+        for word, phrases in parse_expansions(file.read_text("utf-8"), file.name).items():
+            table[word] = tuple(dict.fromkeys((*phrases, *table.get(word, ()))))
+    return table
+
+
+def parse_expansions(text: str, name: str) -> Mapping[str, Phrases]:
+    """Read lines of `word => phrase, phrase`; `<=>` goes both ways."""
+    table: dict[str, list[tuple[str, ...]]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        for source, target in _entries(line.partition("#")[0].strip(), f"{name} line {number}"):
+            table.setdefault(source, []).append(target)
+    return {word: tuple(dict.fromkeys(phrases)) for word, phrases in table.items()}
+
+
+def _entries(line: str, place: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if not line:
+        return
+    left, arrow, right = line.partition("<=>") if "<=>" in line else line.partition("=>")
+    word = [stem(part) for part in split_identifier(left)]
+    phrases = [tuple(terms(part)) for part in right.split(",")]
+    if not arrow or not word or not all(phrases):
+        raise InvalidInput(f"{place}: expected `word => phrase, phrase`, found {line!r}.")
+    if len(word) == 1:
+        yield from ((word[0], phrase) for phrase in phrases)
+    if arrow == "<=>":
+        yield from ((phrase[0], tuple(word)) for phrase in phrases if len(phrase) == 1)

@@ -1,0 +1,102 @@
+"""A server's raw tool list as tools of the catalog; a bad tool is left out and named, the rest stay."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+
+from shortlist.catalog.readers import BadTool, tool_from_mcp
+from shortlist.config.settings import ServerSettings, ToolOverride
+from shortlist.models import Json, Tool
+from shortlist.upstream.events import Era
+from shortlist.upstream.wire import HeaderMap
+
+REPORTED_PROBLEMS = 50
+"""A server of ten thousand bad tools does not fill the log."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """Tools as they are taken in, page by page, after the user's own choices."""
+
+    settings: ServerSettings
+    era: Era
+    tools: dict[str, Tool] = field(default_factory=dict)
+    header_maps: dict[str, HeaderMap] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+    _problems: list[str] = field(default_factory=list)
+
+    def extend(self, page: Iterable[Json]) -> None:
+        """Take the tools of one page; the first of equal names is kept."""
+        for raw in page:
+            try:
+                self._add(raw)
+            except BadTool as error:
+                self._problems.append(f"tool {_name(raw)!r} is left out: {error}")
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        more = len(self._problems) - REPORTED_PROBLEMS
+        rest = (f"and {more} more",) if more > 0 else ()
+        return (*self._problems[:REPORTED_PROBLEMS], *rest)
+
+    def note(self, problem: str) -> None:
+        self._problems.append(problem)
+
+    def _add(self, raw: Json) -> None:
+        if not isinstance(raw, Mapping):
+            raise BadTool(f"a tool is a JSON object, this is {type(raw).__name__}")
+        _check_schemas(raw)
+        override = self.settings.tools.get(_name(raw), ToolOverride())
+        if override.description is not None:
+            raw = {**raw, "description": override.description}
+        tool = tool_from_mcp(raw, self.settings.name)
+        if tool.name in self._seen:
+            raise BadTool("the server lists this name twice; the first is kept")
+        self._seen.add(tool.name)
+        if self.era == "modern":
+            self._map_headers(tool.name, raw)
+        if is_wanted(tool.name, self.settings):
+            self.tools[tool.name] = _labelled(tool, self.settings.tags, override.keywords)
+
+    def _map_headers(self, name: str, raw: Mapping[str, Json]) -> None:
+        reason = find_invalid_x_mcp_header(raw["inputSchema"])
+        if reason is not None:
+            raise BadTool(f"its x-mcp-header is invalid ({reason})")
+        if mapped := x_mcp_header_map(raw["inputSchema"]):
+            self.header_maps[name] = mapped
+
+
+def is_wanted(name: str, settings: ServerSettings) -> bool:
+    """Say whether the include and exclude globs of the server let a tool through."""
+    included = any(fnmatchcase(name, glob) for glob in settings.include)
+    return included and not any(fnmatchcase(name, glob) for glob in settings.exclude)
+
+
+def _check_schemas(raw: Mapping[str, Json]) -> None:
+    """Leave out what a typed client downstream would refuse, taking the whole list with it."""
+    schema = raw.get("inputSchema")
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
+        raise BadTool("its inputSchema is not an object schema ('type': 'object')")
+    output = raw.get("outputSchema")
+    if output is not None and not isinstance(output, Mapping):
+        raise BadTool(f"its outputSchema is not an object but {type(output).__name__}")
+
+
+def _labelled(tool: Tool, tags: tuple[str, ...], keywords: tuple[str, ...]) -> Tool:
+    if not tags and not keywords:
+        return tool
+    label = "\0".join((tool.content_hash, *tags, "", *keywords))
+    return replace(
+        tool,
+        tags=(*tool.tags, *(tag for tag in tags if tag not in tool.tags)),
+        keywords=(*tool.keywords, *keywords),
+        content_hash=hashlib.blake2b(label.encode(), digest_size=12).hexdigest(),
+    )
+
+
+def _name(raw: Json) -> str:
+    name = raw.get("name") if isinstance(raw, Mapping) else None
+    return name[:100] if isinstance(name, str) else "?"

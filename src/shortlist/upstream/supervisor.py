@@ -1,0 +1,391 @@
+"""One server kept alive: connected, listed, pinged, reconnected with back-off, and always ended."""
+
+import logging
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from mcp import MCPError
+from mcp_types import METHOD_NOT_FOUND
+
+from shortlist.config.settings import HttpTransport, Limits, ServerSettings, SseTransport, StdioTransport, Transport
+from shortlist.errors import UpstreamError
+from shortlist.models import Json, Tool
+from shortlist.upstream.connection import Connection, Dial, connect, needs_auth
+from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamUnavailable
+from shortlist.upstream.events import (
+    CallOptions,
+    Client,
+    Notified,
+    OnEvent,
+    Peer,
+    State,
+    StateChanged,
+    ToolsChanged,
+    UpstreamStatus,
+)
+from shortlist.upstream.stderr import StderrLog, log_path
+from shortlist.upstream.transports import HttpNotes
+
+logger = logging.getLogger(__name__)
+
+STDERR_IN_STATUS = 20
+STDERR_IN_ERROR = 5
+_NOT_RELAYED = ("notifications/progress", "notifications/cancelled", "notifications/subscriptions/acknowledged")
+_SSE_ONLY = (400, 404, 405, 406, 415)
+"""How an endpoint of the old transport answers the new one's POST."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cadence:
+    """How often things are tried; tests make it quick."""
+
+    first_retry_seconds: float = 1.0
+    longest_retry_seconds: float = 300.0
+    stable_seconds: float = 60.0
+    """A connection that held this long starts the back-off anew."""
+    reconnect_seconds: float = 10.0
+    """How long a call waits for a server that is being reconnected."""
+    ping_seconds: float = 60.0
+    pong_seconds: float = 15.0
+    poll_seconds: float = 300.0
+    """Tools are listed again this often where the server does not announce changes."""
+    relist_gap_seconds: float = 0.5
+    slot_seconds: float = 3.0
+    """A slow start holds its place among the parallel ones no longer than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What all servers of a pool share."""
+
+    on_event: OnEvent
+    client: Client | None = None
+    limits: Limits = Limits()
+    cadence: Cadence = Cadence()
+    log_directory: Path | None = None
+    starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(8))
+
+
+class Upstream:
+    """Runs until it is stopped; whatever the server does, `run` does not raise."""
+
+    def __init__(self, settings: ServerSettings, host: Host) -> None:
+        self.settings = settings
+        self._host = host
+        path = log_path(host.log_directory, settings.name) if host.log_directory else None
+        self._log = StderrLog(path)
+        self._transport: Transport = settings.transport
+        self._probe = True
+        self._connection: Connection | None = None
+        self._peer: Peer | None = None
+        self._state: State = "connecting"
+        self._since = time.time()
+        self._error: str | None = None
+        self._attempts = 0
+        self._tools: tuple[Tool, ...] | None = None
+        self._changed = anyio.Event()
+        self._wake = anyio.Event()
+        self._relist = anyio.Event()
+        self._stopped = anyio.Event()
+        self._ended = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._room = anyio.Semaphore(settings.max_concurrency)
+        self._callers: dict[int, Any] = {}
+        self._numbers = count()
+        self._heard = time.monotonic()
+
+    # What callers see
+
+    def status(self) -> UpstreamStatus:
+        return UpstreamStatus(
+            server=self.settings.name,
+            state=self._state,
+            since=self._since,
+            tools=len(self._tools or ()),
+            error=self._error,
+            stderr=self._log.last(STDERR_IN_STATUS),
+            peer=self._peer,
+            attempts=self._attempts,
+        )
+
+    async def request(self, method: str, params: Mapping[str, Json], options: CallOptions) -> dict[str, Json]:
+        """Relay a request within its time, waiting for a connection and for room included."""
+        seconds = options.timeout_seconds or self.settings.timeout_seconds
+        deadline = anyio.current_time() + seconds
+        connection = await self._ready(seconds)
+        number = next(self._numbers)
+        room = self._room
+        try:
+            with anyio.fail_after(deadline - anyio.current_time()):
+                await room.acquire()
+        except TimeoutError:
+            raise UpstreamUnavailable(
+                self.settings.name, f"{self.settings.max_concurrency} calls are running and none ended in {seconds:g} s"
+            ) from None
+        self._callers[number] = options.caller
+        try:
+            left = max(0.0, deadline - anyio.current_time())
+            return await connection.request(method, params, options, seconds=left)
+        finally:
+            del self._callers[number]
+            room.release()
+            self._heard = time.monotonic()
+
+    async def notify(self, method: str, params: Mapping[str, Json]) -> None:
+        if self._connection is not None:
+            await self._connection.notify(method, params)
+
+    async def watch(self, uris: Iterable[str]) -> None:
+        connection = await self._ready(self.settings.timeout_seconds)
+        await connection.watch(uris)
+
+    def refresh(self) -> None:
+        """List again, or try to connect again, now."""
+        self._relist.set()
+        self._wake.set()
+
+    def adopt(self, settings: ServerSettings) -> None:
+        """Take settings that need no new connection."""
+        self._room = anyio.Semaphore(settings.max_concurrency)
+        self.settings = settings
+        self._relist.set()
+
+    async def stop(self) -> None:
+        """End the connection politely, then by force; returns when nothing of it is left."""
+        self._stopped.set()
+        if self._connection is None:
+            self._scope.cancel()
+        await self._ended.wait()
+
+    async def first_outcome(self) -> None:
+        while self._state == "connecting":
+            await self._changed.wait()
+
+    async def _ready(self, seconds: float) -> Connection:
+        patience = seconds if self._state == "connecting" else min(seconds, self._host.cadence.reconnect_seconds)
+        with anyio.move_on_after(patience):
+            while self._connection is None and self._state in ("connecting", "stale"):
+                await self._changed.wait()
+        if self._connection is None:
+            raise self._unavailable()
+        return self._connection
+
+    def _unavailable(self) -> UpstreamUnavailable:
+        name = self.settings.name
+        if self._state == "needs_auth":
+            return UpstreamNeedsAuth(name, self._error or "it wants credentials")
+        if self._state == "connecting":
+            return UpstreamUnavailable(name, "it is still starting; try again later, or see `shortlist status`")
+        reason = self._error or "it is not running"
+        return UpstreamUnavailable(name, f"it is {self._state}: {reason}")
+
+    # What the server says
+
+    async def asked(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        """Hand a request of the server to the client role."""
+        if self._host.client is None:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+        callers = tuple(self._callers.values())
+        return await self._host.client.answer(self.settings.name, method, params, callers)
+
+    def notified(self, method: str, params: Mapping[str, Json]) -> None:
+        """Take a notification of the server: a changed tool list is read again, the rest is passed on."""
+        self._heard = time.monotonic()
+        if method == "notifications/tools/list_changed":
+            self._relist.set()
+        elif method not in _NOT_RELAYED:
+            self._host.on_event(Notified(server=self.settings.name, method=method, params=params))
+
+    # Its life
+
+    async def run(self) -> None:
+        """Connect, serve, and begin again until stopped."""
+        try:
+            with self._scope:
+                while not self._stopped.is_set():
+                    await self._attempt()
+        finally:
+            self._set("stopped", None)
+            self._ended.set()
+
+    async def _attempt(self) -> None:
+        notes = HttpNotes()
+        begun = time.monotonic()
+        try:
+            await self._connect_and_serve(notes)
+        except Exception as error:  # the border to foreign code: whatever it does, the others go on
+            await self._failed(_cause(error), notes)
+            return
+        if time.monotonic() - begun > self._host.cadence.stable_seconds:
+            self._attempts = 0
+        if not self._stopped.is_set():
+            await self._failed(UpstreamUnavailable(self.settings.name, "the connection ended"), notes)
+
+    async def _connect_and_serve(self, notes: HttpNotes) -> None:
+        client = self._host.client
+        dial = Dial(
+            settings=self.settings,
+            transport=self._transport,
+            ears=self,
+            capabilities=client.capabilities if client else {},
+            limits=self._host.limits,
+            log=self._log,
+            notes=notes,
+            probe=self._probe,
+        )
+        async with anyio.create_task_group() as tasks:
+            await self._take_slot(tasks)
+            with anyio.CancelScope(deadline=anyio.current_time() + self.settings.start_seconds) as starting:
+                async with connect(dial) as connection:
+                    self._peer = connection.peer
+                    await self._list(connection)
+                    starting.deadline = float("inf")
+                    await self._serve(connection)
+            if starting.cancelled_caught:
+                raise TimeoutError(f"it did not get ready in {self.settings.start_seconds:g} s")
+
+    async def _take_slot(self, tasks: TaskGroup) -> None:
+        """Wait for a turn to start a process, so that fifty servers do not start fifty at once."""
+        if isinstance(self._transport, StdioTransport):
+            await self._host.starts.acquire()
+            tasks.start_soon(self._give_slot_back)
+
+    async def _give_slot_back(self) -> None:
+        try:
+            with anyio.move_on_after(self._host.cadence.slot_seconds):
+                await self._changed.wait()
+        finally:
+            self._host.starts.release()
+
+    async def _serve(self, connection: Connection) -> None:
+        self._connection = connection
+        self._set("ready", None)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._keep_listed, connection)
+                tasks.start_soon(self._keep_alive, connection, tasks)
+                tasks.start_soon(connection.listen)
+                tasks.start_soon(self._cancel_when_stopped, tasks)
+                await connection.lost()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._connection = None
+
+    async def _cancel_when_stopped(self, tasks: TaskGroup) -> None:
+        await self._stopped.wait()
+        tasks.cancel_scope.cancel()
+
+    async def _keep_listed(self, connection: Connection) -> None:
+        poll = float("inf") if connection.announces("tools") else self._host.cadence.poll_seconds
+        while True:
+            with anyio.move_on_after(poll):
+                await self._relist.wait()
+            # A server that announces changes without end gets one listing per gap.
+            await anyio.sleep(self._host.cadence.relist_gap_seconds)
+            self._relist = anyio.Event()
+            try:
+                with anyio.fail_after(self.settings.start_seconds):
+                    await self._list(connection)
+            except (UpstreamError, TimeoutError) as error:
+                logger.warning("server %r: listing its tools again failed: %s", self.settings.name, error)
+
+    async def _keep_alive(self, connection: Connection, tasks: TaskGroup) -> None:
+        """Ping when nothing was heard for a while; a server at work on a call is not disturbed."""
+        cadence = self._host.cadence
+        stateless = connection.peer.era == "modern" and isinstance(self._transport, HttpTransport)
+        while not stateless:
+            await anyio.sleep(cadence.ping_seconds)
+            if self._callers or time.monotonic() - self._heard < cadence.ping_seconds:
+                continue
+            try:
+                with anyio.fail_after(cadence.pong_seconds):
+                    await connection.ping()
+            except (TimeoutError, UpstreamError):
+                logger.warning("server %r: no answer to a ping, reconnecting", self.settings.name)
+                tasks.cancel_scope.cancel()
+
+    async def _list(self, connection: Connection) -> None:
+        listing = await connection.list_tools(self.settings)
+        for problem in listing.problems:
+            logger.warning("server %r: %s", self.settings.name, problem)
+        tools = tuple(listing.tools.values())
+        if tools != self._tools:
+            self._tools = tools
+            event = ToolsChanged(server=self.settings.name, tools=tools, problems=listing.problems)
+            self._host.on_event(event)
+
+    async def _failed(self, error: Exception, notes: HttpNotes) -> None:
+        """Say what went wrong, then wait for the next attempt, or for new credentials."""
+        if self._retry_otherwise(notes):
+            return
+        self._attempts += 1
+        if notes.challenge is not None:
+            await self._wait_for("needs_auth", str(needs_auth(self.settings.name, notes)), float("inf"))
+            return
+        state: State = "failed" if self._tools is None else "stale"
+        await self._wait_for(state, self._reason(error, notes), self._back_off())
+
+    def _retry_otherwise(self, notes: HttpNotes) -> bool:
+        """Try at once what may suit an older server: the SSE transport, or a start without a probe."""
+        if self._peer is not None:
+            return False
+        transport = self._transport
+        if isinstance(transport, HttpTransport) and transport.sse_fallback and notes.status in _SSE_ONLY:
+            self._transport = SseTransport(url=transport.url, headers=transport.headers)
+            return True
+        if isinstance(transport, StdioTransport) and self._probe and self._log.last():
+            return False
+        return False
+
+    async def _wait_for(self, state: State, reason: str, seconds: float) -> None:
+        logger.warning("%s", reason)
+        self._wake = anyio.Event()
+        self._set(state, reason)
+        with anyio.move_on_after(seconds):
+            await self._wake.wait()
+
+    def _back_off(self) -> float:
+        cadence = self._host.cadence
+        grown = cadence.first_retry_seconds * 2.0 ** min(self._attempts - 1, 30)
+        return min(grown, cadence.longest_retry_seconds) * secrets.SystemRandom().uniform(0.5, 1.0)
+
+    def _reason(self, error: Exception, notes: HttpNotes) -> str:
+        said = str(error) or type(error).__name__
+        if notes.status is not None:
+            said += f" (HTTP {notes.status})"
+        lines = [line for line in self._log.last(STDERR_IN_ERROR) if line.strip()]
+        return said + (f"; it last said: {' | '.join(lines)}" if lines else "")
+
+    def _set(self, state: State, error: str | None) -> None:
+        if state != self._state:
+            self._since = time.time()
+        self._state, self._error = state, error
+        self._host.on_event(StateChanged(server=self.settings.name, status=self.status()))
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+def _cause(error: BaseException) -> Exception:
+    """Find what a group of errors is about: the transport's own, before the closing it led to."""
+    found = list(_leaves(error))
+    named = [e for e in found if not isinstance(e, (MCPError, UpstreamError))]
+    best = (named or found or [error])[0]
+    return best if isinstance(best, Exception) else RuntimeError(repr(best))
+
+
+def _leaves(error: BaseException) -> Iterable[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+__all__ = ["Cadence", "Host", "Upstream", "replace"]
