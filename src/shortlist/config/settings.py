@@ -134,6 +134,9 @@ class Limits:
     """Mode `auto` binds everything while all definitions together cost less: 5 % of a 200k window."""
 
 
+DEFAULT_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A whole configuration."""
@@ -147,7 +150,7 @@ class Settings:
     """Intent to toolset names."""
     always_load: tuple[str, ...] = ()
     tokens: Mapping[str, TokenSettings] = field(default=EMPTY)
-    limits: Limits = Limits()
+    limits: Limits = DEFAULT_LIMITS
     source: str = ""
     """The file it was read from."""
 

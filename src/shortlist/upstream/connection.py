@@ -19,7 +19,6 @@ from shortlist.upstream.transports import HttpNotes, open_transport
 from shortlist.upstream.wire import Ears, Wire
 
 MAX_PAGES = 2_000
-_CLOSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +38,7 @@ class Dial:
 @asynccontextmanager
 async def connect(dial: Dial) -> AsyncIterator["Connection"]:
     """Open, negotiate, and close whatever happens; the caller bounds the time."""
-    opened = open_transport(
-        dial.transport, log=dial.log, limit=dial.limits.message_bytes, notes=dial.notes
-    )
+    opened = open_transport(dial.transport, log=dial.log, limit=dial.limits.message_bytes, notes=dial.notes)
     async with opened as streams, anyio.create_task_group() as tasks:
         wire = Wire(streams, dial.ears, dial.capabilities)
         await tasks.start(wire.run)
@@ -86,7 +83,8 @@ class Connection:
         except MCPError as error:
             raise await self._failure(error) from None
         raise UpstreamTimeout(
-            self._server, f"{_what(method, params)} gave no answer in {seconds:g} s; it was cancelled, not repeated"
+            self._server,
+            f"{_what(method, params)} gave no answer in {seconds:g} s; it was cancelled, not repeated",
         )
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> None:
@@ -169,14 +167,19 @@ class Connection:
         if self.peer.era == "modern":
             self._rewatch.set()
             return
-        for method, some in (("resources/subscribe", wanted - before), ("resources/unsubscribe", before - wanted)):
+        for method, some in (
+            ("resources/subscribe", wanted - before),
+            ("resources/unsubscribe", before - wanted),
+        ):
             for uri in sorted(some):
-                await self.request(method, {"uri": uri}, CallOptions(), seconds=self._dial.settings.timeout_seconds)
+                await self.request(
+                    method, {"uri": uri}, CallOptions(), seconds=self._dial.settings.timeout_seconds
+                )
 
     async def _failure(self, error: MCPError) -> Exception:
         """Say who failed: the server by its answer, or the connection under the request."""
         if self._dial.notes.challenge is not None:
-            return needs_auth(self._server, self._dial.notes)
+            return UpstreamNeedsAuth(self._server, auth_remedy(self._dial.notes))
         if await self._is_gone(error):
             return UpstreamUnavailable(self._server, "the connection ended before it answered; reconnecting")
         return UpstreamRefused(self._server, error.code, error.message, error.data)
@@ -186,18 +189,14 @@ class Connection:
             return True
         if error.code != CONNECTION_CLOSED:
             return False
-        # Servers use this code too; the difference is whether the stream really ends now.
-        with anyio.move_on_after(_CLOSE_SECONDS):
-            await self._wire.closed.wait()
-        return self._wire.closed.is_set()
+        return await self._wire.has_closed()
 
 
-def needs_auth(server: str, notes: HttpNotes) -> UpstreamNeedsAuth:
+def auth_remedy(notes: HttpNotes) -> str:
     asked = f" ({notes.challenge})" if notes.challenge else ""
-    return UpstreamNeedsAuth(
-        server,
+    return (
         f"it answered 401 and wants credentials{asked}; give them in the configuration, "
-        'for example "headers": {"Authorization": "Bearer ${TOKEN}"}',
+        'for example "headers": {"Authorization": "Bearer ${TOKEN}"}'
     )
 
 

@@ -1,6 +1,6 @@
 """What upstream servers are, do and ask, as values and one role."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -13,7 +13,9 @@ State: TypeAlias = Literal["connecting", "ready", "stale", "failed", "needs_auth
 Era: TypeAlias = Literal["legacy", "modern"]
 """`legacy`: initialize handshake, up to 2025-11-25. `modern`: an envelope per request, 2026-07-28."""
 
-OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
+
+class OnProgress(Protocol):
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notified:
-    """A notification of a server, untouched: logging, prompts/resources list_changed, resources updated, …
+    """A notification of a server, untouched: logging, changed prompts and resources, and the like.
 
     Progress of a call goes to its `on_progress`, and tools/list_changed becomes `ToolsChanged`.
     """
@@ -85,6 +87,9 @@ class CallOptions:
     timeout_seconds: float | None = None
     """None: the server's own setting."""
     caller: Any = None
+
+
+NO_OPTIONS = CallOptions()
 
 
 class Client(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import anyio
 from mcp import MCPError
-from mcp_types import SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import CONNECTION_CLOSED, SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
@@ -33,6 +33,13 @@ class NoCommonVersion(Exception):
         )
 
 
+class ClosedByProbe(Exception):
+    """The server ended when it was asked something it does not know; it may live without being asked."""
+
+    def __init__(self) -> None:
+        super().__init__("it closed the connection before it was ready")
+
+
 async def negotiate(wire: Wire, *, probe: bool = True) -> Peer:
     """Agree on a version and tell the wire to speak it; `probe=False` goes straight to the handshake."""
     peer = await _discover(wire, LATEST_MODERN_VERSION) if probe else None
@@ -55,6 +62,8 @@ async def _discover(wire: Wire, version: str) -> Peer | None:
         try:
             raw = await wire.send("server/discover", {"_meta": wire.envelope(version)})
         except MCPError as error:
+            if error.code == CONNECTION_CLOSED and await wire.has_closed():
+                raise ClosedByProbe from None
             mutual = _mutual(error)
             if mutual and mutual != version:
                 return await _discover(wire, mutual)

@@ -1,28 +1,38 @@
 """All upstream servers together, each supervised on its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shortlist.config.settings import EMPTY, Limits, ServerSettings
+import anyio
+
+from shortlist.config.settings import DEFAULT_LIMITS, EMPTY, Limits, ServerSettings
 from shortlist.models import Json
-from shortlist.upstream.events import CallOptions, Client, OnEvent, UpstreamStatus
+from shortlist.upstream.errors import UpstreamUnavailable
+from shortlist.upstream.events import NO_OPTIONS, CallOptions, Client, OnEvent, UpstreamStatus
+from shortlist.upstream.supervisor import DEFAULT_CADENCE, Cadence, Host, Upstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """What a new configuration changed; servers named nowhere were left running untouched."""
+    """What a new configuration changed; servers named nowhere run on untouched."""
 
     started: tuple[str, ...] = ()
     stopped: tuple[str, ...] = ()
     restarted: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    """The connection stays; tools are listed again under the new settings."""
+
+    def __bool__(self) -> bool:
+        return bool(self.started or self.stopped or self.restarted or self.updated)
 
 
 class UpstreamPool:
     """An async context manager; entering starts every server in parallel and waits for none.
 
-    Events arrive synchronously on the event loop, in order per server; `on_event` must not block.
+    Events go to `on_event` on the event loop, in order per server; it must not block.
     """
 
     def __init__(
@@ -31,36 +41,51 @@ class UpstreamPool:
         *,
         on_event: OnEvent,
         client: Client | None = None,
-        limits: Limits = Limits(),
-        log_directory: str | None = None,
-    ) -> None: ...
+        limits: Limits = DEFAULT_LIMITS,
+        cadence: Cadence = DEFAULT_CADENCE,
+        log_directory: str | Path | None = None,
+    ) -> None:
+        self._host = Host(
+            on_event=on_event,
+            client=client,
+            limits=limits,
+            cadence=cadence,
+            log_directory=Path(log_directory) if log_directory else None,
+        )
+        self._upstreams = {name: Upstream(settings, self._host) for name, settings in servers.items()}
+        self._tasks = anyio.create_task_group()
+        self._reloading = anyio.Lock()
 
     async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        for upstream in self._upstreams.values():
+            self._tasks.start_soon(upstream.run)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._stop(tuple(self._upstreams))
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(kind, error, trace)
 
     def status(self) -> Mapping[str, UpstreamStatus]:
         """Give every server's state, in configuration order."""
-        raise NotImplementedError
+        return {name: upstream.status() for name, upstream in self._upstreams.items()}
 
     async def call_tool(
-        self,
-        server: str,
-        name: str,
-        arguments: Mapping[str, Json],
-        *,
-        options: CallOptions = CallOptions(),
+        self, server: str, name: str, arguments: Mapping[str, Json], *, options: CallOptions = NO_OPTIONS
     ) -> dict[str, Json]:
         """Call a tool by the server's own name for it; the raw `tools/call` result comes back untouched.
 
-        Raises UpstreamRefused (a JSON-RPC error, to relay), UpstreamTimeout, UpstreamUnavailable.
+        Raises UpstreamRefused (a JSON-RPC error, to relay), UpstreamTimeout or UpstreamUnavailable.
         A modern server may answer `resultType: input_required`; retry it through `request` with
         `inputResponses` and `requestState` in the params.
         """
-        raise NotImplementedError
+        return await self.request(
+            server, "tools/call", {"name": name, "arguments": arguments}, options=options
+        )
 
     async def request(
         self,
@@ -68,26 +93,69 @@ class UpstreamPool:
         method: str,
         params: Mapping[str, Json] = EMPTY,
         *,
-        options: CallOptions = CallOptions(),
+        options: CallOptions = NO_OPTIONS,
     ) -> dict[str, Json]:
-        """Send any other request (prompts/get, resources/read, completion/complete, …) and relay its result.
+        """Send any request (prompts/get, resources/read, completion/complete, …) and relay its result.
 
-        While the server is connecting this waits, at most the request's timeout.
+        While the server is still connecting this waits, within the request's time.
         """
-        raise NotImplementedError
+        return await self._of(server).request(method, params, options)
 
     async def notify(self, server: str, method: str, params: Mapping[str, Json] = EMPTY) -> None:
-        """Send a notification (notifications/roots/list_changed); dropped when the server is not connected."""
-        raise NotImplementedError
+        """Send a notification (notifications/roots/list_changed); dropped while not connected."""
+        await self._of(server).notify(method, params)
 
-    async def refresh(self, server: str) -> None:
-        """List a server's tools again now, and reconnect one that is `failed` or `needs_auth` at once."""
-        raise NotImplementedError
+    async def watch(self, server: str, uris: Iterable[str]) -> None:
+        """Subscribe to exactly these resources, as the server's era does it; updates come as `Notified`."""
+        await self._of(server).watch(uris)
+
+    def refresh(self, server: str) -> None:
+        """List a server's tools again, and reconnect one that is failed or needs_auth, without waiting."""
+        self._of(server).refresh()
 
     async def reload(self, servers: Mapping[str, ServerSettings]) -> Reloaded:
         """Start, stop and restart only what differs from the running configuration."""
-        raise NotImplementedError
+        async with self._reloading:
+            running = {name: upstream.settings for name, upstream in self._upstreams.items()}
+            changes = _compare(running, servers)
+            await self._stop((*changes.stopped, *changes.restarted))
+            for name in changes.updated:
+                self._upstreams[name].adopt(servers[name])
+            kept = self._upstreams
+            self._upstreams = {
+                name: kept[name]
+                if name in kept and name not in changes.restarted
+                else Upstream(settings, self._host)
+                for name, settings in servers.items()
+            }
+            for name in (*changes.started, *changes.restarted):
+                self._tasks.start_soon(self._upstreams[name].run)
+            return changes
 
     async def settled(self, seconds: float) -> None:
         """Wait until no server is in its first attempt to connect, or the time is over."""
-        raise NotImplementedError
+        with anyio.move_on_after(seconds):
+            for upstream in tuple(self._upstreams.values()):
+                await upstream.first_outcome()
+
+    async def _stop(self, names: Iterable[str]) -> None:
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(self._upstreams[name].stop)
+
+    def _of(self, server: str) -> Upstream:
+        try:
+            return self._upstreams[server]
+        except KeyError:
+            raise UpstreamUnavailable(server, "there is no such server in the configuration") from None
+
+
+def _compare(running: Mapping[str, ServerSettings], wanted: Mapping[str, ServerSettings]) -> Reloaded:
+    both = [name for name in wanted if name in running and running[name] != wanted[name]]
+    restarted = tuple(name for name in both if running[name].transport != wanted[name].transport)
+    return Reloaded(
+        started=tuple(name for name in wanted if name not in running),
+        stopped=tuple(name for name in running if name not in wanted),
+        restarted=restarted,
+        updated=tuple(name for name in both if name not in restarted),
+    )

@@ -1,4 +1,4 @@
-"""The last lines a server wrote to stderr: a bounded ring in memory and a bounded file for `shortlist logs`."""
+"""The last lines a server wrote to stderr: a bounded ring, and a bounded file for `shortlist logs`."""
 
 from collections import deque
 from pathlib import Path

@@ -40,7 +40,7 @@ class CommandNotFound(OSError):
 async def open_stdio(
     transport: StdioTransport, *, log: StderrLog, limit: int
 ) -> AsyncIterator[TransportStreams]:
-    """Start the child and give its message streams; on leaving, its whole process group is ended and reaped."""
+    """Start the child and give its message streams; on leaving, its process group is ended and reaped."""
     process = await _spawn(transport)
     inbox_writer, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, outbox_reader = anyio.create_memory_object_stream[SessionMessage](_QUEUED_MESSAGES)
@@ -53,9 +53,12 @@ async def open_stdio(
                 yield inbox, outbox
             finally:
                 with anyio.CancelScope(shield=True):
+                    left_first = inbox_writer.statistics().open_send_streams == 0
                     outbox.close()
                     inbox.close()
                     await _end(process)
+                    if left_first:
+                        log.note(f"[exited with code {process.returncode}]")
                 tasks.cancel_scope.cancel()
     finally:
         log.end()

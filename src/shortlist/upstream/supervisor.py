@@ -3,8 +3,8 @@
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,18 @@ from anyio.abc import TaskGroup
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from shortlist.config.settings import HttpTransport, Limits, ServerSettings, SseTransport, StdioTransport, Transport
+from shortlist.config.settings import (
+    HttpTransport,
+    Limits,
+    ServerSettings,
+    SseTransport,
+    StdioTransport,
+    Transport,
+)
 from shortlist.errors import UpstreamError
 from shortlist.models import Json, Tool
-from shortlist.upstream.connection import Connection, Dial, connect, needs_auth
-from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamUnavailable
+from shortlist.upstream.connection import Connection, Dial, auth_remedy, connect
+from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamUnavailable
 from shortlist.upstream.events import (
     CallOptions,
     Client,
@@ -28,8 +35,10 @@ from shortlist.upstream.events import (
     State,
     StateChanged,
     ToolsChanged,
+    UpstreamEvent,
     UpstreamStatus,
 )
+from shortlist.upstream.negotiate import ClosedByProbe
 from shortlist.upstream.stderr import StderrLog, log_path
 from shortlist.upstream.transports import HttpNotes
 
@@ -37,7 +46,14 @@ logger = logging.getLogger(__name__)
 
 STDERR_IN_STATUS = 20
 STDERR_IN_ERROR = 5
-_NOT_RELAYED = ("notifications/progress", "notifications/cancelled", "notifications/subscriptions/acknowledged")
+POLITE_SECONDS = 6.0
+"""How long an orderly end may take before the connection is cut."""
+PARALLEL_STARTS = 8
+_NOT_RELAYED = (
+    "notifications/progress",
+    "notifications/cancelled",
+    "notifications/subscriptions/acknowledged",
+)
 _SSE_ONLY = (400, 404, 405, 406, 415)
 """How an endpoint of the old transport answers the new one's POST."""
 
@@ -60,17 +76,25 @@ class Cadence:
     slot_seconds: float = 3.0
     """A slow start holds its place among the parallel ones no longer than this."""
 
+    def back_off(self, attempts: int) -> float:
+        """Give the seconds before the next attempt: doubled each time, capped, and spread at random."""
+        grown = self.first_retry_seconds * 2.0 ** min(attempts - 1, 30)
+        return min(grown, self.longest_retry_seconds) * secrets.SystemRandom().uniform(0.5, 1.0)
+
+
+DEFAULT_CADENCE = Cadence()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """What all servers of a pool share."""
 
     on_event: OnEvent
+    limits: Limits
+    cadence: Cadence
     client: Client | None = None
-    limits: Limits = Limits()
-    cadence: Cadence = Cadence()
     log_directory: Path | None = None
-    starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(8))
+    starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(PARALLEL_STARTS))
 
 
 class Upstream:
@@ -79,8 +103,7 @@ class Upstream:
     def __init__(self, settings: ServerSettings, host: Host) -> None:
         self.settings = settings
         self._host = host
-        path = log_path(host.log_directory, settings.name) if host.log_directory else None
-        self._log = StderrLog(path)
+        self._log = StderrLog(log_path(host.log_directory, settings.name) if host.log_directory else None)
         self._transport: Transport = settings.transport
         self._probe = True
         self._connection: Connection | None = None
@@ -99,9 +122,7 @@ class Upstream:
         self._room = anyio.Semaphore(settings.max_concurrency)
         self._callers: dict[int, Any] = {}
         self._numbers = count()
-        self._heard = time.monotonic()
-
-    # What callers see
+        self._heard = self._ready_at = time.monotonic()
 
     def status(self) -> UpstreamStatus:
         return UpstreamStatus(
@@ -117,18 +138,10 @@ class Upstream:
 
     async def request(self, method: str, params: Mapping[str, Json], options: CallOptions) -> dict[str, Json]:
         """Relay a request within its time, waiting for a connection and for room included."""
-        seconds = options.timeout_seconds or self.settings.timeout_seconds
-        deadline = anyio.current_time() + seconds
-        connection = await self._ready(seconds)
-        number = next(self._numbers)
-        room = self._room
-        try:
-            with anyio.fail_after(deadline - anyio.current_time()):
-                await room.acquire()
-        except TimeoutError:
-            raise UpstreamUnavailable(
-                self.settings.name, f"{self.settings.max_concurrency} calls are running and none ended in {seconds:g} s"
-            ) from None
+        deadline = anyio.current_time() + (options.timeout_seconds or self.settings.timeout_seconds)
+        connection = await self._ready(deadline)
+        room, number = self._room, next(self._numbers)
+        await self._enter(room, deadline)
         self._callers[number] = options.caller
         try:
             left = max(0.0, deadline - anyio.current_time())
@@ -143,7 +156,7 @@ class Upstream:
             await self._connection.notify(method, params)
 
     async def watch(self, uris: Iterable[str]) -> None:
-        connection = await self._ready(self.settings.timeout_seconds)
+        connection = await self._ready(anyio.current_time() + self.settings.timeout_seconds)
         await connection.watch(uris)
 
     def refresh(self) -> None:
@@ -153,8 +166,8 @@ class Upstream:
 
     def adopt(self, settings: ServerSettings) -> None:
         """Take settings that need no new connection."""
-        self._room = anyio.Semaphore(settings.max_concurrency)
         self.settings = settings
+        self._room = anyio.Semaphore(settings.max_concurrency)
         self._relist.set()
 
     async def stop(self) -> None:
@@ -162,38 +175,22 @@ class Upstream:
         self._stopped.set()
         if self._connection is None:
             self._scope.cancel()
+        with anyio.move_on_after(POLITE_SECONDS):
+            await self._ended.wait()
+        self._scope.cancel()
         await self._ended.wait()
 
     async def first_outcome(self) -> None:
         while self._state == "connecting":
             await self._changed.wait()
 
-    async def _ready(self, seconds: float) -> Connection:
-        patience = seconds if self._state == "connecting" else min(seconds, self._host.cadence.reconnect_seconds)
-        with anyio.move_on_after(patience):
-            while self._connection is None and self._state in ("connecting", "stale"):
-                await self._changed.wait()
-        if self._connection is None:
-            raise self._unavailable()
-        return self._connection
-
-    def _unavailable(self) -> UpstreamUnavailable:
-        name = self.settings.name
-        if self._state == "needs_auth":
-            return UpstreamNeedsAuth(name, self._error or "it wants credentials")
-        if self._state == "connecting":
-            return UpstreamUnavailable(name, "it is still starting; try again later, or see `shortlist status`")
-        reason = self._error or "it is not running"
-        return UpstreamUnavailable(name, f"it is {self._state}: {reason}")
-
-    # What the server says
-
     async def asked(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
         """Hand a request of the server to the client role."""
         if self._host.client is None:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
-        callers = tuple(self._callers.values())
-        return await self._host.client.answer(self.settings.name, method, params, callers)
+        return await self._host.client.answer(
+            self.settings.name, method, params, tuple(self._callers.values())
+        )
 
     def notified(self, method: str, params: Mapping[str, Json]) -> None:
         """Take a notification of the server: a changed tool list is read again, the rest is passed on."""
@@ -201,9 +198,7 @@ class Upstream:
         if method == "notifications/tools/list_changed":
             self._relist.set()
         elif method not in _NOT_RELAYED:
-            self._host.on_event(Notified(server=self.settings.name, method=method, params=params))
-
-    # Its life
+            self._emit(Notified(server=self.settings.name, method=method, params=params))
 
     async def run(self) -> None:
         """Connect, serve, and begin again until stopped."""
@@ -215,22 +210,59 @@ class Upstream:
             self._set("stopped", None)
             self._ended.set()
 
+    async def _ready(self, deadline: float) -> Connection:
+        if self._state == "stale":
+            deadline = min(deadline, anyio.current_time() + self._host.cadence.reconnect_seconds)
+        with anyio.CancelScope(deadline=deadline):
+            while self._connection is None and self._state in ("connecting", "stale"):
+                await self._changed.wait()
+        if self._connection is None:
+            raise self._unavailable()
+        return self._connection
+
+    def _unavailable(self) -> UpstreamUnavailable:
+        name = self.settings.name
+        if self._state == "needs_auth":
+            return UpstreamNeedsAuth(name, self._error or "it wants credentials")
+        if self._state == "connecting":
+            return UpstreamUnavailable(
+                name, "it is still starting; try again later, or see `shortlist status`"
+            )
+        return UpstreamUnavailable(name, f"it is {self._state}: {self._error or 'it is not running'}")
+
+    async def _enter(self, room: anyio.Semaphore, deadline: float) -> None:
+        with anyio.CancelScope(deadline=deadline) as waiting:
+            await room.acquire()
+        if waiting.cancelled_caught:
+            running = f"{self.settings.max_concurrency} calls are running and none ended in time"
+            raise UpstreamUnavailable(self.settings.name, f"{running}; this one was not sent")
+
     async def _attempt(self) -> None:
         notes = HttpNotes()
-        begun = time.monotonic()
         try:
             await self._connect_and_serve(notes)
-        except Exception as error:  # the border to foreign code: whatever it does, the others go on
-            await self._failed(_cause(error), notes)
-            return
-        if time.monotonic() - begun > self._host.cadence.stable_seconds:
-            self._attempts = 0
-        if not self._stopped.is_set():
-            await self._failed(UpstreamUnavailable(self.settings.name, "the connection ended"), notes)
+            if self._stopped.is_set():
+                return
+            error: Exception = ConnectionError("the connection ended")
+        except Exception as caught:  # the border to foreign code: whatever it does, the others go on
+            error = _cause(caught)
+        await self._failed(error, notes)
 
     async def _connect_and_serve(self, notes: HttpNotes) -> None:
+        async with anyio.create_task_group() as tasks:
+            await self._take_slot(tasks)
+            with anyio.CancelScope(deadline=anyio.current_time() + self.settings.start_seconds) as starting:
+                async with connect(self._dial(notes)) as connection:
+                    self._peer = connection.peer
+                    await self._list(connection)
+                    starting.deadline = float("inf")
+                    await self._serve(connection)
+            if starting.cancelled_caught:
+                raise TimeoutError(f"it did not get ready in {self.settings.start_seconds:g} s")
+
+    def _dial(self, notes: HttpNotes) -> Dial:
         client = self._host.client
-        dial = Dial(
+        return Dial(
             settings=self.settings,
             transport=self._transport,
             ears=self,
@@ -240,16 +272,6 @@ class Upstream:
             notes=notes,
             probe=self._probe,
         )
-        async with anyio.create_task_group() as tasks:
-            await self._take_slot(tasks)
-            with anyio.CancelScope(deadline=anyio.current_time() + self.settings.start_seconds) as starting:
-                async with connect(dial) as connection:
-                    self._peer = connection.peer
-                    await self._list(connection)
-                    starting.deadline = float("inf")
-                    await self._serve(connection)
-            if starting.cancelled_caught:
-                raise TimeoutError(f"it did not get ready in {self.settings.start_seconds:g} s")
 
     async def _take_slot(self, tasks: TaskGroup) -> None:
         """Wait for a turn to start a process, so that fifty servers do not start fifty at once."""
@@ -266,11 +288,12 @@ class Upstream:
 
     async def _serve(self, connection: Connection) -> None:
         self._connection = connection
+        self._ready_at = time.monotonic()
         self._set("ready", None)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep_listed, connection)
-                tasks.start_soon(self._keep_alive, connection, tasks)
+                tasks.start_soon(self._keep_alive, connection)
                 tasks.start_soon(connection.listen)
                 tasks.start_soon(self._cancel_when_stopped, tasks)
                 await connection.lost()
@@ -296,7 +319,7 @@ class Upstream:
             except (UpstreamError, TimeoutError) as error:
                 logger.warning("server %r: listing its tools again failed: %s", self.settings.name, error)
 
-    async def _keep_alive(self, connection: Connection, tasks: TaskGroup) -> None:
+    async def _keep_alive(self, connection: Connection) -> None:
         """Ping when nothing was heard for a while; a server at work on a call is not disturbed."""
         cadence = self._host.cadence
         stateless = connection.peer.era == "modern" and isinstance(self._transport, HttpTransport)
@@ -304,12 +327,10 @@ class Upstream:
             await anyio.sleep(cadence.ping_seconds)
             if self._callers or time.monotonic() - self._heard < cadence.ping_seconds:
                 continue
-            try:
-                with anyio.fail_after(cadence.pong_seconds):
-                    await connection.ping()
-            except (TimeoutError, UpstreamError):
-                logger.warning("server %r: no answer to a ping, reconnecting", self.settings.name)
-                tasks.cancel_scope.cancel()
+            with anyio.move_on_after(cadence.pong_seconds) as waiting:
+                await connection.ping()
+            if waiting.cancelled_caught:
+                raise TimeoutError("it did not answer a ping")
 
     async def _list(self, connection: Connection) -> None:
         listing = await connection.list_tools(self.settings)
@@ -318,21 +339,22 @@ class Upstream:
         tools = tuple(listing.tools.values())
         if tools != self._tools:
             self._tools = tools
-            event = ToolsChanged(server=self.settings.name, tools=tools, problems=listing.problems)
-            self._host.on_event(event)
+            self._emit(ToolsChanged(server=self.settings.name, tools=tools, problems=listing.problems))
 
     async def _failed(self, error: Exception, notes: HttpNotes) -> None:
         """Say what went wrong, then wait for the next attempt, or for new credentials."""
-        if self._retry_otherwise(notes):
+        if self._retry_otherwise(error, notes):
             return
+        if self._state == "ready" and time.monotonic() - self._ready_at > self._host.cadence.stable_seconds:
+            self._attempts = 0
         self._attempts += 1
         if notes.challenge is not None:
-            await self._wait_for("needs_auth", str(needs_auth(self.settings.name, notes)), float("inf"))
+            await self._rest("needs_auth", auth_remedy(notes), float("inf"))
             return
         state: State = "failed" if self._tools is None else "stale"
-        await self._wait_for(state, self._reason(error, notes), self._back_off())
+        await self._rest(state, self._reason(error, notes), self._host.cadence.back_off(self._attempts))
 
-    def _retry_otherwise(self, notes: HttpNotes) -> bool:
+    def _retry_otherwise(self, error: Exception, notes: HttpNotes) -> bool:
         """Try at once what may suit an older server: the SSE transport, or a start without a probe."""
         if self._peer is not None:
             return False
@@ -340,52 +362,53 @@ class Upstream:
         if isinstance(transport, HttpTransport) and transport.sse_fallback and notes.status in _SSE_ONLY:
             self._transport = SseTransport(url=transport.url, headers=transport.headers)
             return True
-        if isinstance(transport, StdioTransport) and self._probe and self._log.last():
-            return False
+        if self._probe and isinstance(error, ClosedByProbe):
+            self._probe = False
+            return isinstance(transport, StdioTransport)
         return False
 
-    async def _wait_for(self, state: State, reason: str, seconds: float) -> None:
-        logger.warning("%s", reason)
+    async def _rest(self, state: State, reason: str, seconds: float) -> None:
+        logger.warning("server %r is %s: %s", self.settings.name, state, reason)
         self._wake = anyio.Event()
         self._set(state, reason)
         with anyio.move_on_after(seconds):
             await self._wake.wait()
 
-    def _back_off(self) -> float:
-        cadence = self._host.cadence
-        grown = cadence.first_retry_seconds * 2.0 ** min(self._attempts - 1, 30)
-        return min(grown, cadence.longest_retry_seconds) * secrets.SystemRandom().uniform(0.5, 1.0)
-
     def _reason(self, error: Exception, notes: HttpNotes) -> str:
         said = str(error) or type(error).__name__
-        if notes.status is not None:
-            said += f" (HTTP {notes.status})"
+        if isinstance(error, MCPError):
+            said = f"it did not get ready: {error.message}"
+        elif isinstance(error, UpstreamRefused):
+            said = f"it does not list its tools: {error.reason}"
+        status = f" (HTTP {notes.status})" if notes.status is not None else ""
         lines = [line for line in self._log.last(STDERR_IN_ERROR) if line.strip()]
-        return said + (f"; it last said: {' | '.join(lines)}" if lines else "")
+        return said + status + (f"; it last said: {' | '.join(lines)}" if lines else "")
 
     def _set(self, state: State, error: str | None) -> None:
         if state != self._state:
             self._since = time.time()
         self._state, self._error = state, error
-        self._host.on_event(StateChanged(server=self.settings.name, status=self.status()))
         self._changed.set()
         self._changed = anyio.Event()
+        self._emit(StateChanged(server=self.settings.name, status=self.status()))
+
+    def _emit(self, event: UpstreamEvent) -> None:
+        try:
+            self._host.on_event(event)
+        except Exception:  # a listener's mistake must not take the connection down
+            logger.exception("server %r: an event could not be handled", self.settings.name)
 
 
 def _cause(error: BaseException) -> Exception:
     """Find what a group of errors is about: the transport's own, before the closing it led to."""
-    found = list(_leaves(error))
-    named = [e for e in found if not isinstance(e, (MCPError, UpstreamError))]
-    best = (named or found or [error])[0]
-    return best if isinstance(best, Exception) else RuntimeError(repr(best))
+    found = [leaf for leaf in _leaves(error) if isinstance(leaf, Exception)]
+    named = [leaf for leaf in found if not isinstance(leaf, (MCPError, UpstreamUnavailable, ClosedByProbe))]
+    return (named or found)[0]
 
 
-def _leaves(error: BaseException) -> Iterable[BaseException]:
+def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)
     else:
         yield error
-
-
-__all__ = ["Cadence", "Host", "Upstream", "replace"]

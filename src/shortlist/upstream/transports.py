@@ -70,16 +70,10 @@ async def _open_http(
 
 @asynccontextmanager
 async def _open_sse(transport: SseTransport, limit: int, notes: HttpNotes) -> AsyncIterator[TransportStreams]:
-    def factory(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        return _http_client(headers or {}, limit, notes)
+    def factory(*_: Any, **__: Any) -> httpx2.AsyncClient:
+        return _http_client(transport.headers, limit, notes)
 
-    async with sse_client(
-        transport.url, headers=dict(transport.headers), httpx_client_factory=factory
-    ) as streams:
+    async with sse_client(transport.url, httpx_client_factory=factory) as streams:
         yield streams
 
 

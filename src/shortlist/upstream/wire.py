@@ -1,8 +1,8 @@
 """Raw MCP over a pair of streams: JSON objects in and out, in the era that was negotiated.
 
-The SDK's typed session validates results against its own models and the server's output schemas; a gateway
-relays what came. So this stands on the SDK's dispatcher, which knows no MCP types, and adds only what each era
-wants on every request.
+The SDK's typed session checks results against its own models and the server's output schemas; a gateway
+relays what came. So this stands on the SDK's dispatcher, which knows no MCP types, and adds only what each
+era wants on every request.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
-from mcp import MCPError
 from mcp.client._transport import TransportStreams
 from mcp.shared.dispatcher import CallOptions as SendOptions
-from mcp.shared.dispatcher import DispatchContext
+from mcp.shared.dispatcher import DispatchContext, ProgressFnT
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -33,8 +32,9 @@ from mcp_types import (
 )
 
 from shortlist.models import Json
-from shortlist.upstream.events import Era, OnProgress
+from shortlist.upstream.events import Era
 
+_CLOSE_SECONDS = 0.5
 PING = "ping"
 UNCANCELLABLE = ("initialize", "server/discover")
 _ENVELOPE = (
@@ -77,6 +77,12 @@ class Wire:
         finally:
             self.closed.set()
 
+    async def has_closed(self) -> bool:
+        """Say whether the stream has ended; servers use the error code of a closed one for less, too."""
+        with anyio.move_on_after(_CLOSE_SECONDS):
+            await self.closed.wait()
+        return self.closed.is_set()
+
     def speak(self, protocol_version: str, era: Era) -> None:
         self._version, self._era = protocol_version, era
 
@@ -85,7 +91,7 @@ class Wire:
         method: str,
         params: Mapping[str, Json],
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: ProgressFnT | None = None,
         request_id: str | None = None,
     ) -> dict[str, Json]:
         """Send a request and give its raw result; cancelling the caller cancels it at the server too.
@@ -141,12 +147,12 @@ class Wire:
         return headers
 
     async def _on_request(
-        self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+        self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         return {} if method == PING else await self._ears.asked(method, params or {})
 
     async def _on_notify(
-        self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+        self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> None:
         self._ears.notified(method, params or {})
 
@@ -160,6 +166,3 @@ def _version() -> str:
         return version("shortlist-mcp")
     except PackageNotFoundError:
         return "0"
-
-
-__all__ = ["Ears", "HeaderMap", "MCPError", "Wire", "client_info"]
