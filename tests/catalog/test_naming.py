@@ -35,7 +35,8 @@ def test_a_short_name_is_readable() -> None:
 def test_a_long_name_keeps_its_beginning_and_takes_a_hash() -> None:
     long = wire_name("github", "create_" + "very_" * 20 + "long_issue")
     other = wire_name("github", "create_" + "very_" * 20 + "long_tissue")
-    assert long.startswith("github__create_very_") and len(long) == MAX_LENGTH
+    assert long.startswith("github__create_very_")
+    assert len(long) == MAX_LENGTH
     assert long != other
 
 

@@ -1,0 +1,257 @@
+"""Large text results, kept for a while and read in pages; every page of a JSON result is JSON."""
+
+import json
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shortlist.errors import InvalidInput
+from shortlist.models import Json
+from shortlist.text.clean import fold
+
+HANDLE_BYTES = 16
+"""128 random bits."""
+PASSAGE_CHARACTERS = 600
+MAX_PASSAGES = 5
+MAX_DEPTH = 100
+_WORDS = re.compile(r"\w+")
+
+
+class ResultExpired(InvalidInput):
+    """A handle that is unknown, belongs to another caller, or whose result is no longer kept."""
+
+    def __init__(self) -> None:
+        super().__init__("No kept result under this handle: it expired or never was. Call the tool again.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A part of a kept result; `next_offset` is None on the last one."""
+
+    text: str
+    offset: int
+    total: int
+    next_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A part of a kept result that matches a query."""
+
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A result's pages; `owner` is the only caller who may read them."""
+
+    owner: str
+    pages: tuple[str, ...]
+    expires: float
+
+
+class Results:
+    """The large results of recent calls, bounded in number and in time."""
+
+    def __init__(
+        self, *, characters: int, seconds: float, most: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.characters = characters
+        self._seconds = seconds
+        self._most = most
+        self._clock = clock
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+
+    def keep(self, owner: str, text: str) -> str:
+        """Keep a text and give the handle that reads it."""
+        self._expire()
+        while len(self._kept) >= self._most:
+            self._kept.popitem(last=False)
+        handle = secrets.token_urlsafe(HANDLE_BYTES)
+        pages = tuple(pages_of(text, self.characters))
+        self._kept[handle] = Kept(owner=owner, pages=pages, expires=self._clock() + self._seconds)
+        return handle
+
+    def page(self, owner: str, handle: str, offset: int = 0) -> Page:
+        """Give the page that holds an offset; JSON begins at its page, text exactly there."""
+        pages = self._find(owner, handle).pages
+        total = sum(map(len, pages))
+        if not 0 <= offset < total:
+            raise InvalidInput(f"offset {offset} is outside the result of {total:,} characters. Use 0 to start over.")
+        start = 0
+        for page in pages:
+            if offset < start + len(page):
+                break
+            start += len(page)
+        end = start + len(page)
+        shift = 0 if _is_json(page) else offset - start
+        return Page(
+            text=page[shift:], offset=start + shift, total=total, next_offset=end if end < total else None
+        )
+
+    def passages(self, owner: str, handle: str, query: str) -> tuple[Passage, ...]:
+        """Find the passages that hold most of a query's words, best first."""
+        return tuple(_passages("".join(self._find(owner, handle).pages), query))
+
+    def _find(self, owner: str, handle: str) -> Kept:
+        self._expire()
+        kept = self._kept.get(handle)
+        if kept is None or kept.owner != owner:
+            raise ResultExpired
+        return kept
+
+    def _expire(self) -> None:
+        now = self._clock()
+        for handle in [handle for handle, kept in self._kept.items() if kept.expires <= now]:
+            del self._kept[handle]
+
+
+def pages_of(text: str, characters: int) -> Iterator[str]:
+    """Cut a text into pages of at most so many characters: JSON between its values, text at line breaks."""
+    value = _container(text)
+    if value is None:
+        yield from _text_pages(text, characters)
+        return
+    for part in _parts(value, characters, 0):
+        yield _dumps(part)
+
+
+def _container(text: str) -> Any | None:
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, (dict, list)) and _depth(value) < MAX_DEPTH else None
+
+
+def _depth(value: Json) -> int:
+    level, depth = [value], 0
+    while level and depth < MAX_DEPTH:
+        depth += 1
+        level = [inner for outer in level for inner in _values(outer)]
+    return depth
+
+
+def _values(value: Json) -> Sequence[Json]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _parts(value: Json, characters: int, wrapping: int) -> Iterator[Json]:
+    """Split a value into values of the same shape that are small enough; `wrapping` is what goes around them."""
+    room = max(characters - wrapping, 16)
+    if len(_dumps(value)) <= room:
+        yield value
+    elif isinstance(value, str):
+        # An escaped character takes up to six; a sixth of the room always fits.
+        step = max(room // 6, 1) if not value.isascii() or '"' in value or "\\" in value else room
+        yield from (value[i : i + step] for i in range(0, len(value), step))
+    elif isinstance(value, dict):
+        yield from _grouped(value.items(), characters, wrapping, dict)
+    elif isinstance(value, list):
+        yield from _grouped(((None, item) for item in value), characters, wrapping, lambda pairs: [v for _, v in pairs])
+    else:
+        yield value
+
+
+def _grouped(
+    items: Any, characters: int, wrapping: int, build: Callable[[list[tuple[Any, Json]]], Json]
+) -> Iterator[Json]:
+    group: list[tuple[Any, Json]] = []
+    size = 0
+    room = max(characters - wrapping - 2, 16)
+    for key, value in items:
+        around = 0 if key is None else len(_dumps(key)) + 2
+        cost = len(_dumps(value)) + around + 2
+        if group and size + cost > room:
+            yield build(group)
+            group, size = [], 0
+        if cost > room:
+            yield from (build([(key, part)]) for part in _parts(value, characters, wrapping + around + 2))
+        else:
+            group.append((key, value))
+            size += cost
+    if group:
+        yield build(group)
+
+
+def _dumps(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_json(page: str) -> bool:
+    return _container(page) is not None
+
+
+def _text_pages(text: str, characters: int) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = min(start + characters, len(text))
+        if end < len(text):
+            line = text.rfind("\n", start + characters * 4 // 5, end)
+            end = line + 1 if line > 0 else end
+        yield text[start:end]
+        start = end
+
+
+def _passages(text: str, query: str) -> Iterator[Passage]:
+    wanted = frozenset(_WORDS.findall(fold(query)))
+    if not wanted:
+        return
+    windows: dict[int, set[str]] = {}
+    for match in _WORDS.finditer(text):
+        word = fold(match.group())
+        for term in wanted:
+            if word == term or (len(term) > 3 and term in word):
+                windows.setdefault(match.start() // PASSAGE_CHARACTERS, set()).add(term)
+    best = sorted(windows.items(), key=lambda item: (-len(item[1]), item[0]))[:MAX_PASSAGES]
+    for window, _ in best:
+        start = max(window * PASSAGE_CHARACTERS - PASSAGE_CHARACTERS // 4, 0)
+        yield Passage(offset=start, text=text[start : start + PASSAGE_CHARACTERS * 3 // 2])
+
+
+def text_of_result(result: Mapping[str, Json]) -> str:
+    """Join the text of a tool's result; structured content counts where there is no text."""
+    blocks = result.get("content")
+    texts = [block["text"] for block in blocks or () if isinstance(block, dict) and block.get("type") == "text"]
+    joined = "\n".join(text for text in texts if isinstance(text, str))
+    structured = result.get("structuredContent")
+    return joined if joined or structured is None else _dumps(structured)
+
+
+def paged_result(result: Mapping[str, Json], page: Page, handle: str) -> dict[str, Json]:
+    """Put page one in the place of a result's text and structured content; images and the rest stay."""
+    others = [b for b in result.get("content") or () if not (isinstance(b, dict) and b.get("type") == "text")]
+    notice = page_notice(page, handle)
+    shown: dict[str, Json] = {
+        **result,
+        "content": [{"type": "text", "text": page.text}, *others, {"type": "text", "text": notice}],
+    }
+    if result.get("structuredContent") is not None:
+        shown["structuredContent"] = {
+            "handle": handle,
+            "next_offset": page.next_offset,
+            "total_characters": page.total,
+            "note": "The structured content is too large and is kept under this handle; use read_result.",
+        }
+    return shown
+
+
+def page_notice(page: Page, handle: str) -> str:
+    """Say which part this is and how to read on."""
+    end = page.offset + len(page.text)
+    place = f"characters {page.offset:,}-{end:,} of {page.total:,}"
+    if page.next_offset is None:
+        return f"[{place}: the end]"
+    return (
+        f"[{place}. Read on: read_result(handle={handle!r}, offset={page.next_offset}); "
+        f"find a passage: read_result(handle={handle!r}, query=...)]"
+    )
