@@ -1,0 +1,151 @@
+"""Who calls, and the workspace that holds what this caller has loaded; never the connection.
+
+Protocol 2026-07-28 forbids a tool list that varies by connection. So a legacy session owns a workspace, and
+a modern client names one: by a handle that the gateway minted, as an argument or in the endpoint's path, or
+by the principal of its token.
+"""
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from shortlist.errors import InvalidInput
+from shortlist.models import ToolId
+
+Era: TypeAlias = Literal["legacy", "modern"]
+Key: TypeAlias = str
+"""Names a workspace; holds only a hash of a handle, so that it may be logged."""
+
+LOCAL = "local"
+"""The caller's name where no tokens are configured."""
+HANDLE_BYTES = 18
+"""144 random bits."""
+REMEMBERED_SEARCHES = 12
+REMEMBERED_TOOLS = 8
+
+
+class WorkspaceUnknown(InvalidInput):
+    """A handle that was never minted for this caller, or that expired."""
+
+    def __init__(self) -> None:
+        super().__init__("No such workspace: the handle expired or was never given. Load again without one.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sends a request: a name, the era it speaks, and what it was recognised by."""
+
+    name: str = LOCAL
+    era: Era = "modern"
+    session: str | None = None
+    """A legacy connection."""
+    handle: str | None = field(default=None, repr=False)
+    """From the endpoint's path, or the argument of a tool."""
+    has_token: bool = False
+    process: str | None = None
+    """A stdio process has one client; good for noticing circles, never for what is listed."""
+
+
+def workspace_key(caller: Caller) -> Key | None:
+    """Find the workspace of a request; None when a modern client has named none.
+
+    A handle is the most explicit. A legacy client that names none has its session, a modern one the
+    principal of its token.
+    """
+    if caller.handle:
+        return f"handle:{caller.name}:{hashlib.sha256(caller.handle.encode()).hexdigest()}"
+    if caller.era == "legacy" and caller.session:
+        return f"session:{caller.name}:{caller.session}"
+    if caller.has_token:
+        return f"principal:{caller.name}"
+    return None
+
+
+@dataclass(slots=True)
+class Workspace:
+    """What one caller has loaded, in the order of loading, and what it did lately."""
+
+    loaded: dict[ToolId, str] = field(default_factory=dict)
+    """Tool to the toolset it came with, or "" when it was loaded alone."""
+    searches: deque[frozenset[ToolId]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_SEARCHES))
+    tools: deque[ToolId] = field(default_factory=lambda: deque(maxlen=REMEMBERED_TOOLS))
+    used: float = 0.0
+
+    def load(self, tools: Iterable[ToolId], toolset: str = "") -> tuple[ToolId, ...]:
+        """Add tools at the end; give those that were not there."""
+        new = tuple(tool_id for tool_id in dict.fromkeys(tools) if tool_id not in self.loaded)
+        self.loaded.update(dict.fromkeys(new, toolset))
+        return new
+
+    def unload(self, tools: Iterable[ToolId]) -> tuple[ToolId, ...]:
+        """Take tools away; the order of the rest stays."""
+        gone = tuple(tool_id for tool_id in tools if tool_id in self.loaded)
+        for tool_id in gone:
+            del self.loaded[tool_id]
+        return gone
+
+    def called(self, tool_id: ToolId) -> None:
+        """Remember a call; it ends a circle of searches."""
+        self.tools.append(tool_id)
+        self.searches.clear()
+
+    def circles(self, found: frozenset[ToolId], most: int) -> bool:
+        """Note what a search found; say whether the same was found too often without a call in between."""
+        self.searches.append(found)
+        return bool(found) and sum(1 for earlier in self.searches if earlier == found) > most
+
+
+class Workspaces:
+    """All workspaces, bounded in number; those unused for long expire."""
+
+    def __init__(self, *, seconds: float, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._clock = clock
+        self._open: OrderedDict[Key, Workspace] = OrderedDict()
+
+    def mint(self, caller: Caller) -> str:
+        """Make a workspace for a caller and give its handle; this is the only time it is shown."""
+        handle = secrets.token_urlsafe(HANDLE_BYTES)
+        key = f"handle:{caller.name}:{hashlib.sha256(handle.encode()).hexdigest()}"
+        self._put(key, Workspace())
+        return handle
+
+    def of(self, caller: Caller) -> Workspace | None:
+        """Give the caller's workspace; raises for a handle that is not known."""
+        key = workspace_key(caller)
+        if key is None:
+            return None
+        self._expire()
+        found = self._open.get(key)
+        if found is None:
+            if key.startswith("handle:"):
+                raise WorkspaceUnknown
+            found = Workspace()
+        self._put(key, found)
+        return found
+
+    def close(self, caller: Caller) -> None:
+        """Forget a legacy session's workspace when its connection ends."""
+        key = workspace_key(caller)
+        if key is not None and key.startswith("session:"):
+            self._open.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def _put(self, key: Key, workspace: Workspace) -> None:
+        workspace.used = self._clock()
+        self._open[key] = workspace
+        self._open.move_to_end(key)
+        while len(self._open) > self._most:
+            self._open.popitem(last=False)
+
+    def _expire(self) -> None:
+        oldest = self._clock() - self._seconds
+        while self._open and next(iter(self._open.values())).used < oldest:
+            self._open.popitem(last=False)
