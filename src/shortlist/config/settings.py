@@ -22,7 +22,7 @@ class StdioTransport:
 
     command: str
     args: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default=EMPTY, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     directory: str | None = None
 
 
@@ -31,7 +31,7 @@ class HttpTransport:
     """Streamable HTTP; with `sse_fallback` an endpoint that refuses it is tried as legacy SSE."""
 
     url: str
-    headers: Mapping[str, str] = field(default=EMPTY, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     sse_fallback: bool = False
 
 
@@ -40,7 +40,7 @@ class SseTransport:
     """The HTTP+SSE transport of protocol 2024-11-05."""
 
     url: str
-    headers: Mapping[str, str] = field(default=EMPTY, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class ServerSettings:
     timeout_seconds: float = CALL_SECONDS
     start_seconds: float = START_SECONDS
     max_concurrency: int = 16
-    tools: Mapping[str, ToolOverride] = field(default=EMPTY)
+    tools: Mapping[str, ToolOverride] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,15 +141,15 @@ DEFAULT_LIMITS = Limits()
 class Settings:
     """A whole configuration."""
 
-    servers: Mapping[str, ServerSettings] = field(default=EMPTY)
+    servers: Mapping[str, ServerSettings] = field(default_factory=dict)
     mode: Mode = "search"
     preset: str | None = None
-    presets: Mapping[str, PresetSettings] = field(default=EMPTY)
-    toolsets: Mapping[str, ToolsetSettings] = field(default=EMPTY)
-    intents: Mapping[str, tuple[str, ...]] = field(default=EMPTY)
+    presets: Mapping[str, PresetSettings] = field(default_factory=dict)
+    toolsets: Mapping[str, ToolsetSettings] = field(default_factory=dict)
+    intents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Intent to toolset names."""
     always_load: tuple[str, ...] = ()
-    tokens: Mapping[str, TokenSettings] = field(default=EMPTY)
+    tokens: Mapping[str, TokenSettings] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
     source: str = ""
     """The file it was read from."""

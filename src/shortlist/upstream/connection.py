@@ -60,6 +60,9 @@ class Connection:
         self._listens = 0
         self._rewatch = anyio.Event()
 
+    def is_lost(self) -> bool:
+        return self._wire.closed.is_set() or self._dial.notes.lost.is_set()
+
     async def lost(self) -> None:
         """Wait until the server is gone, has forgotten the session, or wants credentials."""
         async with anyio.create_task_group() as tasks:

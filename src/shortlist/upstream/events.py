@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from shortlist.config.settings import EMPTY
 from shortlist.models import Json, Tool
 
 State: TypeAlias = Literal["connecting", "ready", "stale", "failed", "needs_auth", "stopped"]
@@ -24,8 +23,8 @@ class Peer:
 
     protocol_version: str
     era: Era
-    capabilities: Mapping[str, Json] = field(default=EMPTY)
-    info: Mapping[str, Json] = field(default=EMPTY)
+    capabilities: Mapping[str, Json] = field(default_factory=dict)
+    info: Mapping[str, Json] = field(default_factory=dict)
     instructions: str = ""
 
 
@@ -71,7 +70,7 @@ class Notified:
 
     server: str
     method: str
-    params: Mapping[str, Json] = field(default=EMPTY)
+    params: Mapping[str, Json] = field(default_factory=dict)
 
 
 UpstreamEvent: TypeAlias = ToolsChanged | StateChanged | Notified

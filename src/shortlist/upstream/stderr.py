@@ -16,6 +16,11 @@ class StderrLog:
         self.path = path
         self._lines: deque[str] = deque(maxlen=RING_LINES)
         self._partial = b""
+        self._count = self._marked = 0
+
+    def mark(self) -> None:
+        """Begin a new life of the server; `since_mark` forgets what earlier ones said."""
+        self._marked = self._count
 
     def write(self, data: bytes) -> None:
         """Take the next piece of output, wherever it was cut."""
@@ -27,6 +32,7 @@ class StderrLog:
     def note(self, line: str) -> None:
         line = line.rstrip("\r")[:LINE_CHARACTERS]
         self._lines.append(line)
+        self._count += 1
         if self.path is not None:
             _append(self.path, line)
 
@@ -37,6 +43,10 @@ class StderrLog:
 
     def last(self, count: int = RING_LINES) -> tuple[str, ...]:
         return tuple(self._lines)[-count:]
+
+    def since_mark(self, count: int) -> tuple[str, ...]:
+        fresh = min(count, self._count - self._marked)
+        return self.last(fresh) if fresh else ()
 
 
 def log_path(directory: str | Path, server: str) -> Path:

@@ -122,7 +122,8 @@ class Upstream:
         self._room = anyio.Semaphore(settings.max_concurrency)
         self._callers: dict[int, Any] = {}
         self._numbers = count()
-        self._heard = self._ready_at = time.monotonic()
+        self._heard = time.monotonic()
+        self._ready_at: float | None = None
 
     def status(self) -> UpstreamStatus:
         return UpstreamStatus(
@@ -211,14 +212,19 @@ class Upstream:
             self._ended.set()
 
     async def _ready(self, deadline: float) -> Connection:
-        if self._state == "stale":
+        if self._live is None and self._state != "connecting":
             deadline = min(deadline, anyio.current_time() + self._host.cadence.reconnect_seconds)
         with anyio.CancelScope(deadline=deadline):
-            while self._connection is None and self._state in ("connecting", "stale"):
+            while self._live is None and self._state in ("connecting", "ready", "stale"):
                 await self._changed.wait()
-        if self._connection is None:
+        if self._live is None:
             raise self._unavailable()
-        return self._connection
+        return self._live
+
+    @property
+    def _live(self) -> Connection | None:
+        connection = self._connection
+        return connection if connection is not None and not connection.is_lost() else None
 
     def _unavailable(self) -> UpstreamUnavailable:
         name = self.settings.name
@@ -239,6 +245,7 @@ class Upstream:
 
     async def _attempt(self) -> None:
         notes = HttpNotes()
+        self._log.mark()
         try:
             await self._connect_and_serve(notes)
             if self._stopped.is_set():
@@ -297,6 +304,8 @@ class Upstream:
                 tasks.start_soon(connection.listen)
                 tasks.start_soon(self._cancel_when_stopped, tasks)
                 await connection.lost()
+                self._connection = None
+                self._set("stale", "the connection ended")
                 tasks.cancel_scope.cancel()
         finally:
             self._connection = None
@@ -345,8 +354,9 @@ class Upstream:
         """Say what went wrong, then wait for the next attempt, or for new credentials."""
         if self._retry_otherwise(error, notes):
             return
-        if self._state == "ready" and time.monotonic() - self._ready_at > self._host.cadence.stable_seconds:
+        if self._ready_at and time.monotonic() - self._ready_at > self._host.cadence.stable_seconds:
             self._attempts = 0
+        self._ready_at = None
         self._attempts += 1
         if notes.challenge is not None:
             await self._rest("needs_auth", auth_remedy(notes), float("inf"))
@@ -381,7 +391,7 @@ class Upstream:
         elif isinstance(error, UpstreamRefused):
             said = f"it does not list its tools: {error.reason}"
         status = f" (HTTP {notes.status})" if notes.status is not None else ""
-        lines = [line for line in self._log.last(STDERR_IN_ERROR) if line.strip()]
+        lines = [line for line in self._log.since_mark(STDERR_IN_ERROR) if line.strip()]
         return said + status + (f"; it last said: {' | '.join(lines)}" if lines else "")
 
     def _set(self, state: State, error: str | None) -> None:
