@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from shortlist.evals.significance import Values, bootstrap, macro, paired_p_value
 
-small = st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=20).map(
-    lambda values: np.array(values, dtype=np.float64)
+small = st.lists(st.integers(-20, 20), min_size=1, max_size=20).map(
+    lambda twentieths: np.array(twentieths) / 20
 )
 
 

@@ -59,7 +59,7 @@ def paired_p_value(differences: Sequence[Values], *, flips: int = FLIPS, seed: i
     if not len(shares):
         return 1.0
     rng = np.random.default_rng(seed)
-    seen = abs(shares.sum()) - 1e-12
+    seen = abs(shares.sum()) * (1 - 1e-9)  # a flip that only rounds differently is as extreme
     extreme = sum(
         int((np.abs(_flipped_sums(shares, rows, rng)) >= seen).sum()) for rows in _chunks(flips, len(shares))
     )
