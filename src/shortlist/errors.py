@@ -42,11 +42,7 @@ class ToolNotFound(ShortlistError):
     def __init__(self, tool_id: str, *, suggestions: Sequence[str] = ()) -> None:
         self.tool_id = tool_id
         self.suggestions = tuple(suggestions)
-        hint = (
-            f"Did you mean {', '.join(map(repr, suggestions))}?"
-            if suggestions
-            else "Use search_tools to find one."
-        )
+        hint = f"Did you mean {', '.join(map(repr, suggestions))}?" if suggestions else "Use search_tools to find one."
         super().__init__(f"No tool {tool_id!r}. {hint}")
 
 

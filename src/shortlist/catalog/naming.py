@@ -53,7 +53,5 @@ def wire_name(server: str, name: str) -> str:
 
 
 def _hashed(name: str, identity: str) -> str:
-    digest = hashlib.blake2b(
-        identity.encode("utf-8", "surrogatepass"), digest_size=_HASH_LENGTH // 2
-    ).hexdigest()
+    digest = hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=_HASH_LENGTH // 2).hexdigest()
     return f"{name[: MAX_LENGTH - _HASH_LENGTH - 1]}_{digest}"

@@ -270,7 +270,16 @@ def _read_any(raw: Any, server: str) -> tuple[Tool, Server | None]:
 
 
 _SCHEMA_KEYS = ("inputSchema", "input_schema", "parameters", "inputs")
-_NOT_MCP = ("id", "server", "server_description", "input_schema", "parameters", "inputs", "output_schema", "strict")
+_NOT_MCP = (
+    "id",
+    "server",
+    "server_description",
+    "input_schema",
+    "parameters",
+    "inputs",
+    "output_schema",
+    "strict",
+)
 
 
 def _as_mcp(raw: Raw) -> dict[str, Any]:

@@ -117,11 +117,7 @@ def _server_toolset(server: Server, tools: tuple[Tool, ...]) -> Toolset:
 
 def _configured(rule: ToolsetSettings, catalog: Catalog, co_use: CoUse) -> Toolset:
     partners = frozenset(partner for tool_id in rule.used_with for partner in (tool_id, *co_use(tool_id)))
-    members = [
-        tool
-        for tool in catalog.tools.values()
-        if _belongs(tool, rule, catalog.servers[tool.server], partners)
-    ]
+    members = [tool for tool in catalog.tools.values() if _belongs(tool, rule, catalog.servers[tool.server], partners)]
     labels = " ".join((rule.name, rule.description, *rule.tags, *rule.categories))
     return Toolset(
         name=rule.name,
@@ -151,9 +147,7 @@ def _preset_members(
     yield from match_ids(preset.tools, tools)
 
 
-def _affordable(
-    toolsets: Iterable[Toolset], tools: Mapping[ToolId, Tool], cost: Cost, budget: int
-) -> Iterator[ToolId]:
+def _affordable(toolsets: Iterable[Toolset], tools: Mapping[ToolId, Tool], cost: Cost, budget: int) -> Iterator[ToolId]:
     left = budget
     for toolset in toolsets:
         price = sum(cost(tools[tool_id]) for tool_id in toolset.tools)

@@ -95,7 +95,8 @@ class OnnxEmbedder:
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
-        return self._run([text], self.card.query_tokens)[0]
+        vector: Vectors = self._run([text], self.card.query_tokens)[0]
+        return vector
 
     def _run(self, texts: Sequence[str], tokens: int) -> Vectors:
         session, tokenizer = self._parts()
@@ -128,7 +129,7 @@ class OnnxEmbedder:
             ) from error
         if probe.ndim != 2 or probe.shape[1] < self.dimensions:
             raise ModelError(
-                f"{str(model)!r} gives an array of shape {probe.shape}; model.json promises {self.dimensions} dimensions."
+                f"{str(model)!r} gives shape {probe.shape}; model.json promises {self.dimensions} dimensions."
             )
         return session, tokenizer
 
@@ -160,7 +161,8 @@ class StaticEmbedder:
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
-        return self._run([text], self.card.query_tokens)[0]
+        vector: Vectors = self._run([text], self.card.query_tokens)[0]
+        return vector
 
     def _run(self, texts: Sequence[str], tokens: int) -> Vectors:
         tokenizer, table, scales = self._parts()

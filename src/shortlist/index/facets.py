@@ -57,7 +57,12 @@ class Facets:
         return mask
 
     def state(self) -> dict[str, Any]:
-        return {"servers": self.servers, "categories": self.categories, "tags": self.tags, "claims": self.claims}
+        return {
+            "servers": self.servers,
+            "categories": self.categories,
+            "tags": self.tags,
+            "claims": self.claims,
+        }
 
     @classmethod
     def restore(cls, state: dict[str, Any]) -> "Facets":

@@ -11,9 +11,9 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.index.dense import DenseIndex
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.facets import Facets
-from shortlist.index.lexical import LexicalIndex
+from shortlist.index.lexical import FieldWeight, LexicalIndex
 from shortlist.models import Filters, Tool, ToolId
-from shortlist.text.documents import Document, document, embedding_text, shared_sentences
+from shortlist.text.documents import Document, Field, document, embedding_text, shared_sentences
 from shortlist.text.tokens import compact
 
 
@@ -83,6 +83,15 @@ class Index:
             self.dense.grow(len(self.ids))
         return Change(len(diff.added), len(diff.changed), len(diff.removed))
 
+    @property
+    def waiting(self) -> int:
+        """How many tools have no vector yet."""
+        return len(self._waiting_rows(self.dense)) if self.dense is not None else len(self.rows)
+
+    def reindexed(self, weights: Mapping[Field, FieldWeight]) -> LexicalIndex:
+        """Index the same rows with other field weights, for comparison."""
+        return LexicalIndex.build((self._document(self.tool(row)) for row in range(len(self.ids))), weights)
+
     def embed(
         self,
         embedder: Embedder,
@@ -91,13 +100,18 @@ class Index:
         progress: Progress | None = None,
     ) -> None:
         """Give a vector to every row that has none; another model's vectors are thrown away."""
-        if self.dense is None or self.dense.model_id != embedder.model_id:
-            self.dense = DenseIndex(embedder.dimensions, embedder.model_id)
-            self.dense.grow(len(self.ids))
-        waiting = [row for row in self.dense.rows_without_vector() if self.lexical.alive[row]]
+        dense = self.dense
+        if dense is None or dense.model_id != embedder.model_id:
+            dense = DenseIndex(embedder.dimensions, embedder.model_id)
+            dense.grow(len(self.ids))
+        waiting = self._waiting_rows(dense)
         if waiting:
             texts = [embedding_text(self.tool(row)) for row in waiting]
-            self.dense.put(np.array(waiting), embed_cached(embedder, texts, cache, progress))
+            dense.put(np.array(waiting), embed_cached(embedder, texts, cache, progress))
+        self.dense = dense
+
+    def _waiting_rows(self, dense: DenseIndex) -> list[int]:
+        return [row for row in dense.rows_without_vector() if self.lexical.alive[row]]
 
     def _document(self, tool: Tool) -> Document:
         shared = self._shared.get(tool.server, frozenset())
@@ -128,9 +142,7 @@ class Index:
         return stale
 
 
-def embed_cached(
-    embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None
-) -> Vectors:
+def embed_cached(embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None) -> Vectors:
     """Embed each distinct text once, and not at all if the cache has it."""
     distinct = list(dict.fromkeys(texts))
     known = cache.get(embedder.model_id, distinct) if cache else {}
@@ -141,5 +153,3 @@ def embed_cached(
             cache.put(embedder.model_id, fresh)
         known = {**known, **fresh}
     return np.stack([known[text] for text in texts])
-
-

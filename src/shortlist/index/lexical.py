@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shortlist.models import Scores
 from shortlist.text.documents import FIELDS, Document, Field
 
-SATURATION = 1.2
+SATURATION = 1.3
 """BM25's k1: how soon repeating a word stops helping."""
 
 MERGE_SHARE = 0.1
@@ -33,14 +32,14 @@ class FieldWeight:
 
 # Chosen on the training sets: `python -m benchmarks.tune_lexical`.
 FIELD_WEIGHTS: Mapping[Field, FieldWeight] = {
-    "name": FieldWeight(3.0, 0.6, 3.5),
+    "name": FieldWeight(2.4, 0.5, 3.5),
     "title": FieldWeight(1.5, 0.5, 3.5),
-    "labels": FieldWeight(1.0, 0.5, 6.0),
-    "description": FieldWeight(1.0, 0.7, 20.0),
-    "parameters": FieldWeight(0.4, 0.6, 5.0),
-    "parameter_text": FieldWeight(0.3, 0.7, 25.0),
-    "server": FieldWeight(1.0, 0.4, 2.5),
-    "server_text": FieldWeight(0.25, 0.7, 15.0),
+    "labels": FieldWeight(0.8, 0.5, 6.0),
+    "description": FieldWeight(0.85, 0.8, 20.0),
+    "parameters": FieldWeight(0.5, 0.5, 5.0),
+    "parameter_text": FieldWeight(0.4, 0.9, 25.0),
+    "server": FieldWeight(1.0, 0.5, 2.5),
+    "server_text": FieldWeight(0.3, 0.7, 15.0),
     "boilerplate": FieldWeight(0.15, 0.7, 15.0),
 }
 NAME_BIT = np.uint16(1 << FIELDS.index("name"))
@@ -73,7 +72,9 @@ class LexicalIndex:
         self.alive = np.zeros(0, np.bool_)
 
     @classmethod
-    def build(cls, documents: Iterable[Document], weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS) -> "LexicalIndex":
+    def build(
+        cls, documents: Iterable[Document], weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS
+    ) -> "LexicalIndex":
         index = cls(weights)
         index._rows = index._weigh(documents)
         index.alive = np.ones(index._rows.count, np.bool_)
@@ -156,7 +157,9 @@ class LexicalIndex:
                 terms.extend([vocabulary.setdefault(term, len(vocabulary)) for term in found])
         missing = len(vocabulary) - len(self._frequency)
         self._frequency = np.concatenate([self._frequency, np.zeros(missing, np.int32)])
-        return _Forward.weigh(np.array(terms, np.int64), np.array(counts, np.int64), self._field_weights, len(vocabulary))
+        return _Forward.weigh(
+            np.array(terms, np.int64), np.array(counts, np.int64), self._field_weights, len(vocabulary)
+        )
 
     def _merge(self) -> None:
         self._inverted = self._rows.inverted(len(self.vocabulary), self.alive)
@@ -189,11 +192,20 @@ class _Forward:
 
     @classmethod
     def empty(cls) -> "_Forward":
-        return cls(np.zeros(1, np.int64), *(np.empty(0, t) for t in (np.int32, np.float32, np.uint16)))
+        return cls.hollow(0)
+
+    @classmethod
+    def hollow(cls, rows: int) -> "_Forward":
+        """Rows without a term."""
+        return cls(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint16))
 
     @classmethod
     def weigh(
-        cls, terms: NDArray[np.int64], counts: NDArray[np.int64], weights: Mapping[Field, FieldWeight], words: int
+        cls,
+        terms: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        weights: Mapping[Field, FieldWeight],
+        words: int,
     ) -> "_Forward":
         if not len(counts):
             return cls.empty()
@@ -209,7 +221,7 @@ class _Forward:
         key = key[order]
         first = np.flatnonzero(np.diff(key, prepend=-1))
         if not len(first):
-            return cls(np.zeros(len(lengths) + 1, np.int64), *(np.empty(0, t) for t in (np.int32, np.float32, np.uint16)))
+            return cls.hollow(len(lengths))
         frequency = np.add.reduceat(value.ravel()[cell[order]], first)
         fields = np.bitwise_or.reduceat((1 << field[order]).astype(np.uint16), first)
         per_row = np.bincount(key[first] // max(words, 1), minlength=len(lengths))
@@ -229,12 +241,18 @@ class _Forward:
 
     def name_sizes(self) -> NDArray[np.float32]:
         before = np.concatenate([[0], np.cumsum((self.fields & NAME_BIT) > 0)])
-        return (before[self.starts[1:]] - before[self.starts[:-1]]).astype(np.float32)
+        sizes: NDArray[np.float32] = (before[self.starts[1:]] - before[self.starts[:-1]]).astype(np.float32)
+        return sizes
 
     def entries(self, row: int) -> list[tuple[int, float, int]]:
         part = slice(self.starts[row], self.starts[row + 1])
         return list(
-            zip(self.terms[part].tolist(), self.weights[part].tolist(), self.fields[part].tolist(), strict=True)
+            zip(
+                self.terms[part].tolist(),
+                self.weights[part].tolist(),
+                self.fields[part].tolist(),
+                strict=True,
+            )
         )
 
     def extended(self, other: "_Forward") -> "_Forward":
@@ -282,4 +300,3 @@ class _Inverted:
 
     def frequencies(self) -> NDArray[np.int32]:
         return np.diff(self.starts).astype(np.int32)
-

@@ -156,7 +156,8 @@ def _standard(dense: Matrix, cosines: Scores | None, mask: NDArray[np.bool_] | N
     if cosines is None or not len(dense):
         return np.zeros(len(dense), np.float32)
     every = cosines if mask is None else cosines[mask]
-    return (dense - every.mean()) / max(float(every.std()), 1e-3) / 4
+    standard: Matrix = (dense - every.mean()) / max(float(every.std()), 1e-3) / 4
+    return standard
 
 
 def _margin(scores: Matrix, *, relative: bool) -> float:

@@ -193,10 +193,13 @@ def fuzzy_match(text: str) -> Callable[[str], float]:
     wanted = " ".join(fold(text).split())[:200]
 
     def score(name: str) -> float:
-        return max(
-            fuzz.token_sort_ratio(wanted, words(name), score_cutoff=FUZZY_CUTOFF),
-            fuzz.ratio(compact(wanted), compact(name), score_cutoff=FUZZY_CUTOFF),
-        ) / 100
+        return (
+            max(
+                fuzz.token_sort_ratio(wanted, words(name), score_cutoff=FUZZY_CUTOFF),
+                fuzz.ratio(compact(wanted), compact(name), score_cutoff=FUZZY_CUTOFF),
+            )
+            / 100
+        )
 
     return score
 

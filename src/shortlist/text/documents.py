@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias, get_args
 
-from shortlist.schema import nested_parameters_of, parameters_of
 from shortlist.models import Server, Tool
+from shortlist.schema import nested_parameters_of, parameters_of
 from shortlist.text.clean import fold, one_line
 from shortlist.text.tokens import compact, split_identifier, terms, words
 
@@ -96,7 +96,8 @@ def _name_terms(name: str) -> list[str]:
 def _split_boilerplate(description: str, boilerplate: frozenset[str]) -> tuple[str, str]:
     if not boilerplate:
         return description, ""
-    own, shared = [], []
+    own: list[str] = []
+    shared: list[str] = []
     for sentence in _SENTENCE_END.split(description):
         (shared if _normal(sentence) in boilerplate else own).append(sentence)
     return (" ".join(own), " ".join(shared)) if own else (description, "")

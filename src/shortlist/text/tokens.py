@@ -17,7 +17,9 @@ _PART = re.compile(
     r"|[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+[a-z]+\d*|\d+|[^\W\d_a-zA-Z]+\d*"
 )
 _TRAILING_DIGITS = re.compile(r"^([a-z]{3,})\d+$")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+"
+)
 
 _stemmer = Stemmer.Stemmer("english")
 

@@ -1,0 +1,100 @@
+"""How sure the answer is: the chance that the first hit is right, and that there is a right one at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shortlist.models import Confidence, Level
+from shortlist.search.features import CANDIDATE_FEATURES, QUERY_FEATURES, Evidence, Matrix
+
+HIGH, MEDIUM = 0.75, 0.4
+"""Where `high` and `medium` begin, as the chance that the first hit is right."""
+
+CONFIDENCE_FEATURES = (
+    *(f"first_{name}" for name in CANDIDATE_FEATURES),
+    *QUERY_FEATURES,
+    "share",  # the first hit's part of all the belief
+    "runner_up",  # the second's
+    "spread",  # how many hits share the belief, as an entropy
+    "gap",  # the first's score less the second's
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Logistic:
+    """A logistic regression over the confidence features."""
+
+    weights: Matrix
+    bias: float
+
+    def __call__(self, features: Matrix) -> float:
+        return float(1 / (1 + np.exp(-np.clip(features @ self.weights + self.bias, -30, 30))))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Fitted on training sets; measured on others."""
+
+    right: Logistic
+    present: Logistic
+    none_below: float
+    """The chance of a match under which the answer is `none`."""
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> "Calibration":
+        """Read the part of a fitted file that is about confidence."""
+        if tuple(raw["features"]) != CONFIDENCE_FEATURES:
+            raise ValueError("the calibration is of another version")
+        right, present = (
+            Logistic(np.array(raw[k]["weights"], np.float32), raw[k]["bias"]) for k in ("right", "present")
+        )
+        return cls(right, present, raw["none_below"])
+
+    def judge(self, features: Matrix) -> Confidence:
+        """Judge an answer by its first hit."""
+        present = self.present(features)
+        right = min(self.right(features), present)
+        return Confidence(
+            level=self._level(right, present),
+            probability=right,
+            match_probability=present,
+            reasons=_reasons(dict(zip(CONFIDENCE_FEATURES, features.tolist(), strict=True))),
+        )
+
+    def _level(self, right: float, present: float) -> Level:
+        if present < self.none_below:
+            return "none"
+        return "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
+
+
+NOTHING = Confidence(level="none", probability=0.0, match_probability=0.0, reasons=("no tool passes the filters",))
+
+
+def confidence_features(evidence: Evidence, logits: Matrix, first_row: int) -> Matrix:
+    """Describe the first hit, the query, and how the belief is spread over the candidates."""
+    first = int(np.flatnonzero(evidence.rows == first_row)[0])
+    belief = np.exp(logits - logits.max())
+    belief /= belief.sum()
+    entropy = float(-(belief * np.log(np.maximum(belief, 1e-9))).sum())
+    others = np.delete(np.arange(len(logits)), first)
+    second = float(belief[others].max(initial=0))
+    gap = float(logits[first] - logits[others].max()) if len(others) else 3.0
+    spread = [float(belief[first]), second, entropy, float(np.clip(gap, -5, 5))]
+    return np.concatenate([evidence.candidates[first], evidence.query, spread]).astype(np.float32)
+
+
+def _reasons(features: dict[str, float]) -> tuple[str, ...]:
+    found = []
+    if features["first_exact"]:
+        found.append("the query spells its name")
+    if features["unknown"] > 0.34:
+        found.append(f"{features['unknown']:.0%} of the words are unknown here")
+    if features["first_coverage"] < 0.34:
+        found.append(f"it mentions {features['first_coverage']:.0%} of what was asked")
+    if features["agreement"]:
+        found.append("words and meaning agree on it")
+    if features["share"] < 0.4:
+        found.append("others are nearly as good")
+    return tuple(found)

@@ -1,0 +1,131 @@
+"""Why a tool ranks where it does: in data, and in text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from shortlist.models import Ranking, ToolId
+from shortlist.search.features import CANDIDATE_FEATURES, QUERY_FEATURES, named
+from shortlist.search.pipeline import Outcome
+from shortlist.search.presets import Parts
+from shortlist.search.request import Request
+from shortlist.text.documents import FIELDS
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A term of the query that the tool has, where, and what it gave."""
+
+    asked: str
+    found: str
+    fields: tuple[str, ...]
+    idf: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A retriever's own view of the tool."""
+
+    score: float
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Everything that made a tool's place in one ranking."""
+
+    tool: ToolId
+    rank: int | None
+    score: float | None
+    matches: tuple[Match, ...]
+    unmatched: tuple[str, ...]
+    arms: Mapping[str, Arm]
+    parts: Mapping[str, float]
+    """What each feature added to the fused score."""
+    query: Mapping[str, float]
+    """What the query was like, which decides how much each feature counts."""
+    stages: Mapping[str, tuple[int | None, int | None]]
+    """The rank before and after each stage that moved it."""
+
+    def text(self) -> str:
+        """Write it for a person."""
+        place = f"rank {self.rank}" if self.rank else "not among the results"
+        lines = [f"{self.tool}: {place}" + (f", score {self.score:.2f}" if self.score is not None else "")]
+        lines += [
+            f"  {m.asked!r} found as {m.found!r} in {', '.join(m.fields)}: {m.score:.2f} (idf {m.idf:.1f})"
+            for m in self.matches
+        ]
+        if self.unmatched:
+            lines.append(f"  not mentioned: {', '.join(self.unmatched)}")
+        for name, arm in self.arms.items():
+            lines.append(f"  {name}: score {arm.score:.3f}, " + (f"rank {arm.rank}" if arm.rank else "no match"))
+        parts = sorted(self.parts.items(), key=lambda part: -abs(part[1]))
+        lines += [f"  {name:<15} {value:+.2f}" for name, value in parts if abs(value) >= 0.01]
+        lines += [f"  stage {name}: rank {before} → {after}" for name, (before, after) in self.stages.items()]
+        return "\n".join(lines)
+
+
+def explain(parts: Parts, request: Request, outcome: Outcome, row: int) -> Explanation:
+    """Collect what the retrievers, the fusion and the stages made of one row."""
+    position = _rank(outcome.ranking, row)
+    matches, unmatched = _matches(parts, request, row)
+    return Explanation(
+        tool=parts.index.ids[row],
+        rank=position,
+        score=float(outcome.ranking.scores[position - 1]) if position else None,
+        matches=matches,
+        unmatched=unmatched,
+        arms={
+            name: Arm(float(scores[row]), int((scores > scores[row]).sum()) + 1 if scores[row] > 0 else None)
+            for name, scores in outcome.signals.items()
+        },
+        parts=_parts(outcome, row),
+        query=named(QUERY_FEATURES, outcome.fused.evidence.query) if outcome.fused.evidence else {},
+        stages=_stages(outcome, row),
+    )
+
+
+def _rank(ranking: Ranking, row: int) -> int | None:
+    found = np.flatnonzero(ranking.rows == row)
+    return int(found[0]) + 1 if len(found) else None
+
+
+def _matches(parts: Parts, request: Request, row: int) -> tuple[tuple[Match, ...], tuple[str, ...]]:
+    lexical, found, missed = parts.index.lexical, [], []
+    for asked in request.analysed.terms:
+        options = []
+        for term, weight in parts.lexical.stand_ins(asked):
+            postings = lexical.postings(term)
+            at = np.flatnonzero(postings.rows == row)
+            if len(at):
+                score = weight * lexical.idf(term) * float(postings.weights[at[0]])
+                options.append(Match(asked.term, term, _fields(int(postings.fields[at[0]])), lexical.idf(term), score))
+        if options:
+            found.append(max(options, key=lambda match: match.score))
+        else:
+            missed.append(asked.term)
+    return tuple(sorted(found, key=lambda match: -match.score)), tuple(missed)
+
+
+def _fields(bits: int) -> tuple[str, ...]:
+    return tuple(field for position, field in enumerate(FIELDS) if bits >> position & 1)
+
+
+def _parts(outcome: Outcome, row: int) -> Mapping[str, float]:
+    evidence, weights = outcome.fused.evidence, outcome.fused.weights
+    if evidence is None or weights is None or row not in evidence.rows:
+        return {}
+    values = evidence.candidates[int(np.flatnonzero(evidence.rows == row)[0])] * weights
+    return named(CANDIDATE_FEATURES, values)
+
+
+def _stages(outcome: Outcome, row: int) -> Mapping[str, tuple[int | None, int | None]]:
+    moved, before = {}, _rank(outcome.fused.ranking, row)
+    for name, ranking in outcome.after.items():
+        after = _rank(ranking, row)
+        if after != before:
+            moved[name] = (before, after)
+        before = after
+    return moved

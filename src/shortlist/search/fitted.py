@@ -1,0 +1,46 @@
+"""What was fitted for an embedder: fusion and calibration, kept beside the weights."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from shortlist.errors import ModelError
+from shortlist.search.confidence import Calibration
+from shortlist.search.fusion import FusionWeights
+
+FOLDER = Path(__file__).parent.parent / "weights" / "search"
+WITHOUT_VECTORS = "none"
+ANY_MODEL = "any"
+"""For embedders that nothing was fitted for: fitted on an untuned general model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Numbers that were learned, and from what."""
+
+    fusion: FusionWeights
+    calibration: Calibration
+    fitted_on: frozenset[str]
+
+
+def fitted_for(model_name: str | None) -> Fitted:
+    """Give what fits this model best: its own numbers, or those for any model."""
+    if model_name is None:
+        return read_fitted(FOLDER / f"{WITHOUT_VECTORS}.json")
+    own = FOLDER / f"{model_name}.json"
+    return read_fitted(own if own.exists() else FOLDER / f"{ANY_MODEL}.json")
+
+
+@cache
+def read_fitted(path: Path) -> Fitted:
+    try:
+        raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return Fitted(
+            FusionWeights.parse(raw["fusion"]),
+            Calibration.parse(raw["calibration"]),
+            frozenset(raw["fitted_on"]),
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{str(path)!r} cannot be used ({error}); reinstall, or fit it again.") from None

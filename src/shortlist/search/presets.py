@@ -1,0 +1,145 @@
+"""The named pipelines."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shortlist.errors import InvalidInput
+from shortlist.index.index import Index
+from shortlist.index.lexical import FieldWeight, LexicalIndex
+from shortlist.models import SearchMode, ToolId
+from shortlist.search.features import FeatureReader
+from shortlist.search.fitted import Fitted
+from shortlist.search.fusion import AdaptiveFusion, Fuse, RankFusion, SingleArm, WeightedFusion
+from shortlist.search.pipeline import Pipeline, Stage
+from shortlist.search.request import Retriever
+from shortlist.search.retrievers import (
+    DenseRetriever,
+    LexicalRetriever,
+    NameRetriever,
+    PlainRetriever,
+    RegexRetriever,
+    TfIdfRetriever,
+    exact_match,
+    fuzzy_match,
+    prefix_match,
+)
+from shortlist.search.stages import CoUse, Diversity, Families, ServerContext, Together
+from shortlist.text.documents import FIELDS
+
+STACKONE_ALPHA = 0.2
+"""Their published mix: α·BM25 + (1−α)·TF-IDF."""
+FIXED_WEIGHTS = {"lexical": 0.3, "dense": 0.7}
+"""The best fixed mix on the training sets: what the adaptive fusion has to beat."""
+
+EVEN = dict.fromkeys(FIELDS, FieldWeight(1.0, 0.0, 1.0))
+
+
+def nothing_together(_: ToolId) -> Mapping[ToolId, float]:
+    """Know of no tools called together."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What pipelines are made of."""
+
+    index: Index
+    fitted: Fitted
+    lexical: LexicalRetriever
+    reader: FeatureReader
+    together: Together = nothing_together
+
+    @classmethod
+    def of(cls, index: Index, fitted: Fitted, together: Together = nothing_together) -> "Parts":
+        lexical = LexicalRetriever(index)
+        return cls(index, fitted, lexical, FeatureReader(index, lexical), together)
+
+    def stages(self) -> dict[str, Stage]:
+        return {
+            "context": ServerContext(self.index),
+            "together": CoUse(self.index, self.together),
+            "families": Families(self.index),
+            "diversity": Diversity(self.index),
+        }
+
+
+def _default(parts: Parts) -> Pipeline:
+    return Pipeline(
+        name="default",
+        retrievers={"lexical": parts.lexical, "dense": DenseRetriever(parts.index)},
+        fuse=AdaptiveFusion(parts.reader, parts.fitted.fusion, parts.index.ids),
+        stages=parts.stages(),
+        fitted_on=parts.fitted.fitted_on,
+    )
+
+
+def _both(name: str, fuse: Callable[[Parts], Fuse]) -> Callable[[Parts], Pipeline]:
+    return lambda parts: Pipeline(
+        name=name,
+        retrievers={"lexical": parts.lexical, "dense": DenseRetriever(parts.index)},
+        fuse=fuse(parts),
+        stages=parts.stages(),
+    )
+
+
+def _alone(name: str, retriever: Callable[[Parts], Retriever]) -> Callable[[Parts], Pipeline]:
+    return lambda parts: Pipeline(
+        name=name,
+        retrievers={name: retriever(parts)},
+        fuse=SingleArm(name, parts.index.ids),
+        stages=parts.stages(),
+    )
+
+
+def stackone(parts: Parts, alpha: float = STACKONE_ALPHA) -> Pipeline:
+    """Mix BM25 and TF-IDF as StackOne published it."""
+    plain = _plain(parts.index)
+    return Pipeline(
+        name="stackone",
+        retrievers={"bm25": PlainRetriever(plain), "tfidf": TfIdfRetriever(plain)},
+        fuse=WeightedFusion({"bm25": alpha, "tfidf": 1 - alpha}, parts.index.ids),
+        stages=parts.stages(),
+    )
+
+
+def weighted(parts: Parts, dense: float) -> Pipeline:
+    """Mix the two arms by one fixed weight."""
+    mix = {"lexical": 1 - dense, "dense": dense}
+    return _both("weighted", lambda p: WeightedFusion(mix, p.index.ids))(parts)
+
+
+def _plain(index: Index) -> LexicalIndex:
+    return index.reindexed(EVEN)
+
+
+PIPELINES: Mapping[str, Callable[[Parts], Pipeline]] = {
+    "default": _default,
+    "weighted": _both("weighted", lambda parts: WeightedFusion(FIXED_WEIGHTS, parts.index.ids)),
+    "rrf": _both("rrf", lambda parts: RankFusion({"lexical": 1.0, "dense": 1.0}, parts.index.ids)),
+    "lexical": _alone("lexical", lambda parts: parts.lexical),
+    "dense": _alone("dense", lambda parts: DenseRetriever(parts.index)),
+    "bm25": _alone("bm25", lambda parts: PlainRetriever(_plain(parts.index))),
+    "tfidf": _alone("tfidf", lambda parts: TfIdfRetriever(_plain(parts.index))),
+    "stackone": stackone,
+    "fuzzy": _alone("fuzzy", lambda parts: NameRetriever(parts.index, fuzzy_match)),
+    "prefix": _alone("prefix", lambda parts: NameRetriever(parts.index, prefix_match)),
+    "exact": _alone("exact", lambda parts: NameRetriever(parts.index, exact_match)),
+    "regex": _alone("regex", lambda parts: RegexRetriever(parts.index)),
+}
+
+BY_MODE: Mapping[SearchMode, str] = {
+    "hybrid": "default",
+    "lexical": "lexical",
+    "dense": "dense",
+    "fuzzy": "fuzzy",
+    "regex": "regex",
+    "prefix": "prefix",
+    "exact": "exact",
+}
+
+
+def pipeline(name: str, parts: Parts) -> Pipeline:
+    """Build a pipeline by name."""
+    if name not in PIPELINES:
+        raise InvalidInput(f"No pipeline {name!r}: there are {', '.join(PIPELINES)}.")
+    return PIPELINES[name](parts)

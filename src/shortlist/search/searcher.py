@@ -1,0 +1,224 @@
+"""The one way in: a query to an answer, whatever is ready."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.errors import InvalidQuery, ShortlistError, ToolNotFound
+from shortlist.index.embedders import Embedder, Progress, Vectors
+from shortlist.index.index import Change, Index, VectorCache
+from shortlist.models import Confidence, Hit, Query, Ranking, SearchResult, Step, ToolId
+from shortlist.search.confidence import NOTHING, confidence_features
+from shortlist.search.explain import Explanation, explain
+from shortlist.search.features import Evidence
+from shortlist.search.fitted import Fitted, fitted_for
+from shortlist.search.pipeline import Outcome, Pipeline
+from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
+from shortlist.search.request import Request
+from shortlist.search.stages import Families, Together
+from shortlist.text.queries import Phrases, analyse
+
+MAX_LIMIT = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a searcher is set up."""
+
+    pipeline: str = "default"
+    cache: VectorCache | None = None
+    expansions: Mapping[str, Phrases] | None = None
+    together: Together = nothing_together
+
+
+class Searcher:
+    """Searches a catalog; vectors may come later, and until then the words (and a fallback's vectors) answer."""
+
+    def __init__(
+        self,
+        catalog: Catalog | Index,
+        embedder: Embedder | None = None,
+        *,
+        fallback: Embedder | None = None,
+        options: Options = Options(),
+    ) -> None:
+        self.index = catalog if isinstance(catalog, Index) else Index.build(catalog)
+        self.embedder = embedder
+        self._fallback = fallback
+        self._options = options
+        self._lock = threading.Lock()
+        self._worker: threading.Thread | None = None
+        self.failure: str | None = None
+        dense = self.index.dense
+        ready = embedder is not None and dense is not None and dense.model_id == embedder.model_id
+        self._use(embedder if ready else None)
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.index.catalog
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self._pipelines[self._options.pipeline]
+
+    @property
+    def model_id(self) -> str | None:
+        """Name the model whose vectors answer now."""
+        return self._active.model_id if self._active else None
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Embed whatever has no vector yet, and wait for it."""
+        if self.embedder is None:
+            return
+        with self._lock:
+            self.index.embed(self.embedder, cache=self._options.cache, progress=progress)
+            self._use(self.embedder)
+
+    def prepare_in_background(self, progress: Progress | None = None) -> threading.Thread:
+        """Answer from words and the fallback's vectors now, and embed meanwhile; a failure is kept, not raised."""
+        if self._fallback is not None and self._active is None:
+            self.index.embed(self._fallback)
+            self._use(self._fallback)
+        self._worker = threading.Thread(target=self._prepare_quietly, args=(progress,), daemon=True)
+        self._worker.start()
+        return self._worker
+
+    def update(self, catalog: Catalog) -> Change:
+        """Take up a changed catalog; new tools are found by their words until their vectors come."""
+        with self._lock:
+            change = self.index.update(catalog)
+            if self._active is not None and self._active is self._fallback:
+                self.index.embed(self._active)
+        return change
+
+    def search(self, query: Query) -> SearchResult:
+        """Find the best tools for a query."""
+        check(query)
+        started = perf_counter()
+        request = self._request(query)
+        steps = (Step("read", (perf_counter() - started) * 1000, len(request.analysed.terms)),)
+        outcome = self._pipeline_for(query).run(request)
+        evidence, logits = self._evidence(request, outcome)
+        return SearchResult(
+            query=query,
+            hits=self._hits(query, outcome),
+            confidence=self._confidence(outcome.ranking, evidence, logits),
+            steps=(*steps, *outcome.steps),
+            notes=self._notes(),
+            did_you_mean=self._did_you_mean(request),
+        )
+
+    def explain(self, query: Query, tool_id: ToolId) -> Explanation:
+        """Say why a tool ranks where it does, found or not."""
+        check(query)
+        if tool_id not in self.index.rows:
+            raise ToolNotFound(tool_id, suggestions=self.similar_names(tool_id))
+        request = self._request(query)
+        outcome = self._pipeline_for(query).run(request)
+        return explain(self._parts, request, outcome, self.index.rows[tool_id])
+
+    def similar_names(self, name: str, limit: int = 3) -> tuple[ToolId, ...]:
+        """Give the ids that look most like this one."""
+        from rapidfuzz import process  # noqa: PLC0415
+
+        found = process.extract(name, list(self.index.rows), limit=limit, score_cutoff=60)
+        return tuple(found_id for found_id, _, _ in found)
+
+    def evidence(self, query: Query) -> Evidence:
+        """Give the features of a query's candidates, for fitting."""
+        request = self._request(query)
+        outcome = self.pipeline.run(request)
+        return self._evidence(request, outcome)[0]
+
+    def _use(self, embedder: Embedder | None) -> None:
+        self._active = embedder
+        self._fitted: Fitted = fitted_for(embedder.model_id.partition("@")[0] if embedder else None)
+        self._parts = Parts.of(self.index, self._fitted, self._options.together)
+        self._pipelines = _Pipelines(self._parts)
+
+    def _prepare_quietly(self, progress: Progress | None) -> None:
+        try:
+            self.prepare(progress)
+        except ShortlistError as error:
+            self.failure = str(error)
+
+    def _request(self, query: Query) -> Request:
+        analysed = analyse(query.text, self._options.expansions)
+        return Request(query, analysed, self.index.mask(query.filters), self._vector(query))
+
+    def _vector(self, query: Query) -> Vectors | None:
+        wanted = query.mode in ("hybrid", "dense") and "dense" in self.pipeline.retrievers
+        if self._active is None or not wanted or not query.text.strip():
+            return None
+        return self._active.embed_query(query.text)
+
+    def _pipeline_for(self, query: Query) -> Pipeline:
+        return self.pipeline if query.mode == "hybrid" else self._pipelines[BY_MODE[query.mode]]
+
+    def _evidence(self, request: Request, outcome: Outcome) -> tuple[Evidence, np.ndarray]:
+        evidence = outcome.fused.evidence
+        if evidence is None:
+            rows = outcome.fused.ranking.rows[:50].astype(np.int64)
+            evidence = self._parts.reader(request, outcome.signals, rows)
+        return evidence, evidence.candidates @ self._fitted.fusion.for_query(evidence)
+
+    def _confidence(self, ranking: Ranking, evidence: Evidence, logits: np.ndarray) -> Confidence:
+        if not len(ranking):
+            return NOTHING
+        return self._fitted.calibration.judge(confidence_features(evidence, logits, int(ranking.rows[0])))
+
+    def _hits(self, query: Query, outcome: Outcome) -> tuple[Hit, ...]:
+        families: dict[int, list[int]] = {}
+        if query.collapse:
+            groups = Families(self.index).groups(outcome.fused.ranking, query.limit)
+            families = {group[0]: group[1:] for group in groups}
+        return tuple(
+            Hit(
+                tool=self.index.tool(row),
+                score=score,
+                rank=position,
+                family=tuple(self.index.ids[other] for other in families.get(row, ())),
+            )
+            for position, (row, score) in enumerate(outcome.ranking, 1)
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = []
+        if self.embedder is not None and self._active is not self.embedder:
+            instead = "words and a small static model" if self._active else "words alone"
+            notes.append(f"The model is not ready yet: this answer comes from {instead}.")
+        elif self._active is not None and self.index.waiting:
+            notes.append(f"{self.index.waiting} new tools wait for their vectors: they are found by their words.")
+        if self.failure:
+            notes.append(self.failure)
+        return tuple(notes)
+
+    def _did_you_mean(self, request: Request) -> Mapping[str, str]:
+        speller, known = self._parts.lexical.speller, self.index.lexical.frequency
+        unknown = [asked.term for asked in request.analysed.terms if not asked.instead and not known(asked.term)]
+        return {term: found[0] for term in unknown if (found := speller(term))}
+
+
+class _Pipelines:
+    """Builds pipelines when they are first asked for."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._built: dict[str, Pipeline] = {}
+
+    def __getitem__(self, name: str) -> Pipeline:
+        if name not in self._built:
+            self._built[name] = pipeline(name, self._parts)
+        return self._built[name]
+
+
+def check(query: Query) -> None:
+    """Refuse what cannot be answered, saying what would do."""
+    if not 1 <= query.limit <= MAX_LIMIT:
+        raise InvalidQuery(f"limit is {query.limit}; it goes from 1 to {MAX_LIMIT}.")
+    if not query.text.strip():
+        raise InvalidQuery("The query is empty. Say what the tool should do, in a few words.")

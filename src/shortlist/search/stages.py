@@ -1,0 +1,128 @@
+"""What happens to a ranking after fusion. Fused scores are log-odds-like, so a boost is added, not multiplied."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.index.index import Index
+from shortlist.models import Ranking, Scores, ToolId
+from shortlist.search.request import Request, rank
+from shortlist.text.tokens import compact, split_identifier
+
+RECENT_SERVER_BOOST = 0.4
+"""The server just used is likelier to be used again; small enough that a clear match elsewhere wins."""
+TOGETHER_BOOST = 0.6
+"""For a tool always called after one just called; in proportion for one sometimes called."""
+SAME_TOOL_OVERLAP = 0.6
+"""Equal names and this share of equal terms: one tool offered by several servers."""
+DIVERSITY = 0.35
+"""How much likeness to a tool already chosen takes away, where several different tools are wanted."""
+
+Together = Callable[[ToolId], Mapping[ToolId, float]]
+"""How often other tools were called after this one, as shares."""
+
+
+class ServerContext:
+    """Lifts the tools of servers that this caller used last."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        recent = request.query.recent_servers
+        if not recent or not len(ranking):
+            return ranking
+        strength = {server: RECENT_SERVER_BOOST / (1 + age) for age, server in reversed(list(enumerate(recent)))}
+        servers = self._index.facets.servers
+        boost = np.array([strength.get(servers[row], 0.0) for row in ranking.rows.tolist()], np.float32)
+        return _reordered(ranking, ranking.scores + boost, self._index)
+
+
+class CoUse:
+    """Lifts what is usually called after the tools that this caller called last."""
+
+    def __init__(self, index: Index, together: Together) -> None:
+        self._index = index
+        self._together = together
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        shares: dict[ToolId, float] = {}
+        for called in request.query.recent_tools:
+            for other, share in self._together(called).items():
+                shares[other] = max(shares.get(other, 0.0), share)
+        if not shares:
+            return ranking
+        boost = [TOGETHER_BOOST * shares.get(self._index.ids[row], 0.0) for row in ranking.rows.tolist()]
+        return _reordered(ranking, ranking.scores + np.array(boost, np.float32), self._index)
+
+
+class Diversity:
+    """Picks greedily, each time less of what is there already, for queries that need several different tools."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        dense = self._index.dense
+        if not request.query.diverse or dense is None or len(ranking) < 3:
+            return ranking
+        vectors = dense.vectors(ranking.rows.tolist())
+        order = _spread(ranking.scores, vectors @ vectors.T, request.query.limit)
+        return Ranking(ranking.rows[order], ranking.scores[order])
+
+
+class Families:
+    """Shows one of several near-duplicates; the others are its family."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        if not request.query.collapse:
+            return ranking
+        heads = [group[0] for group in self.groups(ranking, request.query.limit)]
+        kept = np.isin(ranking.rows, heads)
+        return Ranking(ranking.rows[kept], ranking.scores[kept])
+
+    def groups(self, ranking: Ranking, limit: int) -> list[list[int]]:
+        """Gather the rows that offer the same tool, until `limit` different ones are found."""
+        groups: list[list[int]] = []
+        for row in ranking.rows.tolist():
+            home = next((group for group in groups if self._same(group[0], row)), None)
+            if home is not None:
+                home.append(row)
+            elif len(groups) >= limit:
+                break
+            else:
+                groups.append([row])
+        return groups
+
+    def _same(self, one: int, other: int) -> bool:
+        left, right = self._index.tool(one), self._index.tool(other)
+        if left.server == right.server or not _same_name(left.name, right.name):
+            return False
+        terms = self._index.lexical.terms_of
+        common = len(np.intersect1d(terms(one), terms(other), assume_unique=True))
+        return common >= SAME_TOOL_OVERLAP * min(len(terms(one)), len(terms(other)))
+
+
+def _same_name(one: str, other: str) -> bool:
+    if compact(one) == compact(other):
+        return True
+    left, right = split_identifier(one), split_identifier(other)
+    return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
+
+
+def _reordered(ranking: Ranking, scores: Scores, index: Index) -> Ranking:
+    return rank(scores.astype(np.float32), ranking.rows, index.ids, len(ranking))
+
+
+def _spread(scores: Scores, likeness: NDArray[np.float32], limit: int) -> list[int]:
+    span = max(float(scores.max() - scores.min()), 1e-6)
+    chosen, rest = [0], list(range(1, len(scores)))
+    while rest and len(chosen) < limit:
+        best = max(rest, key=lambda i: (float(scores[i]) / span - DIVERSITY * float(likeness[i, chosen].max()), -i))
+        chosen.append(best)
+        rest.remove(best)
+    return chosen + rest
