@@ -1,0 +1,195 @@
+"""A legacy MCP server of few lines and many faults: `python misbehaving.py FAULT [ARGUMENT]`.
+
+It needs nothing but the standard library, so that it starts in milliseconds.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+FAULT = sys.argv[1] if len(sys.argv) > 1 else "none"
+ARGUMENT = sys.argv[2] if len(sys.argv) > 2 else ""
+OBJECT = {"type": "object", "properties": {}}
+state: dict[str, Any] = {"description": "before", "lists": 0, "calls": 0, "cancelled": []}
+output = threading.Lock()
+
+
+def send(message: dict[str, Any]) -> None:
+    with output:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+def answer(request: dict[str, Any], result: Any) -> None:
+    send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+
+def refuse(request: dict[str, Any], code: int, message: str, data: Any = None) -> None:
+    send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message, "data": data}})
+
+
+def notify(method: str, params: dict[str, Any] | None = None) -> None:
+    send({"jsonrpc": "2.0", "method": method, "params": params or {}})
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": value}]}
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": f"The tool {name}", "inputSchema": OBJECT, **more}
+
+
+def tools() -> list[Any]:
+    match FAULT:
+        case "empty-schema":
+            return [tool("good"), tool("bad", inputSchema={}), {"description": "nameless"}, "not an object"]
+        case "same-name-twice":
+            return [tool("twin", title="first"), tool("twin", title="second"), tool("other")]
+        case "changing":
+            return [tool("shifty", description=state["description"])]
+        case "violates-output-schema":
+            schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+            return [tool("liar", outputSchema=schema)]
+        case _:
+            return [tool(name) for name in ("echo", "hang", "die", "huge", "refuse", "slow", "ask", "env", "seen")]
+
+
+def list_tools(request: dict[str, Any]) -> None:
+    state["lists"] += 1
+    if FAULT == "hang-on-list":
+        return
+    if FAULT == "many":
+        total, page = int(ARGUMENT), 1000
+        start = int(request.get("params", {}).get("cursor", "0"))
+        listed = [tool(f"tool_{i:05}") for i in range(start, min(start + page, total))]
+        more = {"nextCursor": str(start + page)} if start + page < total else {}
+        answer(request, {"tools": listed, **more})
+    elif FAULT == "endless-cursor":
+        answer(request, {"tools": [tool("only")], "nextCursor": "again"})
+    else:
+        answer(request, {"tools": tools()})
+
+
+def call_tool(request: dict[str, Any]) -> None:
+    state["calls"] += 1
+    params = request["params"]
+    name, arguments = params["name"], params.get("arguments", {})
+    match name:
+        case "hang":
+            return
+        case "die":
+            sys.stderr.write("dying on request\n")
+            sys.stderr.flush()
+            os._exit(3)
+        case "huge":
+            answer(request, text("x" * int(arguments["bytes"])))
+        case "refuse":
+            refuse(request, -32050, "no such luck", {"why": "because"})
+        case "liar":
+            answer(request, {**text("wrong"), "structuredContent": {"n": "not a number"}, "surprise": [1, None]})
+        case "slow":
+            token = params["_meta"]["progressToken"]
+            notify("notifications/progress", {"progressToken": token, "progress": 1, "total": 2, "message": "half"})
+            answer(request, text("done"))
+        case "ask":
+            state["waiting"] = request
+            send({"jsonrpc": "2.0", "id": "ask-1", "method": "elicitation/create", "params": {"message": "sure?"}})
+        case "env":
+            answer(request, text(json.dumps(dict(os.environ))))
+        case "seen":
+            answer(request, text(json.dumps({k: v for k, v in state.items() if k != "waiting"})))
+        case "shifty":
+            state["description"] = "after"
+            notify("notifications/tools/list_changed")
+            state["waiting"] = request
+        case _:
+            answer(request, {**text(json.dumps(arguments)), "_meta": {"kept": True}})
+
+
+def initialize(request: dict[str, Any]) -> None:
+    state["client"] = request["params"].get("capabilities")
+    changes = {} if FAULT == "silent-changes" else {"listChanged": True}
+    answer(
+        request,
+        {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": changes},
+            "serverInfo": {"name": "misbehaving", "version": "1"},
+            "instructions": "Handle with care.",
+        },
+    )
+
+
+def discover(request: dict[str, Any]) -> None:
+    if FAULT == "dies-on-probe":
+        os._exit(1)
+    if FAULT != "ignores-probe":
+        refuse(request, -32601, "Method not found")
+
+
+def changed(request: dict[str, Any]) -> None:
+    """End the call of `shifty` once its changed definition was read."""
+    list_tools(request)
+    if FAULT == "changing" and "waiting" in state and state["lists"] > 1:
+        answer(state.pop("waiting"), text("survived"))
+
+
+def ping(request: dict[str, Any]) -> None:
+    if FAULT != "no-pong":
+        answer(request, {})
+
+
+METHODS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "initialize": initialize,
+    "server/discover": discover,
+    "tools/list": changed,
+    "tools/call": call_tool,
+    "ping": ping,
+}
+
+
+def handle(message: dict[str, Any]) -> None:
+    if message.get("id") == "ask-1" and "method" not in message:
+        answer(state.pop("waiting"), text(json.dumps(message.get("result", message.get("error")))))
+    elif message.get("method") == "notifications/cancelled":
+        state["cancelled"].append(message["params"]["requestId"])
+    elif "id" in message and message.get("method") in METHODS:
+        METHODS[message["method"]](message)
+    elif "id" in message:
+        refuse(message, -32601, "Method not found")
+
+
+def begin() -> None:
+    match FAULT:
+        case "hang-on-start" | "ignores-signals":
+            if FAULT == "ignores-signals":
+                import signal
+
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(3600)
+        case "fail-to-start":
+            sys.stderr.write("Traceback: the key is missing\nset KEY first\n")
+            sys.exit(7)
+        case "garbage":
+            sys.stdout.write("Welcome!\n\x00\xff{not json\n" + "z" * 100_000 + "\n[1,2]\n{}\n")
+            sys.stdout.flush()
+        case "grandchild":
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+            sys.stderr.write(f"grandchild {child.pid}\n")
+            sys.stderr.flush()
+
+
+def main() -> None:
+    begin()
+    for line in sys.stdin:
+        handle(json.loads(line))
+
+
+if __name__ == "__main__":
+    main()
