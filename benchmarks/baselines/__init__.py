@@ -1,0 +1,18 @@
+"""Other people's tool search behind one Protocol, so that one run measures them and us on the same data."""
+
+from benchmarks.baselines.dense import memoised
+from benchmarks.baselines.protocol import Baseline, Build, Embed, NeedsEmbedder, NotInstalled, Tools
+from benchmarks.baselines.registry import BASELINES, Attempt, attempt
+
+__all__ = [
+    "BASELINES",
+    "Attempt",
+    "Baseline",
+    "Build",
+    "Embed",
+    "NeedsEmbedder",
+    "NotInstalled",
+    "Tools",
+    "attempt",
+    "memoised",
+]
