@@ -36,9 +36,7 @@ def calibration_bins(probabilities: Values, correct: Values, *, bins: int = BINS
     """Cut the queries, in order of stated probability, into bins of equal mass."""
     order = np.argsort(probabilities, kind="stable")
     parts = [part for part in np.array_split(order, bins) if len(part)]
-    return tuple(
-        Bin(len(part), float(probabilities[part].mean()), float(correct[part].mean())) for part in parts
-    )
+    return tuple(Bin(len(part), float(probabilities[part].mean()), float(correct[part].mean())) for part in parts)
 
 
 def expected_calibration_error(probabilities: Values, correct: Values, *, bins: int = BINS) -> float:

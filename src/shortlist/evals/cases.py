@@ -55,9 +55,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     except FileNotFoundError as error:
         raise DatasetMissing(f"No file {str(path)!r}. Check the path of the cases.") from error
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"Cannot read {str(path)!r}: {error}. Pass UTF-8 JSONL, gzipped or not."
-        ) from error
+        raise InvalidInput(f"Cannot read {str(path)!r}: {error}. Pass UTF-8 JSONL, gzipped or not.") from error
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 

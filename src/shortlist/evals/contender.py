@@ -16,7 +16,13 @@ class Ranked:
     ids: tuple[ToolId, ...]
     level: Level
     probability: float
+    """How likely the first tool is right."""
+    match_probability: float
+    """How likely the catalog has a right tool at all."""
     milliseconds: float
+
+
+NOTHING_FOUND = Ranked(ids=(), level="none", probability=0.0, match_probability=0.0, milliseconds=0.0)
 
 
 Ranker: TypeAlias = Callable[[str, int], Ranked]

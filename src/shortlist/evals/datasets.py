@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import shortlist.demo
+from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.readers import CatalogReading, read_catalog
 from shortlist.errors import DatasetMissing, InvalidInput
 from shortlist.evals.cases import Case, read_cases
 
@@ -59,6 +61,18 @@ def own_dataset(catalogs: Sequence[Path], cases: Path) -> Dataset:
     """Take a user's catalog files and cases; the set is named after the cases' file."""
     name = cases.name.removesuffix(".gz").removesuffix(".jsonl")
     return Dataset(name=name, catalogs=tuple(catalogs), cases=read_cases(cases))
+
+
+def read_catalogs(paths: Sequence[Path]) -> CatalogReading:
+    """Read files and folders of tools as one catalog."""
+    readings = [read_catalog(path) for path in paths]
+    if len(readings) == 1:
+        return readings[0]
+    catalog = Catalog.of(
+        (tool for reading in readings for tool in reading.catalog.tools.values()),
+        (server for reading in readings for server in reading.catalog.servers.values()),
+    )
+    return CatalogReading(catalog, tuple(problem for reading in readings for problem in reading.problems))
 
 
 def data_root() -> Path:

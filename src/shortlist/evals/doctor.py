@@ -71,18 +71,14 @@ class Doctor:
             costs=server_costs(tools, self.count_tokens),
         )
 
-    def _unfindable(
-        self, asked: Mapping[ToolId, str], families: tuple[tuple[ToolId, ...], ...]
-    ) -> Iterator[Finding]:
+    def _unfindable(self, asked: Mapping[ToolId, str], families: tuple[tuple[ToolId, ...], ...]) -> Iterator[Finding]:
         """Ask for each tool in other words; finding a copy of it counts as finding it."""
         copies = {tool_id: family for family in families for tool_id in family}
         for done, (tool_id, question) in enumerate(asked.items(), start=1):
             found = self.rank(question, FOUND_WITHIN).ids
             if not set(found) & {tool_id, *copies.get(tool_id, ())}:
                 first = f"; {found[0]!r} comes first" if found else ""
-                yield Finding(
-                    "unfindable", (tool_id,), f"not in the top {FOUND_WITHIN} for {question!r}{first}"
-                )
+                yield Finding("unfindable", (tool_id,), f"not in the top {FOUND_WITHIN} for {question!r}{first}")
             self.progress(done, len(asked))
 
     def _descriptions(self, tools: Mapping[ToolId, Tool], asked: Mapping[ToolId, str]) -> Iterator[Finding]:
@@ -91,13 +87,9 @@ class Doctor:
             if not tool.description.strip():
                 yield Finding("empty description", (tool_id,), "say what it does and when to use it")
             elif tool_id not in asked:
-                yield Finding(
-                    "thin description", (tool_id,), f"says nothing to search for: {tool.description!r}"
-                )
+                yield Finding("thin description", (tool_id,), f"says nothing to search for: {tool.description!r}")
             elif tokens > BLOATED_TOKENS:
-                yield Finding(
-                    "bloated description", (tool_id,), f"{tokens} tokens; {BLOATED_TOKENS} are plenty"
-                )
+                yield Finding("bloated description", (tool_id,), f"{tokens} tokens; {BLOATED_TOKENS} are plenty")
 
 
 def _copies(families: tuple[tuple[ToolId, ...], ...]) -> Iterator[Finding]:

@@ -11,9 +11,7 @@ NEAR = 0.9
 """Jaccard overlap of the terms from which two tools count as the same."""
 
 
-def near_duplicates(
-    tools: Mapping[ToolId, Tool], *, threshold: float = NEAR
-) -> tuple[tuple[ToolId, ...], ...]:
+def near_duplicates(tools: Mapping[ToolId, Tool], *, threshold: float = NEAR) -> tuple[tuple[ToolId, ...], ...]:
     """Group tools whose name and description overlap; tools without words are left out."""
     sets = {tool_id: frozenset(terms(f"{tool.name} {tool.description}")) for tool_id, tool in tools.items()}
     described = {tool_id: found for tool_id, found in sets.items() if found and tools[tool_id].description}

@@ -79,9 +79,7 @@ def leaderboard(runs: Mapping[str, Sequence[Run]], metric: str, reference: str) 
     return Table(f"{label(metric)} by set", columns, tuple(rows), (note,))
 
 
-def _leaderboard_row(
-    name: str, runs: Sequence[Run], reference: Sequence[Run], metric: str
-) -> tuple[str, ...]:
+def _leaderboard_row(name: str, runs: Sequence[Run], reference: Sequence[Run], metric: str) -> tuple[str, ...]:
     pairs = {pair.before.dataset: [pair] for pair in pair_up(reference, runs)}
     if len(pairs) > 1:
         pairs[MACRO] = [pair for found in pairs.values() for pair in found]

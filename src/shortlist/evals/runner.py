@@ -42,6 +42,7 @@ class Record:
     ranked: tuple[ToolId, ...]
     level: Level
     probability: float
+    match_probability: float
     milliseconds: float
     tokens: int
     metrics: Mapping[str, float]
@@ -86,6 +87,9 @@ class Run:
 
     def probabilities(self) -> Values:
         return np.array([record.probability for record in self.records])
+
+    def match_probabilities(self) -> Values:
+        return np.array([record.match_probability for record in self.records])
 
     def milliseconds(self) -> Values:
         return np.array([record.milliseconds for record in self.records])
@@ -135,6 +139,7 @@ class Runner:
             ranked=answer.ids,
             level=answer.level,
             probability=answer.probability,
+            match_probability=answer.match_probability,
             milliseconds=answer.milliseconds,
             tokens=self._tokens(answer.ids),
             metrics=measure(answer.ids, case.gold, case.groups) | self._toolset(case, answer.ids),

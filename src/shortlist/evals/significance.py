@@ -60,9 +60,7 @@ def paired_p_value(differences: Sequence[Values], *, flips: int = FLIPS, seed: i
         return 1.0
     rng = np.random.default_rng(seed)
     seen = abs(shares.sum()) * (1 - 1e-9)  # a flip that only rounds differently is as extreme
-    extreme = sum(
-        int((np.abs(_flipped_sums(shares, rows, rng)) >= seen).sum()) for rows in _chunks(flips, len(shares))
-    )
+    extreme = sum(int((np.abs(_flipped_sums(shares, rows, rng)) >= seen).sum()) for rows in _chunks(flips, len(shares)))
     return (extreme + 1) / (flips + 1)
 
 
@@ -82,8 +80,7 @@ def _flipped_sums(shares: Values, rows: int, rng: np.random.Generator) -> Values
 
 def _resampled_means(values: Values, draws: int, rng: np.random.Generator) -> Values:
     parts = [
-        values[rng.integers(len(values), size=(rows, len(values)))].mean(axis=1)
-        for rows in _chunks(draws, len(values))
+        values[rng.integers(len(values), size=(rows, len(values)))].mean(axis=1) for rows in _chunks(draws, len(values))
     ]
     return np.concatenate(parts)
 

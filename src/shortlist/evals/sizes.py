@@ -75,9 +75,7 @@ def _sample(gold: Sequence[ToolId], crowd: Sequence[ToolId], size: int, cases: S
     return Sample(tools, tuple(case for case in cases if tools.issuperset(case.gold)))
 
 
-def measure_size(
-    runner: Runner, dataset: Dataset, builds: Mapping[str, Build], size: int
-) -> tuple[SizePoint, ...]:
+def measure_size(runner: Runner, dataset: Dataset, builds: Mapping[str, Build], size: int) -> tuple[SizePoint, ...]:
     """Run every pipeline on the same samples of one size."""
     runs: dict[str, list[Run]] = {name: [] for name in builds}
     for sample in samples_of_size(tuple(runner.tools), dataset.cases, size):
@@ -128,6 +126,4 @@ def _point(name: str, size: int, runs: Sequence[Run]) -> SizePoint:
 
 def _strata(runs: Sequence[Run]) -> dict[str, Values]:
     splits = sorted({split for run in runs for split in run.splits})
-    return {
-        split: np.concatenate([run.only(split=split).values(JUDGED_BY) for run in runs]) for split in splits
-    }
+    return {split: np.concatenate([run.only(split=split).values(JUDGED_BY) for run in runs]) for split in splits}

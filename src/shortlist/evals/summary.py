@@ -30,6 +30,8 @@ class Summary:
     calibration_error: float
     auroc: float
     """How well the probability separates right first hits from wrong ones."""
+    match_auroc: float
+    """How well the match probability separates queries that a tool answers from those that none does."""
     milliseconds_p50: float
     milliseconds_p95: float
     tokens: float
@@ -39,6 +41,7 @@ def summarise(runs: Sequence[Run], *, dataset: str = "", split: str = "") -> Sum
     """Sum up one run, or the macro average over several of the same pipeline."""
     records = [record for run in runs for record in run.records]
     stated, correct = _joined([r.probabilities() for r in runs]), _joined([r.correct() for r in runs])
+    matches = _joined([run.match_probabilities() for run in runs])
     times = _joined([run.milliseconds() for run in runs])
     return Summary(
         dataset=dataset or runs[0].dataset,
@@ -49,6 +52,7 @@ def summarise(runs: Sequence[Run], *, dataset: str = "", split: str = "") -> Sum
         abstention=abstention([r.level == "none" for r in records], [r.answerable for r in records]),
         calibration_error=expected_calibration_error(stated, correct),
         auroc=auroc(stated, correct > 0),
+        match_auroc=auroc(matches, np.array([record.answerable for record in records], dtype=bool)),
         milliseconds_p50=_quantile(times, 0.5),
         milliseconds_p95=_quantile(times, 0.95),
         tokens=macro([run.tokens() for run in runs]),

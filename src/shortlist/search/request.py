@@ -37,7 +37,7 @@ def rank(scores: Scores, rows: NDArray[np.int32], ids: list[ToolId], limit: int)
     order = np.argsort(-scores, kind="stable")
     scores, rows = scores[order], rows[order]
     if len(scores) > 1 and (scores[1:] == scores[:-1]).any():
-        pairs = sorted(zip(-scores.tolist(), rows.tolist(), strict=True), key=lambda p: (p[0], ids[p[1]]))
+        pairs = sorted(zip((-scores).tolist(), rows.tolist(), strict=True), key=lambda p: (p[0], ids[p[1]]))
         rows = np.array([row for _, row in pairs], np.int32)
     return Ranking(rows[:limit], scores[:limit])
 

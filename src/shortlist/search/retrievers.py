@@ -53,7 +53,7 @@ class Speller:
     def _corrections(self, term: str) -> tuple[str, ...]:
         if len(term) < MIN_TYPO_LENGTH or not term.isalpha():
             return ()
-        reach = 1 if len(term) < 7 else 2
+        reach = 1 if len(term) < 6 else 2
         near = [
             (distance, word)
             for length in range(len(term) - reach, len(term) + reach + 1)

@@ -35,6 +35,9 @@ class Options:
     together: Together = nothing_together
 
 
+DEFAULTS = Options()
+
+
 class Searcher:
     """Searches a catalog; vectors may come later, and until then the words (and a fallback's vectors) answer."""
 
@@ -44,7 +47,7 @@ class Searcher:
         embedder: Embedder | None = None,
         *,
         fallback: Embedder | None = None,
-        options: Options = Options(),
+        options: Options = DEFAULTS,
     ) -> None:
         self.index = catalog if isinstance(catalog, Index) else Index.build(catalog)
         self.embedder = embedder

@@ -1,0 +1,76 @@
+"""Configuration files as trees: JSON as editors write it (comments, trailing commas), and TOML."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from shortlist.errors import InvalidConfig
+
+_TOKENS = re.compile(
+    r'(?P<string>"(?:[^"\\]|\\.)*")|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<comma>,)(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])',
+    re.DOTALL,
+)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a file by its ending; whatever is wrong with it is said in one line with its place."""
+    text = _text(path)
+    tree = _toml(text, path) if path.suffix == ".toml" else _json(text, path)
+    if not isinstance(tree, dict):
+        raise InvalidConfig(f"{path}: line 1: a configuration is an object; begin it with '{{'")
+    return tree
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InvalidConfig(f"{path}: there is no such file; check the path given with --config") from None
+    except UnicodeDecodeError as error:
+        raise InvalidConfig(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    except OSError as error:
+        raise InvalidConfig(f"{path}: it cannot be read ({error.strerror}); check its permissions") from None
+
+
+def _json(text: str, path: Path) -> Any:
+    try:
+        return json.loads(strip_comments(text), object_pairs_hook=_without_twins)
+    except json.JSONDecodeError as error:
+        raise InvalidConfig(
+            f"{path}: line {error.lineno}, column {error.colno}: not JSON ({error.msg}); correct it there"
+        ) from None
+    except RecursionError:
+        raise InvalidConfig(f"{path}: it is nested too deeply; a configuration is a few levels deep") from None
+    except _Twin as twin:
+        raise InvalidConfig(f"{path}: the key {str(twin)!r} stands twice in one object; keep one of them") from None
+
+
+def _toml(text: str, path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfig(f"{path}: not TOML: {error}; correct it there") from None
+
+
+def strip_comments(text: str) -> str:
+    """Blank out comments and trailing commas; every other character keeps its line and column."""
+
+    def blank(match: re.Match[str]) -> str:
+        return match[0] if match["string"] else re.sub(r"[^\n]", " ", match[0])
+
+    return _TOKENS.sub(blank, text)
+
+
+class _Twin(Exception):
+    """A key that an object has twice; JSON would silently keep the last."""
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Twin(key)
+        found[key] = value
+    return found

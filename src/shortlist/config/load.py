@@ -1,0 +1,251 @@
+"""From a file to settings; every mistake is one line: file, place, remedy."""
+
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from shortlist.config.documents import read_document
+from shortlist.config.settings import (
+    CALL_SECONDS,
+    START_SECONDS,
+    HttpTransport,
+    Limits,
+    PresetSettings,
+    ServerSettings,
+    Settings,
+    SseTransport,
+    StdioTransport,
+    TokenSettings,
+    ToolOverride,
+    ToolsetSettings,
+    Transport,
+)
+from shortlist.config.shapes import (
+    Document,
+    LimitsShape,
+    Options,
+    PresetShape,
+    ServerOptions,
+    ServerShape,
+    ToolsetShape,
+)
+from shortlist.config.variables import MissingVariable, Variables, declared_inputs
+from shortlist.errors import InvalidConfig
+
+SAFE_VARIABLES = (
+    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES"),
+    *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+)
+"""What a child inherits unasked: enough to find programs and the home folder, and no secrets."""
+
+ShapeT = TypeVar("ShapeT", bound=BaseModel)
+
+
+def user_config_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Say where the user's own configuration lies."""
+    return _xdg(environment, "XDG_CONFIG_HOME", ".config") / "shortlist" / "config.json"
+
+
+def user_state_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Say where logs and the saved catalog lie; two gateways may share it."""
+    return _xdg(environment, "XDG_STATE_HOME", ".local/state") / "shortlist"
+
+
+def find_config(explicit: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Give the file to read: the one asked for, else the user's own if it is there."""
+    if explicit is not None:
+        return Path(explicit).expanduser()
+    own = user_config_path(environment)
+    return own if own.is_file() else None
+
+
+def load_settings(path: str | Path, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read a configuration file; raises InvalidConfig with one line."""
+    source = Path(path).expanduser()
+    return settings_of(read_document(source), source=str(source), environment=environment)
+
+
+def settings_of(
+    tree: Mapping[str, Any], *, source: str, environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """Make settings of a parsed document, as `load_settings` does of a file."""
+    document = _checked(Document, tree, source, "")
+    variables = Variables(environment=environment, inputs=declared_inputs(document.inputs))
+    servers: dict[str, ServerSettings] = {}
+    for place, name, raw in _server_entries(document):
+        _check_name(name, source, place)
+        if name in servers:
+            raise InvalidConfig(f"{source}: {place}: server {name!r} is there already; rename one of them")
+        settings = _Entry(name, raw, source, place, variables).settings()
+        if settings is not None:
+            servers[name] = settings
+    return _settings(document.shortlist, servers, source)
+
+
+def _server_entries(document: Document) -> Iterator[tuple[str, str, Any]]:
+    groups = (
+        ("mcpServers", document.mcp_servers),
+        ("mcp_servers", document.mcp_servers_toml),
+        ("servers", document.servers),
+    )
+    for key, group in groups:
+        for name, raw in group.items():
+            yield f"{key}.{name}", name, raw
+
+
+def _check_name(name: str, source: str, place: str) -> None:
+    if not name.strip() or "/" in name or not name.isprintable() or len(name) > 64:
+        raise InvalidConfig(
+            f"{source}: {place}: a server's name is 1 to 64 printable characters without '/'; rename it"
+        )
+
+
+class _Entry:
+    """One server of a document on its way to settings."""
+
+    def __init__(self, name: str, raw: Any, source: str, place: str, variables: Variables) -> None:
+        self._name, self._source, self._place, self._variables = name, source, place, variables
+        self._shape = _checked(ServerShape, raw, source, place)
+
+    def settings(self) -> ServerSettings | None:
+        """Give the settings, or None for a server that is switched off."""
+        shape, ours = self._shape, self._shape.shortlist
+        if shape.disabled or not shape.enabled:
+            return None
+        include = shape.include_tools if shape.include_tools is not None else shape.tools
+        return ServerSettings(
+            name=self._name,
+            transport=self._transport(),
+            description=ours.description or shape.description,
+            tags=ours.tags,
+            always_load=_always_load(ours),
+            include=include if include is not None and ours.include == ("*",) else ours.include,
+            exclude=(*ours.exclude, *shape.exclude_tools, *shape.disabled_tools),
+            timeout_seconds=ours.timeout or CALL_SECONDS,
+            start_seconds=ours.start_timeout or START_SECONDS,
+            max_concurrency=ours.max_concurrency or ServerSettings.__dataclass_fields__["max_concurrency"].default,
+            tools={name: ToolOverride(**dict(tool)) for name, tool in ours.tools.items()},
+        )
+
+    def _transport(self) -> Transport:
+        shape = self._shape
+        kind = shape.type or shape.transport
+        url = shape.http_url or shape.url or shape.server_url
+        if shape.command is not None and url is not None:
+            raise self._wrong("", "it has both 'command' and 'url'; keep the one that is meant")
+        if shape.command is not None and kind in (None, "stdio", "local"):
+            return self._stdio(shape.command)
+        if url is None or kind in ("stdio", "local"):
+            wanted = "'command'" if kind in (None, "stdio", "local") else "'url'"
+            raise self._wrong("", f"it has no {wanted}; add one")
+        return self._web(url, kind)
+
+    def _web(self, url: str, kind: str | None) -> Transport:
+        key = next(k for k in ("httpUrl", "url", "serverUrl") if getattr(self._shape, _ATTRIBUTES[k]) == url)
+        address = self._expand(url, key)
+        if not address.startswith(("http://", "https://")):
+            raise self._wrong(key, "it is not an http:// or https:// address; correct it")
+        headers = {k: self._expand(v, f"headers.{k}") for k, v in self._shape.headers.items()}
+        if kind == "sse":
+            return SseTransport(url=address, headers=headers)
+        return HttpTransport(url=address, headers=headers, sse_fallback=kind is None and key != "httpUrl")
+
+    def _stdio(self, command: str) -> StdioTransport:
+        shape = self._shape
+        directory = self._expand(shape.cwd, "cwd") if shape.cwd else None
+        return StdioTransport(
+            command=os.path.expanduser(self._expand(command, "command")),
+            args=tuple(self._expand(arg, f"args[{i}]") for i, arg in enumerate(shape.args)),
+            environment=self._environment(),
+            directory=os.path.expanduser(directory) if directory else None,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Give a child what is safe, what is asked for by name, and what the entry itself sets."""
+        shape = self._shape
+        asked = (*SAFE_VARIABLES, *shape.inherit_env, *shape.shortlist.inherit_env)
+        inherited = {
+            name: value
+            for name, value in self._variables.environment.items()
+            if any(fnmatchcase(name, glob) for glob in asked) and not value.startswith("()")
+        }
+        own = {k: self._expand(_text(v), f"env.{k}") for k, v in shape.env.items() if v is not None}
+        return inherited | self._env_file() | own
+
+    def _env_file(self) -> dict[str, str]:
+        if self._shape.env_file is None:
+            return {}
+        path = Path(self._source).parent / Path(self._expand(self._shape.env_file, "envFile")).expanduser()
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise self._wrong("envFile", f"{str(path)!r} cannot be read ({error.strerror}); correct it") from None
+        pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
+        return {key.strip().removeprefix("export "): value.strip().strip("\"'") for key, _, value in pairs}
+
+    def _expand(self, text: str, key: str) -> str:
+        try:
+            return self._variables.expand(text)
+        except MissingVariable as missing:
+            raise self._wrong(key, str(missing)) from None
+
+    def _wrong(self, key: str, problem: str) -> InvalidConfig:
+        place = f"{self._place}.{key}" if key else self._place
+        return InvalidConfig(f"{self._source}: {place}: {problem}")
+
+
+_ATTRIBUTES = {"httpUrl": "http_url", "url": "url", "serverUrl": "server_url"}
+
+
+def _always_load(ours: ServerOptions) -> tuple[str, ...]:
+    if isinstance(ours.always_load, bool):
+        return ("*",) if ours.always_load else ()
+    return ours.always_load
+
+
+def _text(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str) -> Settings:
+    return Settings(
+        servers=servers,
+        mode=ours.mode,
+        preset=ours.preset,
+        presets={name: _preset(name, shape) for name, shape in ours.presets.items()},
+        toolsets={name: _toolset(name, shape) for name, shape in ours.toolsets.items()},
+        intents=ours.intents,
+        always_load=ours.always_load,
+        tokens={name: TokenSettings(name=name, **dict(shape)) for name, shape in ours.tokens.items()},
+        limits=_limits(ours.limits),
+        source=source,
+    )
+
+
+def _preset(name: str, shape: PresetShape | tuple[str, ...]) -> PresetSettings:
+    """Take the short form, a list of toolsets, as well."""
+    fields = {"toolsets": shape} if isinstance(shape, tuple) else dict(shape)
+    return PresetSettings(name=name, **fields)
+
+
+def _toolset(name: str, shape: ToolsetShape | tuple[str, ...]) -> ToolsetSettings:
+    """Take the short form, a list of globs over tool ids, as well."""
+    fields = {"tools": shape} if isinstance(shape, tuple) else dict(shape)
+    return ToolsetSettings(name=name, **fields)
+
+
+def _limits(shape: LimitsShape) -> Limits:
+    return Limits(**{key: value for key, value in shape if value is not None})
+
+
+def _checked(shape: type[ShapeT], raw: Any, source: str, place: str) -> ShapeT:
+    try:
+        return shape.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidConfig(f"{source}: {_first_mistake(error, shape, place)}") from None
