@@ -49,7 +49,8 @@ def contender(
     def rank(query: str, limit: int) -> Ranked:
         ids = tuple(answers.get(query, ()))[:limit]
         level: Level = "high" if ids else "none"
-        return Ranked(ids=ids, level=level, probability=0.9 if ids else 0.1, milliseconds=milliseconds)
+        chance = 0.9 if ids else 0.1
+        return Ranked(ids=ids, level=level, probability=chance, match_probability=chance, milliseconds=milliseconds)
 
     return Contender(pipeline=name, fitted_on=frozenset(fitted_on), rank=rank)
 

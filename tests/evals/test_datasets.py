@@ -110,9 +110,7 @@ def test_a_case_id_used_twice_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused_on_purpose(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
+def test_any_bytes_are_read_or_refused_on_purpose(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "c.jsonl"
     path.write_bytes(data)
     with suppress(ShortlistError):

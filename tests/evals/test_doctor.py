@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.evals.contender import Ranked
+from shortlist.evals.contender import NOTHING_FOUND
 from shortlist.evals.doctor import Doctor, server_costs
 from shortlist.evals.duplicates import near_duplicates
 from shortlist.evals.paraphrase import paraphrase
@@ -19,9 +21,7 @@ def by_id(*tools: Tool) -> dict[ToolId, Tool]:
 
 
 def always(*ids: ToolId) -> Doctor:
-    return Doctor(
-        rank=lambda _query, limit: Ranked(ids=ids[:limit], level="high", probability=1, milliseconds=0)
-    )
+    return Doctor(rank=lambda _query, limit: replace(NOTHING_FOUND, ids=ids[:limit]))
 
 
 def test_the_paraphrase_drops_stop_words_and_name_words_and_swaps_verbs() -> None:
@@ -70,9 +70,7 @@ words = st.lists(st.sampled_from([f"word{c}" for c in "abcdefghijkl"]), min_size
 
 
 @given(st.lists(words, max_size=8), st.sampled_from([0.5, 0.7, 0.9]))
-def test_prefix_filtering_finds_the_pairs_that_comparing_all_would(
-    texts: list[list[str]], threshold: float
-) -> None:
+def test_prefix_filtering_finds_the_pairs_that_comparing_all_would(texts: list[list[str]], threshold: float) -> None:
     tools = by_id(*(tool(f"t{n}/same", " ".join(text)) for n, text in enumerate(texts)))
     families = near_duplicates(tools, threshold=threshold)
     sets = {key: set(terms(f"{each.name} {each.description}")) for key, each in tools.items()}

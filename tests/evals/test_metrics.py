@@ -117,9 +117,7 @@ def test_the_gold_tools_alone_are_a_perfect_ranking(gold: list[ToolId]) -> None:
 
 
 @given(rankings, golds)
-def test_moving_a_gold_tool_to_the_front_never_lowers_a_metric(
-    ranked: list[ToolId], gold: list[ToolId]
-) -> None:
+def test_moving_a_gold_tool_to_the_front_never_lowers_a_metric(ranked: list[ToolId], gold: list[ToolId]) -> None:
     better = [gold[0], *(each for each in ranked if each != gold[0])]
     before, after = measure(ranked, gold, ()), measure(better, gold, ())
     assert all(after[name] >= before[name] - 1e-12 for name in ("top1", "r@1", "mrr"))

@@ -9,7 +9,7 @@ from shortlist.errors import InvalidInput
 from shortlist.evals.ablation import ablate
 from shortlist.evals.cells import change, interval, label, mark, percent
 from shortlist.evals.compare import compare
-from shortlist.evals.contender import Ranked
+from shortlist.evals.contender import NOTHING_FOUND
 from shortlist.evals.doctor import Doctor
 from shortlist.evals.gates import Gate, read_limits
 from shortlist.evals.report import (
@@ -111,7 +111,7 @@ def test_the_size_tables_show_accuracy_and_advice() -> None:
 
 
 def test_the_diagnosis_is_shown_as_findings_and_costs() -> None:
-    lost = Doctor(rank=lambda _query, _limit: Ranked(ids=(), level="none", probability=0, milliseconds=0))
+    lost = Doctor(rank=lambda _query, _limit: NOTHING_FOUND)
     findings, costs = diagnosis_tables(lost.examine({"a": TOOLS[0]}))
     assert findings.rows[0][:2] == ("empty description", "a")
     assert costs.rows == (("s", "1", "10"),)
@@ -132,6 +132,7 @@ def test_summaries_become_json() -> None:
     assert summary["dataset"] == "fake"
     assert summary["metrics"]["top1"]["mean"] == 1
     assert summary["abstention"]["no_match"] == 1
+    assert summary["match_auroc"] == 1
 
 
 def test_figures_are_written_the_same_everywhere() -> None:

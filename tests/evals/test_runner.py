@@ -131,6 +131,7 @@ records = st.builds(
     ranked=st.lists(texts, max_size=3).map(tuple),
     level=st.sampled_from(["high", "none"]),
     probability=st.floats(0, 1),
+    match_probability=st.floats(0, 1),
     milliseconds=st.floats(0, 1e6),
     tokens=st.integers(0, 10**6),
     metrics=st.dictionaries(texts, st.floats(0, 1), max_size=2),
@@ -138,12 +139,8 @@ records = st.builds(
 
 
 @given(st.lists(records, max_size=4).map(tuple))
-def test_any_records_survive_saving(
-    tmp_path_factory: pytest.TempPathFactory, found: tuple[Record, ...]
-) -> None:
+def test_any_records_survive_saving(tmp_path_factory: pytest.TempPathFactory, found: tuple[Record, ...]) -> None:
     path = tmp_path_factory.mktemp("runs") / "run.jsonl"
-    run = Run(
-        dataset="d", pipeline="p", embedder="", fingerprint="", tools=0, limit=10, fitted_on=(), records=found
-    )
+    run = Run(dataset="d", pipeline="p", embedder="", fingerprint="", tools=0, limit=10, fitted_on=(), records=found)
     save_runs([run], path)
     assert load_runs(path) == (run,)

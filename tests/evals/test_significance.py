@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from shortlist.evals.significance import Values, bootstrap, macro, paired_p_value
 
-small = st.lists(st.integers(-20, 20), min_size=1, max_size=20).map(
-    lambda twentieths: np.array(twentieths) / 20
-)
+small = st.lists(st.integers(-20, 20), min_size=1, max_size=20).map(lambda twentieths: np.array(twentieths) / 20)
 
 
 def exact_p_value(differences: list[float]) -> float:
