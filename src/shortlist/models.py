@@ -65,7 +65,6 @@ class Tool:
     tags: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     annotations: Annotations = Annotations()
-    parameters: tuple[Parameter, ...] = ()
     definition: str = field(default="{}", repr=False)
     content_hash: str = field(default="", repr=False)
 

@@ -1,7 +1,7 @@
 """An immutable snapshot of tools and their servers."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -23,53 +23,146 @@ class CatalogDiff:
 
 
 class Catalog:
-    """Tools by id and servers by name; every change gives a new catalog."""
+    """Tools by id and servers by name; every change gives a new catalog.
 
-    def __init__(self, tools: Mapping[ToolId, Tool], servers: Mapping[str, Server]) -> None:
-        self.tools: Mapping[ToolId, Tool] = MappingProxyType(dict(sorted(tools.items())))
-        named = {tool.server for tool in tools.values()}
-        known = {name: servers.get(name) or Server(name=name) for name in named | set(servers)}
-        self.servers: Mapping[str, Server] = MappingProxyType(dict(sorted(known.items())))
+    `hashes` and `members` repeat what the tools say of their content and server, so that comparing, counting and
+    replacing never have to open a tool that lies on disk.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[ToolId, Tool],
+        servers: Mapping[str, Server],
+        hashes: Mapping[ToolId, str],
+        members: Mapping[str, tuple[ToolId, ...]],
+    ) -> None:
+        self.tools = tools
+        self.hashes = hashes
+        self.members = members
+        self.servers: Mapping[str, Server] = MappingProxyType(
+            {name: servers.get(name) or Server(name=name) for name in sorted(members.keys() | servers.keys())}
+        )
 
     @classmethod
     def of(cls, tools: Iterable[Tool], servers: Iterable[Server] = ()) -> Self:
         """Collect tools and what is known of their servers; the last of equal ids wins."""
-        return cls({tool.id: tool for tool in tools}, {server.name: server for server in servers})
+        known = {tool.id: tool for tool in tools}
+        ordered = {tool_id: known[tool_id] for tool_id in sorted(known)}
+        return cls(
+            MappingProxyType(ordered),
+            {server.name: server for server in servers},
+            {tool_id: tool.content_hash for tool_id, tool in ordered.items()},
+            _grouped((tool_id, tool.server) for tool_id, tool in ordered.items()),
+        )
+
+    @classmethod
+    def stored(
+        cls, tools: Mapping[ToolId, Tool], servers: Mapping[str, Server], hashes: Mapping[ToolId, str], homes: list[str]
+    ) -> Self:
+        """Describe tools that lie on disk: `homes` names the server of each."""
+        return cls(tools, servers, hashes, _grouped(zip(tools, homes, strict=True)))
 
     def __len__(self) -> int:
         return len(self.tools)
 
-    @cached_property
-    def by_server(self) -> Mapping[str, tuple[Tool, ...]]:
-        groups: dict[str, list[Tool]] = {name: [] for name in self.servers}
-        for tool in self.tools.values():
-            groups[tool.server].append(tool)
-        return MappingProxyType({name: tuple(group) for name, group in groups.items()})
+    @property
+    def by_server(self) -> Mapping[str, "ServerTools"]:
+        return {name: self.of_server(name) for name in self.servers}
+
+    def of_server(self, name: str) -> "ServerTools":
+        """Give the tools of one server."""
+        return ServerTools(self.tools, self.members.get(name, ()))
 
     @cached_property
     def fingerprint(self) -> str:
         """Name the content: equal catalogs, equal fingerprints, whatever the order they came in."""
         digest = hashlib.blake2b(digest_size=16)
-        for tool in self.tools.values():
-            digest.update(f"{tool.id}\0{tool.content_hash}\n".encode())
+        for tool_id in sorted(self.hashes):
+            digest.update(f"{tool_id}\0{self.hashes[tool_id]}\n".encode())
         for server in self.servers.values():
             digest.update(f"{server!r}\n".encode())
         return digest.hexdigest()
 
     def diff(self, newer: "Catalog") -> CatalogDiff:
         """Say what `newer` adds, changes and removes."""
-        old, new = self.tools, newer.tools
+        old, new = self.hashes, newer.hashes
+        differing = {tool_id for tool_id, _ in new.items() - old.items()}
         return CatalogDiff(
-            added=frozenset(new.keys() - old.keys()),
-            changed=frozenset(i for i in old.keys() & new.keys() if old[i].content_hash != new[i].content_hash),
+            added=frozenset(differing - old.keys()),
+            changed=frozenset(differing & old.keys()),
             removed=frozenset(old.keys() - new.keys()),
         )
 
     def with_server(self, server: Server, tools: Iterable[Tool]) -> "Catalog":
         """Put these tools in the place of all the server had."""
-        kept = [tool for tool in self.tools.values() if tool.server != server.name]
-        return Catalog.of((*kept, *tools), (*self.servers.values(), server))
+        fresh = {tool.id: tool for tool in tools}
+        gone = frozenset(self.members.get(server.name, ())) - fresh.keys()
+        return Catalog(
+            _Layered.over(self.tools, fresh, gone),
+            {**self.servers, server.name: server},
+            {
+                **{i: found for i, found in self.hashes.items() if i not in gone},
+                **{i: t.content_hash for i, t in fresh.items()},
+            },
+            {**self.members, server.name: tuple(sorted(fresh))},
+        )
 
     def without_server(self, name: str) -> "Catalog":
-        kept = [tool for tool in self.tools.values() if tool.server != name]
-        return Catalog.of(kept, (server for server in self.servers.values() if server.name != name))
+        gone = frozenset(self.members.get(name, ()))
+        return Catalog(
+            _Layered.over(self.tools, {}, gone),
+            {key: server for key, server in self.servers.items() if key != name},
+            {i: found for i, found in self.hashes.items() if i not in gone},
+            {key: ids for key, ids in self.members.items() if key != name},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTools:
+    """The tools of one server, opened as they are iterated."""
+
+    _tools: Mapping[ToolId, Tool]
+    ids: tuple[ToolId, ...]
+
+    def __iter__(self) -> Iterator[Tool]:
+        return (self._tools[tool_id] for tool_id in self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class _Layered(Mapping[ToolId, Tool]):
+    """Tools with some replaced and some gone, without a copy of the rest."""
+
+    def __init__(self, base: Mapping[ToolId, Tool], fresh: dict[ToolId, Tool], gone: frozenset[ToolId]) -> None:
+        self._base, self._fresh, self._gone = base, fresh, gone
+
+    @classmethod
+    def over(cls, tools: Mapping[ToolId, Tool], fresh: dict[ToolId, Tool], gone: frozenset[ToolId]) -> "_Layered":
+        if not isinstance(tools, _Layered):
+            return cls(tools, fresh, gone)
+        kept = {tool_id: tool for tool_id, tool in tools._fresh.items() if tool_id not in gone}
+        return cls(tools._base, {**kept, **fresh}, (tools._gone | gone) - fresh.keys())
+
+    def __getitem__(self, tool_id: ToolId) -> Tool:
+        if tool_id in self._fresh:
+            return self._fresh[tool_id]
+        if tool_id in self._gone:
+            raise KeyError(tool_id)
+        return self._base[tool_id]
+
+    def __contains__(self, tool_id: object) -> bool:
+        return tool_id in self._fresh or (tool_id in self._base and tool_id not in self._gone)
+
+    def __iter__(self) -> Iterator[ToolId]:
+        return iter(sorted((self._base.keys() - self._gone) | self._fresh.keys()))
+
+    def __len__(self) -> int:
+        return len((self._base.keys() - self._gone) | self._fresh.keys())
+
+
+def _grouped(homes: Iterable[tuple[ToolId, str]]) -> dict[str, tuple[ToolId, ...]]:
+    groups: dict[str, list[ToolId]] = {}
+    for tool_id, server in homes:
+        groups.setdefault(server, []).append(tool_id)
+    return {server: tuple(ids) for server, ids in groups.items()}

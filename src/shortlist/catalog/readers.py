@@ -131,7 +131,7 @@ def _collect(entries: Iterable[Entry], problems: Iterable[Problem] = ()) -> Cata
         tools[tool.id] = tool
         if server is not None and server.name not in servers:
             servers[server.name] = server
-    return CatalogReading(Catalog(tools, servers), tuple(found))
+    return CatalogReading(Catalog.of(tools.values(), servers.values()), tuple(found))
 
 
 def _read_path(path: Path) -> CatalogReading:

@@ -1,5 +1,6 @@
 """Configuration files in the shapes people already have, read into frozen settings."""
 
+from shortlist.config.load import find_config, load_settings, settings_of, user_config_path, user_state_path
 from shortlist.config.settings import (
     HttpTransport,
     Limits,
@@ -29,5 +30,10 @@ __all__ = [
     "ToolOverride",
     "ToolsetSettings",
     "Transport",
+    "find_config",
     "hash_token",
+    "load_settings",
+    "settings_of",
+    "user_config_path",
+    "user_state_path",
 ]

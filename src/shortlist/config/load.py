@@ -2,16 +2,17 @@
 
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from shortlist.config.documents import read_document
 from shortlist.config.settings import (
     CALL_SECONDS,
+    CONCURRENT_CALLS,
     START_SECONDS,
     HttpTransport,
     Limits,
@@ -32,6 +33,7 @@ from shortlist.config.shapes import (
     PresetShape,
     ServerOptions,
     ServerShape,
+    ToolShape,
     ToolsetShape,
 )
 from shortlist.config.variables import MissingVariable, Variables, declared_inputs
@@ -57,6 +59,10 @@ def user_state_path(environment: Mapping[str, str] = os.environ) -> Path:
     return _xdg(environment, "XDG_STATE_HOME", ".local/state") / "shortlist"
 
 
+def _xdg(environment: Mapping[str, str], variable: str, default: str) -> Path:
+    return Path(environment.get(variable) or Path.home() / default)
+
+
 def find_config(explicit: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
     """Give the file to read: the one asked for, else the user's own if it is there."""
     if explicit is not None:
@@ -71,9 +77,7 @@ def load_settings(path: str | Path, environment: Mapping[str, str] = os.environ)
     return settings_of(read_document(source), source=str(source), environment=environment)
 
 
-def settings_of(
-    tree: Mapping[str, Any], *, source: str, environment: Mapping[str, str] = os.environ
-) -> Settings:
+def settings_of(tree: Mapping[str, Any], *, source: str, environment: Mapping[str, str] = os.environ) -> Settings:
     """Make settings of a parsed document, as `load_settings` does of a file."""
     document = _checked(Document, tree, source, "")
     variables = Variables(environment=environment, inputs=declared_inputs(document.inputs))
@@ -129,29 +133,29 @@ class _Entry:
             exclude=(*ours.exclude, *shape.exclude_tools, *shape.disabled_tools),
             timeout_seconds=ours.timeout or CALL_SECONDS,
             start_seconds=ours.start_timeout or START_SECONDS,
-            max_concurrency=ours.max_concurrency or ServerSettings.__dataclass_fields__["max_concurrency"].default,
+            max_concurrency=ours.max_concurrency or CONCURRENT_CALLS,
             tools={name: ToolOverride(**dict(tool)) for name, tool in ours.tools.items()},
         )
 
     def _transport(self) -> Transport:
         shape = self._shape
         kind = shape.type or shape.transport
-        url = shape.http_url or shape.url or shape.server_url
-        if shape.command is not None and url is not None:
-            raise self._wrong("", "it has both 'command' and 'url'; keep the one that is meant")
-        if shape.command is not None and kind in (None, "stdio", "local"):
+        local = kind in (None, "stdio", "local")
+        addresses = {"httpUrl": shape.http_url, "url": shape.url, "serverUrl": shape.server_url}
+        key = next((key for key, address in addresses.items() if address is not None), None)
+        if shape.command is not None and key is not None:
+            raise self._wrong("", f"it has both 'command' and {key!r}; keep the one that is meant")
+        if shape.command is not None and local:
             return self._stdio(shape.command)
-        if url is None or kind in ("stdio", "local"):
-            wanted = "'command'" if kind in (None, "stdio", "local") else "'url'"
-            raise self._wrong("", f"it has no {wanted}; add one")
-        return self._web(url, kind)
+        if key is None or (local and kind is not None):
+            raise self._wrong("", f"it has no {'command' if local else 'url'!r}; add one")
+        return self._web(key, addresses[key] or "", kind)
 
-    def _web(self, url: str, kind: str | None) -> Transport:
-        key = next(k for k in ("httpUrl", "url", "serverUrl") if getattr(self._shape, _ATTRIBUTES[k]) == url)
+    def _web(self, key: str, url: str, kind: str | None) -> Transport:
         address = self._expand(url, key)
         if not address.startswith(("http://", "https://")):
             raise self._wrong(key, "it is not an http:// or https:// address; correct it")
-        headers = {k: self._expand(v, f"headers.{k}") for k, v in self._shape.headers.items()}
+        headers = {name: self._expand(text, f"headers.{name}") for name, text in self._shape.headers.items()}
         if kind == "sse":
             return SseTransport(url=address, headers=headers)
         return HttpTransport(url=address, headers=headers, sse_fallback=kind is None and key != "httpUrl")
@@ -200,9 +204,6 @@ class _Entry:
         return InvalidConfig(f"{self._source}: {place}: {problem}")
 
 
-_ATTRIBUTES = {"httpUrl": "http_url", "url": "url", "serverUrl": "server_url"}
-
-
 def _always_load(ours: ServerOptions) -> tuple[str, ...]:
     if isinstance(ours.always_load, bool):
         return ("*",) if ours.always_load else ()
@@ -248,4 +249,46 @@ def _checked(shape: type[ShapeT], raw: Any, source: str, place: str) -> ShapeT:
     try:
         return shape.model_validate(raw)
     except ValidationError as error:
-        raise InvalidConfig(f"{source}: {_first_mistake(error, shape, place)}") from None
+        raise InvalidConfig(f"{source}: {_first_mistake(error, place)}") from None
+
+
+_PLAIN_TOKEN = "tokens are stored hashed; write 'hash' with the SHA-256 of the token, as 'sha256:<hex>'"
+_KNOWN_KEYS = sorted(
+    {
+        field.alias or name
+        for shape in (Document, Options, ServerShape, ServerOptions, ToolShape, ToolsetShape, PresetShape, LimitsShape)
+        for name, field in shape.model_fields.items()
+    }
+)
+
+
+def _first_mistake(error: ValidationError, place: str) -> str:
+    """Say the first of what pydantic found, without the values: they may be secrets."""
+    found = error.errors(include_input=False, include_url=False)[0]
+    where = _path(place, found["loc"]) or "the top level"
+    if found["type"] == "extra_forbidden":
+        return f"{where}: unknown key; {_suggestion(str(found['loc'][-1]))}"
+    if found["type"] == "missing":
+        return f"{where}: it is missing; add it"
+    return f"{where}: {found['msg'][:1].lower()}{found['msg'][1:]}; correct it"
+
+
+def _suggestion(key: str) -> str:
+    if key == "token":
+        return _PLAIN_TOKEN
+    close = difflib.get_close_matches(key, _KNOWN_KEYS, n=1)
+    return f"did you mean {close[0]!r}?" if close else "remove it, or see the configuration page for the keys there are"
+
+
+def _path(place: str, parts: tuple[int | str, ...]) -> str:
+    for part in parts:
+        if isinstance(part, int):
+            place += f"[{part}]"
+        elif not _is_branch(part):
+            place += f".{part}" if place else part
+    return place
+
+
+def _is_branch(part: str) -> bool:
+    """Tell the alternatives of a union, which pydantic puts into the place, from keys."""
+    return part.endswith("Shape") or part.startswith("tuple[") or part in ("str", "int", "float", "bool")

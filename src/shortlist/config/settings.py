@@ -12,6 +12,7 @@ Effect: TypeAlias = Literal["read_only", "write", "destructive"]
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 CALL_SECONDS = 60.0
+CONCURRENT_CALLS = 16
 START_SECONDS = 60.0
 """A first start may download its package (npx, uvx)."""
 
@@ -74,7 +75,7 @@ class ServerSettings:
     exclude: tuple[str, ...] = ()
     timeout_seconds: float = CALL_SECONDS
     start_seconds: float = START_SECONDS
-    max_concurrency: int = 16
+    max_concurrency: int = CONCURRENT_CALLS
     tools: Mapping[str, ToolOverride] = field(default_factory=dict)
 
 

@@ -82,7 +82,7 @@ def entry_row(entry: Entry) -> dict[str, Json]:
 
 def signature_of(tool: Tool, name: str) -> str:
     """Write `name(a: string, b?: int)`: required arguments first, in the schema's order."""
-    parameters = tool.parameters or parameters_of(tool)
+    parameters = parameters_of(tool)
     required = [p for p in parameters if p.required]
     optional = [p for p in parameters if not p.required]
     shown = [_argument(p) for p in (*required, *optional[:MAX_SIGNATURE_OPTIONALS])]
@@ -133,7 +133,7 @@ def _nothing_more(_: Tool) -> str:
 
 
 def _arguments(tool: Tool) -> str:
-    described = [p for p in tool.parameters or parameters_of(tool) if p.description]
+    described = [p for p in parameters_of(tool) if p.description]
     lines = [f"- {one_line(p.name, 64)}: {one_line(p.description, PARAMETER_DESCRIPTION)}" for p in described]
     effects = effects_text(tool.annotations)
     return "\n".join([*lines, *([f"effects: {effects}"] if effects else [])])

@@ -43,9 +43,20 @@ class Problem:
 
 def read_cases(path: Path) -> tuple[Case, ...]:
     """Read JSONL, gzipped or not; an unreadable line or an id used twice is an error that names it."""
-    cases = tuple(_case(line, f"{path.name}, line {number}") for number, line in _lines(path))
+    cases = tuple(
+        _case(_object(line, place), place) for number, line in _lines(path) for place in [f"{path.name}, line {number}"]
+    )
     _check_unique_ids(cases, path.name)
     return cases
+
+
+def read_queries(path: Path) -> tuple[tuple[str, str], ...]:
+    """Read ids and queries alone, from cases or from lines that have no labels."""
+    placed = [(f"{path.name}, line {number}", line) for number, line in _lines(path)]
+    return tuple(
+        (_text(fields, "id", place), _text(fields, "query", place))
+        for place, fields in ((place, _object(line, place)) for place, line in placed)
+    )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -59,17 +70,17 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
-def _case(line: str, place: str) -> Case:
+def _object(line: str, place: str) -> Mapping[str, Json]:
     try:
         fields = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{place}: not JSON ({error}). Write one case on each line.") from error
     if not isinstance(fields, dict):
         raise InvalidInput(f"{place}: {fields!r} is not an object with id, query and gold.")
-    return _case_from(fields, place)
+    return fields
 
 
-def _case_from(fields: Mapping[str, Json], place: str) -> Case:
+def _case(fields: Mapping[str, Json], place: str) -> Case:
     split = _text(fields, "split", place, default="test")
     gold = _ids(fields.get("gold"), place)
     groups = fields.get("gold_groups")

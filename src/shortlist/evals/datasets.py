@@ -3,15 +3,16 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 
-import shortlist.demo
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import CatalogReading, read_catalog
 from shortlist.errors import DatasetMissing, InvalidInput
 from shortlist.evals.cases import Case, read_cases
 
 GOLDEN = "golden"
+DEMO = Path(str(resources.files("shortlist.demo")))
 DATA_VARIABLE = "SHORTLIST_BENCH_DATA"
 DATA_FOLDER = Path("benchmarks/data")
 FOLDERS = ("eval", "", "train")
@@ -53,8 +54,11 @@ def load_dataset(name: str) -> Dataset:
 
 
 def golden() -> Dataset:
-    folder = Path(shortlist.demo.__file__).parent
-    return Dataset(name=GOLDEN, catalogs=(folder / "catalog",), cases=read_cases(folder / "golden.jsonl"))
+    return Dataset(name=GOLDEN, catalogs=(demo_catalog(),), cases=read_cases(DEMO / "golden.jsonl"))
+
+
+def demo_catalog() -> Path:
+    return DEMO / "catalog"
 
 
 def own_dataset(catalogs: Sequence[Path], cases: Path) -> Dataset:

@@ -82,9 +82,7 @@ LOAD_TOOLSET = _tool(
 LOAD_TOOLS = _tool(
     "load_tools", "Bind single tools, so that they can be called directly.", {"names": _TEXTS, **_WORKSPACE}, ("names",)
 )
-UNLOAD_TOOLSET = _tool(
-    "unload_toolset", "Remove a loaded toolset.", {"toolset": _TEXT, **_WORKSPACE}, ("toolset",)
-)
+UNLOAD_TOOLSET = _tool("unload_toolset", "Remove a loaded toolset.", {"toolset": _TEXT, **_WORKSPACE}, ("toolset",))
 
 MENUS: Mapping[Menu, tuple[dict[str, Any], ...]] = MappingProxyType(
     {

@@ -90,9 +90,7 @@ class Results:
             start += len(page)
         end = start + len(page)
         shift = 0 if _is_json(page) else offset - start
-        return Page(
-            text=page[shift:], offset=start + shift, total=total, next_offset=end if end < total else None
-        )
+        return Page(text=page[shift:], offset=start + shift, total=total, next_offset=end if end < total else None)
 
     def passages(self, owner: str, handle: str, query: str) -> tuple[Passage, ...]:
         """Find the passages that hold most of a query's words, best first."""

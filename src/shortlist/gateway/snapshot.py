@@ -61,9 +61,7 @@ class Snapshot:
             yield from self.toolsets[name].tools if name in self.toolsets else ()
 
 
-def take_snapshot(
-    catalog: Catalog, settings: Settings, options: Options, co_use: CoUse | None = None
-) -> Snapshot:
+def take_snapshot(catalog: Catalog, settings: Settings, options: Options, co_use: CoUse | None = None) -> Snapshot:
     """Derive a snapshot; the same catalog and configuration always give the same one."""
     toolsets = toolsets_of(catalog, settings.toolsets.values(), co_use)
     hidden = frozenset(i for name in options.exclude if name in toolsets for i in toolsets[name].tools)

@@ -80,7 +80,11 @@ def _validator(definition: str) -> Validator:
 
 @lru_cache(maxsize=16)
 def _bounded(known: type[Validator]) -> Callable[..., Validator]:
-    keywords: Mapping[str, Keyword] = {**known.VALIDATORS, "pattern": _pattern, "patternProperties": _pattern_properties}
+    keywords: Mapping[str, Keyword] = {
+        **known.VALIDATORS,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+    }
     counted = {name: _counted(keyword) for name, keyword in keywords.items()}
     made: Callable[..., Validator] = validators.extend(known, counted)
     return made

@@ -45,13 +45,13 @@ class Index:
         self.lexical = LexicalIndex()
         self.dense: DenseIndex | None = None
         self.names: dict[str, list[int]] = {}
-        self._shared: dict[str, frozenset[str]] = {}
+        self.shared: dict[str, frozenset[str]] = {}
 
     @classmethod
     def build(cls, catalog: Catalog) -> "Index":
         """Index the words of a catalog; vectors come with `embed`."""
         index = cls(catalog)
-        index._shared = {name: shared_sentences(tools) for name, tools in catalog.by_server.items()}
+        index.shared = {name: shared_sentences(tools) for name, tools in catalog.by_server.items()}
         tools = list(catalog.tools.values())
         index.lexical = LexicalIndex.build(map(index._document, tools))
         index._register(tools, range(len(tools)))
@@ -114,7 +114,7 @@ class Index:
         return [row for row in dense.rows_without_vector() if self.lexical.alive[row]]
 
     def _document(self, tool: Tool) -> Document:
-        shared = self._shared.get(tool.server, frozenset())
+        shared = self.shared.get(tool.server, frozenset())
         return document(tool, self.catalog.servers[tool.server], shared)
 
     def _register(self, tools: Iterable[Tool], rows: Iterable[int]) -> None:
@@ -131,14 +131,13 @@ class Index:
     def _reworded(self, older: Catalog, newer: Catalog, touched: Iterable[ToolId]) -> set[ToolId]:
         """Find tools whose words changed because their server's did: its description, or what it repeats."""
         stale: set[ToolId] = set()
-        tools = {**older.tools, **newer.tools} if touched else {}
-        servers = {tools[i].server for i in touched}
-        servers |= {name for name in newer.servers if older.servers.get(name) != newer.servers[name]}
-        for name in servers & set(newer.servers):
-            shared = shared_sentences(newer.by_server[name])
-            if shared != self._shared.get(name) or older.servers.get(name) != newer.servers[name]:
-                stale |= {tool.id for tool in newer.by_server[name] if tool.id in older.tools}
-            self._shared[name] = shared
+        servers = {(newer if i in newer.hashes else older).tools[i].server for i in touched}
+        redescribed = {name for name in newer.servers if older.servers.get(name) != newer.servers[name]}
+        for name in (servers | redescribed) & newer.servers.keys():
+            shared = shared_sentences(newer.of_server(name))
+            if shared != self.shared.get(name) or name in redescribed:
+                stale |= set(newer.members.get(name, ())) & older.hashes.keys()
+            self.shared[name] = shared
         return stale
 
 

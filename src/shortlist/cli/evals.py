@@ -1,0 +1,418 @@
+"""The commands that measure: eval, compare, ablate, sweep, doctor and rank."""
+
+import argparse
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.disclosure.budget import estimate_tokens
+from shortlist.errors import InvalidInput, ShortlistError
+from shortlist.evals import report
+from shortlist.evals.ablation import ALL, ablate
+from shortlist.evals.bench import SWEEPS, Bench, VectorMemory
+from shortlist.evals.cases import find_problems, read_queries
+from shortlist.evals.compare import compare
+from shortlist.evals.contender import Contender, Ranked
+from shortlist.evals.datasets import Dataset, demo_catalog, load_dataset, own_dataset, read_catalogs
+from shortlist.evals.doctor import Doctor
+from shortlist.evals.gates import Gate, read_limits
+from shortlist.evals.runfile import load_runs, save_runs
+from shortlist.evals.runner import LIMIT, Progress, Run, Runner
+from shortlist.evals.sizes import measure_size
+from shortlist.evals.summary import summarise_each
+from shortlist.evals.sweep import STACKONE_ALPHAS, sweep
+from shortlist.evals.tables import Table, to_json, to_markdown
+from shortlist.index.embedders import Embedder, shipped
+from shortlist.models import Tool, ToolId
+
+Arguments: TypeAlias = argparse.Namespace
+Command: TypeAlias = Callable[[Arguments], int]
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+DEFAULT_DATASET = "golden:test"
+SIZES_DATASET = "mcp_union"
+SIZES_PIPELINES = ("lexical", "dense", "default")
+SWEEP_DATASET = "stackone_270"
+DEFAULT_PIPELINE = "default"
+DEFAULT_EMBEDDER = "small"
+PROBLEMS_SHOWN = 5
+
+PASSED, FAILED, BAD_INPUT = 0, 1, 2
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add every command of this module."""
+    for add in (_add_eval, _add_compare, _add_ablate, _add_sweep, _add_doctor, _add_rank):
+        add(subparsers)
+
+
+def _add_eval(subparsers: Subparsers) -> None:
+    parser = _command(subparsers, "eval", _eval, "measure search quality on labelled queries")
+    _add_dataset_arguments(parser)
+    _add_engine_arguments(parser)
+    parser.add_argument("--strict", action="store_true", help="count only the gold tool, no alternatives")
+    parser.add_argument("--sizes", type=_integers, metavar="N,N,…", help="measure by catalog size instead")
+    parser.add_argument("--distractors", type=Path, action="append", default=[], help="a catalog to fill sizes up with")
+    parser.add_argument("--baseline", type=Path, metavar="RUN.jsonl", help="compare with an earlier run")
+    parser.add_argument("--fail-under", action="append", default=[], metavar="METRIC=VALUE")
+    parser.add_argument("--max-drop", action="append", default=[], metavar="METRIC=VALUE")
+    parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="save what happened to every query")
+    parser.add_argument("--limit", type=int, default=LIMIT, help="how many tools to ask for")
+    _add_format_arguments(parser)
+
+
+def _add_compare(subparsers: Subparsers) -> None:
+    parser = _command(subparsers, "compare", _compare, "compare two runs, pipelines or embedders")
+    side = "RUN.jsonl, PIPELINE, PIPELINE@EMBEDDER or @EMBEDDER"
+    parser.add_argument("before", help=side)
+    parser.add_argument("after", help=side)
+    parser.add_argument("--dataset", dest="datasets", action="append", default=[])
+    _add_own_arguments(parser)
+    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER)
+    _add_format_arguments(parser)
+
+
+def _add_ablate(subparsers: Subparsers) -> None:
+    parser = _command(subparsers, "ablate", _ablate, "switch every part of a pipeline off in turn")
+    _add_dataset_arguments(parser)
+    _add_engine_arguments(parser)
+    parser.add_argument("--segment", default="", help="only this segment of the queries")
+    parser.add_argument("--verbose", action="store_true", help="list the queries that each part moves")
+    _add_format_arguments(parser)
+
+
+def _add_sweep(subparsers: Subparsers) -> None:
+    parser = _command(subparsers, "sweep", _sweep, "measure a pipeline over a grid of one number")
+    _add_dataset_arguments(parser)
+    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER)
+    parser.add_argument("--of", choices=tuple(SWEEPS), default="alpha", help="the number to sweep")
+    parser.add_argument("--values", type=_numbers, default=STACKONE_ALPHAS, metavar="X,X,…")
+    _add_format_arguments(parser)
+
+
+def _add_doctor(subparsers: Subparsers) -> None:
+    parser = _command(subparsers, "doctor", _doctor, "examine a catalog for tools nobody will find")
+    parser.add_argument("--catalog", type=Path, action="append", default=[])
+    _add_engine_arguments(parser)
+    _add_format_arguments(parser)
+
+
+def _add_rank(subparsers: Subparsers) -> None:
+    parser = _command(subparsers, "rank", _rank, "rank tools for many queries, one JSON line each")
+    parser.add_argument("--catalog", type=Path, action="append", required=True)
+    parser.add_argument("--queries", type=Path, required=True)
+    _add_engine_arguments(parser)
+    parser.add_argument("--limit", type=int, default=LIMIT)
+    parser.add_argument("--out", type=Path, required=True, metavar="RANKED.jsonl")
+
+
+def _command(subparsers: Subparsers, name: str, command: Command, help_text: str) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
+    parser.set_defaults(run=_told(command))
+    return parser
+
+
+def _add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("datasets", nargs="*", metavar="DATASET", help="NAME or NAME:SPLIT")
+    _add_own_arguments(parser)
+
+
+def _add_own_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--catalog", type=Path, action="append", default=[], help="your tools")
+    parser.add_argument("--cases", type=Path, help="your labelled queries, JSON lines")
+    parser.add_argument("--split", default="", help="only this split of the queries")
+
+
+def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pipeline", action="append", default=[])
+    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help="small, static, none or a folder")
+
+
+def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print JSON")
+    shape.add_argument("--markdown", action="store_true", help="print Markdown tables (the default)")
+
+
+def _told(command: Command) -> Command:
+    """Turn what the caller can act on into a message and exit code 2."""
+
+    @functools.wraps(command)
+    def run(args: Arguments) -> int:
+        try:
+            return command(args)
+        except ShortlistError as error:
+            _say(f"shortlist: {error}")
+            return BAD_INPUT
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A dataset with its catalog on the bench."""
+
+    dataset: Dataset
+    bench: Bench
+
+    @property
+    def tools(self) -> Mapping[ToolId, Tool]:
+        return self.bench.catalog.tools
+
+    def runner(self, name: str, limit: int = LIMIT) -> Runner:
+        return Runner(
+            tools=self.tools,
+            fingerprint=self.bench.catalog.fingerprint,
+            limit=limit,
+            count_tokens=estimate_tokens,
+            progress=_progress(f"{self.dataset.name} {name}"),
+        )
+
+    def run(self, contender: Contender, limit: int = LIMIT) -> Run:
+        return self.runner(contender.pipeline, limit).run(self.dataset, contender)
+
+
+def _eval(args: Arguments) -> int:
+    if args.sizes:
+        return _eval_sizes(args)
+    gate = _gate(args)
+    runs = _runs(_datasets(args, DEFAULT_DATASET), _pipelines(args), _embedder(args.embedder), args.limit)
+    if args.out:
+        save_runs([run for found in runs.values() for run in found], args.out)
+    first = next(iter(runs.values()))
+    failures = gate.failures(first)
+    _show(args, _eval_tables(runs, gate, strict=args.strict), _eval_data(runs, gate, failures))
+    for failure in failures:
+        _say(f"shortlist: {failure}")
+    return FAILED if failures else PASSED
+
+
+def _eval_tables(runs: Mapping[str, Sequence[Run]], gate: Gate, *, strict: bool) -> list[Table]:
+    tables = [report.quality_table(found, lenient=not strict) for found in runs.values()]
+    first = next(iter(runs))
+    if len(runs) > 1:
+        tables += [report.leaderboard(runs, metric, first) for metric in report.SWEPT]
+    if gate.baseline:
+        tables.append(report.comparison_table(compare(gate.baseline, runs[first]), "the baseline", first))
+    return tables
+
+
+def _eval_data(runs: Mapping[str, Sequence[Run]], gate: Gate, failures: Sequence[str]) -> dict[str, Any]:
+    first = next(iter(runs.values()))
+    return {
+        "summaries": [summary for found in runs.values() for summary in summarise_each(found)],
+        "against_baseline": compare(gate.baseline, first) if gate.baseline else [],
+        "failures": failures,
+    }
+
+
+def _gate(args: Arguments) -> Gate:
+    floors, drops = read_limits(args.fail_under), read_limits(args.max_drop)
+    if drops and not args.baseline:
+        raise InvalidInput("--max-drop needs a --baseline RUN.jsonl to fall from.")
+    return Gate(floors=floors, drops=drops, baseline=load_runs(args.baseline) if args.baseline else ())
+
+
+def _runs(
+    datasets: Sequence[Dataset], pipelines: Sequence[str], embedder: Embedder | None, limit: int = LIMIT
+) -> dict[str, list[Run]]:
+    """Run every pipeline on every set; a catalog is read and indexed once."""
+    runs: dict[str, list[Run]] = {name: [] for name in pipelines}
+    for dataset in datasets:
+        loaded = _loaded(dataset, embedder)
+        for name, found in runs.items():
+            found.append(loaded.run(loaded.bench.contender(name), limit))
+    return runs
+
+
+def _eval_sizes(args: Arguments) -> int:
+    (dataset,) = _one(_datasets(args, SIZES_DATASET))
+    embedder, vectors = _embedder(args.embedder), VectorMemory()
+    loaded = _loaded(dataset, embedder, more=args.distractors)
+    servers = loaded.bench.catalog.servers
+
+    def builder(pipeline: str) -> Callable[[Mapping[ToolId, Tool]], Contender]:
+        def build(tools: Mapping[ToolId, Tool]) -> Contender:
+            return Bench(Catalog(tools, servers), embedder, vectors=vectors).contender(pipeline)
+
+        return build
+
+    builds = {name: builder(name) for name in args.pipeline or SIZES_PIPELINES}
+    points = []
+    for size in args.sizes:
+        points += measure_size(loaded.runner(f"{size} tools"), loaded.dataset, builds, size)
+    _show(args, report.size_tables(points), points)
+    return PASSED
+
+
+def _compare(args: Arguments) -> int:
+    before, after = _side(args.before, args), _side(args.after, args)
+    names = [run.dataset for run in before or after or ()]
+    datasets = _datasets(args, DEFAULT_DATASET) if not names else [load_dataset(name) for name in names]
+    ours = before or _fresh(args.before, datasets, args.embedder)
+    theirs = after or _fresh(args.after, datasets, args.embedder)
+    comparisons = compare(ours, theirs)
+    _show(args, [report.comparison_table(comparisons, args.before, args.after)], comparisons)
+    return PASSED
+
+
+def _side(text: str, args: Arguments) -> tuple[Run, ...]:
+    """Load a run where a file is named; a pipeline or embedder is run later."""
+    return load_runs(Path(text)) if text.endswith(".jsonl") or Path(text).is_file() else ()
+
+
+def _fresh(text: str, datasets: Sequence[Dataset], embedder: str) -> list[Run]:
+    pipeline, _, model = text.partition("@")
+    name = pipeline or DEFAULT_PIPELINE
+    return _runs(datasets, [name], _embedder(model or embedder))[name]
+
+
+def _ablate(args: Arguments) -> int:
+    (dataset,) = _one(_datasets(args, DEFAULT_DATASET))
+    (pipeline,) = _one(_pipelines(args))
+    loaded = _loaded(dataset.only(segment=args.segment), _embedder(args.embedder))
+    bench, runner = loaded.bench, loaded.runner(pipeline)
+    found = ablate(runner, loaded.dataset, bench.contender(pipeline), bench.without_each(pipeline))
+    tables = [*report.ablation_tables(found, found.segments)]
+    if args.verbose:
+        tables.append(report.moved_table(found, {case.id: case.query for case in loaded.dataset.cases}))
+    rows = [row for segment in found.segments for row in found.rows(segment)]
+    _show(args, tables, {"rows": rows, "moved": found.moved() if args.verbose else []})
+    return PASSED
+
+
+def _sweep(args: Arguments) -> int:
+    (dataset,) = _one(_datasets(args, SWEEP_DATASET))
+    loaded = _loaded(dataset, _embedder(args.embedder) if args.of == "dense" else None)
+    points = sweep(loaded.runner(args.of), loaded.dataset, args.values, loaded.bench.swept(args.of))
+    data = [{"value": point.value, "summaries": summarise_each(point.runs)} for point in points]
+    _show(args, [report.sweep_table(points, args.of)], data)
+    return PASSED
+
+
+def _doctor(args: Arguments) -> int:
+    catalog = _read(tuple(args.catalog) or (demo_catalog(),))
+    (pipeline,) = _one(_pipelines(args))
+    bench = Bench(catalog, _embedder(args.embedder), progress=_progress("vectors"))
+    rank = bench.contender(pipeline).rank
+    doctor = Doctor(rank=rank, count_tokens=estimate_tokens, progress=_progress("doctor"))
+    diagnosis = doctor.examine(catalog.tools)
+    _show(args, report.diagnosis_tables(diagnosis), diagnosis)
+    return PASSED
+
+
+def _rank(args: Arguments) -> int:
+    queries = read_queries(args.queries)
+    (pipeline,) = _one(_pipelines(args))
+    catalog = _read(tuple(args.catalog))
+    bench = Bench(catalog, _embedder(args.embedder), progress=_progress("vectors"))
+    contender, progress = bench.contender(pipeline), _progress("rank")
+    try:
+        with args.out.open("w", encoding="utf-8") as out:
+            for done, (identifier, text) in enumerate(queries, start=1):
+                out.write(_ranked_line(identifier, contender.rank(text, args.limit)))
+                progress(done, len(queries))
+    except OSError as error:
+        raise InvalidInput(f"Cannot write {str(args.out)!r}: {error.strerror}.") from error
+    return PASSED
+
+
+def _ranked_line(identifier: str, answer: Ranked) -> str:
+    fields = {
+        "id": identifier,
+        "ranked": answer.ids,
+        "confidence": answer.level,
+        "probability": round(answer.probability, 6),
+        "milliseconds": round(answer.milliseconds, 3),
+    }
+    return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def _datasets(args: Arguments, default: str) -> list[Dataset]:
+    if bool(args.catalog) != bool(args.cases):
+        raise InvalidInput("--catalog and --cases go together: your tools and your labelled queries.")
+    own = [own_dataset(args.catalog, args.cases)] if args.cases else []
+    names = args.datasets or ([] if own else [default])
+    return [dataset.only(split=args.split) for dataset in (*map(load_dataset, names), *own)]
+
+
+def _loaded(dataset: Dataset, embedder: Embedder | None, more: Sequence[Path] = ()) -> Loaded:
+    """Read and index a dataset's catalog, and say what is wrong with its labels."""
+    catalog = _with_distractors(_read(dataset.catalogs), _read(tuple(more)) if more else None)
+    problems = find_problems(dataset.cases, catalog.tools)
+    _warn(dataset.name, [f"{each.kind} ({', '.join(each.cases)}): {each.message}" for each in problems])
+    return Loaded(dataset, Bench(catalog, embedder, progress=_progress(f"{dataset.name} vectors")))
+
+
+@functools.lru_cache(maxsize=1)
+def _read(paths: tuple[Path, ...]) -> Catalog:
+    reading = read_catalogs(paths)
+    _warn("catalog", [str(problem) for problem in reading.problems])
+    return reading.catalog
+
+
+def _with_distractors(catalog: Catalog, more: Catalog | None) -> Catalog:
+    """Add tools that are not copies of the set's own, under ids that cannot be mistaken for its gold."""
+    if more is None:
+        return catalog
+    ours = {(tool.name, tool.description) for tool in catalog.tools.values()}
+    fresh = [t for t in more.tools.values() if (t.name, t.description) not in ours and t.id not in catalog.tools]
+    return Catalog.of((*catalog.tools.values(), *fresh), (*more.servers.values(), *catalog.servers.values()))
+
+
+def _pipelines(args: Arguments) -> list[str]:
+    return args.pipeline or [DEFAULT_PIPELINE]
+
+
+@functools.lru_cache(maxsize=2)
+def _embedder(name: str) -> Embedder | None:
+    return shipped(name)
+
+
+def _one(items: Sequence[Any]) -> Sequence[Any]:
+    if len(items) != 1:
+        raise InvalidInput(f"This takes one dataset and one pipeline, not {len(items)}.")
+    return items
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    sizes = tuple(int(part) for part in text.split(","))
+    if min(sizes) < 2:
+        raise argparse.ArgumentTypeError("a catalog needs at least 2 tools to be searched")
+    return sizes
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
+def _show(args: Arguments, tables: Iterable[Table], data: Any) -> None:
+    print(to_json(data) if args.json else to_markdown(list(tables)), end="\n" if args.json else "")
+
+
+def _warn(place: str, problems: Sequence[str]) -> None:
+    for problem in problems[:PROBLEMS_SHOWN]:
+        _say(f"{place}: {problem}")
+    if len(problems) > PROBLEMS_SHOWN:
+        _say(f"{place}: and {len(problems) - PROBLEMS_SHOWN} more problems")
+
+
+def _progress(what: str) -> Progress:
+    """Rewrite one line on a terminal; in a log, write every tenth part."""
+
+    def show(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{what}: {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        elif done == total or done % max(1, total // 10) == 0:
+            _say(f"{what}: {done}/{total}")
+
+    return show
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,39 @@
+"""What a client is told when it connects: when to search, and what there is."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from shortlist.config.settings import Mode
+from shortlist.gateway.snapshot import Snapshot
+from shortlist.text.clean import one_line
+
+NAMED_SERVERS = 40
+DESCRIPTION = 60
+
+_HOW: Mapping[Mode, str] = MappingProxyType(
+    {
+        "search": "Many tools are connected but not listed. When a task may need one, use search_tools with the "
+        "action in plain words, then call_tool with the name and arguments it shows.",
+        "dynamic": "Many tools are connected but not listed. Use search_tools, then call_tool, or load_tools to "
+        "bind the few you will use often.",
+        "static": "The tools listed here are what this gateway offers.",
+        "passthrough": "The tools of all connected servers are listed.",
+    }
+)
+
+
+def instructions_of(snapshot: Snapshot, servers: tuple[str, ...]) -> str:
+    """Write the instructions; the same bytes while the catalog and the caller's view of it are the same."""
+    how = _HOW[snapshot.mode]
+    if not servers:
+        return how
+    lines = [_server_line(snapshot, name) for name in servers[:NAMED_SERVERS]]
+    if len(servers) > NAMED_SERVERS:
+        lines.append(f"and {len(servers) - NAMED_SERVERS} more")
+    return "\n".join((how, "Servers:", *lines))
+
+
+def _server_line(snapshot: Snapshot, name: str) -> str:
+    count = len(snapshot.catalog.by_server.get(name, ()))
+    description = one_line(snapshot.catalog.servers[name].description, DESCRIPTION)
+    return f"- {one_line(name, 40)} ({count})" + (f": {description}" if description else "")

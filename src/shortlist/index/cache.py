@@ -1,0 +1,85 @@
+"""Vectors kept by what was embedded and by which model, in one SQLite file that processes can share."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from shortlist.index.dense import quantise
+from shortlist.index.embedders import Vectors
+
+VERSION = 1
+_LOOKUP = 500
+
+
+class SqliteVectorCache:
+    """Content-addressed vectors; a damaged file is put aside and begun again, since all in it can be made anew."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._create()
+        except sqlite3.DatabaseError:
+            path.replace(path.with_suffix(".damaged"))
+            self._create()
+
+    def get(self, model_id: str, texts: list[str]) -> dict[str, Vectors]:
+        keys = {_key(model_id, text): text for text in texts}
+        found: dict[str, Vectors] = {}
+        with self._connected() as connection:
+            for part in _parts(list(keys)):
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, scale, codes FROM vectors WHERE key IN ({marks})"  # noqa: S608
+                for key, scale, codes in connection.execute(query, part):
+                    found[keys[key]] = np.frombuffer(codes, np.int8).astype(np.float32) * np.float32(scale)
+        return found
+
+    def put(self, model_id: str, vectors: Mapping[str, Vectors]) -> None:
+        if not vectors:
+            return
+        codes, scales = quantise(np.stack(list(vectors.values())))
+        rows = [
+            (_key(model_id, text), float(scale), code.tobytes())
+            for text, scale, code in zip(vectors, scales, codes, strict=True)
+        ]
+        with self._connected() as connection:
+            connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+
+    def __len__(self) -> int:
+        with self._connected() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
+            return int(count)
+
+    def clear(self) -> None:
+        with self._connected() as connection:
+            connection.execute("DELETE FROM vectors")
+
+    def _create(self) -> None:
+        with self._connected() as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version not in (0, VERSION):
+                connection.execute("DROP TABLE IF EXISTS vectors")
+            connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, scale REAL, codes BLOB)")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self._path, timeout=10)
+        try:
+            with connection:
+                yield connection
+        finally:
+            connection.close()
+
+
+def _key(model_id: str, text: str) -> bytes:
+    return hashlib.blake2b(f"{model_id}\0{text}".encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def _parts(keys: list[bytes]) -> Iterator[list[bytes]]:
+    return (keys[start : start + _LOOKUP] for start in range(0, len(keys), _LOOKUP))

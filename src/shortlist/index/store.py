@@ -1,0 +1,153 @@
+"""A saved index: arrays as they are in memory, tools as lines on disk that are read when asked for."""
+
+import json
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.errors import IndexFormatError
+from shortlist.index.dense import DenseIndex
+from shortlist.index.facets import Facets
+from shortlist.index.index import Index
+from shortlist.index.lexical import LexicalIndex
+from shortlist.models import Annotations, Server, Tool, ToolId
+
+VERSION = 1
+_HEADER = "index.json"
+
+
+class StoredTools(Mapping[ToolId, Tool]):
+    """Tools by id, parsed from a mapped file one at a time."""
+
+    def __init__(self, path: Path, places: dict[ToolId, tuple[int, int]]) -> None:
+        self._places = places
+        with path.open("rb") as file:
+            empty = path.stat().st_size == 0
+            self._text: mmap.mmap | bytes = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __getitem__(self, tool_id: ToolId) -> Tool:
+        start, end = self._places[tool_id]
+        return _tool(json.loads(self._text[start:end]))
+
+    def __iter__(self) -> Iterator[ToolId]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def save_index(index: Index, folder: Path) -> None:
+    """Write an index beside the old one and swap them, so that a reader never sees half of it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _write(index, fresh)
+        _swap(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def load_index(folder: Path) -> Index:
+    """Read a saved index; anything unexpected in it is an `IndexFormatError`, and building anew is the remedy."""
+    try:
+        header: dict[str, Any] = json.loads((folder / _HEADER).read_text("utf-8"))
+        version = header["version"]
+        if version == VERSION:
+            return _read(folder, header)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError) as error:
+        raise IndexFormatError(
+            f"The index in {str(folder)!r} is damaged or missing ({error}); build it again."
+        ) from None
+    raise IndexFormatError(
+        f"The index in {str(folder)!r} is of format {version!r}, this version reads {VERSION}; build it again."
+    )
+
+
+def _write(index: Index, folder: Path) -> None:
+    compact = Index.build(index.catalog) if len(index.ids) != len(index.rows) else index
+    if compact is not index and index.dense is not None:
+        compact.dense = _moved(index, compact)
+    places = _write_tools(compact, folder / "tools.jsonl")
+    np.savez(folder / "lexical.npz", **compact.lexical.state())
+    if compact.dense is not None:
+        np.savez(folder / "dense.npz", **compact.dense.state())
+    header = {
+        "version": VERSION,
+        "fingerprint": compact.catalog.fingerprint,
+        "model": compact.dense.model_id if compact.dense else None,
+        "ids": compact.ids,
+        "hashes": [compact.tool(row).content_hash for row in range(len(compact.ids))],
+        "places": places,
+        "servers": [asdict(server) for server in compact.catalog.servers.values()],
+        "vocabulary": list(compact.lexical.vocabulary),
+        "facets": compact.facets.state(),
+        "names": compact.names,
+        "shared": {name: sorted(found) for name, found in compact.shared.items() if found},
+    }
+    (folder / _HEADER).write_text(json.dumps(header, ensure_ascii=False), "utf-8")
+
+
+def _moved(index: Index, compact: Index) -> DenseIndex | None:
+    dense = index.dense
+    if dense is None:
+        return None
+    moved = DenseIndex(dense.dimensions, dense.model_id)
+    moved.grow(len(compact.ids))
+    moved.put(np.arange(len(compact.ids)), dense.vectors([index.rows[i] for i in compact.ids]))
+    return moved
+
+
+def _write_tools(index: Index, path: Path) -> list[int]:
+    ends, position = [], 0
+    with path.open("wb") as file:
+        for row in range(len(index.ids)):
+            position += file.write(json.dumps(asdict(index.tool(row)), ensure_ascii=False).encode() + b"\n")
+            ends.append(position)
+    return ends
+
+
+def _read(folder: Path, header: dict[str, Any]) -> Index:
+    ids: list[ToolId] = header["ids"]
+    ends: list[int] = header["places"]
+    places = dict(zip(ids, zip([0, *ends[:-1]], ends, strict=True), strict=True))
+    servers = {raw["name"]: _server(raw) for raw in header["servers"]}
+    tools = StoredTools(folder / "tools.jsonl", places)
+    hashes = dict(zip(ids, header["hashes"], strict=True))
+    index = Index(Catalog.stored(tools, servers, hashes, header["facets"]["servers"]))
+    index.ids, index.rows = ids, {tool_id: row for row, tool_id in enumerate(ids)}
+    index.facets = Facets.restore(header["facets"])
+    index.names = header["names"]
+    index.shared = {name: frozenset(header["shared"].get(name, ())) for name in servers}
+    with np.load(folder / "lexical.npz") as arrays:
+        index.lexical = LexicalIndex.restore(header["vocabulary"], arrays)
+    if header["model"]:
+        with np.load(folder / "dense.npz") as arrays:
+            index.dense = DenseIndex.restore(header["model"], arrays)
+    if not len(ids) == index.lexical.size == (index.dense.size if index.dense else len(ids)):
+        raise ValueError("its parts differ in size")
+    return index
+
+
+def _swap(fresh: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}-old-{os.getpid()}")
+    if folder.exists():
+        folder.rename(old)
+    fresh.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _tool(raw: dict[str, Any]) -> Tool:
+    lists = {key: tuple(raw[key]) for key in ("tags", "keywords")}
+    return Tool(**{**raw, **lists, "annotations": Annotations(**raw["annotations"])})
+
+
+def _server(raw: dict[str, Any]) -> Server:
+    return Server(**{**raw, "categories": tuple(raw["categories"]), "tags": tuple(raw["tags"])})
