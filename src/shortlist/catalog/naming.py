@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from shortlist.models import Tool, ToolId
+from shortlist.models import ToolId
 
 MAX_LENGTH = 64
 SEPARATOR = "__"
@@ -26,19 +26,28 @@ class Names:
     by_name: Mapping[str, ToolId]
 
 
-def names_of(tools: Iterable[Tool], *, plain: bool = False) -> Names:
-    """Name every tool of a catalog; `plain` keeps the server's own names (passthrough over one server).
+def names_of(members: Mapping[str, Iterable[ToolId]], *, plain: bool = False) -> Names:
+    """Name the tools of every server; `plain` keeps the server's own names (passthrough over one server).
 
     Where two tools come to one name, each of them takes the hash of its id: a name never changes hands.
     """
-    wanted = {tool.id: tool.name if plain else wire_name(tool.server, tool.name) for tool in tools}
+    wanted: dict[ToolId, str] = {}
+    for server, ids in members.items():
+        for tool_id in ids:
+            name = own_name(tool_id, server)
+            wanted[tool_id] = name if plain else wire_name(server, name)
     takers: dict[str, list[ToolId]] = defaultdict(list)
     for tool_id, name in wanted.items():
         takers[name].append(tool_id)
-    for name, ids in takers.items():
-        if len(ids) > 1:
-            wanted.update({tool_id: _hashed(name, tool_id) for tool_id in ids})
+    for name, sharing in takers.items():
+        if len(sharing) > 1:
+            wanted.update({tool_id: _hashed(name, tool_id) for tool_id in sharing})
     return Names(MappingProxyType(wanted), MappingProxyType({name: i for i, name in wanted.items()}))
+
+
+def own_name(tool_id: ToolId, server: str) -> str:
+    """Give the server's own name of a tool: an id is `server/name`."""
+    return tool_id.removeprefix(f"{server}/") if server else tool_id
 
 
 @lru_cache(maxsize=65_536)

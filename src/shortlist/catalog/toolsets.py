@@ -104,13 +104,14 @@ def match_ids(patterns: Iterable[str], ids: Iterable[ToolId]) -> Iterator[ToolId
         yield from (tool_id for tool_id in known if fnmatchcase(tool_id, pattern))
 
 
-def _server_toolset(server: Server, tools: tuple[Tool, ...]) -> Toolset:
+def _server_toolset(server: Server, tools: Iterable[Tool]) -> Toolset:
     labels = " ".join((server.name, server.title, *server.categories, *server.tags))
-    categories = " ".join(sorted({tool.category for tool in tools}))
+    held = tuple(tools)
+    categories = " ".join(sorted({tool.category for tool in held}))
     return Toolset(
         name=server.name,
         description=server.description,
-        tools=tuple(tool.id for tool in tools),
+        tools=tuple(tool.id for tool in held),
         words=frozenset(terms(f"{labels} {categories} {server.description}")),
     )
 
