@@ -1,6 +1,8 @@
-"""Configuration files in the shapes people already have, read into frozen settings."""
+"""Configuration files in the shapes people already have, read into frozen settings.
 
-from shortlist.config.load import find_config, load_settings, settings_of, user_config_path, user_state_path
+Reading them is in `shortlist.config.load`, apart from the values: it needs pydantic.
+"""
+
 from shortlist.config.settings import (
     HttpTransport,
     Limits,
@@ -30,10 +32,5 @@ __all__ = [
     "ToolOverride",
     "ToolsetSettings",
     "Transport",
-    "find_config",
     "hash_token",
-    "load_settings",
-    "settings_of",
-    "user_config_path",
-    "user_state_path",
 ]

@@ -33,8 +33,8 @@ from shortlist.config.shapes import (
     PresetShape,
     ServerOptions,
     ServerShape,
-    ToolShape,
     ToolsetShape,
+    ToolShape,
 )
 from shortlist.config.variables import MissingVariable, Variables, declared_inputs
 from shortlist.errors import InvalidConfig
@@ -252,7 +252,7 @@ def _checked(shape: type[ShapeT], raw: Any, source: str, place: str) -> ShapeT:
         raise InvalidConfig(f"{source}: {_first_mistake(error, place)}") from None
 
 
-_PLAIN_TOKEN = "tokens are stored hashed; write 'hash' with the SHA-256 of the token, as 'sha256:<hex>'"
+_HASH_REMEDY = "tokens are stored hashed; write 'hash' with the SHA-256 of the token, as 'sha256:<hex>'"
 _KNOWN_KEYS = sorted(
     {
         field.alias or name
@@ -275,7 +275,7 @@ def _first_mistake(error: ValidationError, place: str) -> str:
 
 def _suggestion(key: str) -> str:
     if key == "token":
-        return _PLAIN_TOKEN
+        return _HASH_REMEDY
     close = difflib.get_close_matches(key, _KNOWN_KEYS, n=1)
     return f"did you mean {close[0]!r}?" if close else "remove it, or see the configuration page for the keys there are"
 
