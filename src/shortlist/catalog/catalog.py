@@ -66,12 +66,12 @@ class Catalog:
         return len(self.tools)
 
     @property
-    def by_server(self) -> Mapping[str, "ServerTools"]:
-        return {name: self.of_server(name) for name in self.servers}
+    def by_server(self) -> Mapping[str, tuple[Tool, ...]]:
+        return {name: tuple(self.of_server(name)) for name in self.servers}
 
-    def of_server(self, name: str) -> "ServerTools":
+    def of_server(self, name: str) -> list[Tool]:
         """Give the tools of one server."""
-        return ServerTools(self.tools, self.members.get(name, ()))
+        return [self.tools[tool_id] for tool_id in self.members.get(name, ())]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -115,20 +115,6 @@ class Catalog:
             {i: found for i, found in self.hashes.items() if i not in gone},
             {key: ids for key, ids in self.members.items() if key != name},
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTools:
-    """The tools of one server, opened as they are iterated."""
-
-    _tools: Mapping[ToolId, Tool]
-    ids: tuple[ToolId, ...]
-
-    def __iter__(self) -> Iterator[Tool]:
-        return (self._tools[tool_id] for tool_id in self.ids)
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class _Layered(Mapping[ToolId, Tool]):

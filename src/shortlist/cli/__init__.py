@@ -1,0 +1,67 @@
+"""The command line: the only prints, the only place where parts are put together."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+from shortlist.errors import InvalidInput, ShortlistError
+
+COMMANDS: Mapping[str, str] = {
+    "serve": "serving",
+    "status": "serving",
+    "tools": "serving",
+    "call": "serving",
+    "toolsets": "serving",
+    "logs": "serving",
+    "import": "importing",
+    "search": "searching",
+    "explain": "searching",
+    "demo": "searching",
+    "embed-info": "searching",
+    "eval": "evals",
+    "rank": "evals",
+    "compare": "evals",
+    "ablate": "evals",
+    "sweep": "evals",
+    "doctor": "evals",
+}
+"""Each command and the module that has it: only that one is imported, so that starting stays cheap."""
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 1 says that it failed, 2 that the input has to change."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser(given).parse_args(given)
+    try:
+        return int(options.run(options))
+    except InvalidInput as error:
+        print(f"shortlist: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except ShortlistError as error:
+        print(f"shortlist: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="shortlist", description="Find the right tool out of thousands.")
+    parser.add_argument("--version", action="version", version=_version())
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    wanted = next((word for word in given if word in COMMANDS), None)
+    modules = [COMMANDS[wanted]] if wanted else list(dict.fromkeys(COMMANDS.values()))
+    for module in modules:
+        import_module(f"shortlist.cli.{module}").register(subparsers)
+    return parser
+
+
+def _version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415
+
+    return f"shortlist {version('shortlist-mcp')}"

@@ -51,7 +51,7 @@ class Index:
     def build(cls, catalog: Catalog) -> "Index":
         """Index the words of a catalog; vectors come with `embed`."""
         index = cls(catalog)
-        index.shared = {name: shared_sentences(tools) for name, tools in catalog.by_server.items()}
+        index.shared = {name: shared_sentences(catalog.of_server(name)) for name in catalog.servers}
         tools = list(catalog.tools.values())
         index.lexical = LexicalIndex.build(map(index._document, tools))
         index._register(tools, range(len(tools)))

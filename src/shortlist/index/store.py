@@ -76,9 +76,9 @@ def _write(index: Index, folder: Path) -> None:
     if compact is not index and index.dense is not None:
         compact.dense = _moved(index, compact)
     places = _write_tools(compact, folder / "tools.jsonl")
-    np.savez(folder / "lexical.npz", **compact.lexical.state())
+    np.savez(folder / "lexical.npz", **compact.lexical.state())  # type: ignore[arg-type]
     if compact.dense is not None:
-        np.savez(folder / "dense.npz", **compact.dense.state())
+        np.savez(folder / "dense.npz", **compact.dense.state())  # type: ignore[arg-type]
     header = {
         "version": VERSION,
         "fingerprint": compact.catalog.fingerprint,

@@ -1,0 +1,144 @@
+"""Search from the terminal: over a catalog file, or over the bundled demo."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from shortlist.catalog.readers import read_catalog
+from shortlist.cli.progress import progress_bar
+from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.embedders import WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.models import Filters, Query, SearchResult
+from shortlist.paths import cache_folder
+from shortlist.search.searcher import Options, Searcher
+from shortlist.text.clean import one_line
+
+DEMO = Path(__file__).parent.parent / "demo" / "catalog"
+FIRST_SEARCHES = (
+    "let the team know the deploy is done",
+    "open a PR for my branch",
+    "connect to Salesforce",
+)
+
+
+def register(subparsers: Any) -> None:
+    """Add `search`, `explain`, `demo` and `embed-info`."""
+    search = subparsers.add_parser("search", help="find tools for a sentence, a few words or a name")
+    search.add_argument("query")
+    _common(search)
+    search.add_argument("--limit", type=int, default=5)
+    search.add_argument(
+        "--mode", default="hybrid", choices=("hybrid", "lexical", "dense", "fuzzy", "regex", "prefix", "exact")
+    )
+    search.add_argument("--server", action="append", dest="servers", help="only tools of this server (repeatable)")
+    search.add_argument(
+        "--read-only", action="store_true", default=None, help="only tools that say they change nothing"
+    )
+    search.set_defaults(run=_search)
+    explain = subparsers.add_parser("explain", help="say why a tool ranks where it does")
+    explain.add_argument("query")
+    explain.add_argument("tool", nargs="?", help="the tool's id; the first hit if left out")
+    _common(explain)
+    explain.set_defaults(run=_explain)
+    demo = subparsers.add_parser("demo", help="search the bundled demo catalog")
+    _common(demo)
+    demo.set_defaults(run=_demo)
+    info = subparsers.add_parser("embed-info", help="describe the shipped models")
+    info.add_argument("--json", action="store_true")
+    info.set_defaults(run=_embed_info)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--catalog", type=Path, default=DEMO, help="a file or folder with tools (default: the demo)")
+    parser.add_argument("--embedder", default="small", help="small, static, none, or a folder with a model.json")
+    parser.add_argument("--pipeline", default="default")
+    parser.add_argument("--json", action="store_true")
+
+
+def searcher_of(options: argparse.Namespace) -> Searcher:
+    """Build a searcher from the command line, and wait until its vectors are there."""
+    reading = read_catalog(options.catalog)
+    for problem in reading.problems:
+        print(f"shortlist: {problem}", file=sys.stderr)
+    cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
+    searcher = Searcher(
+        reading.catalog, shipped(options.embedder), options=Options(pipeline=options.pipeline, cache=cache)
+    )
+    with progress_bar("embedding tools") as progress:
+        searcher.prepare(progress)
+    return searcher
+
+
+def _search(options: argparse.Namespace) -> int:
+    filters = Filters(servers=frozenset(options.servers) if options.servers else None, read_only=options.read_only)
+    query = Query(text=options.query, limit=options.limit, mode=options.mode, filters=filters)
+    result = searcher_of(options).search(query)
+    print(json.dumps(_data(result), ensure_ascii=False, indent=2) if options.json else _text(result))
+    return 0 if result.confidence.level != "none" else 1
+
+
+def _explain(options: argparse.Namespace) -> int:
+    searcher = searcher_of(options)
+    query = Query(text=options.query, limit=20)
+    found = options.tool or next((hit.tool.id for hit in searcher.search(query).hits), None)
+    if found is None:
+        print("Nothing was found, so there is nothing to explain.")
+        return 1
+    explanation = searcher.explain(query, found)
+    print(json.dumps(asdict(explanation), ensure_ascii=False, indent=2) if options.json else explanation.text())
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    searcher = searcher_of(options)
+    catalog = searcher.catalog
+    print(f"{len(catalog)} tools of {len(catalog.servers)} servers. Say what you want to do; an empty line ends it.\n")
+    if not sys.stdin.isatty():
+        for text in FIRST_SEARCHES:
+            print(f"> {text}\n{_text(searcher.search(Query(text=text)))}\n")
+        return 0
+    while text := input("> ").strip():
+        print(_text(searcher.search(Query(text=text))) + "\n")
+    return 0
+
+
+def _embed_info(options: argparse.Namespace) -> int:
+    rows = [_described(tier) for tier in ("small", "static") if (WEIGHTS / tier / "model.json").exists()]
+    if options.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    for row in rows:
+        print(f"{row['tier']:<8} {row['model']:<40} {row['dimensions']} dimensions, {row['megabytes']:.1f} MB")
+    return 0
+
+
+def _described(tier: str) -> dict[str, Any]:
+    folder = WEIGHTS / tier
+    card = ModelCard.read(folder)
+    model = (StaticEmbedder if card.kind == "static" else OnnxEmbedder)(folder)
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
+    return {"tier": tier, "model": model.model_id, "kind": card.kind, "dimensions": card.dimensions, "megabytes": size}
+
+
+def _text(result: SearchResult) -> str:
+    sure = result.confidence
+    lines = [f"confidence: {sure.level} ({sure.probability:.0%}), {result.milliseconds:.1f} ms"]
+    if sure.level == "none":
+        lines = [f"No good match here ({sure.match_probability:.0%} likely that there is one). The closest:"]
+    lines += [f"{hit.rank}. {hit.tool.id}  {one_line(hit.tool.description, 80)}" for hit in result.hits]
+    lines += [f"did you mean {right!r} for {typed!r}?" for typed, right in result.did_you_mean.items()]
+    return "\n".join([*lines, *result.notes])
+
+
+def _data(result: SearchResult) -> dict[str, Any]:
+    return {
+        "query": result.query.text,
+        "confidence": asdict(result.confidence),
+        "hits": [{"id": h.tool.id, "score": h.score, "description": h.tool.description} for h in result.hits],
+        "did_you_mean": dict(result.did_you_mean),
+        "notes": list(result.notes),
+        "milliseconds": result.milliseconds,
+    }

@@ -1,0 +1,25 @@
+"""Where things live on this machine, by the XDG rules."""
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """What can be made again: embedded vectors."""
+    return _folder("XDG_CACHE_HOME", ".cache")
+
+
+def config_folder() -> Path:
+    """What the user wrote."""
+    return _folder("XDG_CONFIG_HOME", ".config")
+
+
+def data_folder() -> Path:
+    """What the gateway learned: saved catalogs, logs."""
+    return _folder("XDG_DATA_HOME", ".local/share")
+
+
+def _folder(variable: str, default: str) -> Path:
+    given = os.environ.get(variable)
+    root = Path(given) if given and Path(given).is_absolute() else Path.home() / default
+    return root / "shortlist"
