@@ -100,7 +100,7 @@ def _server_entries(document: Document) -> Iterator[tuple[str, str, Any]]:
     )
     for key, group in groups:
         for name, raw in group.items():
-            yield f"{key}.{name}", name, raw
+            yield f"{key}.{_shown(name)}", name, raw
 
 
 def _check_name(name: str, source: str, place: str) -> None:
@@ -285,8 +285,13 @@ def _path(place: str, parts: tuple[int | str, ...]) -> str:
         if isinstance(part, int):
             place += f"[{part}]"
         elif not _is_branch(part):
-            place += f".{part}" if place else part
+            place += f".{_shown(part)}" if place else _shown(part)
     return place
+
+
+def _shown(key: str) -> str:
+    """Keep a key from breaking the line it is shown in."""
+    return (key if key.isprintable() and key else ascii(key))[:80]
 
 
 def _is_branch(part: str) -> bool:
