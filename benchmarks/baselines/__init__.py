@@ -2,7 +2,7 @@
 
 from benchmarks.baselines.dense import memoised
 from benchmarks.baselines.protocol import Baseline, Build, Embed, NeedsEmbedder, NotInstalled, Tools
-from benchmarks.baselines.registry import BASELINES, Attempt, attempt
+from benchmarks.baselines.registry import BASELINES, Attempt, Watched, attempt
 
 __all__ = [
     "BASELINES",
@@ -13,6 +13,7 @@ __all__ = [
     "NeedsEmbedder",
     "NotInstalled",
     "Tools",
+    "Watched",
     "attempt",
     "memoised",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.baselines.protocol import Tools
 
+RESERVED = frozenset({"search_tools"})  # pydantic-ai refuses a catalog that has a tool of this name
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -74,9 +75,14 @@ def wire_names(tools: Tools) -> list[str]:
 
 
 def sanitised(tools: Tools) -> Tools:
-    """Make every description text and leave of every schema the names and descriptions of its parameters."""
+    """Make every description text, reduce every schema to its parameters' texts, rename what a peer reserves."""
     return [
-        {**tool, "description": as_text(tool.get("description")), "input_schema": _plain(tool)}
+        {
+            **tool,
+            "name": f"{server_of(tool)}_{name_of(tool)}" if name_of(tool) in RESERVED else name_of(tool),
+            "description": as_text(tool.get("description")),
+            "input_schema": _plain(tool),
+        }
         for tool in tools
     ]
 

@@ -17,9 +17,7 @@ class Haystack:
         self._ids = dict(zip(names, ids_of(tools), strict=True))
         self._toolset = haystack.SearchableToolset(
             [
-                haystack.Tool(
-                    name=name, description=description_of(tool), parameters=schema_of(tool), function=_unused
-                )
+                haystack.Tool(name=name, description=description_of(tool), parameters=schema_of(tool), function=_unused)
                 for name, tool in zip(names, tools, strict=True)
             ],
             search_threshold=1,

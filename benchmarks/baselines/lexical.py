@@ -28,9 +28,7 @@ class TermIndex:
             for term, count in Counter(document).items():
                 found[term].append((row, count))
         columns = {term: np.array(pairs, dtype=np.float64).T for term, pairs in found.items()}
-        return cls(
-            {term: (rows.astype(np.intp), counts) for term, (rows, counts) in columns.items()}, len(documents)
-        )
+        return cls({term: (rows.astype(np.intp), counts) for term, (rows, counts) in columns.items()}, len(documents))
 
     def weighted(self, weight: Callable[[Rows, Scores], Scores]) -> Self:
         """Replace the frequencies by what `weight` makes of each term's rows and frequencies."""
@@ -91,16 +89,12 @@ class CosineIndex:
 def tfidf(documents: Sequence[Sequence[str]]) -> CosineIndex:
     """Frequency times the smoothed idf ln((N + 1) / (n + 1)) + 1."""
     index = TermIndex.counted(documents)
-    idf = {
-        term: math.log((index.size + 1) / (len(rows) + 1)) + 1 for term, (rows, _) in index.postings.items()
-    }
+    idf = {term: math.log((index.size + 1) / (len(rows) + 1)) + 1 for term, (rows, _) in index.postings.items()}
     squares = np.zeros(index.size)
     for term, (rows, counts) in index.postings.items():
         squares[rows] += (counts * idf[term]) ** 2
     norms = np.sqrt(squares)
-    postings = {
-        term: (rows, counts * idf[term] / norms[rows]) for term, (rows, counts) in index.postings.items()
-    }
+    postings = {term: (rows, counts * idf[term] / norms[rows]) for term, (rows, counts) in index.postings.items()}
     return CosineIndex(TermIndex(postings, index.size), idf)
 
 

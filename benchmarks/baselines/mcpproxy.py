@@ -70,9 +70,7 @@ def classic(documents: Sequence[Sequence[str]]) -> TermIndex:
     lengths = np.array([max(len(document), 1) for document in documents], dtype=np.float64)
     index = TermIndex.counted(documents)
     return index.weighted(
-        lambda rows, counts: (
-            np.sqrt(counts / lengths[rows]) * (1 + math.log(index.size / (len(rows) + 1))) ** 2
-        )
+        lambda rows, counts: np.sqrt(counts / lengths[rows]) * (1 + math.log(index.size / (len(rows) + 1))) ** 2
     )
 
 
@@ -81,9 +79,7 @@ def coordinated(index: TermIndex, terms: Sequence[str]) -> Scores:
     if not terms:
         return np.zeros(index.size)
     unique = Counter(terms)
-    share = sum(
-        (count * index.matched([term]) for term, count in unique.items()), np.zeros(index.size)
-    ) / len(terms)
+    share = sum((count * index.matched([term]) for term, count in unique.items()), np.zeros(index.size)) / len(terms)
     return index.scores(terms) * share
 
 

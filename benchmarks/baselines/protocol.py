@@ -35,9 +35,7 @@ class NotInstalled(BaselineUnavailableError):
 
     def __init__(self, module: str, reason: str) -> None:
         self.module = module
-        super().__init__(
-            f"{module!r} cannot be imported ({reason}): see benchmarks/baselines/requirements.txt."
-        )
+        super().__init__(f"{module!r} cannot be imported ({reason}): see benchmarks/baselines/requirements.txt.")
 
 
 class NeedsEmbedder(BaselineUnavailableError):

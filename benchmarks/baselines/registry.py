@@ -1,7 +1,7 @@
 """Every baseline by name, and how a run tries one: what cannot run is said, never hidden."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from benchmarks.baselines import (
@@ -50,13 +50,32 @@ Status: TypeAlias = Literal["runs", "runs sanitised", "not installed", "needs an
 PROBE = "send a message"
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A baseline whose failures on single queries are kept, each as an empty answer."""
+
+    baseline: Baseline
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.baseline.name
+
+    def rank(self, query: str, limit: int) -> list[str]:
+        try:
+            return self.baseline.rank(query, limit)
+        except Exception as error:  # whatever a peer raises is a result about the peer
+            self.failures[query] = _summary(error)
+            return []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """What came of building one baseline over one catalog."""
 
     name: str
     status: Status
-    baseline: Baseline | None = None
+    baseline: Watched | None = None
     detail: str = ""
     build_seconds: float = 0.0
 
@@ -69,7 +88,7 @@ def attempt(name: str, tools: Tools, embed: Embed | None = None, *, sanitise: bo
         return Attempt(name=name, status="not installed", detail=str(error))
     except NeedsEmbedder as error:
         return Attempt(name=name, status="needs an embedder", detail=str(error))
-    except Exception as error:  # whatever a peer raises is a result about the peer
+    except Exception as error:  # as above
         broken = Attempt(name=name, status="fails", detail=_summary(error))
     if not sanitise:
         return broken
@@ -84,7 +103,7 @@ def _built(name: str, tools: Tools, embed: Embed | None, status: Status, detail:
     baseline = BASELINES[name](tools, embed)
     baseline.rank(PROBE, 1)
     seconds = time.perf_counter() - start
-    return Attempt(name=name, status=status, baseline=baseline, detail=detail, build_seconds=seconds)
+    return Attempt(name=name, status=status, baseline=Watched(baseline), detail=detail, build_seconds=seconds)
 
 
 def _summary(error: Exception) -> str:

@@ -1,12 +1,12 @@
 """StackOne's hybrid of BM25 and TF-IDF: from their article, and as their Python package ships it."""
 
 import io
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import redirect_stderr
 from typing import Any
 
-import numpy as np
 from benchmarks.baselines.documents import as_text, description_of, ids_of, name_of, wire_names
 from benchmarks.baselines.lexical import Scores, okapi, tfidf
 from benchmarks.baselines.protocol import Baseline, Embed, Tools, package
@@ -46,8 +46,8 @@ def words(text: str) -> list[str]:
 
 
 def min_max(scores: Scores) -> Scores:
-    low, high = (float(scores.min()), float(scores.max())) if len(scores) else (0.0, 0.0)
-    return (scores - low) / (high - low) if high > low else np.zeros_like(scores)
+    """Scale to 0..1; the minimum is the 0 of a tool that shares nothing, even where every tool shares something."""
+    return scores / scores.max() if scores.any() else scores
 
 
 class StackOnePackage:
@@ -57,6 +57,7 @@ class StackOnePackage:
 
     def __init__(self, tools: Tools) -> None:
         search, models = package("stackone_ai.local_search"), package("stackone_ai.models")
+        logging.getLogger("bm25s").setLevel(logging.WARNING)
         names = wire_names(tools)
         self._ids = dict(zip(names, ids_of(tools), strict=True))
         with redirect_stderr(io.StringIO()):  # bm25s draws progress bars

@@ -16,9 +16,7 @@ def wordllama(tools: Tools, _embed: Embed | None = None) -> Baseline:
 
 def embedder() -> Embed:
     module = package("wordllama")
-    inside = Path(
-        module.__file__
-    ).parent  # the loader looks for the tokenizer everywhere but in its own package
+    inside = Path(module.__file__).parent  # the loader looks for the tokenizer everywhere but in its own package
     model = module.WordLlama.load(cache_dir=inside, disable_download=True)
 
     def embed(texts: Sequence[str]) -> NDArray[np.float32]:
