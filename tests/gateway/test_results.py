@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput
-from shortlist.gateway.results import Results, pages_of, paged_result, text_of_result
+from shortlist.gateway.results import Results, paged_result, pages_of, text_of_result
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=40),
@@ -19,6 +19,10 @@ containers = st.lists(values, max_size=8) | st.dictionaries(st.text(max_size=8),
 def results(characters: int = 100, seconds: float = 60, most: int = 3, now: list[float] | None = None) -> Results:
     clock = now or [0.0]
     return Results(characters=characters, seconds=seconds, most=most, clock=lambda: clock[0])
+
+
+def keep(kept: Results, text: str) -> str:
+    return kept.keep("me", kept.cut(text))
 
 
 def read_all(kept: Results, handle: str) -> list[str]:
@@ -34,7 +38,7 @@ def read_all(kept: Results, handle: str) -> list[str]:
 @given(st.text(min_size=1, max_size=600).filter(lambda text: text.lstrip()[:1] not in ("{", "[")))
 def test_the_pages_of_a_text_are_the_text(text: str) -> None:
     kept = results(characters=50)
-    pages = read_all(kept, kept.keep("me", text))
+    pages = read_all(kept, keep(kept, text))
     assert "".join(pages) == text
     assert all(len(page) <= 50 for page in pages)
 
@@ -61,13 +65,13 @@ def test_a_large_list_inside_an_object_keeps_its_place() -> None:
 def test_a_wide_character_is_never_cut() -> None:
     text = "日本語🎌" * 100
     kept = results(characters=7)
-    for page in read_all(kept, kept.keep("me", text)):
+    for page in read_all(kept, keep(kept, text)):
         page.encode("utf-8")
 
 
 def test_another_caller_cannot_read_a_result() -> None:
     kept = results()
-    handle = kept.keep("me", "secret " * 50)
+    handle = keep(kept, "secret " * 50)
     with pytest.raises(InvalidInput, match="No kept result"):
         kept.page("you", handle)
 
@@ -75,7 +79,7 @@ def test_another_caller_cannot_read_a_result() -> None:
 def test_results_expire_and_are_bounded_in_number() -> None:
     now = [0.0]
     kept = results(most=2, seconds=10, now=now)
-    first, second, third = (kept.keep("me", f"text {i}") for i in range(3))
+    first, second, third = (keep(kept, f"text {i}") for i in range(3))
     with pytest.raises(InvalidInput):
         kept.page("me", first)
     assert kept.page("me", third).text == "text 2"
@@ -86,7 +90,7 @@ def test_results_expire_and_are_bounded_in_number() -> None:
 
 def test_a_handle_has_128_random_bits() -> None:
     kept = results(most=100)
-    handles = {kept.keep("me", "x") for _ in range(50)}
+    handles = {keep(kept, "x") for _ in range(50)}
     assert len(handles) == 50
     assert all(len(handle) >= 22 for handle in handles)
 
@@ -95,13 +99,13 @@ def test_a_handle_has_128_random_bits() -> None:
 def test_an_offset_outside_the_result_says_how_long_it_is(offset: int) -> None:
     kept = results()
     with pytest.raises(InvalidInput, match="500 characters"):
-        kept.page("me", kept.keep("me", "x" * 500), offset)
+        kept.page("me", keep(kept, "x" * 500), offset)
 
 
 def test_a_query_finds_the_passage_that_holds_its_words() -> None:
     text = "nothing here. " * 400 + "The invoice of Ada Lovelace is overdue. " + "still nothing. " * 400
     kept = results(characters=1_000)
-    found = kept.passages("me", kept.keep("me", text), "Lovelace invoice")
+    found = kept.passages("me", keep(kept, text), "Lovelace invoice")
     assert "invoice of Ada Lovelace" in found[0].text
     assert len(found) == 1
 
@@ -114,7 +118,7 @@ def test_page_one_keeps_images_and_puts_the_handle_in_place_of_structured_conten
         "_meta": {"trace": 1},
     }
     kept = results()
-    handle = kept.keep("me", text_of_result(result))
+    handle = keep(kept, text_of_result(result))
     shown = paged_result(result, kept.page("me", handle), handle)
     assert image in shown["content"]
     assert shown["structuredContent"]["handle"] == handle

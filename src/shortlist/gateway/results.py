@@ -67,13 +67,16 @@ class Results:
         self._clock = clock
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
-    def keep(self, owner: str, text: str) -> str:
-        """Keep a text and give the handle that reads it."""
+    def cut(self, text: str) -> tuple[str, ...]:
+        """Cut a text into pages."""
+        return tuple(pages_of(text, self.characters))
+
+    def keep(self, owner: str, pages: tuple[str, ...]) -> str:
+        """Keep the pages of a text and give the handle that reads them."""
         self._expire()
         while len(self._kept) >= self._most:
             self._kept.popitem(last=False)
         handle = secrets.token_urlsafe(HANDLE_BYTES)
-        pages = tuple(pages_of(text, self.characters))
         self._kept[handle] = Kept(owner=owner, pages=pages, expires=self._clock() + self._seconds)
         return handle
 

@@ -23,6 +23,7 @@ from shortlist.models import Json
 Send: TypeAlias = Callable[[Exchange, Mapping[str, Json]], Awaitable[dict[str, Json]]]
 """Sends the request upstream, with these members added to its params."""
 
+QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
 MAX_ROUNDS = 10
 MAX_OPEN = 256
 ANSWER_SECONDS = 300.0
@@ -127,7 +128,7 @@ class OpenCalls:
             raise MCPError(INVALID_REQUEST, "Too many calls wait for their clients' answers; try again later")
         call = _OpenCall(exchange)
         self._tasks.start_soon(_drive, call, send)
-        return await self._advance(call, None)
+        return await self._advance(call)
 
     async def resume(self, exchange: Exchange, turn: Round) -> dict[str, Json]:
         """Go on with a call whose client came back."""
@@ -136,9 +137,9 @@ class OpenCalls:
             raise MCPError(INVALID_PARAMS, "Unknown requestState: the call ended or was never open")
         call.current = exchange
         call.take(turn.answers or {})
-        return await self._advance(call, turn.state)
+        return await self._advance(call)
 
-    async def _advance(self, call: _OpenCall, state: str | None) -> dict[str, Json]:
+    async def _advance(self, call: _OpenCall) -> dict[str, Json]:
         try:
             while call.outcome is None:
                 if questions := call.unsent():
@@ -175,6 +176,6 @@ async def relay(
     """Carry one request through, whatever the eras of its two ends."""
     if exchange.caller.era == "legacy":
         return await ask_until_done(exchange, send)
-    if era == "legacy":
+    if era == "legacy" and not (turn.is_first and not any(map(exchange.can, QUESTIONS))):
         return await (open_calls.start(exchange, send) if turn.is_first else open_calls.resume(exchange, turn))
     return await send(exchange, turn.params())

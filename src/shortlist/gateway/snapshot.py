@@ -43,6 +43,12 @@ class Snapshot:
     """Names and URIs are the server's own: passthrough over a single server."""
     _visible: dict[str, frozenset[ToolId]] = field(default_factory=dict)
 
+    def by_own_name(self, name: str) -> tuple[ToolId, ...]:
+        """Give the tools that their servers call so."""
+        return tuple(
+            tool_id for server in self.catalog.servers if (tool_id := f"{server}/{name}") in self.catalog.tools
+        )
+
     def name(self, tool_id: ToolId) -> str:
         return self.names.by_id.get(tool_id, tool_id)
 
@@ -72,7 +78,7 @@ def take_snapshot(catalog: Catalog, settings: Settings, options: Options, co_use
         catalog=catalog,
         mode=mode,
         menu=_menu(mode, options),
-        names=names_of(catalog.tools.values(), plain=plain),
+        names=names_of(catalog.members, plain=plain),
         toolsets={name: toolset for name, toolset in toolsets.items() if name not in options.exclude},
         bound=tuple(i for i in dict.fromkeys(_bound(mode, settings, options, toolsets, shown)) if i in shown),
         hidden=hidden,

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import re2
-from jsonschema import validators
-from jsonschema.exceptions import ValidationError
-from jsonschema.protocols import Validator
+from jsonschema import validators  # type: ignore[import-untyped]
+from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
+from jsonschema.protocols import Validator  # type: ignore[import-untyped]
 from referencing import Registry
 
 from shortlist.models import Json, Tool
@@ -49,7 +49,7 @@ class Check:
     unchecked: str = ""
 
 
-class Unevaluable(Exception):  # noqa: N818 - an outcome, caught below, never seen outside
+class Unevaluable(Exception):
     """The schema, or the work it asks for, is beyond what is evaluated here."""
 
 
@@ -151,4 +151,4 @@ def _explained(error: ValidationError) -> str:
     if error.validator in ("anyOf", "oneOf") and error.context:
         options = "; or ".join(dict.fromkeys(inner.message for inner in error.context[:4]))
         return f"fits none of the alternatives ({options})"
-    return error.message
+    return str(error.message)

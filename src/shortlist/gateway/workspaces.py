@@ -96,7 +96,10 @@ class Workspace:
     def circles(self, found: frozenset[ToolId], most: int) -> bool:
         """Note what a search found; say whether the same was found too often without a call in between."""
         self.searches.append(found)
-        return bool(found) and sum(1 for earlier in self.searches if earlier == found) > most
+        return bool(found) and self.times(found) > most
+
+    def times(self, found: frozenset[ToolId]) -> int:
+        return sum(1 for earlier in self.searches if earlier == found)
 
 
 class Workspaces:
@@ -108,12 +111,11 @@ class Workspaces:
         self._clock = clock
         self._open: OrderedDict[Key, Workspace] = OrderedDict()
 
-    def mint(self, caller: Caller) -> str:
+    def mint(self, caller: Caller) -> tuple[str, Workspace]:
         """Make a workspace for a caller and give its handle; this is the only time it is shown."""
-        handle = secrets.token_urlsafe(HANDLE_BYTES)
-        key = f"handle:{caller.name}:{hashlib.sha256(handle.encode()).hexdigest()}"
-        self._put(key, Workspace())
-        return handle
+        handle, made = secrets.token_urlsafe(HANDLE_BYTES), Workspace()
+        self._put(f"handle:{caller.name}:{hashlib.sha256(handle.encode()).hexdigest()}", made)
+        return handle, made
 
     def of(self, caller: Caller) -> Workspace | None:
         """Give the caller's workspace; raises for a handle that is not known."""
@@ -128,6 +130,16 @@ class Workspaces:
             found = Workspace()
         self._put(key, found)
         return found
+
+    def for_circles(self, caller: Caller) -> Workspace | None:
+        """Give where a caller's searches are remembered: its workspace, or that of its stdio process."""
+        found = self.of(caller)
+        if found is not None or caller.process is None:
+            return found
+        key = f"process:{caller.name}:{caller.process}"
+        workspace = self._open.get(key) or Workspace()
+        self._put(key, workspace)
+        return workspace
 
     def close(self, caller: Caller) -> None:
         """Forget a legacy session's workspace when its connection ends."""

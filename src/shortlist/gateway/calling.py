@@ -1,0 +1,139 @@
+"""call_tool and read_result, and the tools that clients call by their own names."""
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import anyio.abc
+import anyio.to_thread
+
+from shortlist.disclosure.render import compact_json
+from shortlist.gateway.answers import text_result
+from shortlist.gateway.exchange import Exchange, Round
+from shortlist.gateway.metatools import read_request
+from shortlist.gateway.results import page_notice, paged_result, text_of_result
+from shortlist.gateway.rounds import OpenCalls, is_input_required, relay
+from shortlist.gateway.state import State
+from shortlist.gateway.validation import Check, check_arguments
+from shortlist.gateway.workspaces import Caller, workspace_key
+from shortlist.models import Json, Tool
+from shortlist.telemetry.events import Called, Outcome
+from shortlist.upstream.events import CallOptions
+
+SCHEMA_CHARACTERS = 6_000
+"""How much of a schema a refused call shows."""
+IN_THREAD_CHARACTERS = 500_000
+"""Larger results are cut into pages beside the event loop."""
+
+Result: TypeAlias = dict[str, Any]
+
+
+class Calling:
+    """Calls tools for a caller; results come back untouched but for the paging of large ones."""
+
+    def __init__(self, state: State, tasks: anyio.abc.TaskGroup) -> None:
+        self._state = state
+        self._open_calls = OpenCalls(tasks)
+
+    async def call(self, exchange: Exchange, name: str, arguments: Mapping[str, Json], turn: Round) -> Result:
+        """Call a tool that the client has no schema of: checked before it is sent, paged when it is large."""
+        tool = self._state.find(exchange.caller, name)
+        check = check_arguments(tool, arguments)
+        if check.violations:
+            self._record(exchange.caller, tool, "invalid_arguments", native=False)
+            return self._refusal(tool, check)
+        result = await self.call_bound(exchange, tool, arguments, turn, native=False)
+        if check.unchecked and not is_input_required(result):
+            result = _with_note(result, f"[The arguments were not checked: {check.unchecked}.]")
+        return await self._paged(exchange.caller, result)
+
+    async def call_bound(
+        self, exchange: Exchange, tool: Tool, arguments: Mapping[str, Json], turn: Round, *, native: bool = True
+    ) -> Result:
+        """Call a tool exactly as if the client spoke to its server."""
+        started = perf_counter()
+        outcome: Outcome = "failed"
+        try:
+            params = {"name": tool.name, "arguments": dict(arguments)}
+            result = await self.request(exchange, tool.server, "tools/call", params, turn)
+            outcome = _outcome(result)
+            return result
+        finally:
+            self._record(exchange.caller, tool, outcome, (perf_counter() - started) * 1000, native=native)
+            workspace = self._state.workspaces.for_circles(exchange.caller)
+            if workspace is not None:
+                workspace.called(tool.id)
+
+    async def request(
+        self, exchange: Exchange, server: str, method: str, params: Mapping[str, Json], turn: Round
+    ) -> Result:
+        """Relay a request to a server, through as many round trips as it takes."""
+
+        async def send(asker: Exchange, more: Mapping[str, Json]) -> dict[str, Json]:
+            options = CallOptions(meta=turn.meta or None, on_progress=asker.progress, caller=asker)
+            return await self._state.upstreams.request(server, method, {**params, **more}, options=options)
+
+        status = self._state.upstreams.status().get(server)
+        return await relay(exchange, turn, send, era=status.era if status else None, open_calls=self._open_calls)
+
+    def read(self, caller: Caller, arguments: Mapping[str, Json]) -> Result:
+        """Answer read_result: the page at an offset, or the passages that match a query."""
+        request, owner = read_request(arguments), _owner(caller)
+        if request.query is None:
+            page = self._state.results.page(owner, request.handle, request.offset)
+            notice = {"type": "text", "text": page_notice(page, request.handle)}
+            return {"content": [{"type": "text", "text": page.text}, notice]}
+        passages = self._state.results.passages(owner, request.handle, request.query)
+        if not passages:
+            return text_result(f"Nothing in the result matches {request.query!r}. Read it with offset=0.")
+        return text_result("\n\n".join(f"[offset {p.offset}]\n{p.text}" for p in passages))
+
+    def _refusal(self, tool: Tool, check: Check) -> Result:
+        schema = compact_json(tool.input_schema)
+        if len(schema) > SCHEMA_CHARACTERS:
+            schema = f"{schema[:SCHEMA_CHARACTERS]}… (describe_tools shows all of it)"
+        wrong = "\n".join(f"- {violation}" for violation in check.violations)
+        name = self._state.snapshot.name(tool.id)
+        return text_result(
+            f"{name} was NOT invoked: its arguments do not fit its schema.\n{wrong}\nSchema: {schema}",
+            is_error=True,
+        )
+
+    async def _paged(self, caller: Caller, result: Result) -> Result:
+        results, owner = self._state.results, _owner(caller)
+        text = "" if is_input_required(result) else text_of_result(result)
+        if len(text) <= results.characters:
+            return result
+        if len(text) > IN_THREAD_CHARACTERS:
+            pages = await anyio.to_thread.run_sync(results.cut, text)
+        else:
+            pages = results.cut(text)
+        handle = results.keep(owner, pages)
+        return paged_result(result, results.page(owner, handle), handle)
+
+    def _record(self, caller: Caller, tool: Tool, outcome: Outcome, milliseconds: float = 0.0, *, native: bool) -> None:
+        self._state.seams.record(
+            Called(
+                caller=caller.name,
+                workspace=workspace_key(caller),
+                tool=tool.id,
+                outcome=outcome,
+                milliseconds=milliseconds,
+                native=native,
+            )
+        )
+
+
+def _outcome(result: Result) -> Outcome:
+    if is_input_required(result):
+        return "input_required"
+    return "error" if result.get("isError") else "ok"
+
+
+def _owner(caller: Caller) -> str:
+    """Name who may read a kept result: the caller it was made for, in whatever session it comes back."""
+    return caller.name
+
+
+def _with_note(result: Result, note: str) -> Result:
+    return {**result, "content": [*(result.get("content") or ()), {"type": "text", "text": note}]}

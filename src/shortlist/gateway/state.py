@@ -1,0 +1,204 @@
+"""What the gateway holds, and the one place that decides who may see what."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
+
+from rapidfuzz import process
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.toolsets import CoUse
+from shortlist.config.settings import Settings, TokenSettings
+from shortlist.errors import InvalidInput, ToolNotFound
+from shortlist.gateway.results import Results
+from shortlist.gateway.snapshot import Options, Snapshot, check_options, take_snapshot
+from shortlist.gateway.workspaces import Caller, Key, Workspaces
+from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
+from shortlist.telemetry.events import Record, record_nothing
+from shortlist.upstream.events import CallOptions, Notified, UpstreamStatus
+
+SUGGESTED_NAMES = 3
+SIMILAR_ENOUGH = 55
+
+
+class ToolSearch(Protocol):
+    """What the gateway asks of search."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def search(self, query: Query) -> SearchResult: ...
+
+    def update(self, catalog: Catalog) -> object: ...
+
+
+class Upstreams(Protocol):
+    """What the gateway asks of the servers behind it."""
+
+    def status(self) -> Mapping[str, UpstreamStatus]: ...
+
+    async def request(
+        self, server: str, method: str, params: Mapping[str, Json] = ..., *, options: CallOptions = ...
+    ) -> dict[str, Json]: ...
+
+    async def notify(self, server: str, method: str, params: Mapping[str, Json] = ...) -> None: ...
+
+    async def watch(self, server: str, uris: Sequence[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListChanged:
+    """The tools that are listed have changed: in one workspace, or for everybody."""
+
+    workspace: Key | None = None
+
+
+Change: TypeAlias = ListChanged | Notified
+OnChange: TypeAlias = Callable[[Change], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seams:
+    """What others may plug in: a record of events, what is known about use, a place to save the catalog."""
+
+    record: Record = record_nothing
+    co_use: CoUse | None = None
+    save: Callable[[Server, Sequence[Tool]], None] | None = None
+    explain: Callable[[Query, ToolId], str] | None = None
+    stale: frozenset[str] = field(default_factory=frozenset)
+    """Servers whose tools come from a saved catalog until they connect."""
+
+
+NO_SEAMS = Seams()
+NO_OPTIONS = Options()
+
+
+class State:
+    """The catalog as it is served, the workspaces over it, and everything that decides what a caller sees."""
+
+    def __init__(
+        self, settings: Settings, search: ToolSearch, upstreams: Upstreams, options: Options, seams: Seams
+    ) -> None:
+        check_options(settings, options)
+        limits = settings.limits
+        self.settings = settings
+        self.search = search
+        self.upstreams = upstreams
+        self.options = options
+        self.seams = seams
+        self.stale = set(seams.stale)
+        self.workspaces = Workspaces(seconds=limits.workspace_seconds, most=limits.workspaces)
+        self.results = Results(characters=limits.result_characters, seconds=limits.result_seconds, most=limits.results)
+        self._arrival: dict[ToolId, int] = {}
+        self._listeners: list[OnChange] = []
+        self.snapshot = self._take_snapshot()
+
+    def find(self, caller: Caller, name: str) -> Tool:
+        """Give the tool of a wire name, an id, or a bare name that is unique; raises where it may not be seen."""
+        snapshot = self.snapshot
+        tool_id = snapshot.names.by_name.get(name) or (name if name in snapshot.catalog.tools else None)
+        if tool_id is not None and self.may_see(caller, tool_id):
+            return snapshot.catalog.tools[tool_id]
+        bare = [i for i in snapshot.by_own_name(name) if self.may_see(caller, i)]
+        if len(bare) == 1:
+            return snapshot.catalog.tools[bare[0]]
+        if bare:
+            raise ToolNotFound(name, suggestions=[snapshot.name(tool_id) for tool_id in bare[:SUGGESTED_NAMES]])
+        raise ToolNotFound(name, suggestions=self._similar(caller, name))
+
+    def may_see(self, caller: Caller, tool_id: ToolId) -> bool:
+        """Decide whether a caller may find, describe, load and call a tool."""
+        visible = self.visible(caller)
+        return tool_id in self.snapshot.catalog.tools and (visible is None or tool_id in visible)
+
+    def visible(self, caller: Caller) -> frozenset[ToolId] | None:
+        """Give all that a caller may see; None means everything."""
+        return self.snapshot.visible(self._token(caller))
+
+    def may_use_server(self, caller: Caller, server: str) -> bool:
+        """Decide whether a caller may use a server's prompts and resources: where it may see the whole server."""
+        token = self._token(caller)
+        if token is None or (token.servers is None and token.toolsets is None):
+            return server not in self.options.exclude
+        return server in (token.servers or ()) and server not in self.options.exclude
+
+    def visible_servers(self, caller: Caller) -> tuple[str, ...]:
+        """Name the servers of which a caller may see some tool."""
+        visible, members = self.visible(caller), self.snapshot.catalog.members
+        return tuple(
+            name
+            for name in self.snapshot.catalog.servers
+            if members.get(name) and (visible is None or not visible.isdisjoint(members[name]))
+        )
+
+    def bound(self, caller: Caller) -> dict[ToolId, None]:
+        """Give the tools that are listed for a caller, in order: bound for everybody, then loaded."""
+        workspace = self.workspaces.of(caller)
+        loaded = tuple(workspace.loaded) if workspace else ()
+        visible, tools = self.visible(caller), self.snapshot.catalog.tools
+        return {
+            tool_id: None
+            for tool_id in (*self.snapshot.bound, *loaded)
+            if tool_id in tools and (visible is None or tool_id in visible)
+        }
+
+    def toolset(self, name: str) -> tuple[ToolId, ...]:
+        """Give the tools of a toolset; raises where there is none of that name."""
+        found = self.snapshot.toolsets.get(name)
+        if found is None:
+            raise InvalidInput(f"No toolset {name!r}. {did_you_mean(name, tuple(self.snapshot.toolsets))}")
+        return found.tools
+
+    def server_note(self, server: str) -> str:
+        """Say what a caller should know about a server before using it; nothing when it is ready."""
+        if server in self.stale:
+            return "stale: from the saved catalog"
+        status = self.upstreams.status().get(server)
+        return "" if status is None or status.state == "ready" else f"server {status.state.replace('_', ' ')}"
+
+    def renew(self) -> None:
+        """Derive everything anew from the catalog and the settings, and tell if what is listed changed."""
+        before = self._listed()
+        self.snapshot = self._take_snapshot()
+        if self._listed() != before:
+            self.announce(ListChanged())
+
+    def on_change(self, listener: OnChange) -> Callable[[], None]:
+        """Tell a listener what clients should hear of; gives the way to stop it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def announce(self, change: Change) -> None:
+        for listener in tuple(self._listeners):
+            listener(change)
+
+    def _token(self, caller: Caller) -> TokenSettings | None:
+        return self.settings.tokens.get(caller.name) if caller.has_token else None
+
+    def _similar(self, caller: Caller, name: str) -> tuple[str, ...]:
+        visible = self.visible(caller)
+        names = [n for n, i in self.snapshot.names.by_name.items() if visible is None or i in visible]
+        found = process.extract(name[:200], names, limit=SUGGESTED_NAMES, score_cutoff=SIMILAR_ENOUGH)
+        return tuple(match for match, _, _ in found)
+
+    def _listed(self) -> tuple[tuple[str, str], ...]:
+        """Give what every client's list is made of, short enough to compare."""
+        snapshot = self.snapshot
+        hashes = snapshot.catalog.hashes
+        return ((snapshot.menu or "", ""), *((snapshot.name(i), hashes[i]) for i in snapshot.bound))
+
+    def _take_snapshot(self) -> Snapshot:
+        snapshot = take_snapshot(self.search.catalog, self.settings, self.options, self.seams.co_use)
+        for tool_id in snapshot.bound:
+            self._arrival.setdefault(tool_id, len(self._arrival))
+        # What was listed keeps its place and what is new comes last, so that prompt caches survive.
+        return replace(snapshot, bound=tuple(sorted(snapshot.bound, key=self._arrival.__getitem__)))
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Offer the name that looks most like this one, or all there are."""
+    similar = process.extractOne(name, known, score_cutoff=SIMILAR_ENOUGH)
+    if similar:
+        return f"Did you mean {similar[0]!r}?"
+    more = " …" if len(known) > 20 else ""
+    return f"There are {', '.join(known[:20])}{more}." if known else "There are none."
