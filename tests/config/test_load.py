@@ -254,7 +254,7 @@ def test_the_users_own_file_is_found_where_xdg_says(tmp_path: Path) -> None:
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
+    max_leaves=5,
 )
 
 

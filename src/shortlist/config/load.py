@@ -127,6 +127,8 @@ class _Entry:
             name=self._name,
             transport=self._transport(),
             description=ours.description or shape.description,
+            title=ours.title,
+            categories=ours.categories,
             tags=ours.tags,
             always_load=_always_load(ours),
             include=include if include is not None and ours.include == ("*",) else ours.include,

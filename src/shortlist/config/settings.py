@@ -68,7 +68,9 @@ class ServerSettings:
 
     name: str
     transport: Transport
+    title: str = ""
     description: str = ""
+    categories: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     always_load: tuple[str, ...] = ()
     include: tuple[str, ...] = ("*",)

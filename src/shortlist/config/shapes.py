@@ -25,7 +25,9 @@ class ToolShape(Shape):
 class ServerOptions(Shape):
     """Ours, under a server's `shortlist` key."""
 
+    title: str = ""
     description: str = ""
+    categories: Texts = ()
     tags: Texts = ()
     always_load: Texts | bool = ()
     include: Texts = ("*",)

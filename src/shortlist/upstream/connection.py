@@ -175,9 +175,7 @@ class Connection:
             ("resources/unsubscribe", before - wanted),
         ):
             for uri in sorted(some):
-                await self.request(
-                    method, {"uri": uri}, CallOptions(), seconds=self._dial.settings.timeout_seconds
-                )
+                await self.request(method, {"uri": uri}, CallOptions(), seconds=self._dial.settings.timeout_seconds)
 
     async def _failure(self, error: MCPError) -> Exception:
         """Say who failed: the server by its answer, or the connection under the request."""

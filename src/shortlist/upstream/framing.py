@@ -76,18 +76,14 @@ def read_line(line: bytes | Oversized, limit: int) -> SessionMessage | None:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
-        return _error_for(
-            line[:EDGE_BYTES], line[-EDGE_BYTES:], PARSE_ERROR, "the answer is not valid JSON-RPC"
-        )
+        return _error_for(line[:EDGE_BYTES], line[-EDGE_BYTES:], PARSE_ERROR, "the answer is not valid JSON-RPC")
 
 
 def _error_for(head: bytes, tail: bytes, code: int, reason: str) -> SessionMessage | None:
     request_id = _request_id(head, tail)
     if request_id is None:
         return None
-    return SessionMessage(
-        JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
-    )
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason)))
 
 
 def _request_id(head: bytes, tail: bytes) -> RequestId | None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import anyio
@@ -62,13 +61,12 @@ class UpstreamPool:
             self._tasks.start_soon(upstream.run)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
             await self._stop(tuple(self._upstreams))
         self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(kind, error, trace)
+        # Not given the caller's own error: the group would wrap it.
+        await self._tasks.__aexit__(None, None, None)
 
     def status(self) -> Mapping[str, UpstreamStatus]:
         """Give every server's state, in configuration order."""
@@ -83,9 +81,7 @@ class UpstreamPool:
         A modern server may answer `resultType: input_required`; retry it through `request` with
         `inputResponses` and `requestState` in the params.
         """
-        return await self.request(
-            server, "tools/call", {"name": name, "arguments": arguments}, options=options
-        )
+        return await self.request(server, "tools/call", {"name": name, "arguments": arguments}, options=options)
 
     async def request(
         self,
@@ -123,9 +119,7 @@ class UpstreamPool:
                 self._upstreams[name].adopt(servers[name])
             kept = self._upstreams
             self._upstreams = {
-                name: kept[name]
-                if name in kept and name not in changes.restarted
-                else Upstream(settings, self._host)
+                name: kept[name] if name in kept and name not in changes.restarted else Upstream(settings, self._host)
                 for name, settings in servers.items()
             }
             for name in (*changes.started, *changes.restarted):

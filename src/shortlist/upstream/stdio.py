@@ -37,9 +37,7 @@ class CommandNotFound(OSError):
 
 
 @asynccontextmanager
-async def open_stdio(
-    transport: StdioTransport, *, log: StderrLog, limit: int
-) -> AsyncIterator[TransportStreams]:
+async def open_stdio(transport: StdioTransport, *, log: StderrLog, limit: int) -> AsyncIterator[TransportStreams]:
     """Start the child and give its message streams; on leaving, its process group is ended and reaped."""
     process = await _spawn(transport)
     inbox_writer, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)

@@ -189,9 +189,7 @@ class Upstream:
         """Hand a request of the server to the client role."""
         if self._host.client is None:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
-        return await self._host.client.answer(
-            self.settings.name, method, params, tuple(self._callers.values())
-        )
+        return await self._host.client.answer(self.settings.name, method, params, tuple(self._callers.values()))
 
     def notified(self, method: str, params: Mapping[str, Json]) -> None:
         """Take a notification of the server: a changed tool list is read again, the rest is passed on."""
@@ -231,9 +229,7 @@ class Upstream:
         if self._state == "needs_auth":
             return UpstreamNeedsAuth(name, self._error or "it wants credentials")
         if self._state == "connecting":
-            return UpstreamUnavailable(
-                name, "it is still starting; try again later, or see `shortlist status`"
-            )
+            return UpstreamUnavailable(name, "it is still starting; try again later, or see `shortlist status`")
         return UpstreamUnavailable(name, f"it is {self._state}: {self._error or 'it is not running'}")
 
     async def _enter(self, room: anyio.Semaphore, deadline: float) -> None:

@@ -58,9 +58,7 @@ def open_transport(
 
 
 @asynccontextmanager
-async def _open_http(
-    transport: HttpTransport, limit: int, notes: HttpNotes
-) -> AsyncIterator[TransportStreams]:
+async def _open_http(transport: HttpTransport, limit: int, notes: HttpNotes) -> AsyncIterator[TransportStreams]:
     async with (
         _http_client(transport.headers, limit, notes) as client,
         streamable_http_client(transport.url, http_client=client, max_sse_event_size=limit) as streams,
