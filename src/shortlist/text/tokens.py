@@ -1,20 +1,27 @@
 """Text to terms: identifiers split, words stemmed, scripts without spaces cut into character pairs."""
 
 import re
-from functools import lru_cache
 from importlib import resources
+from itertools import chain
 
 import Stemmer
 
 from shortlist.text.clean import clean_text, fold
 
+MAX_REMEMBERED_WORDS = 200_000
 MAX_TERM_LENGTH = 40
 """Longer runs are keys, hashes or pasted data; as terms they only fill the vocabulary."""
 
-_WORD = re.compile(r"[^\W_]+(?:['’_-]+[^\W_]+)*")
+_MARKS = (
+    "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+)
+"""Accents and vowel signs, which regular expressions do not count as parts of a word, with their scripts."""
+_WORD = re.compile(rf"[\w{_MARKS}]+(?:['’-]+[\w{_MARKS}]+)*")
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:['_-]+[A-Za-z0-9]+)*")  # the same, a third faster
 _PART = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z]\d+[a-z](?![A-Za-z0-9])"  # k8s, s3a: short codes are words
-    r"|[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+[a-z]+\d*|\d+|[^\W\d_a-zA-Z]+\d*"
+    r"|[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+[a-z]+\d*|\d+"
+    rf"|(?:[^\W\d_a-zA-Z]|[{_MARKS}])+\d*"
 )
 _TRAILING_DIGITS = re.compile(r"^([a-z]{3,})\d+$")
 _UNSPACED = re.compile(
@@ -45,16 +52,34 @@ def words(identifier: str) -> str:
 
 def compact(identifier: str) -> str:
     """Write an identifier without separators or case, so that all its spellings are equal."""
-    return "".join(ch for ch in fold(identifier) if ch.isalnum())
+    folded = fold(identifier)
+    return folded if folded.isalnum() else "".join(filter(str.isalnum, folded))
 
 
 def terms(text: str) -> list[str]:
     """Give the terms of a text in order, stop-words left out."""
-    return [term for word in _WORD.findall(clean_text(text)) for term in terms_of_word(word)]
+    return list(chain.from_iterable(map(_remembered.__getitem__, _words(text)))) if text else []
 
 
-@lru_cache(maxsize=200_000)
-def terms_of_word(word: str) -> tuple[str, ...]:
+def _words(text: str) -> list[str]:
+    clean = clean_text(text)
+    return _ASCII_WORD.findall(clean) if clean.isascii() else _WORD.findall(clean)
+
+
+class _Remembered(dict[str, tuple[str, ...]]):
+    """The terms of words seen before: a catalog has few different words, and stemming them is most of the work."""
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if len(self) >= MAX_REMEMBERED_WORDS:
+            self.clear()
+        found = self[word] = _terms_of_word(word)
+        return found
+
+
+_remembered = _Remembered()
+
+
+def _terms_of_word(word: str) -> tuple[str, ...]:
     """Give the terms of one word or identifier: its parts, stemmed, and the whole if it has several."""
     if word.isascii() and word.islower() and word.isalpha():
         return () if word in STOPWORDS or len(word) > MAX_TERM_LENGTH else (stem(word),)
@@ -81,7 +106,7 @@ def _part_terms(part: str) -> list[str]:
 def _unspaced_terms(folded: str, runs: list[str]) -> tuple[str, ...]:
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     rest = _UNSPACED.sub(" ", folded)
-    return (*pairs, *(term for word in _WORD.findall(rest) for term in terms_of_word(word)))
+    return (*pairs, *(term for word in _WORD.findall(rest) for term in _terms_of_word(word)))
 
 
 def stem(word: str) -> str:
