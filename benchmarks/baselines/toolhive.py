@@ -1,6 +1,5 @@
 """ToolHive's optimizer (Go, over SQLite), rebuilt from its tool store: two searches, two quotas, one list."""
 
-import json
 import sqlite3
 
 from benchmarks.baselines.dense import Vectors
@@ -23,7 +22,7 @@ CREATE VIRTUAL TABLE words USING fts5(
 """
 SEARCH = """
 SELECT tool.name FROM words JOIN capabilities tool ON tool.rowid = words.rowid
-WHERE words MATCH ? AND tool.name IN (SELECT value FROM json_each(?)) ORDER BY rank LIMIT ?
+WHERE words MATCH ? ORDER BY rank LIMIT ?
 """
 
 
@@ -55,7 +54,7 @@ class ToolHive:
         expression = match_expression(query)
         if not expression:
             return []
-        found = self._database.execute(SEARCH, (expression, json.dumps(self._names), limit))
+        found = self._database.execute(SEARCH, (expression, limit))
         return [name for (name,) in found]
 
 
