@@ -57,6 +57,7 @@ class Calling:
             params = {"name": tool.name, "arguments": dict(arguments)}
             result = await self.request(exchange, tool.server, "tools/call", params, turn)
             outcome = _outcome(result)
+            self._state.uris.note(tool.server, result)
             return result
         finally:
             self._record(exchange.caller, tool, outcome, (perf_counter() - started) * 1000, native=native)
@@ -71,7 +72,12 @@ class Calling:
 
         async def send(asker: Exchange, more: Mapping[str, Json]) -> dict[str, Json]:
             options = CallOptions(meta=turn.meta or None, on_progress=asker.progress, caller=asker)
-            return await self._state.upstreams.request(server, method, {**params, **more}, options=options)
+            working = self._state.in_flight.setdefault(server, [])
+            working.append(asker)
+            try:
+                return await self._state.upstreams.request(server, method, {**params, **more}, options=options)
+            finally:
+                working.remove(asker)
 
         status = self._state.upstreams.status().get(server)
         return await relay(exchange, turn, send, era=status.era if status else None, open_calls=self._open_calls)

@@ -10,8 +10,10 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import CoUse
 from shortlist.config.settings import Settings, TokenSettings
 from shortlist.errors import InvalidInput, ToolNotFound
+from shortlist.gateway.exchange import Exchange
 from shortlist.gateway.results import Results
 from shortlist.gateway.snapshot import Options, Snapshot, check_options, take_snapshot
+from shortlist.gateway.uris import SeenUris
 from shortlist.gateway.workspaces import Caller, Key, Workspaces
 from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
 from shortlist.telemetry.events import Record, record_nothing
@@ -89,6 +91,9 @@ class State:
         self.stale = set(seams.stale)
         self.workspaces = Workspaces(seconds=limits.workspace_seconds, most=limits.workspaces)
         self.results = Results(characters=limits.result_characters, seconds=limits.result_seconds, most=limits.results)
+        self.uris = SeenUris()
+        self.in_flight: dict[str, list[Exchange]] = {}
+        """The requests that each server is working on, oldest first."""
         self._arrival: dict[ToolId, int] = {}
         self._listeners: list[OnChange] = []
         self.snapshot = self._take_snapshot()
