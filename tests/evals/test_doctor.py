@@ -28,6 +28,10 @@ def test_the_paraphrase_drops_stop_words_and_name_words_and_swaps_verbs() -> Non
     assert paraphrase(ISSUE) == "make new github repository"
 
 
+def test_the_paraphrase_swaps_forms_of_verbs_but_not_the_nouns_made_of_them() -> None:
+    assert paraphrase(tool("x", "Creating and listing past deployments.")) == "make show all past deployments"
+
+
 def test_the_paraphrase_keeps_name_words_when_little_else_is_said() -> None:
     assert paraphrase(tool("list_files", "List files.")) == "show all files"
 

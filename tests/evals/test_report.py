@@ -47,14 +47,14 @@ def column(table: Table, name: str) -> list[str]:
 
 def test_the_quality_table_shows_the_set_its_splits_and_their_macro_average() -> None:
     table = quality_table([run_of(RIGHT)])
-    assert column(table, "split") == ["all", "hard", "easy", "macro"]
+    assert column(table, "part") == ["all", "hard", "easy", "macro over splits"]
     assert column(table, "top-1") == ["100.0 [100.0, 100.0]"] * 4
     assert column(table, "none recall") == ["100.0", "100.0", "–", "100.0"]
 
 
 def test_several_sets_end_in_their_macro_average() -> None:
     summaries = summarise_each([run_of(RIGHT, "x"), run_of(WRONG, "y")])
-    assert [(each.dataset, each.split) for each in summaries][-1] == ("macro", "")
+    assert [(each.dataset, each.part) for each in summaries][-1] == ("macro", "")
     assert summaries[-1].metrics["top1"].mean == 0.5
 
 
@@ -100,11 +100,8 @@ def test_the_sweep_table_has_a_row_for_each_value() -> None:
 
 
 def test_the_size_tables_show_accuracy_and_advice() -> None:
-    builds = {
-        "fast": lambda _tools: contender(RIGHT),
-        "slow": lambda _tools: contender(RIGHT, milliseconds=9),
-    }
-    points = measure_size(runner(*TOOLS), dataset(*CASES), builds, 2)
+    contenders = {"fast": contender(RIGHT), "slow": contender(RIGHT, milliseconds=9)}
+    points = measure_size(runner(*TOOLS), dataset(*CASES), lambda _tools: contenders, 2)
     accuracy, advice = size_tables(points)
     assert accuracy.rows == (("2", "100.0 [100.0, 100.0] 1.00 ms", "100.0 [100.0, 100.0] 9.00 ms"),)
     assert advice.rows == (("2", "fast", "fast"),)

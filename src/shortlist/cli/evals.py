@@ -5,7 +5,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.evals import report
-from shortlist.evals.ablation import ALL, ablate
+from shortlist.evals.ablation import ablate
 from shortlist.evals.bench import SWEEPS, Bench, VectorMemory
 from shortlist.evals.cases import find_problems, read_queries
 from shortlist.evals.compare import compare
@@ -22,8 +22,8 @@ from shortlist.evals.datasets import Dataset, demo_catalog, load_dataset, own_da
 from shortlist.evals.doctor import Doctor
 from shortlist.evals.gates import Gate, read_limits
 from shortlist.evals.runfile import load_runs, save_runs
-from shortlist.evals.runner import LIMIT, Progress, Run, Runner
-from shortlist.evals.sizes import measure_size
+from shortlist.evals.runner import LIMIT, Progress, Run, Runner, no_progress
+from shortlist.evals.sizes import SizePoint, measure_size
 from shortlist.evals.summary import summarise_each
 from shortlist.evals.sweep import STACKONE_ALPHAS, sweep
 from shortlist.evals.tables import Table, to_json, to_markdown
@@ -41,6 +41,7 @@ SWEEP_DATASET = "stackone_270"
 DEFAULT_PIPELINE = "default"
 DEFAULT_EMBEDDER = "small"
 PROBLEMS_SHOWN = 5
+LOGGED_EVERY = 1_000
 
 PASSED, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -232,26 +233,19 @@ def _runs(
 
 def _eval_sizes(args: Arguments) -> int:
     (dataset,) = _one(_datasets(args, SIZES_DATASET))
-    embedder, vectors = _embedder(args.embedder), VectorMemory()
-    loaded = _loaded(dataset, embedder, more=args.distractors)
-    servers = loaded.bench.catalog.servers
-
-    def builder(pipeline: str) -> Callable[[Mapping[ToolId, Tool]], Contender]:
-        def build(tools: Mapping[ToolId, Tool]) -> Contender:
-            return Bench(Catalog(tools, servers), embedder, vectors=vectors).contender(pipeline)
-
-        return build
-
-    builds = {name: builder(name) for name in args.pipeline or SIZES_PIPELINES}
-    points = []
-    for size in args.sizes:
-        points += measure_size(loaded.runner(f"{size} tools"), loaded.dataset, builds, size)
+    loaded = _loaded(dataset, _embedder(args.embedder), more=args.distractors)
+    build = functools.partial(loaded.bench.build, args.pipeline or SIZES_PIPELINES)
+    runner, progress = replace(loaded.runner(""), progress=no_progress), _progress("sizes")
+    points: list[SizePoint] = []
+    for done, size in enumerate(args.sizes, start=1):
+        points += measure_size(runner, loaded.dataset, build, size)
+        progress(done, len(args.sizes))
     _show(args, report.size_tables(points), points)
     return PASSED
 
 
 def _compare(args: Arguments) -> int:
-    before, after = _side(args.before, args), _side(args.after, args)
+    before, after = _side(args.before), _side(args.after)
     names = [run.dataset for run in before or after or ()]
     datasets = _datasets(args, DEFAULT_DATASET) if not names else [load_dataset(name) for name in names]
     ours = before or _fresh(args.before, datasets, args.embedder)
@@ -261,7 +255,7 @@ def _compare(args: Arguments) -> int:
     return PASSED
 
 
-def _side(text: str, args: Arguments) -> tuple[Run, ...]:
+def _side(text: str) -> tuple[Run, ...]:
     """Load a run where a file is named; a pipeline or embedder is run later."""
     return load_runs(Path(text)) if text.endswith(".jsonl") or Path(text).is_file() else ()
 
@@ -346,7 +340,8 @@ def _loaded(dataset: Dataset, embedder: Embedder | None, more: Sequence[Path] = 
     catalog = _with_distractors(_read(dataset.catalogs), _read(tuple(more)) if more else None)
     problems = find_problems(dataset.cases, catalog.tools)
     _warn(dataset.name, [f"{each.kind} ({', '.join(each.cases)}): {each.message}" for each in problems])
-    return Loaded(dataset, Bench(catalog, embedder, progress=_progress(f"{dataset.name} vectors")))
+    progress = _progress(f"{dataset.name} vectors")
+    return Loaded(dataset, Bench(catalog, embedder, vectors=VectorMemory(), progress=progress))
 
 
 @functools.lru_cache(maxsize=1)
@@ -403,12 +398,12 @@ def _warn(place: str, problems: Sequence[str]) -> None:
 
 
 def _progress(what: str) -> Progress:
-    """Rewrite one line on a terminal; in a log, write every tenth part."""
+    """Rewrite one line on a terminal; write few lines into a log."""
 
     def show(done: int, total: int) -> None:
         if sys.stderr.isatty():
             print(f"\r{what}: {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-        elif done == total or done % max(1, total // 10) == 0:
+        elif done == total or done % LOGGED_EVERY == 0:
             _say(f"{what}: {done}/{total}")
 
     return show

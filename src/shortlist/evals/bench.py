@@ -1,6 +1,6 @@
 """The pipelines of this package as contenders: a catalog is indexed and embedded once, whatever runs on it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from time import perf_counter
 from typing import TypeAlias
@@ -11,7 +11,7 @@ from shortlist.evals.contender import NOTHING_FOUND, Contender, Ranked, Ranker
 from shortlist.evals.sweep import Make
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, VectorCache
-from shortlist.models import Query, SearchResult
+from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.search.fitted import fitted_for
 from shortlist.search.pipeline import Pipeline
 from shortlist.search.presets import Parts, stackone, weighted
@@ -65,6 +65,12 @@ class Bench:
         if self._with_vectors(searcher.pipeline):
             searcher = Searcher(self._index, self._embedder, options=options)
         return self._named(searcher.pipeline, _searching(searcher))
+
+    def build(self, pipelines: Sequence[str], tools: Mapping[ToolId, Tool]) -> dict[str, Contender]:
+        """Give pipelines over some of the tools; vectors that are remembered are not made again."""
+        part = Catalog.of(tools.values(), self.catalog.servers.values())
+        bench = Bench(part, self._embedder, vectors=self._vectors, progress=self._progress)
+        return {name: bench.contender(name) for name in pipelines}
 
     def without_each(self, pipeline: str) -> dict[str, Contender]:
         """Give the pipeline less each of its parts in turn, named after the part."""

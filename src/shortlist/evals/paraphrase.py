@@ -6,7 +6,7 @@ from shortlist.models import Tool
 from shortlist.text.tokens import STOPWORDS, split_identifier, stem
 
 FEWEST_WORDS = 3
-"""With fewer, nothing is left to find a tool by: the name's words stay in."""
+"""With fewer words that are not verbs, too little is left to ask with: the name's words stay in."""
 MOST_WORDS = 12
 """People ask in a line, not in a paragraph."""
 
@@ -74,7 +74,16 @@ _EVERYDAY = {
     "view": "see",
     "write": "put down",
 }
-_BY_STEM = {stem(verb): plain for verb, plain in _EVERYDAY.items()}
+_ENDINGS = ("", "s", "es", "ed", "ing", "d")
+
+
+def _forms(verb: str) -> list[str]:
+    """Give a verb as descriptions use it; nouns made of it, such as `deployment`, are other words."""
+    bare = verb.removesuffix("e")
+    return [root + ending for root in (verb, bare, verb + verb[-1]) for ending in _ENDINGS]
+
+
+_BY_FORM = {form: plain for verb, plain in _EVERYDAY.items() for form in _forms(verb)} | _EVERYDAY
 
 
 def paraphrase(tool: Tool) -> str:
@@ -82,11 +91,15 @@ def paraphrase(tool: Tool) -> str:
 
     Empty when the description says too little to be asked for.
     """
-    found = _content_words(_first_sentence(tool.description))
-    name = {stem(part) for part in split_identifier(tool.name)} - _BY_STEM.keys()
-    fresh = [word for word in found if stem(word) not in name]
-    kept = fresh if len(fresh) >= FEWEST_WORDS else found
-    return " ".join(_BY_STEM.get(stem(word), word) for word in kept[:MOST_WORDS])
+    found = _content_words(_first_sentence(tool.description))[:MOST_WORDS]
+    name = {stem(part) for part in split_identifier(tool.name)}
+    fresh = [word for word in found if word in _BY_FORM or stem(word) not in name]
+    kept = fresh if _things(fresh) >= FEWEST_WORDS else found
+    return " ".join(_BY_FORM.get(word, word) for word in kept)
+
+
+def _things(words: list[str]) -> int:
+    return sum(word not in _BY_FORM for word in words)
 
 
 def _first_sentence(text: str) -> str:

@@ -21,12 +21,12 @@ SWEPT = tuple(LENIENT + name for name in ("top1", "r@5", "mrr", "ndcg@10"))
 
 
 def quality_table(runs: Sequence[Run], *, lenient: bool = True) -> Table:
-    """Show every set, its splits and the macro averages."""
+    """Show every set, its splits and segments, and the macro averages."""
     summaries = summarise_each(runs)
     prefix = LENIENT if lenient else ""
     columns = {
         "set": lambda s: s.dataset,
-        "split": lambda s: s.split or "all",
+        "part": lambda s: s.part or "all",
         "queries": lambda s: str(s.queries),
         "top-1": lambda s: cells.interval(s.metrics[prefix + "top1"]),
         "R@5": lambda s: cells.percent(s.metrics[prefix + "r@5"].mean),

@@ -21,8 +21,8 @@ TOOLS_IN_ALL_DRAWS = 1_000
 """Small catalogs hold few cases, so they are drawn again until about this many tools took part."""
 CERTAIN = 0.05
 
-Build: TypeAlias = Callable[[Mapping[ToolId, Tool]], Contender]
-"""Index these tools and give what ranks them."""
+Build: TypeAlias = Callable[[Mapping[ToolId, Tool]], Mapping[str, Contender]]
+"""Index these tools and give what ranks them, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +75,22 @@ def _sample(gold: Sequence[ToolId], crowd: Sequence[ToolId], size: int, cases: S
     return Sample(tools, tuple(case for case in cases if tools.issuperset(case.gold)))
 
 
-def measure_size(runner: Runner, dataset: Dataset, builds: Mapping[str, Build], size: int) -> tuple[SizePoint, ...]:
+def measure_size(runner: Runner, dataset: Dataset, build: Build, size: int) -> tuple[SizePoint, ...]:
     """Run every pipeline on the same samples of one size."""
-    runs: dict[str, list[Run]] = {name: [] for name in builds}
+    runs: dict[str, list[Run]] = {}
     for sample in samples_of_size(tuple(runner.tools), dataset.cases, size):
         tools = {tool_id: runner.tools[tool_id] for tool_id in sorted(sample.tools)}
         smaller = replace(runner, tools=tools)
         asked = replace(dataset, cases=sample.cases)
-        for name, build in builds.items():
-            runs[name].append(smaller.run(asked, build(tools)))
+        for name, contender in build(tools).items():
+            runs.setdefault(name, []).append(smaller.run(asked, contender))
     return tuple(_point(name, min(size, len(runner.tools)), found) for name, found in runs.items())
 
 
 def samples_of_size(pool: Sequence[ToolId], cases: Sequence[Case], size: int) -> Iterator[Sample]:
     """Draw a size as often as it takes to ask enough; the nth draws of all sizes are nested."""
-    for draw in range(max(1, min(MOST_DRAWS, TOOLS_IN_ALL_DRAWS // size))):
+    draws = 1 if size >= len(pool) else max(1, min(MOST_DRAWS, TOOLS_IN_ALL_DRAWS // size))
+    for draw in range(draws):
         yield from draw_samples(pool, cases, [size], seed=SEED + draw)
 
 

@@ -22,7 +22,8 @@ class Summary:
     """Figures over one or more sets; with several, the metrics are macro averages."""
 
     dataset: str
-    split: str = ""
+    part: str = ""
+    """A split or segment; empty for the whole set."""
     pipeline: str
     queries: int
     metrics: Mapping[str, Interval]
@@ -37,7 +38,7 @@ class Summary:
     tokens: float
 
 
-def summarise(runs: Sequence[Run], *, dataset: str = "", split: str = "") -> Summary:
+def summarise(runs: Sequence[Run], *, dataset: str = "", part: str = "") -> Summary:
     """Sum up one run, or the macro average over several of the same pipeline."""
     records = [record for run in runs for record in run.records]
     stated, correct = _joined([r.probabilities() for r in runs]), _joined([r.correct() for r in runs])
@@ -45,7 +46,7 @@ def summarise(runs: Sequence[Run], *, dataset: str = "", split: str = "") -> Sum
     times = _joined([run.milliseconds() for run in runs])
     return Summary(
         dataset=dataset or runs[0].dataset,
-        split=split,
+        part=part,
         pipeline=runs[0].pipeline,
         queries=len(records),
         metrics={name: bootstrap(_strata(runs, name)) for name in REPORTED},
@@ -60,8 +61,8 @@ def summarise(runs: Sequence[Run], *, dataset: str = "", split: str = "") -> Sum
 
 
 def summarise_each(runs: Sequence[Run]) -> tuple[Summary, ...]:
-    """Sum up every set, its splits with their macro average, and the macro average over the sets."""
-    found = [summary for run in runs for summary in _set_and_splits(run)]
+    """Sum up every set, its splits and segments with their macro averages, and the macro average over the sets."""
+    found = [summary for run in runs for summary in _set_and_parts(run)]
     if len(runs) > 1:
         found.append(summarise(runs, dataset=MACRO))
     return tuple(found)
@@ -74,13 +75,19 @@ def macro_of(runs: Sequence[Run], metric: str) -> float:
     return macro(_strata(runs, metric))
 
 
-def _set_and_splits(run: Run) -> tuple[Summary, ...]:
-    whole = summarise([run])
-    if len(run.splits) < 2:
-        return (whole,)
-    parts = {split: run.only(split=split) for split in run.splits}
-    each = [summarise([part], split=split) for split, part in parts.items()]
-    return (whole, *each, summarise(list(parts.values()), split=MACRO))
+def _set_and_parts(run: Run) -> list[Summary]:
+    splits = {name: run.only(split=name) for name in run.splits}
+    segments = {name: run.only(segment=name) for name in run.segments}
+    found = [summarise([run]), *_parts(splits, "splits")]
+    return found if run.splits == run.segments else [*found, *_parts(segments, "segments")]
+
+
+def _parts(parts: Mapping[str, Run], kind: str) -> list[Summary]:
+    """Sum up each part and their macro average; a single part is the whole."""
+    if len(parts) < 2:
+        return []
+    each = [summarise([part], part=name) for name, part in parts.items()]
+    return [*each, summarise(list(parts.values()), part=f"{MACRO} over {kind}")]
 
 
 def _strata(runs: Sequence[Run], metric: str) -> list[Values]:
