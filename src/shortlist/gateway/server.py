@@ -180,7 +180,7 @@ class Front:
             ("subscriptions/listen", SubscriptionsListenRequestParams, self._listen),
         ]
         for method, params, handler in requests:
-            server.add_request_handler(method, params, _as_mcp_error(handler))
+            server.add_request_handler(method, params, _as_mcp(handler))
         server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._roots_changed)
         server.middleware.append(self._instruct)
         return server
@@ -399,13 +399,13 @@ class _Stream:
         return lambda: self._streams.pop(self, None) and None
 
 
-def _as_mcp_error(handler: Handler) -> Handler:
-    """Turn errors raised on purpose into JSON-RPC errors; a server's own are relayed as they came."""
+def _as_mcp(handler: Handler) -> Handler:
+    """Complete what a legacy server leaves out, and turn errors raised on purpose into JSON-RPC errors."""
 
     async def handle(context: Context, params: Any) -> dict[str, Any]:
         try:
-            return await handler(context, params)
-        except UpstreamRefused as error:
+            return {"resultType": "complete", **await handler(context, params)}
+        except UpstreamRefused as error:  # the server's own error, relayed as it came
             raise MCPError(error.code, error.reason, error.data) from error
         except InvalidInput as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
