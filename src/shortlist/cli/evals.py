@@ -245,19 +245,25 @@ def _eval_sizes(args: Arguments) -> int:
 
 
 def _compare(args: Arguments) -> int:
-    before, after = _side(args.before), _side(args.after)
-    names = [run.dataset for run in before or after or ()]
-    datasets = _datasets(args, DEFAULT_DATASET) if not names else [load_dataset(name) for name in names]
-    ours = before or _fresh(args.before, datasets, args.embedder)
-    theirs = after or _fresh(args.after, datasets, args.embedder)
-    comparisons = compare(ours, theirs)
+    sides = {text: _saved(text) for text in (args.before, args.after)}
+    if not all(sides.values()):
+        datasets = _compared_datasets(args, [run for runs in sides.values() for run in runs])
+        sides = {text: runs or _fresh(text, datasets, args.embedder) for text, runs in sides.items()}
+    comparisons = compare(sides[args.before], sides[args.after])
     _show(args, [report.comparison_table(comparisons, args.before, args.after)], comparisons)
     return PASSED
 
 
-def _side(text: str) -> tuple[Run, ...]:
+def _saved(text: str) -> Sequence[Run]:
     """Load a run where a file is named; a pipeline or embedder is run later."""
     return load_runs(Path(text)) if text.endswith(".jsonl") or Path(text).is_file() else ()
+
+
+def _compared_datasets(args: Arguments, saved: Sequence[Run]) -> list[Dataset]:
+    """Take the sets that are named, or those of the run on the other side."""
+    if saved and not (args.datasets or args.cases):
+        return [load_dataset(run.dataset) for run in saved]
+    return _datasets(args, DEFAULT_DATASET)
 
 
 def _fresh(text: str, datasets: Sequence[Dataset], embedder: str) -> list[Run]:
