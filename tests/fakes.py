@@ -99,10 +99,9 @@ WORKPLACE: Mapping[ToolId, str] = {
 """A catalog small enough to know by heart."""
 
 
-words = st.sampled_from(
-    "create list get delete update send read search event calendar issue branch message channel file pod log "
-    "deploy database row forecast city email invoice customer user token 日程 календарь".split()
-)
+_WORDS = """create list get delete update send read search event calendar issue branch message channel file pod log
+deploy database row forecast city email invoice customer user token 日程 календарь"""
+words = st.sampled_from(_WORDS.split())
 sentences = st.lists(words, max_size=8).map(" ".join)
 servers = st.sampled_from(["alpha", "beta", "gamma"])
 

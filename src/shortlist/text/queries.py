@@ -26,17 +26,18 @@ Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 _PASTED = re.compile(
     r"<[^<>\s][^<>]{0,80}>"  # <resource-group>
     r"|\{\{?[^{}]{1,80}\}\}?"  # {id}, {{name}}
-    r"|\b[a-z][a-z0-9+.-]*://\S+"  # links
+    r"|\b[a-z][a-z0-9+.-]{0,30}://\S+"  # links
     r"|\bwww\.\S+"
-    r"|[\w.+-]+@[\w-]+\.[\w.]+"  # addresses
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+\.[\w.]+"  # addresses
     r"|(?<![\w/])(?:~|\.{1,2})?(?:/[\w.@%+-]+){2,}/?"  # paths
     r"|\b[A-Za-z]:\\[^\s]+"
+    r"|\b(?=\w*\d)(?=\w*[a-z])[a-z0-9_-]{16,}\b"  # my-storage-account-01
     r"|\"[^\"\n]{1,200}\"|(?<!\w)'[^'\n]{1,200}'(?!\w)|`[^`\n]{1,200}`",
     re.IGNORECASE,
 )
 _OPAQUE = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{14,}\b"  # UUIDs
-    r"|\b(?=\w*\d)(?=\w*[a-zA-Z])[A-Za-z0-9_-]{16,}\b"  # keys and hashes
+    r"|\b(?=\w*[a-z])(?=\w*\d)(?=(?:[a-z_-]{0,40}\d){3})[a-z0-9_-]{16,}\b"  # keys, hashes; names have fewer digits
     r"|\b\d[\d.,:/-]*\b",  # numbers, dates, times, versions
     re.IGNORECASE,
 )

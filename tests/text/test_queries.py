@@ -1,0 +1,164 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.errors import InvalidInput
+from shortlist.text.queries import (
+    EXPANSION_WEIGHT,
+    MAX_QUERY_CHARS,
+    MAX_QUERY_TERMS,
+    PASTED_WEIGHT,
+    analyse,
+    parse_expansions,
+    read_expansions,
+)
+from shortlist.text.tokens import terms
+
+
+def weights(text: str) -> dict[str, float]:
+    return {term.term: term.weight for term in analyse(text).terms}
+
+
+def instead(text: str) -> set[str]:
+    return {word for term in analyse(text).terms for word, _ in term.instead}
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    analysed = analyse(text)
+    assert len(analysed.terms) <= MAX_QUERY_TERMS
+    assert all(term.term and 0 < term.weight <= 1 for term in analysed.terms)
+    assert len({term.term for term in analysed.terms}) == len(analysed.terms)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \t\n",
+        "🎉🔥👍🏽",
+        "\u200b\u2060",
+        "(a+)+$" * 2_000,
+        "'; DROP TABLE tools; --",
+        "%s %n {0} {{x}} ${jndi:ldap://x}",
+        "\x00\x1b[2J",
+        "Создай 日程 événement حدث calendar",
+    ],
+)
+def test_hostile_texts_are_read_like_any_other(text: str) -> None:
+    analysed = analyse(text)
+    assert {term.term for term in analysed.terms} <= set(terms(text))
+
+
+@pytest.mark.parametrize("unit", ["a", "a.", "a-", "1a", "<", '"', "/a", "a@", "a1-", "('a", "{x", "词"])
+def test_a_megabyte_is_cut_before_anything_else_reads_it(unit: str) -> None:
+    analysed = analyse(unit * (1_000_000 // len(unit)))
+    assert len(analysed.text) <= MAX_QUERY_CHARS + 1
+    assert len(analysed.terms) <= MAX_QUERY_TERMS
+
+
+def test_both_ends_of_a_long_paste_are_kept() -> None:
+    found = weights("merge the branch " + "x " * 20_000 + " then notify the channel")
+    assert {"merg", "branch", "notifi", "channel"} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "pasted"),
+    [
+        ("delete the storage account <resource-group>", "resourc"),
+        ("show the bill of {customer_name}", "custom"),
+        ("open https://example.com/pricing/table in the browser", "price"),
+        ("read /home/user/reports/summary.txt", "summari"),
+        ("mail it to accounting@company.example", "account"),
+        ('send "quarterly numbers" to the channel', "quarter"),
+        (r"list C:\Users\shared\pictures", "pictur"),
+    ],
+)
+def test_what_was_pasted_counts_less_than_what_was_asked(text: str, pasted: str) -> None:
+    found = weights(text)
+    assert found[pasted] == PASTED_WEIGHT
+    assert max(found.values()) == 1.0
+
+
+def test_a_word_that_is_asked_and_pasted_counts_in_full() -> None:
+    assert weights("create an issue titled 'issue with login'")["issu"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    [
+        "3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        "sk9f8a7d6c5b4a3f2e1d0c9b8a",
+        "2024-03-01",
+        "10:30",
+        "192.168.0.1",
+        "4242",
+    ],
+)
+def test_ids_numbers_and_dates_leave_the_words_alone(identifier: str) -> None:
+    assert weights(f"cancel order {identifier} today") == weights("cancel order today")
+
+
+def test_a_number_before_a_hyphen_does_not_take_the_word_with_it() -> None:
+    assert "dimension" in weights("store 1536-dimensional vectors")
+
+
+def test_a_query_of_nothing_but_an_id_is_still_searched() -> None:
+    assert weights("4242") == {"4242": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "identifier"),
+    [
+        ("create_pull_request", "createpullrequest"),
+        ("run createPullRequest for me", "createpullrequest"),
+        ("call create-pull-request now", "createpullrequest"),
+        ("getHTTPResponseV2", "gethttpresponsev2"),
+        ("use s3_list_bucket_objects here", "s3listbucketobjects"),
+    ],
+)
+def test_an_identifier_is_seen_in_any_spelling(text: str, identifier: str) -> None:
+    assert identifier in analyse(text).identifiers
+
+
+@pytest.mark.parametrize("identifier", ["get_http_response_v2", "s3_list_bucket_objects", "createS3BucketPolicy"])
+def test_a_digit_in_a_name_does_not_make_it_a_key(identifier: str) -> None:
+    assert weights(f"call {identifier} first").keys() >= set(terms(identifier))
+
+
+@pytest.mark.parametrize(("abbreviation", "meant"), [("PR", "pull"), ("k8s", "kubernet"), ("repo", "repositori")])
+def test_abbreviations_stand_for_what_they_mean(abbreviation: str, meant: str) -> None:
+    assert meant in instead(f"show the {abbreviation}")
+
+
+def test_a_synonym_weighs_less_than_the_word() -> None:
+    (notify,) = analyse("notify").terms
+    assert {word for word, _ in notify.instead} >= {"send", "messag"}
+    assert all(0 < weight <= EXPANSION_WEIGHT for _, weight in notify.instead)
+
+
+def test_users_add_expansions_of_their_own(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("# ours\nflurb => create invoice\nzap <=> delete\n", "utf-8")
+    table = read_expansions(mine)
+    assert ("creat", "invoic") in table["flurb"]
+    assert ("delet",) in table["zap"]
+    assert ("zap",) in table["delet"]
+    assert ("kubernet",) in table["k8s"], "the shipped ones stay"
+
+
+@pytest.mark.parametrize("line", ["word phrase", "=> phrase", "word =>", "word => a phrase,,other"])
+def test_a_broken_line_of_expansions_is_named(line: str) -> None:
+    with pytest.raises(InvalidInput, match=r"mine\.txt line 2"):
+        parse_expansions(f"ok => fine words\n{line}\n", "mine.txt")
+
+
+@given(st.text(st.characters(exclude_characters="\r\n")))
+def test_any_line_of_expansions_is_read_or_refused(line: str) -> None:
+    try:
+        table = parse_expansions(line, "mine.txt")
+    except InvalidInput:
+        return
+    assert all(all(phrase) for phrases in table.values() for phrase in phrases)
