@@ -1,4 +1,4 @@
-"""`rank_bm25` as the articles on Hermes' tool search use it: one text per tool, split on whitespace."""
+"""`rank_bm25` over the fields that articles on Hermes' tool search name: one text per tool, split on whitespace."""
 
 import numpy as np
 from benchmarks.baselines.documents import ids_of, parameters_of, text_of
