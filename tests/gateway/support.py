@@ -1,6 +1,5 @@
 """Real MCP servers of either era behind a real pool and gateway, all in this process."""
 
-import warnings
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,9 +27,6 @@ Era = Literal["legacy", "modern"]
 DEADLINE_SECONDS = 20.0
 MODES: dict[Era, Any] = {"legacy": "legacy", "modern": "2026-07-28"}
 
-warnings.filterwarnings("ignore", category=UserWarning, module="mcp")
-warnings.filterwarnings("ignore", message=".*deprecated as of 2026-07-28.*")
-
 
 def schema(**properties: str) -> dict[str, Any]:
     return {
@@ -50,6 +46,7 @@ TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
     "ask_user": ("Ask the user for a colour.", schema()),
     "ask_model": ("Ask the client's model for a poem.", schema()),
     "ask_roots": ("List the client's roots.", schema()),
+    "fail": ("Answer with an error of the protocol.", schema()),
     "touch": ("Change the note, telling subscribers.", schema()),
 }
 NOTE = "note://today"
@@ -169,6 +166,9 @@ class Fixture:
         if params.input_responses is None:
             return types.InputRequiredResult(input_requests={"roots": types.ListRootsRequest()})
         return text(" ".join(str(root.uri) for root in params.input_responses["roots"].roots))
+
+    async def tool_fail(self, *_: Any) -> Any:
+        raise MCPError(-32050, "Broken", {"why": "on purpose"})
 
     async def tool_touch(self, *_: Any) -> Any:
         for session in self._subscribed:

@@ -3,7 +3,7 @@ import pytest
 from shortlist.gateway.snapshot import Options
 from tests.gateway.support import Era, Fixture, serve, words
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 

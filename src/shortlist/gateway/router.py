@@ -132,6 +132,10 @@ class Router:
             if self._gateway.state.upstreams.status()[server].era == "legacy":
                 await self._ask(exchange, server, "logging/setLevel", {"level": wanted})
 
+    def level(self, holder: object) -> str | None:
+        """Give the log level that a session has set."""
+        return self._levels.get(holder)
+
     def wants(self, holder: object, level: str) -> bool:
         """Say whether a session asked for entries of this level; one that never asked gets all."""
         least = self._levels.get(holder)

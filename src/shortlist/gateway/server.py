@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias, cast
 
@@ -10,7 +10,7 @@ from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
-from mcp.server.connection import Connection
+from mcp.server.connection import Connection, allowed_log_levels
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler
@@ -28,6 +28,7 @@ from mcp_types import (
     CallToolRequestParams,
     CompleteRequestParams,
     GetPromptRequestParams,
+    LoggingMessageNotification,
     NotificationParams,
     PaginatedRequestParams,
     ReadResourceRequestParams,
@@ -63,6 +64,7 @@ MAX_STREAMS = 1_024
 RESERVED_META = "io.modelcontextprotocol/"
 """The envelope of one hop; the next hop has its own. What a client opts in to is relayed."""
 LOG_LEVEL_META = "io.modelcontextprotocol/logLevel"
+LOG_METHOD = "notifications/message"
 _SESSION = "shortlist.session"
 _CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 _LIST_EVENTS: Mapping[str, ServerEvent] = {
@@ -87,6 +89,7 @@ class ClientExchange:
     def __init__(self, context: Context, caller: Caller) -> None:
         self._session = context.session
         self._request_id = context.request_id
+        self._log_levels = allowed_log_levels(context.protocol_version, context.meta)
         self._caller = caller
 
     @property
@@ -111,13 +114,10 @@ class ClientExchange:
         await self._session.report_progress(progress, total, message)
 
     async def log(self, params: Mapping[str, Json]) -> None:
-        """Send a log entry with this request's stream; the session drops what a modern client did not opt in to."""
-        await self._session.send_log_message(
-            params.get("level", "info"),
-            params.get("data"),
-            logger=params.get("logger"),
-            related_request_id=self._request_id,
-        )
+        """Send a log entry with this request's stream; a modern client hears only what it opted in to."""
+        entry = LoggingMessageNotification.model_validate({"method": LOG_METHOD, "params": dict(params)})
+        if entry.params.level in self._log_levels:
+            await self._session.send_notification(entry, related_request_id=self._request_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +193,7 @@ class Front:
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> dict[str, Any]:
         exchange = self._exchange(context)
         try:
-            return await self.gateway.call(exchange, params.name, params.arguments or {}, _round(context))
+            return await self.gateway.call(exchange, params.name, params.arguments or {}, self._round(context))
         except UpstreamRefused:
             raise
         except ShortlistError as error:  # a model can act on these; anything else is a bug and must surface
@@ -206,10 +206,10 @@ class Front:
         return listing
 
     async def _get_prompt(self, context: Context, _: RequestParams) -> dict[str, Any]:
-        return await self.router.get_prompt(self._exchange(context), _params(context), _round(context))
+        return await self.router.get_prompt(self._exchange(context), _params(context), self._round(context))
 
     async def _read_resource(self, context: Context, _: RequestParams) -> dict[str, Any]:
-        return await self.router.read(self._exchange(context), _params(context), _round(context))
+        return await self.router.read(self._exchange(context), _params(context), self._round(context))
 
     async def _complete(self, context: Context, _: RequestParams) -> dict[str, Any]:
         return await self.router.complete(self._exchange(context), _params(context))
@@ -253,6 +253,12 @@ class Front:
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
             result["instructions"] = self.gateway.instructions(self.caller(ctx))
         return result
+
+    def _round(self, context: Context) -> Round:
+        """Read what a request carries beside its params; a legacy session's log level is a modern server's opt-in."""
+        turn = _round(context)
+        level = self.router.level(self._links.get(self.caller(context).session or ""))
+        return replace(turn, meta={LOG_LEVEL_META: level, **turn.meta}) if level else turn
 
     def _bound_schema(self, name: str) -> Mapping[str, Any] | None:
         snapshot = self.gateway.state.snapshot
@@ -312,7 +318,7 @@ class Front:
     def _on_change(self, change: Change) -> None:
         if isinstance(change, ListChanged):
             self._tools_changed(change.workspace)
-        elif change.method == "notifications/message":
+        elif change.method == LOG_METHOD:
             self._logged(change)
         elif change.method == "notifications/resources/updated":
             self._resource_updated(change)
@@ -381,7 +387,7 @@ class IdleExchange:
         """Drop it: there is no request it could belong to."""
 
     async def log(self, params: Mapping[str, Json]) -> None:
-        await self._link.connection.notify("notifications/message", dict(params))
+        await self._link.connection.notify(LOG_METHOD, dict(params))
 
 
 class _Stream:
