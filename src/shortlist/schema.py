@@ -1,9 +1,9 @@
 """What an input schema says about a tool's arguments, read without trusting it."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from itertools import islice
 
-from shortlist.models import Parameter, Tool
+from shortlist.models import Json, Parameter, Tool
 
 MAX_DEPTH = 6
 """Deeper properties are not what anybody searches by; cyclic references end here too."""
@@ -16,24 +16,25 @@ def parameters_of(tool: Tool) -> tuple[Parameter, ...]:
     return tuple(_parameters(tool.input_schema))
 
 
-def nested_parameters_of(tool: Tool) -> tuple[Parameter, ...]:
-    """Give the parameters of a tool and those inside them, outermost first, bounded in depth and number."""
-    found: list[Parameter] = []
-    level: list[Mapping[str, Any]] = [tool.input_schema]
+def nested_properties(schema: Json) -> list[tuple[str, Json]]:
+    """Give the properties of a schema and those inside them, outermost first, bounded in depth and number."""
+    found: list[tuple[str, Json]] = []
+    level = [schema]
     for _ in range(MAX_DEPTH):
-        inner: list[Mapping[str, Any]] = []
-        for schema in level:
-            found.extend(_parameters(schema))
-            inner.extend(_inner_schemas(schema))
+        inner: list[Json] = []
+        for outer in level:
+            for name, details in _properties(outer):
+                found.append((name, details))
+                inner.extend(_inside(details))
         if not inner or len(found) >= MAX_PARAMETERS:
             break
-        level = inner[:MAX_PARAMETERS]
-    return tuple(found[:MAX_PARAMETERS])
+        level = inner
+    return found[:MAX_PARAMETERS]
 
 
-def type_name(schema: Any) -> str:
+def type_name(schema: Json) -> str:
     """Name a schema's type in one word for signatures."""
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return "any"
     kind = schema.get("type")
     if isinstance(kind, list):
@@ -51,42 +52,48 @@ def type_name(schema: Any) -> str:
     return "any"
 
 
-def _parameters(schema: Mapping[str, Any]) -> Iterator[Parameter]:
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return
+def enum_of(schema: Json) -> tuple[str, ...]:
+    """Give the values that a schema, or the items of one, may have."""
+    if not isinstance(schema, dict):
+        return ()
+    values, items = schema.get("enum"), schema.get("items")
+    if not isinstance(values, list) and isinstance(items, dict):
+        values = items.get("enum")
+    return tuple(map(str, values[:MAX_ENUM_VALUES])) if isinstance(values, list) else ()
+
+
+def description_of(schema: Json) -> str:
+    """Give what a schema says of itself."""
+    return text_of(schema.get("description")) if isinstance(schema, dict) else ""
+
+
+def _parameters(schema: Json) -> Iterator[Parameter]:
     required = schema.get("required")
     needed = {str(r) for r in required} if isinstance(required, list) else set()
-    for name, inner in list(properties.items())[:MAX_PARAMETERS]:
-        details = inner if isinstance(inner, Mapping) else {}
+    for name, details in _properties(schema):
         yield Parameter(
-            name=str(name),
+            name=name,
             type=type_name(details),
-            description=text_of(details.get("description")),
-            required=str(name) in needed,
-            enum=_enum(details),
+            description=description_of(details),
+            required=name in needed,
+            enum=enum_of(details),
         )
 
 
-def _enum(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    values = schema.get("enum")
-    items = schema.get("items")
-    if not isinstance(values, list) and isinstance(items, Mapping):
-        values = items.get("enum")
-    return tuple(str(v) for v in values[:MAX_ENUM_VALUES]) if isinstance(values, list) else ()
-
-
-def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _properties(schema: Json) -> Iterator[tuple[str, Json]]:
     properties = schema.get("properties")
-    candidates = list(properties.values()) if isinstance(properties, Mapping) else []
-    for candidate in candidates[:MAX_PARAMETERS]:
-        if isinstance(candidate, Mapping):
-            yield candidate
-            if isinstance(candidate.get("items"), Mapping):
-                yield candidate["items"]
+    return islice(properties.items(), MAX_PARAMETERS) if isinstance(properties, dict) else iter(())
 
 
-def text_of(value: Any) -> str:
+def _inside(schema: Json) -> Iterator[Json]:
+    """Give what has properties of its own: a property, or the items of one."""
+    if isinstance(schema, dict):
+        for inner in (schema, schema.get("items")):
+            if isinstance(inner, dict) and "properties" in inner:
+                yield inner
+
+
+def text_of(value: Json) -> str:
     """Read a text that should be a string: real catalogs hold lists, numbers and nulls there."""
     if isinstance(value, str):
         return value

@@ -5,6 +5,7 @@ collection's average), and idf is taken from live counts at query time. So addin
 tool touches that tool only, and the result equals a fresh build.
 """
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,12 +58,20 @@ class Postings:
 _NO_POSTINGS = Postings(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint16))
 
 
+class Vocabulary(dict[str, int]):
+    """Numbers for terms; one that is new takes the next."""
+
+    def __missing__(self, term: str) -> int:
+        number = self[term] = len(self)
+        return number
+
+
 class LexicalIndex:
     """Documents by row; rows are never reused, so that they can be shared with other indexes."""
 
     def __init__(self, weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS) -> None:
         self._field_weights = weights
-        self.vocabulary: dict[str, int] = {}
+        self.vocabulary = Vocabulary()
         self._frequency = np.zeros(0, np.int32)
         self._rows = _Forward.empty()
         self._inverted = _Inverted.empty()
@@ -149,12 +158,13 @@ class LexicalIndex:
 
     def _weigh(self, documents: Iterable[Document]) -> "_Forward":
         """Turn documents into one saturated weight for each row and term."""
-        vocabulary, terms, counts = self.vocabulary, [], []
+        vocabulary, terms, counts = self.vocabulary, array("q"), array("q")
+        number = vocabulary.__getitem__
         for document in documents:
             for field in FIELDS:
                 found = document[field]
                 counts.append(len(found))
-                terms.extend([vocabulary.setdefault(term, len(vocabulary)) for term in found])
+                terms.extend(map(number, found))
         missing = len(vocabulary) - len(self._frequency)
         self._frequency = np.concatenate([self._frequency, np.zeros(missing, np.int32)])
         return _Forward.weigh(
@@ -174,7 +184,7 @@ class LexicalIndex:
     @classmethod
     def restore(cls, vocabulary: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> "LexicalIndex":
         index = cls()
-        index.vocabulary = {term: number for number, term in enumerate(vocabulary)}
+        index.vocabulary = Vocabulary((term, number) for number, term in enumerate(vocabulary))
         index._rows = _Forward.restore(arrays)
         index.alive = np.array(arrays["alive"])
         index._merge()

@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from shortlist.models import Server, Tool
-from shortlist.schema import nested_parameters_of, parameters_of
+from shortlist.schema import description_of, enum_of, nested_properties, parameters_of
 from shortlist.text.clean import fold, one_line
 from shortlist.text.tokens import compact, split_identifier, terms, words
 
@@ -22,7 +23,7 @@ Field: TypeAlias = Literal[
     "boilerplate",
 ]
 FIELDS: tuple[Field, ...] = get_args(Field)
-Document: TypeAlias = Mapping[Field, list[str]]
+Document: TypeAlias = Mapping[Field, Sequence[str]]
 
 MAX_DESCRIPTION_CHARS = 4_000
 MAX_PARAMETER_CHARS = 3_000
@@ -41,17 +42,18 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset()) -> Document:
     """Give the terms of every field of a tool."""
     own, shared = _split_boilerplate(tool.description[:MAX_DESCRIPTION_CHARS], boilerplate)
-    parameters = nested_parameters_of(tool)
-    spoken = " ".join(" ".join((p.description, *p.enum)) for p in parameters)
+    properties = nested_properties(tool.input_schema)
+    spoken = " ".join(" ".join((description_of(p), *enum_of(p))) for _, p in properties)
+    server_name, server_text = _server_terms(server)
     return {
         "name": _name_terms(tool.name),
         "title": terms(tool.title),
         "labels": terms(" ".join((tool.category, *tool.tags, *tool.keywords))),
         "description": terms(own),
-        "parameters": terms(" ".join(p.name for p in parameters)),
+        "parameters": terms(" ".join(name for name, _ in properties)),
         "parameter_text": terms(spoken[:MAX_PARAMETER_CHARS]),
-        "server": terms(f"{server_words(tool.server)} {server.title}"),
-        "server_text": terms(" ".join((server.description, *server.categories, *server.tags))),
+        "server": server_name,
+        "server_text": server_text,
         "boilerplate": terms(shared),
     }
 
@@ -82,15 +84,23 @@ def server_words(server: str) -> str:
 def shared_sentences(tools: Iterable[Tool]) -> frozenset[str]:
     """Find the sentences that a server repeats over its tools."""
     every = list(tools)
+    if len(every) < BOILERPLATE_TOOLS:
+        return frozenset()
     counts = Counter(sentence for tool in every for sentence in set(_sentences(tool.description)))
     threshold = max(BOILERPLATE_TOOLS, BOILERPLATE_SHARE * len(every))
     return frozenset(sentence for sentence, count in counts.items() if count >= threshold)
 
 
+@lru_cache(maxsize=1_024)
+def _server_terms(server: Server) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    about = " ".join((server.description, *server.categories, *server.tags))
+    return tuple(terms(f"{server_words(server.name)} {server.title}")), tuple(terms(about))
+
+
 def _name_terms(name: str) -> list[str]:
     found = terms(name)
     whole = compact(name)
-    return found if whole in found else [*found, whole]
+    return found if not whole or whole in found else [*found, whole]
 
 
 def _split_boilerplate(description: str, boilerplate: frozenset[str]) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Text to terms: identifiers split, words stemmed, scripts without spaces cut into character pairs."""
 
 import re
+from functools import lru_cache
 from importlib import resources
 from itertools import chain
 
@@ -28,7 +29,7 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+"
 )
 
-_stemmer = Stemmer.Stemmer("english")
+_stemmer = Stemmer.Stemmer("english", 0)  # its own cache takes longer than stemming does
 
 
 def read_words(name: str) -> frozenset[str]:
@@ -52,7 +53,10 @@ def words(identifier: str) -> str:
 
 def compact(identifier: str) -> str:
     """Write an identifier without separators or case, so that all its spellings are equal."""
-    folded = fold(identifier)
+    return _without_separators(fold(identifier))
+
+
+def _without_separators(folded: str) -> str:
     return folded if folded.isalnum() else "".join(filter(str.isalnum, folded))
 
 
@@ -88,19 +92,20 @@ def _terms_of_word(word: str) -> tuple[str, ...]:
         return ()
     if not word.isascii() and (runs := _UNSPACED.findall(folded)):
         return _unspaced_terms(folded, runs)
-    parts = [fold(part) for part in _PART.findall(word if word.isascii() else folded)]
-    found = [term for part in parts for term in _part_terms(part)]
-    whole = compact(word)
-    if len(parts) > 1 and len(whole) <= MAX_TERM_LENGTH:
-        found.append(whole)
-    return tuple(found)
+    parts = _PART.findall(word if word.isascii() else folded)
+    found = tuple(chain.from_iterable(map(_part_terms, parts)))
+    if len(parts) < 2 or len(whole := _without_separators(folded)) > MAX_TERM_LENGTH:
+        return found
+    return (*found, whole)
 
 
-def _part_terms(part: str) -> list[str]:
-    if part in STOPWORDS or len(part) > MAX_TERM_LENGTH:
-        return []
-    numbered = _TRAILING_DIGITS.match(part)
-    return [part, stem(numbered[1])] if numbered else [stem(part)]
+@lru_cache(maxsize=65_536)
+def _part_terms(part: str) -> tuple[str, ...]:
+    folded = fold(part)
+    if folded in STOPWORDS or len(folded) > MAX_TERM_LENGTH:
+        return ()
+    numbered = _TRAILING_DIGITS.match(folded)
+    return (folded, stem(numbered[1])) if numbered else (stem(folded),)
 
 
 def _unspaced_terms(folded: str, runs: list[str]) -> tuple[str, ...]:
