@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortlist.evals.significance import Values, bootstrap, macro, paired_p_value
+from shortlist.evals.significance import Values, bootstrap, bootstrap_columns, macro, paired_p_value
 
 small = st.lists(st.integers(-20, 20), min_size=1, max_size=20).map(lambda twentieths: np.array(twentieths) / 20)
 
@@ -42,6 +42,16 @@ def test_constant_values_have_an_interval_of_no_width() -> None:
 def test_the_same_seed_gives_the_same_interval() -> None:
     values: list[Values] = [np.linspace(0, 1, 30)]
     assert bootstrap(values, seed=3) == bootstrap(values, seed=3)
+
+
+def test_several_metrics_at_once_get_the_intervals_they_get_alone() -> None:
+    rng = np.random.default_rng(1)
+    first, second = rng.random((30, 2)), rng.random((7, 2))
+    together = bootstrap_columns([first, second])
+    alone = [bootstrap([first[:, column], second[:, column]]) for column in (0, 1)]
+    assert [each.low for each in together] == pytest.approx([each.low for each in alone])
+    assert [each.high for each in together] == pytest.approx([each.high for each in alone])
+    assert together[0].mean == pytest.approx(macro([first[:, 0], second[:, 0]]))
 
 
 def test_an_interval_over_nothing_is_unknown() -> None:

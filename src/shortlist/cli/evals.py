@@ -4,7 +4,7 @@ import argparse
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.evals import report
-from shortlist.evals.ablation import ablate
+from shortlist.evals.ablation import Ablation, ablate
 from shortlist.evals.bench import SWEEPS, Bench, VectorMemory
 from shortlist.evals.cases import find_problems, read_queries
 from shortlist.evals.compare import compare
@@ -187,7 +187,11 @@ def _eval(args: Arguments) -> int:
         save_runs([run for found in runs.values() for run in found], args.out)
     first = next(iter(runs.values()))
     failures = gate.failures(first)
-    _show(args, _eval_tables(runs, gate, strict=args.strict), _eval_data(runs, gate, failures))
+    _show(
+        args,
+        lambda: _eval_tables(runs, gate, strict=args.strict),
+        lambda: _eval_data(runs, gate, failures),
+    )
     for failure in failures:
         _say(f"shortlist: {failure}")
     return FAILED if failures else PASSED
@@ -240,7 +244,7 @@ def _eval_sizes(args: Arguments) -> int:
     for done, size in enumerate(args.sizes, start=1):
         points += measure_size(runner, loaded.dataset, build, size)
         progress(done, len(args.sizes))
-    _show(args, report.size_tables(points), points)
+    _show(args, lambda: report.size_tables(points), lambda: points)
     return PASSED
 
 
@@ -250,7 +254,8 @@ def _compare(args: Arguments) -> int:
         datasets = _compared_datasets(args, [run for runs in sides.values() for run in runs])
         sides = {text: runs or _fresh(text, datasets, args.embedder) for text, runs in sides.items()}
     comparisons = compare(sides[args.before], sides[args.after])
-    _show(args, [report.comparison_table(comparisons, args.before, args.after)], comparisons)
+    table = report.comparison_table(comparisons, args.before, args.after)
+    _show(args, lambda: [table], lambda: comparisons)
     return PASSED
 
 
@@ -278,20 +283,30 @@ def _ablate(args: Arguments) -> int:
     loaded = _loaded(dataset.only(segment=args.segment), _embedder(args.embedder))
     bench, runner = loaded.bench, loaded.runner(pipeline)
     found = ablate(runner, loaded.dataset, bench.contender(pipeline), bench.without_each(pipeline))
-    tables = [*report.ablation_tables(found, found.segments)]
-    if args.verbose:
-        tables.append(report.moved_table(found, {case.id: case.query for case in loaded.dataset.cases}))
-    rows = [row for segment in found.segments for row in found.rows(segment)]
-    _show(args, tables, {"rows": rows, "moved": found.moved() if args.verbose else []})
+    queries = {case.id: case.query for case in loaded.dataset.cases} if args.verbose else {}
+    _show(args, lambda: _ablation_tables(found, queries), lambda: _ablation_data(found, queries))
     return PASSED
+
+
+def _ablation_tables(found: Ablation, queries: Mapping[str, str]) -> list[Table]:
+    tables = report.ablation_tables(found, found.segments)
+    return [*tables, *([report.moved_table(found, queries)] if queries else [])]
+
+
+def _ablation_data(found: Ablation, queries: Mapping[str, str]) -> dict[str, Any]:
+    rows = [row for segment in found.segments for row in found.rows(segment)]
+    return {"rows": rows, "moved": found.moved() if queries else []}
 
 
 def _sweep(args: Arguments) -> int:
     (dataset,) = _one(_datasets(args, SWEEP_DATASET))
     loaded = _loaded(dataset, _embedder(args.embedder) if args.of == "dense" else None)
     points = sweep(loaded.runner(args.of), loaded.dataset, args.values, loaded.bench.swept(args.of))
-    data = [{"value": point.value, "summaries": summarise_each(point.runs)} for point in points]
-    _show(args, [report.sweep_table(points, args.of)], data)
+    _show(
+        args,
+        lambda: [report.sweep_table(points, args.of)],
+        lambda: [{"value": point.value, "summaries": summarise_each(point.runs)} for point in points],
+    )
     return PASSED
 
 
@@ -302,7 +317,7 @@ def _doctor(args: Arguments) -> int:
     rank = bench.contender(pipeline).rank
     doctor = Doctor(rank=rank, count_tokens=estimate_tokens, progress=_progress("doctor"))
     diagnosis = doctor.examine(catalog.tools)
-    _show(args, report.diagnosis_tables(diagnosis), diagnosis)
+    _show(args, lambda: report.diagnosis_tables(diagnosis), lambda: diagnosis)
     return PASSED
 
 
@@ -392,8 +407,9 @@ def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(part) for part in text.split(","))
 
 
-def _show(args: Arguments, tables: Iterable[Table], data: Any) -> None:
-    print(to_json(data) if args.json else to_markdown(list(tables)), end="\n" if args.json else "")
+def _show(args: Arguments, tables: Callable[[], Sequence[Table]], data: Callable[[], Any]) -> None:
+    """Print one of the two forms; the other is not even made."""
+    print(to_json(data()) if args.json else to_markdown(tables()).rstrip("\n"))
 
 
 def _warn(place: str, problems: Sequence[str]) -> None:

@@ -44,13 +44,21 @@ def macro(strata: Sequence[Values]) -> float:
 
 
 def bootstrap(strata: Sequence[Values], *, draws: int = DRAWS, seed: int = SEED) -> Interval:
+    """Give the macro mean of one metric with its interval."""
+    columns = [values[:, np.newaxis] for values in strata]
+    return next(iter(bootstrap_columns(columns, draws=draws, seed=seed)), UNKNOWN)
+
+
+def bootstrap_columns(strata: Sequence[Values], *, draws: int = DRAWS, seed: int = SEED) -> tuple[Interval, ...]:
+    """Bootstrap several metrics, one in each column, on the same resamples; nothing where there is no row."""
     filled = [values for values in strata if len(values)]
     if not filled:
-        return UNKNOWN
+        return ()
     rng = np.random.default_rng(seed)
-    means = np.mean([_resampled_means(values, draws, rng) for values in filled], axis=0)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return Interval(macro(filled), float(low), float(high))
+    resampled = np.mean([_resampled_means(values, draws, rng) for values in filled], axis=0)
+    low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
+    means = np.mean([values.mean(axis=0) for values in filled], axis=0)
+    return tuple(map(Interval, means.tolist(), low.tolist(), high.tolist()))
 
 
 def paired_p_value(differences: Sequence[Values], *, flips: int = FLIPS, seed: int = SEED) -> float:
@@ -79,10 +87,15 @@ def _flipped_sums(shares: Values, rows: int, rng: np.random.Generator) -> Values
 
 
 def _resampled_means(values: Values, draws: int, rng: np.random.Generator) -> Values:
-    parts = [
-        values[rng.integers(len(values), size=(rows, len(values)))].mean(axis=1) for rows in _chunks(draws, len(values))
-    ]
+    """Give the column means of each resample: how often each row was drawn, times the rows."""
+    size = len(values)
+    parts = [_drawn_counts(rows, size, rng) @ values / size for rows in _chunks(draws, size)]
     return np.concatenate(parts)
+
+
+def _drawn_counts(rows: int, size: int, rng: np.random.Generator) -> Values:
+    drawn = rng.integers(size, size=(rows, size)) + size * np.arange(rows)[:, np.newaxis]
+    return np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
 
 
 def _chunks(rows: int, width: int) -> Iterator[int]:

@@ -10,7 +10,7 @@ from shortlist.errors import InvalidInput
 from shortlist.evals.calibration import Abstention, abstention, auroc, expected_calibration_error
 from shortlist.evals.metrics import LENIENT
 from shortlist.evals.runner import Run
-from shortlist.evals.significance import Interval, Values, bootstrap, macro
+from shortlist.evals.significance import UNKNOWN, Interval, Values, bootstrap_columns, macro
 
 HEADLINE = ("top1", "r@1", "r@3", "r@5", "r@10", "mrr", "ndcg@5", "ndcg@10", "complete@5")
 REPORTED = (*HEADLINE, *(LENIENT + name for name in HEADLINE), "toolset")
@@ -49,7 +49,7 @@ def summarise(runs: Sequence[Run], *, dataset: str = "", part: str = "") -> Summ
         part=part,
         pipeline=runs[0].pipeline,
         queries=len(records),
-        metrics={name: bootstrap(_strata(runs, name)) for name in REPORTED},
+        metrics=_intervals(runs),
         abstention=abstention([r.level == "none" for r in records], [r.answerable for r in records]),
         calibration_error=expected_calibration_error(stated, correct),
         auroc=auroc(stated, correct > 0),
@@ -88,6 +88,12 @@ def _parts(parts: Mapping[str, Run], kind: str) -> list[Summary]:
         return []
     each = [summarise([part], part=name) for name, part in parts.items()]
     return [*each, summarise(list(parts.values()), part=f"{MACRO} over {kind}")]
+
+
+def _intervals(runs: Sequence[Run]) -> dict[str, Interval]:
+    tables = [np.stack([run.values(name) for name in REPORTED], axis=1) for run in runs]
+    found = bootstrap_columns(tables) or (UNKNOWN,) * len(REPORTED)
+    return dict(zip(REPORTED, found, strict=True))
 
 
 def _strata(runs: Sequence[Run], metric: str) -> list[Values]:
