@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,13 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidCatalog
 from shortlist.models import Annotations, Server, Tool
 from shortlist.schema import text_of
+from shortlist.text.clean import clean_text, one_line
 
 Raw: TypeAlias = Mapping[str, Any]
 
 MAX_NAME_LENGTH = 512
+MAX_NESTING = 200
+"""Deeper than any real schema, and far from where reading it again somewhere else would run out of stack."""
 _HINTS = (
     ("read_only", ("readOnlyHint", "readOnly")),
     ("destructive", ("destructiveHint", "destructive")),
@@ -32,7 +36,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
+        return one_line(f"{self.place}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def read_catalog(source: str | Path | Any) -> CatalogReading:
 def tool_from_mcp(raw: Raw, server: str = "", *, tool_id: str | None = None) -> Tool:
     """Make a tool of its MCP definition; raises `BadTool` when it has no usable name."""
     name = raw.get("name")
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not clean_text(name).strip():
         raise BadTool(f"a tool needs a name, this one has {name!r}")
     if len(name) > MAX_NAME_LENGTH:
         raise BadTool(f"the name is {len(name)} characters long; the limit is {MAX_NAME_LENGTH}")
@@ -65,8 +69,11 @@ def tool_from_mcp(raw: Raw, server: str = "", *, tool_id: str | None = None) -> 
     hints = annotations if isinstance(annotations, Mapping) else {}
     meta = raw.get("_meta") if isinstance(raw.get("_meta"), Mapping) else {}
     definition = _compact_json(raw)
+    identity = tool_id or (f"{server}/{name}" if server else name)
+    if _encodable(identity) != identity:
+        raise BadTool(f"its id {identity!r} cannot be written as UTF-8")
     return Tool(
-        id=tool_id or (f"{server}/{name}" if server else name),
+        id=identity,
         name=name,
         server=server,
         title=text_of(raw.get("title")) or text_of(hints.get("title")),
@@ -82,13 +89,29 @@ def tool_from_mcp(raw: Raw, server: str = "", *, tool_id: str | None = None) -> 
 
 def _compact_json(raw: Raw) -> str:
     try:
-        text = json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(raw, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
     except RecursionError:
-        raise BadTool("its schema is nested too deeply") from None
+        raise BadTool("it is nested too deeply") from None
     except (TypeError, ValueError) as error:
         raise BadTool(f"it is not JSON ({error})") from None
+    if text.count("{") + text.count("[") > MAX_NESTING and _nesting(raw) > MAX_NESTING:
+        raise BadTool(f"it is nested too deeply; the limit is {MAX_NESTING} levels")
     return text
+
+
+def _nesting(raw: Any) -> int:
+    deepest, open_ = 0, [(raw, 1)]
+    while open_:
+        value, depth = open_.pop()
+        deepest = max(deepest, depth)
+        inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+        open_.extend((item, depth + 1) for item in inner)
+    return deepest
+
+
+def _encodable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _label(raw: Raw, meta: Any, key: str) -> Any:
@@ -139,8 +162,12 @@ def _read_path(path: Path) -> CatalogReading:
         files = sorted(p for pattern in ("*.json", "*.jsonl", "*.json.gz", "*.jsonl.gz") for p in path.glob(pattern))
         if not files:
             raise InvalidCatalog(f"No catalog in {str(path)!r}: put *.json or *.jsonl files with tools there.")
-        return _collect(entry for file in files for entry in _entries(_parsed(file), file.stem))
+        return _collect(entry for file in files for entry in _entries(_parsed(file), _server_name(file)))
     return _collect(_entries(_parsed(path), ""))
+
+
+def _server_name(file: Path) -> str:
+    return file.name.removesuffix(".gz").rpartition(".")[0]
 
 
 def _parsed(path: Path) -> Any:
@@ -154,12 +181,21 @@ def _parsed(path: Path) -> Any:
     except RecursionError:
         raise InvalidCatalog(f"{str(path)!r} is nested too deeply to be a catalog.") from None
     except json.JSONDecodeError as error:
-        if text.lstrip().startswith("{") and "\n{" in text:
+        if _is_object(text.lstrip().partition("\n")[0]):
             return _Lines(path, text)
         place = f"line {error.lineno}, column {error.colno}"
         raise InvalidCatalog(
             f"{str(path)!r} is not JSON at {place}: {error.msg}. Is it cut off? Write it again."
         ) from None
+    except ValueError as error:
+        raise InvalidCatalog(f"{str(path)!r} cannot be read as JSON: {error}.") from None
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _text_of_file(path: Path) -> str:
@@ -168,7 +204,7 @@ def _text_of_file(path: Path) -> str:
         return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
     except FileNotFoundError:
         raise InvalidCatalog(f"There is no file {str(path)!r}.") from None
-    except (EOFError, gzip.BadGzipFile):
+    except (EOFError, gzip.BadGzipFile, zlib.error):
         raise InvalidCatalog(f"{str(path)!r} is a truncated or damaged gzip file; fetch it again.") from None
     except UnicodeDecodeError as error:
         raise InvalidCatalog(f"{str(path)!r} is not UTF-8 text (byte {error.start}).") from None
@@ -201,7 +237,7 @@ def _line_reader(line: str) -> Callable[[], tuple[Tool, Server | None]]:
     def read() -> tuple[Tool, Server | None]:
         try:
             raw = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise BadTool(f"not JSON ({error})") from None
         return _read_any(raw, "")
 
@@ -212,7 +248,7 @@ def _object_entries(source: Raw, name: str) -> Iterator[Entry]:
     if "tools" in source and isinstance(source["tools"], list):
         server = _server_of(source.get("server") if isinstance(source.get("server"), Mapping) else source, name)
         return _tool_entries(source["tools"], server, f"{server.name or 'tools'}")
-    if isinstance(source.get("result"), Mapping):
+    if isinstance(source.get("result"), Mapping) and "result" not in source["result"]:
         return _object_entries(source["result"], name)
     if isinstance(source.get("servers"), (list, tuple)):
         return _array_entries(source["servers"], name)
@@ -245,15 +281,19 @@ def _tool_entries(tools: Iterable[Any], server: Server, place: str) -> Iterator[
 
 def _server_of(raw: Any, name: str) -> Server:
     data: Raw = raw if isinstance(raw, Mapping) else {}
-    wire_id = text_of(data.get("id")) or text_of(data.get("name")) or name
-    title = text_of(data.get("title")) or (text_of(data.get("name")) if data.get("id") else "")
+    wire_id = _text(data, "id") or _text(data, "name") or name
+    title = _text(data, "title") or (_text(data, "name") if data.get("id") else "")
     return Server(
         name=wire_id,
         title=title if title != wire_id else "",
-        description=text_of(data.get("description")),
-        categories=_texts(data.get("categories")),
-        tags=_texts(data.get("tags")),
+        description=_text(data, "description"),
+        categories=tuple(map(_encodable, _texts(data.get("categories")))),
+        tags=tuple(map(_encodable, _texts(data.get("tags")))),
     )
+
+
+def _text(raw: Raw, key: str) -> str:
+    return _encodable(text_of(raw.get(key)))
 
 
 def _read_any(raw: Any, server: str) -> tuple[Tool, Server | None]:
@@ -263,8 +303,8 @@ def _read_any(raw: Any, server: str) -> tuple[Tool, Server | None]:
     if isinstance(raw.get("function"), Mapping):
         raw = raw["function"]
     if isinstance(raw.get("server"), str):
-        server = raw["server"]
-    described = Server(name=server, description=text_of(raw.get("server_description"))) if server else None
+        server = _text(raw, "server")
+    described = Server(name=server, description=_text(raw, "server_description")) if server else None
     tool_id = raw.get("id") if isinstance(raw.get("id"), str) and raw.get("id") else None
     return tool_from_mcp(_as_mcp(raw), server, tool_id=tool_id), described
 

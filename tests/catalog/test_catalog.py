@@ -1,0 +1,71 @@
+import random
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.models import Server, Tool
+from tests.fakes import catalogs, tool, tools
+
+
+def test_tools_stand_in_the_order_of_their_ids() -> None:
+    assert list(Catalog.of([tool("b/x"), tool("a/z"), tool("a/y")]).tools) == ["a/y", "a/z", "b/x"]
+
+
+def test_a_catalog_cannot_be_changed() -> None:
+    catalog = Catalog.of([tool("a/x")])
+    assert isinstance(catalog.tools, MappingProxyType)
+    with pytest.raises(TypeError):
+        catalog.tools["a/y"] = tool("a/y")  # type: ignore[index]
+
+
+def test_a_server_that_nobody_described_is_there_by_its_name() -> None:
+    catalog = Catalog.of([tool("a/x")], [Server(name="b", description="No tools yet.")])
+    assert dict(catalog.servers) == {"a": Server(name="a"), "b": Server(name="b", description="No tools yet.")}
+    assert {name: len(found) for name, found in catalog.by_server.items()} == {"a": 1, "b": 0}
+
+
+@given(st.lists(tools(), unique_by=lambda each: each.id), st.randoms())
+def test_equal_catalogs_have_equal_fingerprints_in_whatever_order_they_came(
+    every: list[Tool], order: random.Random
+) -> None:
+    shuffled = list(every)
+    order.shuffle(shuffled)
+    assert Catalog.of(every).fingerprint == Catalog.of(shuffled).fingerprint
+
+
+@given(catalogs, catalogs)
+def test_catalogs_differ_exactly_where_their_diff_says_so(one: Catalog, other: Catalog) -> None:
+    diff = one.diff(other)
+    assert bool(diff) == (dict(one.tools) != dict(other.tools))
+    rebuilt = {i: each for i, each in one.tools.items() if i not in diff.removed | diff.changed}
+    rebuilt |= {i: other.tools[i] for i in diff.added | diff.changed}
+    assert rebuilt == dict(other.tools)
+
+
+def test_any_change_of_a_definition_changes_the_hash() -> None:
+    before = tool("a/x", "Same words.")
+    assert tool("a/x", "Same words.").content_hash == before.content_hash
+    for key in ("icons", "_meta", "annotations", "outputSchema"):
+        assert tool("a/x", "Same words.", **{key: {"new": 1}}).content_hash != before.content_hash
+
+
+def test_a_changed_server_description_changes_the_fingerprint() -> None:
+    described = Catalog.of([tool("a/x")], [Server(name="a", description="News.")])
+    assert described.fingerprint != Catalog.of([tool("a/x")]).fingerprint
+
+
+def test_a_servers_tools_are_replaced_as_a_whole() -> None:
+    catalog = Catalog.of([tool("a/old"), tool("b/kept")])
+    renewed = catalog.with_server(Server(name="a", title="A"), [tool("a/new")])
+    assert list(renewed.tools) == ["a/new", "b/kept"]
+    assert renewed.servers["a"].title == "A"
+    assert list(catalog.tools) == ["a/old", "b/kept"], "the catalog before is what it was"
+
+
+def test_a_server_leaves_with_its_tools() -> None:
+    left = Catalog.of([tool("a/x"), tool("b/y")]).without_server("a")
+    assert list(left.tools) == ["b/y"]
+    assert list(left.servers) == ["b"]
