@@ -15,7 +15,7 @@ from typing import Any
 FAULT = sys.argv[1] if len(sys.argv) > 1 else "none"
 ARGUMENT = sys.argv[2] if len(sys.argv) > 2 else ""
 OBJECT = {"type": "object", "properties": {}}
-state: dict[str, Any] = {"description": "before", "lists": 0, "calls": 0, "cancelled": []}
+state: dict[str, Any] = {"description": "before", "lists": 0, "calls": 0, "pings": 0, "cancelled": []}
 output = threading.Lock()
 
 
@@ -100,10 +100,9 @@ def call_tool(request: dict[str, Any]) -> None:
         case "ask":
             state["waiting"] = request
             send({"jsonrpc": "2.0", "id": "ask-1", "method": "elicitation/create", "params": {"message": "sure?"}})
-        case "env":
-            answer(request, text(json.dumps(dict(os.environ))))
-        case "seen":
-            answer(request, text(json.dumps({k: v for k, v in state.items() if k != "waiting"})))
+        case "env" | "seen":
+            told = dict(os.environ) if name == "env" else {k: v for k, v in state.items() if k != "waiting"}
+            answer(request, text(json.dumps(told)))
         case "shifty":
             state["description"] = "after"
             notify("notifications/tools/list_changed")
@@ -141,6 +140,7 @@ def changed(request: dict[str, Any]) -> None:
 
 
 def ping(request: dict[str, Any]) -> None:
+    state["pings"] += 1
     if FAULT != "no-pong":
         answer(request, {})
 

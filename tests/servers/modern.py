@@ -1,6 +1,6 @@
-"""A server on the SDK, in both eras: `python modern.py [stdio | http | sse] [--token T]`.
+"""A server on the SDK, in both eras: `python modern.py [stdio | http | sse] [--token T] [--legacy]`.
 
-Over HTTP it takes a free port, prints it, and serves /mcp or /sse; with a token it answers 401 without it.
+Over HTTP it takes a free port, prints it, and serves /mcp or /sse.
 """
 
 import argparse
@@ -88,17 +88,35 @@ def sse_app() -> Any:
     return Starlette(routes=[Route("/sse", connect), Mount("/messages/", app=transport.handle_post_message)])
 
 
-def guarded(app: Any, token: str) -> Any:
-    async def guard(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-        wanted = (b"authorization", f"Bearer {token}".encode())
-        if scope["type"] != "http" or not token or wanted in scope["headers"]:
-            await app(scope, receive, send)
-            return
-        headers = [(b"www-authenticate", b'Bearer realm="tests"')]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": b"who are you?"})
+class Guard:
+    """Refuses what the options say: strangers, the modern era, and sessions from before a call of /forget."""
 
-    return guard
+    def __init__(self, app: Any, token: str, legacy: bool) -> None:
+        self._app, self._token, self._legacy = app, token, legacy
+        self._seen: set[bytes] = set()
+        self._forgotten: set[bytes] = set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        headers = dict(scope.get("headers", ()))
+        status = self._refusal(scope, headers) if scope["type"] == "http" else None
+        if status is None:
+            await self._app(scope, receive, send)
+            return
+        challenge = [(b"www-authenticate", b'Bearer realm="tests"')] if status == 401 else []
+        await send({"type": "http.response.start", "status": status, "headers": challenge})
+        await send({"type": "http.response.body", "body": b"refused"})
+
+    def _refusal(self, scope: Any, headers: dict[bytes, bytes]) -> int | None:
+        if self._token and headers.get(b"authorization") != f"Bearer {self._token}".encode():
+            return 401
+        if scope["path"] == "/forget":
+            self._forgotten |= self._seen
+            return 410
+        session = headers.get(b"mcp-session-id")
+        if session is not None:
+            self._seen.add(session)
+        wanted_modern = self._legacy and headers.get(b"mcp-method") == b"server/discover"
+        return 404 if session in self._forgotten or wanted_modern else None
 
 
 async def over_http(app: Any) -> None:
@@ -113,12 +131,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", nargs="?", default="stdio", choices=("stdio", "http", "sse"))
     parser.add_argument("--token", default="")
+    parser.add_argument("--legacy", action="store_true")
     arguments = parser.parse_args()
     if arguments.kind == "stdio":
         asyncio.run(over_stdio())
     else:
         app = http_app() if arguments.kind == "http" else sse_app()
-        asyncio.run(over_http(guarded(app, arguments.token)))
+        asyncio.run(over_http(Guard(app, arguments.token, arguments.legacy)))
 
 
 if __name__ == "__main__":

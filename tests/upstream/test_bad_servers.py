@@ -9,11 +9,11 @@ import pytest
 from shortlist.config import Limits, ServerSettings, StdioTransport
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions
+from shortlist.upstream.pool import UpstreamPool
 from tests.upstream.support import (
     DEADLINE_SECONDS,
     ENVIRONMENT,
     SMALL,
-    http_server,
     pool_of,
     script,
     text_of,
@@ -36,12 +36,12 @@ async def test_a_server_that_hangs_on_start_blocks_nobody() -> None:
         await recorder.state("fine", "ready")
         assert text_of(await pool.call_tool("fine", "echo", {})) == "{}"
         assert pool.status()["hung"].state == "connecting"
-        with pytest.raises(UpstreamUnavailable, match="'hung'.*still starting"):
+        with pytest.raises(UpstreamUnavailable, match=r"'hung'.*still starting"):
             await pool.call_tool("hung", "echo", {}, options=SHORT)
 
 
 async def test_a_start_that_takes_too_long_fails_and_says_so() -> None:
-    async with pool_of(script("hung", "hang-on-start", start_seconds=0.2)) as (pool, recorder):
+    async with pool_of(script("hung", "hang-on-start", start_seconds=0.2)) as (_, recorder):
         failed = await recorder.state("hung", "failed")
         assert "did not get ready in 0.2 s" in str(failed.status.error)
 
@@ -90,9 +90,9 @@ async def test_a_result_over_the_limit_fails_its_call_alone() -> None:
         assert recorder.states("big") == ["ready"]
 
 
-async def _refused_as_too_big(pool: object, size: int) -> None:
+async def _refused_as_too_big(pool: UpstreamPool, size: int) -> None:
     with pytest.raises(UpstreamRefused, match=r"50,0\d\d,\d\d\d bytes is over the limit of 8,000,000"):
-        await pool.call_tool("big", "huge", {"bytes": size})  # type: ignore[attr-defined]
+        await pool.call_tool("big", "huge", {"bytes": size})
 
 
 async def test_a_large_result_below_the_limit_arrives_whole() -> None:
@@ -187,7 +187,7 @@ async def test_a_server_that_fails_to_start_says_its_last_words() -> None:
 
 
 async def test_a_failing_server_is_tried_again_with_growing_pauses() -> None:
-    async with pool_of(script("keyless", "fail-to-start")) as (pool, recorder):
+    async with pool_of(script("keyless", "fail-to-start")) as (_, recorder):
         await recorder.until(lambda e: getattr(getattr(e, "status", None), "attempts", 0) >= 3)
         assert set(recorder.states("keyless")) == {"failed"}
 
@@ -198,23 +198,21 @@ async def test_a_server_that_dies_when_probed_is_started_without_a_probe() -> No
         assert pool.status()["touchy"].era == "legacy"
 
 
-async def test_401_asks_for_credentials_without_a_retry() -> None:
-    with http_server("http", "--token", "sesame") as url:
-        async with pool_of(web("locked", f"{url}/mcp")) as (pool, recorder):
-            status = pool.status()["locked"]
-            assert status.state == "needs_auth"
-            assert status.attempts == 1
-            assert 'it answered 401 and wants credentials (Bearer realm="tests")' in str(status.error)
-            assert "Authorization" in str(status.error)
-            with pytest.raises(UpstreamNeedsAuth, match="'locked'"):
-                await pool.call_tool("locked", "echo", {})
-            assert recorder.states("locked") == ["needs_auth"]
+async def test_401_asks_for_credentials_without_a_retry(locked_url: str) -> None:
+    async with pool_of(web("locked", locked_url)) as (pool, recorder):
+        status = pool.status()["locked"]
+        assert status.state == "needs_auth"
+        assert status.attempts == 1
+        assert 'it answered 401 and wants credentials (Bearer realm="tests")' in str(status.error)
+        assert "Authorization" in str(status.error)
+        with pytest.raises(UpstreamNeedsAuth, match="'locked'"):
+            await pool.call_tool("locked", "echo", {})
+        assert recorder.states("locked") == ["needs_auth"]
 
 
-async def test_credentials_in_the_headers_open_the_door() -> None:
-    with http_server("http", "--token", "sesame") as url:
-        async with pool_of(web("locked", f"{url}/mcp", {"Authorization": "Bearer sesame"})) as (pool, _):
-            assert text_of(await pool.call_tool("locked", "echo", {"text": "hi"})) == "echo: hi"
+async def test_credentials_in_the_headers_open_the_door(locked_url: str) -> None:
+    async with pool_of(web("locked", locked_url, {"Authorization": "Bearer sesame"})) as (pool, _):
+        assert text_of(await pool.call_tool("locked", "echo", {"text": "hi"})) == "echo: hi"
 
 
 async def test_an_http_server_that_is_not_there_fails_by_name() -> None:
@@ -224,16 +222,15 @@ async def test_an_http_server_that_is_not_there_fails_by_name() -> None:
         assert status.error
 
 
-async def test_an_http_result_over_the_limit_fails_its_call_alone() -> None:
-    with http_server() as url:
-        async with pool_of(web("big", f"{url}/mcp"), limits=SMALL) as (pool, recorder):
-            with pytest.raises(UpstreamRefused):
-                await pool.call_tool("big", "huge", {"text": "3000000"})
-            assert text_of(await pool.call_tool("big", "echo", {"text": "hi"})) == "echo: hi"
-            assert recorder.states("big") == ["ready"]
+async def test_an_http_result_over_the_limit_fails_its_call_alone(open_url: str) -> None:
+    async with pool_of(web("big", open_url), limits=SMALL) as (pool, recorder):
+        with pytest.raises(UpstreamRefused):
+            await pool.call_tool("big", "huge", {"text": "3000000"})
+        assert text_of(await pool.call_tool("big", "echo", {"text": "hi"})) == "echo: hi"
+        assert recorder.states("big") == ["ready"]
 
 
-async def test_no_process_is_left_when_the_pool_closes(tmp_path: object) -> None:
+async def test_no_process_is_left_when_the_pool_closes() -> None:
     stubborn = (script("parent", "grandchild"), script("deaf", "ignores-signals"))
     async with pool_of(*stubborn, wait=False) as (pool, recorder):
         await recorder.state("parent", "ready")

@@ -1,6 +1,7 @@
 """The last lines a server wrote to stderr: a bounded ring, and a bounded file for `shortlist logs`."""
 
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 
 RING_LINES = 200
@@ -26,15 +27,17 @@ class StderrLog:
         """Take the next piece of output, wherever it was cut."""
         *whole, rest = (self._partial + data).split(b"\n")
         self._partial = rest[-LINE_CHARACTERS:]
-        for line in whole:
-            self.note(line.decode("utf-8", "replace"))
+        self._keep([line.decode("utf-8", "replace") for line in whole])
 
     def note(self, line: str) -> None:
-        line = line.rstrip("\r")[:LINE_CHARACTERS]
-        self._lines.append(line)
-        self._count += 1
-        if self.path is not None:
-            _append(self.path, line)
+        self._keep([line])
+
+    def _keep(self, lines: Iterable[str]) -> None:
+        kept = [line.rstrip("\r")[:LINE_CHARACTERS] for line in lines]
+        self._lines.extend(kept)
+        self._count += len(kept)
+        if self.path is not None and kept:
+            _append(self.path, kept)
 
     def end(self) -> None:
         """Take what came after the last newline as a line of its own."""
@@ -55,11 +58,11 @@ def log_path(directory: str | Path, server: str) -> Path:
     return Path(directory) / f"{safe}.log"
 
 
-def _append(path: Path, line: str) -> None:
+def _append(path: Path, lines: Iterable[str]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
-            file.write(line.encode("utf-8", "replace") + b"\n")
+            file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
             size = file.tell()
         if size > FILE_BYTES:
             data = path.read_bytes()[-FILE_BYTES // 2 :]

@@ -273,7 +273,7 @@ class Upstream:
             limits=self._host.limits,
             log=self._log,
             notes=notes,
-            probe=self._probe,
+            probe=self._probe and not isinstance(self._transport, SseTransport),
         )
 
     async def _take_slot(self, tasks: TaskGroup) -> None:

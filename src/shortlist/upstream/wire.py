@@ -6,6 +6,7 @@ era wants on every request.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
@@ -157,12 +158,10 @@ class Wire:
         self._ears.notified(method, params or {})
 
 
+@cache
 def client_info() -> dict[str, Json]:
-    return {"name": "shortlist", "version": _version()}
-
-
-def _version() -> str:
+    """Name this gateway to servers; a checkout that is not installed has no version."""
     try:
-        return version("shortlist-mcp")
+        return {"name": "shortlist", "version": version("shortlist-mcp")}
     except PackageNotFoundError:
-        return "0"
+        return {"name": "shortlist", "version": "0"}

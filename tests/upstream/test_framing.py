@@ -1,0 +1,66 @@
+"""Lines out of chunks: nothing is lost, nothing grows without bound, and a dropped answer names its request."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import JSONRPCError, JSONRPCResponse
+
+from shortlist.upstream.framing import LineSplitter, Oversized, read_line
+
+LIMIT = 64
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(1, 50))
+def test_lines_do_not_depend_on_how_the_stream_was_cut(lines: list[bytes], size: int) -> None:
+    lines = [line.replace(b"\n", b"") for line in lines]
+    stream = b"".join(line + b"\n" for line in lines)
+    splitter = LineSplitter(LIMIT)
+    chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
+    assert [line for chunk in chunks for line in splitter.feed(chunk)] == lines
+
+
+@given(st.integers(LIMIT + 1, 20_000), st.integers(1, 7_000))
+def test_a_line_over_the_limit_is_dropped_and_the_next_is_whole(length: int, size: int) -> None:
+    stream = b"x" * length + b"\nnext\n"
+    splitter = LineSplitter(LIMIT)
+    chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
+    dropped, kept = [line for chunk in chunks for line in splitter.feed(chunk)]
+    assert isinstance(dropped, Oversized)
+    assert dropped.size == length
+    assert kept == b"next"
+
+
+def dropped(message: dict[str, Any]) -> Any:
+    (line,) = LineSplitter(LIMIT).feed(json.dumps(message).encode() + b"\n")
+    return read_line(line, LIMIT)
+
+
+def test_a_dropped_answer_fails_the_request_it_was_for_wherever_its_id_stands() -> None:
+    result = {"content": [{"id": 9, "text": "x" * 10_000, "id2": {"id": 8}}]}
+    first = dropped({"jsonrpc": "2.0", "id": 3, "result": result})
+    last = dropped({"result": result, "jsonrpc": "2.0", "id": "three"})
+    assert isinstance(first.message, JSONRPCError)
+    assert (first.message.id, last.message.id) == (3, "three")
+    assert "over the limit of 64" in first.message.error.message
+
+
+def test_an_id_inside_the_answer_is_never_taken_for_its_own() -> None:
+    assert dropped({"result": {"id": 9, "text": "x" * 10_000, "more": {"id": 8}}}) is None
+
+
+def test_a_broken_answer_fails_its_request_and_other_lines_are_no_messages() -> None:
+    broken = read_line(b'{"jsonrpc": "2.0", "id": 3, "result": {"a": \xff}}', LIMIT)
+    assert broken is not None
+    assert isinstance(broken.message, JSONRPCError)
+    assert broken.message.id == 3
+    assert read_line(b"Server listening on port 3000", LIMIT) is None
+    whole = read_line(b'{"jsonrpc": "2.0", "id": 3, "result": {"a": 1}}', LIMIT)
+    assert whole is not None
+    assert isinstance(whole.message, JSONRPCResponse)
+
+
+@given(st.binary(max_size=200))
+def test_no_line_raises(line: bytes) -> None:
+    read_line(line, LIMIT)
