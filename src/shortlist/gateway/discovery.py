@@ -11,7 +11,7 @@ from shortlist.gateway.answers import Surroundings, circle_answer, search_answer
 from shortlist.gateway.metatools import SearchRequest, names_argument, search_request
 from shortlist.gateway.state import State, did_you_mean
 from shortlist.gateway.workspaces import Caller, Workspace, workspace_key
-from shortlist.models import Filters, Json, Query, SearchResult, Tool, ToolId
+from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
 from shortlist.telemetry.events import CircleBroken, Described, Searched
 
 CIRCLE_SEARCHES = 3
@@ -31,7 +31,7 @@ class Discovery:
         workspace = self._state.workspaces.for_circles(caller)
         queries = [self._query(text, request, filters, workspace) for text in request.queries]
         results = [self._state.search.search(query) for query in queries]
-        results = [replace(result, hits=result.hits[request.offset :]) for result in results]
+        results = [replace(result, hits=self._current(result.hits)[request.offset :]) for result in results]
         found = frozenset(hit.tool.id for result in results for hit in result.hits)
         if workspace is not None and workspace.circles(found, CIRCLE_SEARCHES):
             return self._break_circle(caller, request, found, workspace)
@@ -66,6 +66,10 @@ class Discovery:
             recent_servers=tuple(dict.fromkeys(tools[i].server for i in recent if i in tools)),
             collapse=True,
         )
+
+    def _current(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Drop what is gone from the catalog and not yet from the index."""
+        return tuple(hit for hit in hits if hit.tool.id in self._state.snapshot.catalog.tools)
 
     def _filters(self, caller: Caller, request: SearchRequest) -> tuple[Filters, tuple[str, ...]]:
         among = self._state.visible(caller)

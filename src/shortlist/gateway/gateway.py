@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import anyio
+import anyio.to_thread
 
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import bound_definition
@@ -124,29 +125,27 @@ class Gateway:
     def configure(self, settings: Settings) -> None:
         """Take up a new configuration; servers that are gone take their tools with them."""
         self.state.settings = settings
-        catalog = self.state.search.catalog
+        catalog = self.state.catalog
         for name in set(catalog.servers) - set(settings.servers):
             catalog = catalog.without_server(name)
-        self.state.search.update(catalog)
-        self.state.renew()
+        self.state.renew(catalog)
 
     def _take_tools(self, event: ToolsChanged) -> None:
         state, server = self.state, self._server(event.server)
         state.stale.discard(event.server)
-        before = state.search.catalog
+        before = state.catalog
         after = before.with_server(server, event.tools)
         if not before.diff(after) and before.servers == after.servers:
             return
-        state.search.update(after)
-        state.renew()
-        if state.seams.save is not None:
-            state.seams.save(server, event.tools)
+        state.renew(after)
+        if (save := state.seams.save) is not None:
+            self.spawn(lambda: anyio.to_thread.run_sync(save, server, event.tools))
         state.seams.record(CatalogChanged(server=event.server, tools=len(event.tools), fingerprint=after.fingerprint))
 
     def _server(self, name: str) -> Server:
         settings = self.state.settings.servers.get(name)
         status = self.state.upstreams.status().get(name)
-        known = self.state.search.catalog.servers.get(name, Server(name=name))
+        known = self.state.catalog.servers.get(name, Server(name=name))
         peer = status.peer if status else None
         said = (peer.info.get("description") or peer.instructions) if peer else ""
         return Server(

@@ -20,11 +20,12 @@ from shortlist.telemetry.events import Record, record_nothing
 from shortlist.upstream.events import CallOptions, Notified, UpstreamStatus
 
 SUGGESTED_NAMES = 3
-SIMILAR_ENOUGH = 55
+SIMILAR_ENOUGH = 60
+SHORTEST_GUESS = 3
 
 
 class ToolSearch(Protocol):
-    """What the gateway asks of search."""
+    """What the gateway asks of search; an update may take effect a little later."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -85,6 +86,7 @@ class State:
         limits = settings.limits
         self.settings = settings
         self.search = search
+        self.catalog = search.catalog
         self.upstreams = upstreams
         self.options = options
         self.seams = seams
@@ -161,9 +163,11 @@ class State:
         status = self.upstreams.status().get(server)
         return "" if status is None or status.state == "ready" else f"server {status.state.replace('_', ' ')}"
 
-    def renew(self) -> None:
-        """Derive everything anew from the catalog and the settings, and tell if what is listed changed."""
+    def renew(self, catalog: Catalog) -> None:
+        """Derive everything anew from a catalog and the settings, and tell if what is listed changed."""
         before = self._listed()
+        self.catalog = catalog
+        self.search.update(catalog)
         self.snapshot = self._take_snapshot()
         if self._listed() != before:
             self.announce(ListChanged())
@@ -181,6 +185,8 @@ class State:
         return self.settings.tokens.get(caller.name) if caller.has_token else None
 
     def _similar(self, caller: Caller, name: str) -> tuple[str, ...]:
+        if len(name) < SHORTEST_GUESS:
+            return ()
         visible = self.visible(caller)
         names = [n for n, i in self.snapshot.names.by_name.items() if visible is None or i in visible]
         found = process.extract(name[:200], names, limit=SUGGESTED_NAMES, score_cutoff=SIMILAR_ENOUGH)
@@ -193,7 +199,7 @@ class State:
         return ((snapshot.menu or "", ""), *((snapshot.name(i), hashes[i]) for i in snapshot.bound))
 
     def _take_snapshot(self) -> Snapshot:
-        snapshot = take_snapshot(self.search.catalog, self.settings, self.options, self.seams.co_use)
+        snapshot = take_snapshot(self.catalog, self.settings, self.options, self.seams.co_use)
         for tool_id in snapshot.bound:
             self._arrival.setdefault(tool_id, len(self._arrival))
         # What was listed keeps its place and what is new comes last, so that prompt caches survive.

@@ -1,0 +1,321 @@
+"""Serve the gateway, and look at what it would serve."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import anyio
+import uvicorn
+from mcp.server.stdio import stdio_server
+
+from shortlist.cli.stack import Stack, log_folder, open_stack, read_settings, run_plainly, say
+from shortlist.config.settings import Mode
+from shortlist.disclosure.render import describe_text, signature_of
+from shortlist.errors import InvalidInput, ToolNotFound
+from shortlist.gateway.exchange import Round
+from shortlist.gateway.http import build_app
+from shortlist.gateway.snapshot import Options, definition_tokens
+from shortlist.gateway.workspaces import Caller
+from shortlist.models import Json
+from shortlist.text.clean import clean_text, one_line
+from shortlist.upstream.errors import UpstreamRefused
+from shortlist.upstream.events import UpstreamStatus
+from shortlist.upstream.stderr import log_path
+
+OK, FAILED = 0, 1
+SETTLE_SECONDS = 30.0
+GRACE_SECONDS = 3.0
+LOCAL_CALLER = Caller(era="modern", process="cli")
+
+
+def register(subparsers: Any) -> None:
+    """Add `serve`, `status`, `tools`, `call`, `toolsets` and `logs`."""
+    _register_serve(subparsers)
+    status = subparsers.add_parser("status", help="connect to every server and say how it is")
+    _common(status, _status)
+    tools = subparsers.add_parser("tools", help="list tools, or show one")
+    tools.add_argument("action", nargs="?", choices=("list", "show"), default="list")
+    tools.add_argument("name", nargs="?", help="with show: a tool's name")
+    tools.add_argument("--server", action="append", dest="servers", help="only tools of this server (repeatable)")
+    _common(tools, _tools)
+    call = subparsers.add_parser("call", help="call a tool; the exit status is 1 when it fails")
+    call.add_argument("name")
+    call.add_argument("arguments", nargs="?", default="{}", help="a JSON object, @FILE, or - for stdin")
+    _common(call, _call)
+    toolsets = subparsers.add_parser("toolsets", help="list toolsets, their size and their cost in tokens")
+    _common(toolsets, _toolsets)
+    logs = subparsers.add_parser("logs", help="show what a server wrote to stderr")
+    logs.add_argument("server")
+    logs.add_argument("--lines", type=int, default=50)
+    logs.add_argument("--json", action="store_true")
+    logs.set_defaults(run=_logs)
+
+
+def _register_serve(subparsers: Any) -> None:
+    serve = subparsers.add_parser("serve", help="serve all configured MCP servers as one")
+    serve.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
+    serve.add_argument("--http", metavar="HOST:PORT", help="serve Streamable HTTP instead of stdio")
+    serve.add_argument("--mode", choices=get_args(Mode), help="what clients see (default: from the configuration)")
+    serve.add_argument("--dynamic", action="store_true", help="the same as --mode dynamic")
+    serve.add_argument("--menu", choices=("search", "minimal"), default="search", help="how many tools the menu has")
+    serve.add_argument("--preset", help="what is bound from the start: default, full, or one of your own")
+    serve.add_argument("--toolsets", type=_names, default=(), help="toolsets to bind from the start, by commas")
+    serve.add_argument("--exclude", type=_names, default=(), help="toolsets to hide altogether, by commas")
+    serve.add_argument("--toon", action="store_true", help="write hit lists in TOON where that is smaller")
+    serve.set_defaults(run=_serve)
+
+
+def _common(parser: argparse.ArgumentParser, command: Callable[["Task"], Awaitable[int]]) -> None:
+    parser.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=partial(_with_stack, command))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A command's arguments and the stack it works on."""
+
+    arguments: argparse.Namespace
+    stack: Stack
+
+    def show(self, data: Json, text: str) -> None:
+        """Print for a program or for a person."""
+        print(json.dumps(data, ensure_ascii=False, indent=2) if self.arguments.json else text)
+
+
+def _with_stack(command: Callable[[Task], Awaitable[int]], arguments: argparse.Namespace) -> int:
+    async def run() -> int:
+        settings = read_settings(arguments.config)
+        async with open_stack(settings, Options(mode="search"), models=False) as stack:
+            if sys.stderr.isatty():
+                say(f"connecting to {len(settings.servers)} servers …")
+            await stack.pool.settled(SETTLE_SECONDS)
+            return await command(Task(arguments, stack))
+
+    return run_plainly(run)
+
+
+# serve
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    address = _address(arguments.http) if arguments.http else None
+    options = Options(
+        mode=arguments.mode,
+        menu=arguments.menu,
+        preset=arguments.preset,
+        toolsets=arguments.toolsets,
+        exclude=arguments.exclude,
+        dynamic=arguments.dynamic,
+        toon=arguments.toon,
+    )
+    settings = read_settings(arguments.config)
+
+    async def run() -> None:
+        async with open_stack(settings, options) as stack:
+            await (_serve_http(stack, *address) if address else _serve_stdio(stack))
+
+    run_plainly(run)
+    return OK
+
+
+async def _serve_stdio(stack: Stack) -> None:
+    """Serve one client until it closes stdin or a signal comes."""
+    server = stack.front.server
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+async def _stop_on_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            _leave_soon()
+            scope.cancel()
+            return
+
+
+def _leave_soon() -> None:
+    """Do not wait for a stdin that nobody closes: reading it cannot be cancelled."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(OK))
+    signal.alarm(int(GRACE_SECONDS))
+
+
+async def _serve_http(stack: Stack, host: str, port: int) -> None:
+    app = build_app(stack.front, host)
+    # Paths hold workspace handles, so there is no access log.
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=int(GRACE_SECONDS)
+    )
+    socket = config.bind_socket()
+    bound = socket.getsockname()[1]
+    url = f"http://{host}:{bound}/mcp"
+    say(f"serving {url}")
+    say("paste into a client: " + json.dumps({"mcpServers": {"shortlist": {"type": "http", "url": url}}}))
+    await uvicorn.Server(config).serve(sockets=[socket])
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65_535:
+        raise InvalidInput(f"--http takes HOST:PORT, as in 127.0.0.1:8765, not {text!r}.")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+# status, tools, call, toolsets, logs
+
+
+async def _status(task: Task) -> int:
+    statuses = task.stack.pool.status()
+    lines = [_status_line(status) for status in statuses.values()]
+    task.show({name: _status_data(status) for name, status in statuses.items()}, "\n".join(lines))
+    return OK if all(status.state == "ready" for status in statuses.values()) else FAILED
+
+
+def _status_line(status: UpstreamStatus) -> str:
+    peer = f", protocol {status.peer.protocol_version}" if status.peer else ""
+    lines = [f"{status.server:<24} {status.state:<11} {status.tools} tools{peer}"]
+    if status.error:
+        lines.append(f"  {clean_text(status.error)}")
+        lines.extend(f"  | {clean_text(line)}" for line in status.stderr[-5:])
+    return "\n".join(lines)
+
+
+def _status_data(status: UpstreamStatus) -> dict[str, Json]:
+    return {
+        "state": status.state,
+        "tools": status.tools,
+        "error": status.error,
+        "stderr": list(status.stderr),
+        "attempts": status.attempts,
+        "protocol": status.peer.protocol_version if status.peer else None,
+        "info": dict(status.peer.info) if status.peer else None,
+    }
+
+
+async def _tools(task: Task) -> int:
+    if task.arguments.action == "show":
+        return _show_tool(task)
+    state = task.stack.gateway.state
+    names = task.arguments.servers or list(state.snapshot.catalog.servers)
+    unknown = [name for name in names if name not in state.settings.servers]
+    if unknown:
+        raise InvalidInput(f"No server {unknown[0]!r}. There are {', '.join(state.settings.servers)}.")
+    tools = [tool for name in names for tool in state.snapshot.catalog.of_server(name)]
+    lines = [
+        f"{signature_of(tool, state.snapshot.name(tool.id))}\n  {one_line(tool.description, 100)}" for tool in tools
+    ]
+    data = [{"id": tool.id, "name": state.snapshot.name(tool.id), **_definition(tool.mcp())} for tool in tools]
+    task.show(data, "\n".join(lines))
+    return OK
+
+
+def _definition(raw: Mapping[str, Json]) -> dict[str, Json]:
+    return {key: value for key, value in raw.items() if key != "name"}
+
+
+def _show_tool(task: Task) -> int:
+    if not task.arguments.name:
+        raise InvalidInput("`shortlist tools show` needs the name of a tool.")
+    state = task.stack.gateway.state
+    tool = state.find(LOCAL_CALLER, task.arguments.name)
+    task.show({"id": tool.id, **tool.mcp()}, describe_text(tool, state.snapshot.name(tool.id)))
+    return OK
+
+
+async def _call(task: Task) -> int:
+    arguments = _object(task.arguments.arguments)
+    try:
+        result = await task.stack.gateway.calling.call(_Terminal(), task.arguments.name, arguments, Round())
+    except ToolNotFound as error:
+        raise InvalidInput(str(error)) from None
+    except UpstreamRefused as error:
+        result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+    task.show(result, "\n".join(_block(block) for block in result.get("content") or ()))
+    return FAILED if result.get("isError") else OK
+
+
+def _object(text: str) -> dict[str, Json]:
+    if text == "-":
+        text = sys.stdin.read()
+    elif text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text("utf-8")
+        except OSError as error:
+            raise InvalidInput(f"{text[1:]} cannot be read: {error.strerror}.") from None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"The arguments are no JSON ({error}). Give an object, as in '{{\"id\": 1}}'.") from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"The arguments must be a JSON object, not {type(value).__name__}.")
+    return value
+
+
+def _block(block: Mapping[str, Json]) -> str:
+    return clean_text(str(block["text"])) if block.get("type") == "text" else f"[{block.get('type')}]"
+
+
+class _Terminal:
+    """The command line as the client of a call: it cannot be asked anything."""
+
+    caller = LOCAL_CALLER
+
+    def can(self, method: str) -> bool:  # noqa: ARG002 - whatever the method
+        return False
+
+    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        raise InvalidInput(f"The server asks for {method} ({params!r}), which the command line cannot answer.")
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        if sys.stderr.isatty():
+            of = f"/{total:g}" if total else ""
+            print(f"\r{progress:g}{of} {one_line(message or '', 60)}", end="", file=sys.stderr, flush=True)
+
+    async def log(self, params: Mapping[str, Json]) -> None:
+        say(f"{params.get('level')}: {one_line(str(params.get('data')), 200)}")
+
+
+async def _toolsets(task: Task) -> int:
+    snapshot = task.stack.gateway.state.snapshot
+    rows: list[dict[str, Json]] = [
+        {
+            "name": toolset.name,
+            "tools": len(toolset.tools),
+            "tokens": sum(definition_tokens(snapshot.catalog.tools[i]) for i in toolset.tools),
+            "description": one_line(toolset.description),
+        }
+        for toolset in snapshot.toolsets.values()
+    ]
+    lines = [
+        f"{r['name']:<24} {r['tools']:>4} tools {r['tokens']:>7,} tokens  {one_line(r['description'], 60)}"
+        for r in rows
+    ]
+    task.show(rows, "\n".join(lines))
+    return OK
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    path = log_path(log_folder(), arguments.server)
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()[-max(arguments.lines, 0) :]
+    except OSError:
+        raise InvalidInput(
+            f"No log of a server {arguments.server!r}: it never wrote to stderr, or has another name."
+        ) from None
+    shown = [clean_text(line) for line in lines]
+    print(json.dumps({"server": arguments.server, "lines": shown}) if arguments.json else "\n".join(shown))
+    return OK

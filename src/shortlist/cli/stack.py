@@ -1,0 +1,169 @@
+"""Puts the parts together: configuration, servers, search, gateway."""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.config.load import find_config, load_settings
+from shortlist.config.settings import Settings
+from shortlist.demo.server import demo_settings
+from shortlist.errors import InvalidConfig, ModelError
+from shortlist.gateway.answerer import Answerer
+from shortlist.gateway.background import BackgroundSearch
+from shortlist.gateway.gateway import Gateway
+from shortlist.gateway.saved import SavedCatalog
+from shortlist.gateway.server import Front
+from shortlist.gateway.snapshot import Options
+from shortlist.gateway.state import Seams
+from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.embedders import Embedder, shipped
+from shortlist.paths import cache_folder, data_folder
+from shortlist.search.searcher import Options as SearchOptions
+from shortlist.search.searcher import Searcher
+from shortlist.upstream.events import StateChanged, ToolsChanged, UpstreamEvent
+from shortlist.upstream.pool import UpstreamPool
+
+Done = TypeVar("Done")
+
+RELOAD_SECONDS = 2.0
+MODELS = ("small", "static")
+"""The shipped models, the better one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Everything that serves, put together."""
+
+    settings: Settings
+    pool: UpstreamPool
+    gateway: Gateway
+    front: Front
+
+
+def say(line: str) -> None:
+    """Tell the user something; stdout belongs to the protocol."""
+    print(f"shortlist: {line}", file=sys.stderr, flush=True)
+
+
+def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
+    """Run to the end; an error that task groups have wrapped comes out as itself."""
+    try:
+        return anyio.run(work)
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        raise error from None
+
+
+def read_settings(explicit: str | None) -> Settings:
+    """Read the configuration asked for, else the user's own, else the bundled demo servers; say which."""
+    path = find_config(explicit)
+    if path is None:
+        servers = demo_settings()
+        say(f"no configuration: serving the {len(servers)} bundled demo servers (`shortlist import` adds yours)")
+        return Settings(servers=servers)
+    settings = load_settings(path)
+    say(f"using {path} ({len(settings.servers)} servers)")
+    return settings
+
+
+@asynccontextmanager
+async def open_stack(settings: Settings, options: Options, *, models: bool = True) -> AsyncIterator[Stack]:
+    """Start servers, search and gateway; searches are answered at once from the saved catalog."""
+    saved = SavedCatalog(data_folder() / "catalog", settings.servers)
+    catalog = saved.load()
+    searcher = make_searcher(catalog, models=models)
+    search, answerer, events = BackgroundSearch(searcher), Answerer(), _Events()
+    pool = UpstreamPool(
+        settings.servers,
+        on_event=events,
+        client=answerer,
+        limits=settings.limits,
+        log_directory=log_folder(),
+    )
+    seams = Seams(
+        save=saved.save,
+        explain=lambda query, tool_id: searcher.explain(query, tool_id).text(),
+        stale=frozenset(catalog.servers),
+    )
+    gateway = Gateway(settings, search, pool, options=options, seams=seams)
+    events.take = gateway.on_upstream
+    async with gateway, anyio.create_task_group() as tasks:
+        front = Front(gateway, answerer)
+        async with pool:
+            if searcher.embedder is not None:
+                tasks.start_soon(search.run)
+            if settings.source:
+                tasks.start_soon(_reload, Path(settings.source), gateway, pool)
+            yield Stack(settings, pool, gateway, front)
+        tasks.cancel_scope.cancel()
+
+
+def make_searcher(catalog: Catalog, *, models: bool) -> Searcher:
+    """Make a searcher with the best model that is there; words alone do where there is none."""
+    cache = SqliteVectorCache(cache_folder() / "vectors.sqlite") if models else None
+    return Searcher(catalog, _embedder() if models else None, options=SearchOptions(cache=cache))
+
+
+def log_folder() -> Path:
+    """Where servers' stderr is kept."""
+    return data_folder() / "logs"
+
+
+def _embedder() -> Embedder | None:
+    for tier in MODELS:
+        try:
+            return shipped(tier)
+        except ModelError as error:
+            reason = error
+    say(f"searching by words alone: {reason}")
+    return None
+
+
+class _Events:
+    """Hands events to the gateway, and what a user should know to stderr."""
+
+    def __init__(self) -> None:
+        self.take: Callable[[UpstreamEvent], None] = lambda _: None
+
+    def __call__(self, event: UpstreamEvent) -> None:
+        self.take(event)
+        if isinstance(event, StateChanged) and event.status.error:
+            say(f"{event.server}: {event.status.state}: {event.status.error}")
+        elif isinstance(event, ToolsChanged):
+            for problem in event.problems:
+                say(f"{event.server}: {problem}")
+
+
+async def _reload(path: Path, gateway: Gateway, pool: UpstreamPool) -> None:
+    """Take up changes of the configuration file; a broken one is reported and the last good one kept."""
+    seen = _stamp(path)
+    while True:
+        await anyio.sleep(RELOAD_SECONDS)
+        now = _stamp(path)
+        if now == seen or now is None:
+            continue
+        seen = now
+        try:
+            settings = load_settings(path)
+        except InvalidConfig as error:
+            say(f"{error} (the running configuration is kept)")
+            continue
+        gateway.configure(settings)
+        changes = await pool.reload(settings.servers)
+        say(f"reloaded {path}" + (f": {changes}" if changes else ""))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

@@ -1,0 +1,69 @@
+"""Search that answers at once: words first, and vectors when they are made."""
+
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.models import Query, SearchResult
+
+QUIET_SECONDS = 0.5
+"""Servers that start together are embedded together."""
+
+
+class Preparable(Protocol):
+    """A search whose vectors take time; it must not be changed while they are made."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def search(self, query: Query) -> SearchResult: ...
+
+    def update(self, catalog: Catalog) -> object: ...
+
+    def prepare(self) -> None: ...
+
+
+class BackgroundSearch:
+    """Keeps a search up to date; changes that come while vectors are made wait for them."""
+
+    def __init__(self, searcher: Preparable) -> None:
+        self._searcher = searcher
+        self._latest = searcher.catalog
+        self._changed = anyio.Event()
+        self._busy = False
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._latest
+
+    def search(self, query: Query) -> SearchResult:
+        return self._searcher.search(query)
+
+    def update(self, catalog: Catalog) -> None:
+        """Take up a changed catalog, now or when the vectors in the making are done."""
+        self._latest = catalog
+        if not self._busy:
+            self._searcher.update(catalog)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Make vectors whenever something changed, beside the event loop, until cancelled."""
+        while True:
+            await self._quiet()
+            self._busy = True
+            try:
+                await anyio.to_thread.run_sync(self._searcher.prepare)
+            finally:
+                self._busy = False
+            if self._searcher.catalog is not self._latest:
+                self._searcher.update(self._latest)
+                self._changed.set()
+
+    async def _quiet(self) -> None:
+        await self._changed.wait()
+        while self._changed.is_set():
+            self._changed = anyio.Event()
+            with anyio.move_on_after(QUIET_SECONDS):
+                await self._changed.wait()

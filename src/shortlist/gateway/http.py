@@ -1,0 +1,135 @@
+"""The gateway over Streamable HTTP: on this machine only unless told otherwise, and never for a page in a browser."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from shortlist.config.settings import TokenSettings
+from shortlist.errors import InvalidConfig
+from shortlist.gateway.server import HANDLE_PARAMETER, Front
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be refused without tokens
+MAX_BODY_BYTES = 16 * 1024 * 1024
+
+
+def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Starlette:
+    """Make the app: `/mcp`, `/mcp/w/<handle>`, and what others add."""
+    state = front.gateway.state
+    check_binding(host, state.settings.tokens)
+    manager = StreamableHTTPSessionManager(
+        front.server,
+        # Host and Origin are checked below, for every route and not only for these.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        max_request_body_size=MAX_BODY_BYTES,
+    )
+    endpoint = StreamableHTTPASGIApp(manager)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> Any:
+        async with manager.run():
+            yield
+
+    return Starlette(
+        routes=[
+            Route("/mcp", endpoint=endpoint),
+            Route(f"/mcp/w/{{{HANDLE_PARAMETER}}}", endpoint=endpoint),
+            *routes,
+        ],
+        middleware=[
+            Middleware(LocalOnly, host=host),
+            Middleware(Bearer, tokens=lambda: state.settings.tokens, required=not is_loopback(host)),
+        ],
+        lifespan=lifespan,
+    )
+
+
+def check_binding(host: str, tokens: Mapping[str, TokenSettings]) -> None:
+    """Refuse to serve other machines without tokens."""
+    if not is_loopback(host) and not tokens:
+        raise InvalidConfig(
+            f"Serving on {host!r} lets other machines call every tool. Define `tokens` in the configuration, "
+            "or serve on 127.0.0.1."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host in LOOPBACK or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class LocalOnly:
+    """Answers only requests that name this host, so that no web page can reach it by a name of its own."""
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app = app
+        self._anywhere = host in ANYWHERE  # bound to every address, there are tokens, and any name may be ours
+        self._hosts = LOOPBACK | {host.lower()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if not self._anywhere and _host(f"//{headers.get('host', '')}") not in self._hosts:
+            await PlainTextResponse("Invalid Host header", 421)(scope, receive, send)
+        elif not self._is_ours(headers.get("origin"), headers.get("host", "")):
+            await PlainTextResponse("Invalid Origin header", 403)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _is_ours(self, origin: str | None, host: str) -> bool:
+        if origin is None:
+            return True
+        name = _host(origin)
+        return name in self._hosts or (self._anywhere and name is not None and name == _host(f"//{host}"))
+
+
+class Bearer:
+    """Names the caller by its token; without tokens in the configuration everybody on this machine is `local`."""
+
+    def __init__(self, app: ASGIApp, tokens: Callable[[], Mapping[str, TokenSettings]], required: bool) -> None:
+        self._app = app
+        self._tokens = tokens  # asked each time: the configuration may change while serving
+        self._required = required
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (self._tokens() or self._required):
+            name = self._name(Headers(scope=scope).get("authorization", ""))
+            if name is None:
+                challenge = {"WWW-Authenticate": 'Bearer realm="shortlist"'}
+                await PlainTextResponse("A bearer token is required", 401, challenge)(scope, receive, send)
+                return
+            # The SDK ties a session to this user, and refuses it to any other.
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
+        await self._app(scope, receive, send)
+
+    def _name(self, header: str) -> str | None:
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return None
+        # Every token is compared, so that the time says nothing about which one is near.
+        found = [settings.name for settings in self._tokens().values() if settings.matches(token.strip())]
+        return found[0] if found else None
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
