@@ -8,7 +8,7 @@ import pytest
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.errors import InvalidInput
-from shortlist.evals.bench import Bench, VectorMemory
+from shortlist.evals.bench import Bench
 from shortlist.index.embedders import Progress, Vectors
 
 TOOLS = [
@@ -85,7 +85,7 @@ def test_only_pipelines_that_look_at_vectors_are_embedded(catalog: Catalog) -> N
 
 def test_the_catalog_is_embedded_once_for_all_pipelines_and_samples(catalog: Catalog) -> None:
     embedder = WordEmbedder()
-    bench = Bench(catalog, embedder, vectors=VectorMemory())
+    bench = Bench(catalog, embedder)
     bench.contender("dense")
     bench.contender("default")
     some = {tool_id: catalog.tools[tool_id] for tool_id in ("send_email", "list_files")}

@@ -14,7 +14,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.evals import report
 from shortlist.evals.ablation import Ablation, ablate
-from shortlist.evals.bench import SWEEPS, Bench, VectorMemory
+from shortlist.evals.bench import SWEEPS, Bench
 from shortlist.evals.cases import find_problems, read_queries
 from shortlist.evals.compare import compare
 from shortlist.evals.contender import Contender, Ranked
@@ -27,8 +27,11 @@ from shortlist.evals.sizes import SizePoint, measure_size
 from shortlist.evals.summary import summarise_each
 from shortlist.evals.sweep import STACKONE_ALPHAS, sweep
 from shortlist.evals.tables import Table, to_json, to_markdown
+from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import Embedder, shipped
+from shortlist.index.index import VectorCache
 from shortlist.models import Tool, ToolId
+from shortlist.paths import cache_folder
 
 Arguments: TypeAlias = argparse.Namespace
 Command: TypeAlias = Callable[[Arguments], int]
@@ -313,7 +316,8 @@ def _sweep(args: Arguments) -> int:
 def _doctor(args: Arguments) -> int:
     catalog = _read(tuple(args.catalog) or (demo_catalog(),))
     (pipeline,) = _one(_pipelines(args))
-    bench = Bench(catalog, _embedder(args.embedder), progress=_progress("vectors"))
+    embedder = _embedder(args.embedder)
+    bench = Bench(catalog, embedder, vectors=_vectors(embedder), progress=_progress("vectors"))
     rank = bench.contender(pipeline).rank
     doctor = Doctor(rank=rank, count_tokens=estimate_tokens, progress=_progress("doctor"))
     diagnosis = doctor.examine(catalog.tools)
@@ -325,7 +329,8 @@ def _rank(args: Arguments) -> int:
     queries = read_queries(args.queries)
     (pipeline,) = _one(_pipelines(args))
     catalog = _read(tuple(args.catalog))
-    bench = Bench(catalog, _embedder(args.embedder), progress=_progress("vectors"))
+    embedder = _embedder(args.embedder)
+    bench = Bench(catalog, embedder, vectors=_vectors(embedder), progress=_progress("vectors"))
     contender, progress = bench.contender(pipeline), _progress("rank")
     try:
         with args.out.open("w", encoding="utf-8") as out:
@@ -362,7 +367,7 @@ def _loaded(dataset: Dataset, embedder: Embedder | None, more: Sequence[Path] = 
     problems = find_problems(dataset.cases, catalog.tools)
     _warn(dataset.name, [f"{each.kind} ({', '.join(each.cases)}): {each.message}" for each in problems])
     progress = _progress(f"{dataset.name} vectors")
-    return Loaded(dataset, Bench(catalog, embedder, vectors=VectorMemory(), progress=progress))
+    return Loaded(dataset, Bench(catalog, embedder, vectors=_vectors(embedder), progress=progress))
 
 
 @functools.lru_cache(maxsize=1)
@@ -388,6 +393,11 @@ def _pipelines(args: Arguments) -> list[str]:
 @functools.lru_cache(maxsize=2)
 def _embedder(name: str) -> Embedder | None:
     return shipped(name)
+
+
+def _vectors(embedder: Embedder | None) -> VectorCache | None:
+    """Share the vectors that searches keep on disk; without a model there are none."""
+    return SqliteVectorCache(cache_folder() / "vectors.sqlite") if embedder else None
 
 
 def _one(items: Sequence[Any]) -> Sequence[Any]:

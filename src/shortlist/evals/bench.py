@@ -53,7 +53,7 @@ class Bench:
     ) -> None:
         self.catalog = catalog
         self._embedder = embedder
-        self._vectors = vectors
+        self._vectors = vectors if vectors is not None else VectorMemory()
         self._progress = progress
         self._index = Index.build(catalog)
         self._embedded_query: Callable[[str], Vectors | None] = cache(self._embed_query)
