@@ -1,0 +1,118 @@
+"""`shortlist import`: shows what it would take over from other clients, and takes it over when told to."""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from shortlist.config.load import user_config_path
+from shortlist.text.clean import one_line
+from shortlist.upstream.importing import (
+    Candidate,
+    ClientName,
+    Place,
+    Plan,
+    apply,
+    plan_import,
+    well_known_files,
+)
+from shortlist.upstream.masking import masked
+
+_MARKS = {"add": "+", "present": "=", "left_out": "!"}
+
+
+def register(subparsers: Any) -> None:
+    """Add `import`."""
+    parser = subparsers.add_parser(
+        "import",
+        help="take over the servers of Claude, Cursor, VS Code, Gemini, Windsurf and Copilot",
+        description="Shows what would be added to your configuration, and adds it after a yes.",
+    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to read instead of the known ones")
+    clients = [name for name in get_args(ClientName) if name != "file"]
+    parser.add_argument(
+        "--from", action="append", dest="clients", choices=clients, help="only this client (repeatable)"
+    )
+    parser.add_argument("--to", type=Path, default=None, metavar="FILE", help="the file to add to (default: your own)")
+    parser.add_argument("--yes", action="store_true", help="add without asking")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=_import)
+
+
+def _import(options: argparse.Namespace) -> int:
+    place = Place()
+    target = options.to or user_config_path(place.environment)
+    plan = plan_import(_files(options, place), target, place)
+    if not options.json:
+        print("\n".join(_lines(plan)))
+    written = bool(plan.additions) and (options.yes or (not options.json and _confirmed(plan)))
+    if written:
+        apply(plan)
+    print(json.dumps(_summary(plan, written), indent=2, ensure_ascii=False) if options.json else _ending(plan, written))
+    return 0
+
+
+def _files(options: argparse.Namespace, place: Place) -> list[tuple[ClientName, Path]]:
+    if options.files:
+        return [("file", path) for path in options.files]
+    return [found for found in well_known_files(place) if not options.clients or found[0] in options.clients]
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    """Give the plan for reading, a file at a time; no secret is shown."""
+    seen: Path | None = None
+    for candidate in plan.candidates:
+        if candidate.path != seen:
+            seen = candidate.path
+            yield f"{candidate.client}  {candidate.path}"
+        reason = f"  ({one_line(candidate.reason)})" if candidate.reason else ""
+        yield f"  {_MARKS[candidate.verdict]} {one_line(candidate.name)}: {_described(candidate)}{reason}"
+    yield from (f"! {one_line(problem)}" for problem in plan.problems)
+
+
+def _described(candidate: Candidate) -> str:
+    entry = masked(candidate.entry)
+    address = next((entry[key] for key in ("url", "httpUrl", "serverUrl") if entry.get(key)), None)
+    line = str(address) if address else shlex.join([str(entry.get("command", "?")), *map(str, entry.get("args", ()))])
+    return one_line("  ".join((line, *_pairs(entry.get("env")), *_pairs(entry.get("headers")))))
+
+
+def _pairs(values: object) -> list[str]:
+    return [f"{name}={value}" for name, value in values.items()] if isinstance(values, Mapping) else []
+
+
+def _confirmed(plan: Plan) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(f"Add {len(plan.additions)} to {plan.target}? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _ending(plan: Plan, written: bool) -> str:
+    count = len(plan.additions)
+    if written:
+        return f"Added {count} to {plan.target}. Start the gateway with: shortlist serve"
+    if count:
+        return f"Nothing was written. To add {count} to {plan.target}: shortlist import --yes"
+    return "Nothing to add."
+
+
+def _summary(plan: Plan, written: bool) -> dict[str, Any]:
+    return {
+        "target": str(plan.target),
+        "written": written,
+        "servers": [
+            {
+                "name": candidate.name,
+                "client": candidate.client,
+                "file": str(candidate.path),
+                "verdict": candidate.verdict,
+                "reason": candidate.reason,
+                "entry": masked(candidate.entry),
+            }
+            for candidate in plan.candidates
+        ],
+        "problems": list(plan.problems),
+    }
