@@ -15,7 +15,7 @@ from typing import Any
 FAULT = sys.argv[1] if len(sys.argv) > 1 else "none"
 ARGUMENT = sys.argv[2] if len(sys.argv) > 2 else ""
 OBJECT = {"type": "object", "properties": {}}
-state: dict[str, Any] = {"description": "before", "lists": 0, "calls": 0, "pings": 0, "cancelled": []}
+state: dict[str, Any] = {"description": "before", "lists": 0, "calls": 0, "pings": 0, "cancelled": [], "watched": []}
 output = threading.Lock()
 
 
@@ -145,12 +145,23 @@ def ping(request: dict[str, Any]) -> None:
         answer(request, {})
 
 
+def watch(request: dict[str, Any]) -> None:
+    uri = request["params"]["uri"]
+    if request["method"] == "resources/subscribe":
+        state["watched"].append(uri)
+    else:
+        state["watched"].remove(uri)
+    answer(request, {})
+
+
 METHODS: dict[str, Callable[[dict[str, Any]], None]] = {
     "initialize": initialize,
     "server/discover": discover,
     "tools/list": changed,
     "tools/call": call_tool,
     "ping": ping,
+    "resources/subscribe": watch,
+    "resources/unsubscribe": watch,
 }
 
 

@@ -18,7 +18,8 @@ from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 bus = InMemorySubscriptionBus()
-names = ["echo", "grow", "touch", "confirm", "huge"]
+listening = ListenHandler(bus)
+names = ["echo", "grow", "touch", "hush", "confirm", "huge"]
 
 
 async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
@@ -29,8 +30,10 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> Any:
     arguments = params.arguments or {}
     match params.name:
         case "grow":
-            names.append("grown")
+            names.append(f"grown_{len(names)}")
             await bus.publish(ToolsListChanged())
+        case "hush":
+            listening.close()
         case "touch":
             await bus.publish(ResourceUpdated(uri=arguments["text"]))
         case "confirm" if params.input_responses is None:
@@ -60,7 +63,7 @@ server: Server[Any] = Server(
     on_list_tools=list_tools,
     on_call_tool=call_tool,
     on_list_prompts=list_prompts,
-    on_subscriptions_listen=ListenHandler(bus),
+    on_subscriptions_listen=listening,
 )
 
 

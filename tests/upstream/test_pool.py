@@ -69,7 +69,7 @@ async def test_sse_is_spoken_by_name_and_found_out_without() -> None:
 async def test_a_modern_server_announces_its_new_tool(modern: ServerSettings) -> None:
     async with pool_of(modern) as (pool, recorder):
         await pool.call_tool("modern", "grow", {})
-        await recorder.until(lambda event: any(tool.name == "grown" for tool in getattr(event, "tools", ())))
+        await recorder.until(lambda event: any(tool.name.startswith("grown") for tool in getattr(event, "tools", ())))
 
 
 async def test_changes_are_polled_where_they_are_not_announced() -> None:
@@ -122,6 +122,29 @@ async def test_watched_resources_of_a_modern_server_are_notified(modern: ServerS
         event = next(filter(updated, recorder.events))
         assert isinstance(event, Notified)
         assert event.method == "notifications/resources/updated"
+
+
+async def test_a_change_stream_that_breaks_is_opened_again(modern: ServerSettings) -> None:
+    async with pool_of(modern) as (pool, recorder):
+        await pool.call_tool("modern", "hush", {})  # closes every stream of the server
+        listed = len(recorder.tools("modern"))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while len(recorder.tools("modern")) == listed:
+                await pool.call_tool("modern", "grow", {})
+
+
+async def test_watched_resources_are_watched_again_after_a_reconnect() -> None:
+    async with pool_of(script("old", "watchable")) as (pool, recorder):
+        await pool.watch("old", ["file:///a", "file:///b"])
+        await pool.watch("old", ["file:///a"])
+        seen = json.loads(text_of(await pool.call_tool("old", "seen", {})))
+        assert seen["watched"] == ["file:///a"]
+        with pytest.raises(UpstreamUnavailable):
+            await pool.call_tool("old", "die", {})
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while json.loads(text_of(await pool.call_tool("old", "seen", {})))["watched"] != ["file:///a"]:
+                await anyio.sleep(0)
+        assert recorder.states("old")[-1] == "ready"
 
 
 async def test_progress_reaches_the_caller() -> None:

@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import anyio
+import anyio.lowlevel
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
 
@@ -19,6 +21,8 @@ from shortlist.upstream.transports import HttpNotes, open_transport
 from shortlist.upstream.wire import Ears, Wire
 
 MAX_PAGES = 2_000
+StreamEnd: TypeAlias = Literal["rewatch", "lost", "refused"]
+"""What is watched has changed; the stream broke off or was closed; the server has no such stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,7 @@ class Connection:
             raise await self._failure(error) from None
         raise UpstreamTimeout(
             self._server,
-            f"{_what(method, params)} gave no answer in {seconds:g} s; it was cancelled, not repeated",
+            f"{_what(method, params)} gave no answer in {seconds:.3g} s; it was cancelled, not repeated",
         )
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> None:
@@ -135,26 +139,26 @@ class Connection:
         offered = self.peer.capabilities.get(feature)
         return isinstance(offered, dict) and offered.get("listChanged") is True
 
-    async def listen(self) -> None:
-        """Keep the modern era's change stream open; the legacy era needs none. Ends when it is refused."""
-        while self.peer.era == "modern" and (wanted := self._subscription()):
-            self._rewatch = anyio.Event()
-            if not await self._listen_once(wanted):
-                return
-
-    async def _listen_once(self, wanted: Mapping[str, Json]) -> bool:
-        """Hold one stream; say whether to open another, since what is watched has changed."""
-        self._listens += 1
+    async def listen(self) -> StreamEnd:
+        """Hold the modern era's change stream until it ends, and say why; the legacy era announces unasked."""
+        wanted = self._subscription()
+        self._rewatch = anyio.Event()
+        end: StreamEnd = "rewatch"
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._first_of, self._rewatch, tasks.cancel_scope)
-            try:
-                await self._wire.send(
-                    "subscriptions/listen", {"notifications": wanted}, request_id=f"listen-{self._listens}"
-                )
-            except MCPError:
-                await anyio.lowlevel.checkpoint()
-            tasks.cancel_scope.cancel()
-        return self._rewatch.is_set()
+            if self.peer.era == "modern" and wanted:
+                end = await self._hold_stream(wanted)
+                tasks.cancel_scope.cancel()
+        return end
+
+    async def _hold_stream(self, wanted: Mapping[str, Json]) -> StreamEnd:
+        self._listens += 1
+        request_id = f"listen-{self._listens}"
+        try:
+            await self._wire.send("subscriptions/listen", {"notifications": wanted}, request_id=request_id)
+        except MCPError as error:
+            return "refused" if error.code == METHOD_NOT_FOUND else "lost"
+        return "lost"
 
     def _subscription(self) -> dict[str, Json]:
         features = ("tools", "prompts", "resources")
@@ -168,7 +172,8 @@ class Connection:
         wanted = frozenset(uris)
         before, self._watched = self._watched, wanted
         if self.peer.era == "modern":
-            self._rewatch.set()
+            if wanted != before:
+                self._rewatch.set()
             return
         for method, some in (
             ("resources/subscribe", wanted - before),

@@ -116,10 +116,12 @@ class Upstream:
         self._changed = anyio.Event()
         self._wake = anyio.Event()
         self._relist = anyio.Event()
+        self._announced = False
         self._stopped = anyio.Event()
         self._ended = anyio.Event()
         self._scope = anyio.CancelScope()
         self._room = anyio.Semaphore(settings.max_concurrency)
+        self._watched: frozenset[str] = frozenset()
         self._callers: dict[int, Any] = {}
         self._numbers = count()
         self._heard = time.monotonic()
@@ -146,19 +148,21 @@ class Upstream:
         self._callers[number] = options.caller
         try:
             left = max(0.0, deadline - anyio.current_time())
-            return await connection.request(method, params, options, seconds=left)
+            result = await connection.request(method, params, options, seconds=left)
+            self._heard = time.monotonic()
+            return result
         finally:
             del self._callers[number]
             room.release()
-            self._heard = time.monotonic()
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> None:
         if self._connection is not None:
             await self._connection.notify(method, params)
 
     async def watch(self, uris: Iterable[str]) -> None:
+        self._watched = frozenset(uris)
         connection = await self._ready(anyio.current_time() + self.settings.timeout_seconds)
-        await connection.watch(uris)
+        await connection.watch(self._watched)
 
     def refresh(self) -> None:
         """List again, or try to connect again, now."""
@@ -291,13 +295,15 @@ class Upstream:
 
     async def _serve(self, connection: Connection) -> None:
         self._connection = connection
+        self._announced = connection.announces("tools")
         self._ready_at = time.monotonic()
         self._set("ready", None)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep_listed, connection)
                 tasks.start_soon(self._keep_alive, connection)
-                tasks.start_soon(connection.listen)
+                tasks.start_soon(self._keep_listening, connection)
+                tasks.start_soon(self._watch_again, connection)
                 tasks.start_soon(self._cancel_when_stopped, tasks)
                 await connection.lost()
                 self._connection = None
@@ -311,9 +317,8 @@ class Upstream:
         tasks.cancel_scope.cancel()
 
     async def _keep_listed(self, connection: Connection) -> None:
-        poll = float("inf") if connection.announces("tools") else self._host.cadence.poll_seconds
         while True:
-            with anyio.move_on_after(poll):
+            with anyio.move_on_after(float("inf") if self._announced else self._host.cadence.poll_seconds):
                 await self._relist.wait()
             # A server that announces changes without end gets one listing per gap.
             await anyio.sleep(self._host.cadence.relist_gap_seconds)
@@ -324,13 +329,31 @@ class Upstream:
             except (UpstreamError, TimeoutError) as error:
                 logger.warning("server %r: listing its tools again failed: %s", self.settings.name, error)
 
+    async def _keep_listening(self, connection: Connection) -> None:
+        """Open the change stream again whenever it breaks; what changed in between is read anew."""
+        broken = count(1)
+        while (end := await connection.listen()) != "refused":
+            if end == "lost":
+                await anyio.sleep(self._host.cadence.back_off(min(next(broken), 6)))
+                self._relist.set()
+        self._announced = False
+        self._relist.set()
+
+    async def _watch_again(self, connection: Connection) -> None:
+        try:
+            await connection.watch(self._watched)
+        except UpstreamError as error:
+            logger.warning("server %r: watching its resources failed: %s", self.settings.name, error)
+
     async def _keep_alive(self, connection: Connection) -> None:
-        """Ping when nothing was heard for a while; a server at work on a call is not disturbed."""
+        """Ping when nothing was heard for a while."""
         cadence = self._host.cadence
         stateless = connection.peer.era == "modern" and isinstance(self._transport, HttpTransport)
         while not stateless:
             await anyio.sleep(cadence.ping_seconds)
-            if self._callers or time.monotonic() - self._heard < cadence.ping_seconds:
+            # A server at work on a call may be deaf for as long as that call may take.
+            patience = cadence.ping_seconds + (self.settings.timeout_seconds if self._callers else 0.0)
+            if time.monotonic() - self._heard < patience:
                 continue
             with anyio.move_on_after(cadence.pong_seconds) as waiting:
                 await connection.ping()
