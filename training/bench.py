@@ -10,10 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from shortlist.catalog.readers import read_catalog
 from shortlist.models import Tool
-from training.texts import tool_of
 
-UNLABELLED_SOURCE = "catalog"
 UNION_SETS = ("mcp_union", "mcp_union_unseen")
 
 
@@ -40,7 +39,7 @@ class Folder:
 
     @cached_property
     def tools(self) -> tuple[Tool, ...]:
-        return tuple(tool_of(record) for record in read_lines(self.path / "tools.jsonl.gz"))
+        return tuple(read_catalog(self.path / "tools.jsonl.gz").catalog.tools.values())
 
     @cached_property
     def cases(self) -> tuple[Case, ...]:

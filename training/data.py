@@ -9,6 +9,8 @@ from pathlib import Path
 from random import Random
 
 from shortlist.models import Tool
+from shortlist.schema import parameters_of
+from shortlist.text.documents import embedding_text
 from training.bench import Case, Folder, data_folder, file_hashes, folders, write_lines
 from training.holdout import HOLDOUT_FILE, HoldOut, choose_holdout, is_held_out, write_holdout
 from training.leakage import (
@@ -23,7 +25,7 @@ from training.leakage import (
 )
 from training.paraphrase import everyday, framed, imperative, typo, with_placeholders
 from training.selfsupervised import pairs_of
-from training.texts import embedding_text, tool_key
+from training.texts import tool_key
 
 __all__ = ["Built", "build", "is_held_out", "main"]
 
@@ -155,7 +157,7 @@ def _supervised_pairs(
 def _variant(query: str, tool: Tool, seed: int) -> str:
     """Say a written query another way by rule: placeholders, a slip, a frame, or everyday verbs."""
     random = Random(f"{seed}:{query}")
-    names = tuple(parameter.name for parameter in tool.parameters)
+    names = tuple(parameter.name for parameter in parameters_of(tool))
     plain = imperative(query.rstrip(".!? "))
     changes = (
         lambda: with_placeholders(query, names, random),

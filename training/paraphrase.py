@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from training.texts import words_of
+from shortlist.text.tokens import words
 
 EVERYDAY = {
     "get": ("show me", "give me", "find", "what is", "pull up", "look up", "check", "see"),
@@ -188,13 +188,13 @@ def framed(phrase: str, random: Random) -> str:
 
 def typo(text: str, random: Random) -> str:
     """Make one slip in a longer word: a swap, a loss, a double or a neighbour."""
-    words = text.split()
-    long = [index for index, word in enumerate(words) if len(word) > 4 and word.isalpha()]
+    parts = text.split()
+    long = [index for index, word in enumerate(parts) if len(word) > 4 and word.isalpha()]
     if not long:
         return text
     index = random.choice(long)
-    words[index] = slipped(words[index], random)
-    return " ".join(words)
+    parts[index] = slipped(parts[index], random)
+    return " ".join(parts)
 
 
 def slipped(word: str, random: Random) -> str:
@@ -210,19 +210,19 @@ def slipped(word: str, random: Random) -> str:
 
 def with_placeholders(text: str, names: tuple[str, ...], random: Random) -> str:
     """Replace concrete values by `<placeholders>`, as prompt catalogs write them."""
-    labels = [words_of(name).replace(" ", random.choice("-_")) for name in names] or ["value", "name", "id"]
+    labels = [words(name).replace(" ", random.choice("-_")) for name in names] or ["value", "name", "id"]
     return QUOTED.sub(lambda _: f"<{random.choice(labels)}>", text)
 
 
 def placeholder_tail(names: tuple[str, ...], random: Random) -> str:
     chosen = random.sample(names, min(len(names), random.choice((1, 1, 2))))
     join = random.choice((" in {w} <{p}>", " for {w} <{p}>", " with {w} <{p}>", " <{p}>"))
-    return "".join(join.format(w=words_of(name), p=words_of(name).replace(" ", "_")) for name in chosen)
+    return "".join(join.format(w=words(name), p=words(name).replace(" ", "_")) for name in chosen)
 
 
 def keywords(text: str, count: int, random: Random) -> str:
     """Pick content words in their order, as agents type them into a search box."""
-    words = [word for word in words_of(text).split() if word not in FILLER and len(word) > 1]
-    distinct = list(dict.fromkeys(words))
+    content = [word for word in words(text).split() if word not in FILLER and len(word) > 1]
+    distinct = list(dict.fromkeys(content))
     kept = sorted(random.sample(range(len(distinct)), min(count, len(distinct))))
     return " ".join(distinct[index] for index in kept)

@@ -1,0 +1,294 @@
+"""Fit fusion and calibration for an embedder, on the development part of `train/` alone.
+
+    python -m training.fit_search --embedder small
+
+The shipped models never trained on that part, so the dense arm looks as good here as it will on new queries.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.embedders import Embedder, shipped
+from shortlist.models import Query
+from shortlist.paths import cache_folder
+from shortlist.search.confidence import CONFIDENCE_FEATURES, confidence_features
+from shortlist.search.features import CANDIDATE_FEATURES, QUERY_FEATURES, Evidence
+from shortlist.search.fitted import FOLDER, WITHOUT_VECTORS
+from shortlist.search.searcher import Options, Searcher
+from training.bench import Case, Folder, data_folder
+from training.holdout import is_held_out
+
+SEED = 20_26
+SETS = ("authored", "toolalpaca", "apibank", "restbench_tmdb", "restbench_spotify", "labelled")
+SMALL_CATALOGS = 12
+SMALL_SERVERS = (6, 60)
+CASES_PER_SET = 1_200
+FALSE_ABSTENTION = 0.03
+"""How many answerable queries may be answered `none` on the development sets."""
+FUSION_PENALTY, CALIBRATION_PENALTY = 2e-3, 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Queries over one catalog; `answerable` is False where the right tools were left out on purpose."""
+
+    name: str
+    catalog: Catalog
+    cases: tuple[Case, ...]
+    answerable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One query's candidates, which of them are right, and where it came from."""
+
+    task: str
+    evidence: Evidence
+    right: NDArray[np.bool_]
+    answerable: bool
+
+
+def tasks(data: Path) -> Iterator[Task]:
+    """Give the development queries over catalogs of many sizes, and over catalogs that cannot answer them."""
+    chance = random.Random(SEED)
+    for name in SETS:
+        folder = Folder(data / "train" / name)
+        for source, group in _by_source(folder):
+            yield Task(f"{name}/{source}", _catalog_of(folder, source), tuple(_some(group, chance)))
+    authored = Folder(data / "train" / "authored")
+    held = [case for case in authored.cases if is_held_out("authored", case.gold)]
+    for number in range(SMALL_CATALOGS):
+        yield from _small(authored, held, chance, number)
+    yield _large(data, authored, held, chance)
+
+
+def _by_source(folder: Folder) -> Iterator[tuple[str, list[Case]]]:
+    groups: dict[str, list[Case]] = {}
+    for case in folder.cases:
+        if is_held_out(case.source, case.gold):
+            groups.setdefault(case.source, []).append(case)
+    return iter(groups.items())
+
+
+def _some(cases: Sequence[Case], chance: random.Random) -> list[Case]:
+    return chance.sample(list(cases), min(CASES_PER_SET, len(cases)))
+
+
+def _catalog_of(folder: Folder, source: str) -> Catalog:
+    prefixed = [tool for tool in folder.tools if tool.id.startswith(f"{source}|")]
+    return Catalog.of(prefixed or folder.tools)
+
+
+def _small(authored: Folder, held: list[Case], chance: random.Random, number: int) -> Iterator[Task]:
+    """A few servers at a time, as most people have: with the queries they answer, and with those they do not."""
+    servers = sorted({tool.server for tool in authored.tools})
+    chosen = set(chance.sample(servers, chance.randint(*SMALL_SERVERS)))
+    wanted = {case.gold[0] for case in held}
+    chosen |= set(chance.sample(sorted({t.server for t in authored.tools if t.id in wanted}), 6))
+    tools = [tool for tool in authored.tools if tool.server in chosen]
+    there = {tool.id for tool in tools}
+    answered = [case for case in held if case.gold[0] in there]
+    absent = [case for case in held if case.gold[0] not in there]
+    yield Task(f"small/{number}", Catalog.of(tools), tuple(_some(answered, chance)))
+    yield Task(f"absent/{number}", Catalog.of(tools), tuple(chance.sample(absent, min(150, len(absent)))), False)
+
+
+def _large(data: Path, authored: Folder, held: list[Case], chance: random.Random) -> Task:
+    folders = [Folder(folder) for folder in sorted((data / "catalogs").iterdir())]
+    known = {(tool.name, tool.description) for tool in authored.tools}
+    more = [tool for folder in folders for tool in folder.tools if (tool.name, tool.description) not in known]
+    return Task("large", Catalog.of([*more, *authored.tools]), tuple(chance.sample(held, min(600, len(held)))))
+
+
+def collect(every: Iterable[Task], embedder: Embedder | None, cache: SqliteVectorCache) -> list[Sample]:
+    """Run every query and keep its evidence."""
+    samples = []
+    for task in every:
+        if not task.cases:
+            continue
+        searcher = Searcher(task.catalog, embedder, options=Options(cache=cache))
+        searcher.prepare()
+        for case in task.cases:
+            evidence = searcher.evidence(Query(text=case.query))
+            gold = {searcher.index.rows[i] for i in case.gold if i in searcher.index.rows}
+            right = np.isin(evidence.rows, list(gold))
+            samples.append(Sample(task.name, evidence, right, task.answerable))
+        print(f"{task.name}: {len(task.cases)} queries over {len(task.catalog)} tools", flush=True)
+    return samples
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Samples padded to one size."""
+
+    candidates: torch.Tensor
+    query: torch.Tensor
+    right: torch.Tensor
+    there: torch.Tensor
+    weight: torch.Tensor
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> "Batch":
+        size = max(len(s.right) for s in samples)
+        candidates = np.zeros((len(samples), size, len(CANDIDATE_FEATURES)), np.float32)
+        right, there = np.zeros((2, len(samples), size), np.bool_)
+        for row, sample in enumerate(samples):
+            count = len(sample.right)
+            candidates[row, :count], right[row, :count], there[row, :count] = sample.evidence.candidates, sample.right, True
+        counts = {task: sum(s.task == task for s in samples) for task in {s.task for s in samples}}
+        weight = np.array([counts[s.task] ** -0.5 for s in samples], np.float32)
+        return cls(
+            torch.from_numpy(candidates),
+            torch.from_numpy(np.stack([s.evidence.query for s in samples])),
+            torch.from_numpy(right),
+            torch.from_numpy(there),
+            torch.from_numpy(weight / weight.sum()),
+        )
+
+
+def fit_fusion(samples: Sequence[Sample], adaptive: bool = True) -> NDArray[np.float32]:
+    """Find the weights under which the right tools are likeliest, each against all that are wrong."""
+    batch = Batch.of([s for s in samples if s.answerable and s.right.any()])
+    theta = torch.zeros(len(CANDIDATE_FEATURES), len(QUERY_FEATURES))
+    theta[:, 0] = 1.0
+    theta.requires_grad_()
+    mask = torch.ones_like(theta) if adaptive else torch.eye(1, len(QUERY_FEATURES)).expand_as(theta)
+    optimiser = torch.optim.LBFGS([theta], max_iter=400, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimiser.zero_grad()
+        value = _listwise(batch, theta * mask) + FUSION_PENALTY * ((theta * mask)[:, 1:] ** 2).mean()
+        value.backward()
+        return value
+
+    optimiser.step(loss)
+    return (theta * mask).detach().numpy()
+
+
+def _listwise(batch: Batch, theta: torch.Tensor) -> torch.Tensor:
+    scores = torch.einsum("bnj,jc,bc->bn", batch.candidates, theta, batch.query).masked_fill(~batch.there, -1e9)
+    wrong = torch.logsumexp(scores.masked_fill(batch.right, -1e9), dim=1, keepdim=True)
+    each = (torch.logaddexp(scores, wrong) - scores) * batch.right
+    return (batch.weight * each.sum(1) / batch.right.sum(1)).sum()
+
+
+def logits(sample: Sample, theta: NDArray[np.float32]) -> NDArray[np.float32]:
+    return sample.evidence.candidates @ (theta @ sample.evidence.query)
+
+
+def fit_calibration(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, object]:
+    """Fit the chance of the first hit being right (on answerable queries), and of there being a right one."""
+    usable = [s for s in samples if len(s.right)]
+    features, first_right = [], []
+    for sample in usable:
+        scores = logits(sample, theta)
+        best = int(scores.argmax())
+        features.append(confidence_features(sample.evidence, scores, int(sample.evidence.rows[best])))
+        first_right.append(bool(sample.right[best]))
+    matrix, right = np.stack(features), np.array(first_right)
+    answerable = np.array([s.answerable for s in usable])
+    weight = _even([s.task.partition("/")[0] for s in usable])
+    right_fit = fit_logistic(matrix[answerable], right[answerable], weight[answerable])
+    present_fit = fit_logistic(matrix, answerable, weight)
+    present = _chance(matrix[answerable], present_fit)
+    return {
+        "features": list(CONFIDENCE_FEATURES),
+        "right": right_fit,
+        "present": present_fit,
+        "none_below": float(np.quantile(present, FALSE_ABSTENTION)),
+    }
+
+
+def _even(groups: list[str]) -> NDArray[np.float32]:
+    counts = {group: groups.count(group) for group in set(groups)}
+    weight = np.array([counts[group] ** -0.5 for group in groups], np.float32)
+    return weight / weight.sum()
+
+
+def fit_logistic(matrix: NDArray[np.float32], labels: NDArray[np.bool_], weight: NDArray[np.float32]) -> dict[str, object]:
+    """Fit a weighted logistic regression on standardised features; the numbers given are for raw ones."""
+    mean, spread = matrix.mean(0), np.maximum(matrix.std(0), 1e-3)
+    inputs = torch.from_numpy((matrix - mean) / spread)
+    wanted, weights = torch.from_numpy(labels.astype(np.float32)), torch.from_numpy(weight / weight.sum())
+    slope = torch.zeros(matrix.shape[1], requires_grad=True)
+    bias = torch.zeros(1, requires_grad=True)
+    optimiser = torch.optim.LBFGS([slope, bias], max_iter=300, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimiser.zero_grad()
+        each = torch.nn.functional.binary_cross_entropy_with_logits(inputs @ slope + bias, wanted, reduction="none")
+        value = (each * weights).sum() + CALIBRATION_PENALTY * (slope**2).mean()
+        value.backward()
+        return value
+
+    optimiser.step(loss)
+    raw = slope.detach().numpy() / spread
+    return {"weights": raw.tolist(), "bias": float(bias.detach()[0] - (raw * mean).sum())}
+
+
+def _chance(matrix: NDArray[np.float32], fit: dict[str, object]) -> NDArray[np.float32]:
+    return 1 / (1 + np.exp(-(matrix @ np.array(fit["weights"], np.float32) + fit["bias"])))
+
+
+def report(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, float]:
+    """Top-1 for each task."""
+    hits: dict[str, list[bool]] = {}
+    for sample in samples:
+        if sample.answerable:
+            group = sample.task if not sample.task.startswith("small") else "small"
+            hits.setdefault(group, []).append(bool(len(sample.right) and sample.right[int(logits(sample, theta).argmax())]))
+    return {task: float(np.mean(found)) for task, found in hits.items()}
+
+
+def leave_one_out(samples: Sequence[Sample], adaptive: bool) -> dict[str, float]:
+    """Top-1 on each source by weights fitted on the others: what an unseen set would get."""
+    groups = sorted({s.task.partition("/")[2] if s.task.startswith("labelled") else s.task.partition("/")[0] for s in samples})
+    found = {}
+    for group in groups:
+        inside = [s for s in samples if group in s.task.split("/")]
+        outside = [s for s in samples if group not in s.task.split("/")]
+        if any(s.answerable for s in inside):
+            found |= report(inside, fit_fusion(outside, adaptive))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=data_folder())
+    parser.add_argument("--embedder", default="small")
+    parser.add_argument("--name", help="the file to write, if not the embedder's")
+    parser.add_argument("--check", action="store_true", help="leave each source out in turn and report")
+    options = parser.parse_args()
+    embedder = shipped(options.embedder)
+    cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
+    samples = collect(tasks(options.data), embedder, cache)
+    if options.check:
+        for adaptive in (False, True):
+            print("adaptive" if adaptive else "fixed", leave_one_out(samples, adaptive))
+    theta = fit_fusion(samples)
+    print("fitted", report(samples, theta))
+    fitted = {
+        "fusion": {
+            "candidate_features": list(CANDIDATE_FEATURES),
+            "query_features": list(QUERY_FEATURES),
+            "theta": theta.round(5).tolist(),
+        },
+        "calibration": fit_calibration(samples, theta),
+        "fitted_on": [f"train/{name}" for name in SETS],
+    }
+    name = options.name or (embedder.model_id.partition("@")[0] if embedder else WITHOUT_VECTORS)
+    FOLDER.joinpath(f"{name}.json").write_text(json.dumps(fitted) + "\n")
+
+
+if __name__ == "__main__":
+    main()
