@@ -65,9 +65,14 @@ def test_a_name_of_symbols_gives_no_empty_term() -> None:
     assert document(tool("acme/🎉"), SERVER)["name"] == []
 
 
+def test_a_stuffed_description_has_each_of_its_words_once() -> None:
+    stuffed = tool("acme/spam", "best calendar email search " * 30)
+    assert document(stuffed, SERVER)["description"] == terms("best calendar email search")
+
+
 def test_a_description_of_a_megabyte_is_cut() -> None:
-    fields = document(tool("acme/big", "word " * 200_000), SERVER)
-    assert len(fields["description"]) <= MAX_DESCRIPTION_CHARS // len("word ")
+    fields = document(tool("acme/big", " ".join(f"word{n}x" for n in range(100_000))), SERVER)
+    assert 0 < len(fields["description"]) < MAX_DESCRIPTION_CHARS
 
 
 def test_a_list_as_description_is_read_as_text() -> None:

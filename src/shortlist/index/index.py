@@ -13,8 +13,10 @@ from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.facets import Facets
 from shortlist.index.lexical import FieldWeight, LexicalIndex
 from shortlist.models import Filters, Tool, ToolId
-from shortlist.text.documents import Document, Field, document, embedding_text, shared_sentences
+from shortlist.text.documents import FIELDS, Document, Field, document, embedding_text, shared_sentences
 from shortlist.text.tokens import compact
+
+NO_WORDS: Document = dict.fromkeys(FIELDS, ())
 
 
 class VectorCache(Protocol):
@@ -90,7 +92,12 @@ class Index:
 
     def reindexed(self, weights: Mapping[Field, FieldWeight]) -> LexicalIndex:
         """Index the same rows with other field weights, for comparison."""
-        return LexicalIndex.build((self._document(self.tool(row)) for row in range(len(self.ids))), weights)
+        rows, alive = range(len(self.ids)), self.lexical.alive
+        built = LexicalIndex.build(
+            (self._document(self.tool(row)) if alive[row] else NO_WORDS for row in rows), weights
+        )
+        built.remove(row for row in rows if not alive[row])
+        return built
 
     def embed(
         self,
@@ -131,7 +138,7 @@ class Index:
     def _reworded(self, older: Catalog, newer: Catalog, touched: Iterable[ToolId]) -> set[ToolId]:
         """Find tools whose words changed because their server's did: its description, or what it repeats."""
         stale: set[ToolId] = set()
-        servers = {(newer if i in newer.hashes else older).tools[i].server for i in touched}
+        servers = {at.tools[i].server for i in touched for at in (older, newer) if i in at.hashes}
         redescribed = {name for name in newer.servers if older.servers.get(name) != newer.servers[name]}
         for name in (servers | redescribed) & newer.servers.keys():
             shared = shared_sentences(newer.of_server(name))

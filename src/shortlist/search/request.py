@@ -43,15 +43,21 @@ def rank(scores: Scores, rows: NDArray[np.int32], ids: list[ToolId], limit: int)
 
 
 def candidates(signals: Signals, mask: NDArray[np.bool_] | None, depth: int) -> NDArray[np.int64]:
-    """Give the rows in the first `depth` of any signal; all that may answer, where they are few."""
+    """Give the rows in the first `depth` of any signal and what ties with the last of them.
+
+    All that may answer where they are few, and never fewer than `depth` of them: what no signal knows fills up.
+    """
     size = len(next(iter(signals.values())))
     allowed = np.arange(size) if mask is None else np.flatnonzero(mask)
     if len(allowed) <= 2 * depth:
         return allowed
     chosen = np.zeros(size, np.bool_)
     for scores in signals.values():
-        part = np.argpartition(scores, size - depth)[size - depth :]
-        chosen[part[scores[part] > 0]] = True
+        threshold = np.partition(scores, size - depth)[size - depth]
+        chosen |= (scores >= threshold) & (scores > 0)
     if mask is not None:
         chosen &= mask
+    missing = depth - int(np.count_nonzero(chosen))
+    if missing > 0:
+        chosen[allowed[~chosen[allowed]][:missing]] = True
     return np.flatnonzero(chosen)

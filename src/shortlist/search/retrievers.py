@@ -45,7 +45,7 @@ class Speller:
     def _group(self) -> None:
         self._by_length = {}
         for word in self._index.vocabulary:
-            if word.isalpha():
+            if word.isalpha() and self._index.frequency(word):
                 self._by_length.setdefault(len(word), []).append(word)
         self._known = len(self._index.vocabulary)
         self.corrections.cache_clear()
@@ -179,7 +179,7 @@ class NameRetriever:
 def exact_match(text: str) -> Callable[[str], float]:
     """Accept a name in any spelling of its case and separators."""
     wanted = compact(text)
-    return lambda name: float(compact(name) == wanted)
+    return lambda name: float(bool(wanted) and compact(name) == wanted)
 
 
 def prefix_match(text: str) -> Callable[[str], float]:

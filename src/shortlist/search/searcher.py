@@ -20,6 +20,7 @@ from shortlist.search.pipeline import Outcome, Pipeline
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.request import Request
 from shortlist.search.stages import Families, Together
+from shortlist.text.clean import clean_text
 from shortlist.text.queries import Phrases, analyse
 
 MAX_LIMIT = 1_000
@@ -96,6 +97,7 @@ class Searcher:
             change = self.index.update(catalog)
             if self._active is not None and self._active is self._fallback:
                 self.index.embed(self._active)
+            self._use(self._active)  # what was derived from the old words: spellings, comparison pipelines
         return change
 
     def search(self, query: Query) -> SearchResult:
@@ -154,8 +156,7 @@ class Searcher:
         return Request(query, analysed, self.index.mask(query.filters), self._vector(query))
 
     def _vector(self, query: Query) -> Vectors | None:
-        wanted = query.mode in ("hybrid", "dense") and "dense" in self.pipeline.retrievers
-        if self._active is None or not wanted or not query.text.strip():
+        if self._active is None or "dense" not in self._pipeline_for(query).retrievers:
             return None
         return self._active.embed_query(query.text)
 
@@ -165,7 +166,7 @@ class Searcher:
     def _evidence(self, request: Request, outcome: Outcome) -> tuple[Evidence, np.ndarray]:
         evidence = outcome.fused.evidence
         if evidence is None:
-            rows = outcome.fused.ranking.rows[:50].astype(np.int64)
+            rows = outcome.fused.ranking.rows.astype(np.int64)
             evidence = self._parts.reader(request, outcome.signals, rows)
         return evidence, evidence.candidates @ self._fitted.fusion.for_query(evidence)
 
@@ -176,8 +177,8 @@ class Searcher:
 
     def _hits(self, query: Query, outcome: Outcome) -> tuple[Hit, ...]:
         families: dict[int, list[int]] = {}
-        if query.collapse:
-            groups = Families(self.index).groups(outcome.fused.ranking, query.limit)
+        if query.collapse and "families" in outcome.after:
+            groups = Families(self.index).groups(outcome.before("families"), query.limit)
             families = {group[0]: group[1:] for group in groups}
         return tuple(
             Hit(
@@ -223,5 +224,5 @@ def check(query: Query) -> None:
     """Refuse what cannot be answered, saying what would do."""
     if not 1 <= query.limit <= MAX_LIMIT:
         raise InvalidQuery(f"limit is {query.limit}; it goes from 1 to {MAX_LIMIT}.")
-    if not query.text.strip():
+    if not clean_text(query.text).strip():
         raise InvalidQuery("The query is empty. Say what the tool should do, in a few words.")

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.index.dense import DenseIndex, quantise
+from shortlist.index.embedders import Vectors
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def unit_vectors(seed: int, count: int, dimensions: int) -> Vectors:
+    vectors = np.random.default_rng(seed).normal(size=(count, dimensions)).astype(np.float32)
+    unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+def filled(vectors: Vectors) -> DenseIndex:
+    index = DenseIndex(vectors.shape[1], "random@1")
+    index.grow(len(vectors))
+    index.put(np.arange(len(vectors)), vectors)
+    return index
+
+
+@given(seeds, st.sampled_from([32, 128, 384]))
+def test_a_byte_per_dimension_gives_the_cosine_within_a_hundredth(seed: int, dimensions: int) -> None:
+    vectors = unit_vectors(seed, 40, dimensions)
+    query = unit_vectors(seed + 1, 1, dimensions)[0]
+    assert np.abs(filled(vectors).scores(query) - vectors @ query).max() < 0.01
+
+
+@given(seeds)
+def test_a_vector_is_nearest_to_itself(seed: int) -> None:
+    vectors = unit_vectors(seed, 20, 64)
+    index = filled(vectors)
+    assert [int(index.scores(vector).argmax()) for vector in vectors] == list(range(20))
+
+
+@given(seeds)
+def test_quantising_what_was_quantised_changes_nothing(seed: int) -> None:
+    vectors = unit_vectors(seed, 5, 64)
+    index = filled(vectors)
+    codes, scales = quantise(index.vectors(list(range(5))))
+    assert (codes == quantise(vectors)[0]).all()
+    assert scales == pytest.approx(quantise(vectors)[1])
+
+
+def test_rows_without_a_vector_score_nothing_and_are_named() -> None:
+    index = DenseIndex(8, "m@1")
+    index.grow(3)
+    index.put(np.array([1]), unit_vectors(1, 1, 8))
+    assert index.rows_without_vector() == [0, 2]
+    assert index.missing == 2
+    scores = index.scores(unit_vectors(1, 1, 8)[0])
+    assert scores[[0, 2]].tolist() == [0, 0]
+    assert scores[1] == pytest.approx(1, abs=0.01)
+
+
+def test_a_query_without_direction_is_near_nothing() -> None:
+    assert filled(unit_vectors(3, 4, 16)).scores(np.zeros(16, np.float32)).tolist() == [0, 0, 0, 0]
+
+
+def test_an_empty_index_gives_no_scores() -> None:
+    assert len(DenseIndex(16, "m@1").scores(unit_vectors(1, 1, 16)[0])) == 0
+
+
+def test_what_is_saved_is_one_byte_a_dimension_and_comes_back() -> None:
+    index = filled(unit_vectors(5, 10, 64))
+    state = index.state()
+    assert state["codes"].nbytes == 10 * 64
+    restored = DenseIndex.restore("random@1", state)
+    query = unit_vectors(6, 1, 64)[0]
+    assert restored.scores(query).tolist() == index.scores(query).tolist()
