@@ -12,8 +12,8 @@ import anyio
 
 from shortlist.config import HttpTransport, Limits, ServerSettings, StdioTransport
 from shortlist.upstream.events import State, StateChanged, ToolsChanged, UpstreamEvent
+from shortlist.upstream.host import Cadence
 from shortlist.upstream.pool import UpstreamPool
-from shortlist.upstream.supervisor import Cadence
 
 SERVERS = Path(__file__).parent.parent / "servers"
 DEADLINE_SECONDS = 20.0

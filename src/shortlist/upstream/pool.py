@@ -11,7 +11,8 @@ from shortlist.config.settings import DEFAULT_LIMITS, EMPTY, Limits, ServerSetti
 from shortlist.models import Json
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Client, OnEvent, UpstreamStatus
-from shortlist.upstream.supervisor import DEFAULT_CADENCE, Cadence, Host, Upstream
+from shortlist.upstream.host import DEFAULT_CADENCE, Cadence, Host
+from shortlist.upstream.supervisor import Upstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,9 @@
 """One server kept alive: connected, listed, pinged, reconnected with back-off, and always ended."""
 
 import logging
-import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,7 +13,6 @@ from mcp_types import METHOD_NOT_FOUND
 
 from shortlist.config.settings import (
     HttpTransport,
-    Limits,
     ServerSettings,
     SseTransport,
     StdioTransport,
@@ -28,9 +24,7 @@ from shortlist.upstream.connection import Connection, Dial, auth_remedy, connect
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamUnavailable
 from shortlist.upstream.events import (
     CallOptions,
-    Client,
     Notified,
-    OnEvent,
     Peer,
     State,
     StateChanged,
@@ -38,6 +32,7 @@ from shortlist.upstream.events import (
     UpstreamEvent,
     UpstreamStatus,
 )
+from shortlist.upstream.host import Host
 from shortlist.upstream.negotiate import ClosedByProbe
 from shortlist.upstream.stderr import StderrLog, log_path
 from shortlist.upstream.transports import HttpNotes
@@ -48,7 +43,6 @@ STDERR_IN_STATUS = 20
 STDERR_IN_ERROR = 5
 POLITE_SECONDS = 6.0
 """How long an orderly end may take before the connection is cut."""
-PARALLEL_STARTS = 8
 _NOT_RELAYED = (
     "notifications/progress",
     "notifications/cancelled",
@@ -56,45 +50,6 @@ _NOT_RELAYED = (
 )
 _SSE_ONLY = (400, 404, 405, 406, 415)
 """How an endpoint of the old transport answers the new one's POST."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cadence:
-    """How often things are tried; tests make it quick."""
-
-    first_retry_seconds: float = 1.0
-    longest_retry_seconds: float = 300.0
-    stable_seconds: float = 60.0
-    """A connection that held this long starts the back-off anew."""
-    reconnect_seconds: float = 10.0
-    """How long a call waits for a server that is being reconnected."""
-    ping_seconds: float = 60.0
-    pong_seconds: float = 15.0
-    poll_seconds: float = 300.0
-    """Tools are listed again this often where the server does not announce changes."""
-    relist_gap_seconds: float = 0.5
-    slot_seconds: float = 3.0
-    """A slow start holds its place among the parallel ones no longer than this."""
-
-    def back_off(self, attempts: int) -> float:
-        """Give the seconds before the next attempt: doubled each time, capped, and spread at random."""
-        grown = self.first_retry_seconds * 2.0 ** min(attempts - 1, 30)
-        return min(grown, self.longest_retry_seconds) * secrets.SystemRandom().uniform(0.5, 1.0)
-
-
-DEFAULT_CADENCE = Cadence()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """What all servers of a pool share."""
-
-    on_event: OnEvent
-    limits: Limits
-    cadence: Cadence
-    client: Client | None = None
-    log_directory: Path | None = None
-    starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(PARALLEL_STARTS))
 
 
 class Upstream:
