@@ -47,8 +47,8 @@ class ModelCard:
     kind: Literal["onnx", "static"]
     dimensions: int
     digest: str
-    document_tokens: int = 128
-    query_tokens: int = 64
+    document_tokens: int = 160
+    query_tokens: int = 256
 
     @classmethod
     def read(cls, folder: Path) -> "ModelCard":

@@ -151,11 +151,11 @@ class Index:
 def embed_cached(embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None) -> Vectors:
     """Embed each distinct text once, and not at all if the cache has it."""
     distinct = list(dict.fromkeys(texts))
-    known = cache.get(embedder.model_id, distinct) if cache else {}
+    known = cache.get(embedder.model_id, distinct) if cache is not None else {}
     missing = [text for text in distinct if text not in known]
     if missing:
         fresh = dict(zip(missing, embedder.embed_documents(missing, progress), strict=True))
-        if cache:
+        if cache is not None:
             cache.put(embedder.model_id, fresh)
         known = {**known, **fresh}
     return np.stack([known[text] for text in texts])

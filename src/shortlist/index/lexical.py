@@ -5,9 +5,9 @@ collection's average), and idf is taken from live counts at query time. So addin
 tool touches that tool only, and the result equals a fresh build.
 """
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -158,13 +158,11 @@ class LexicalIndex:
 
     def _weigh(self, documents: Iterable[Document]) -> "_Forward":
         """Turn documents into one saturated weight for each row and term."""
-        vocabulary, terms, counts = self.vocabulary, array("q"), array("q")
-        number = vocabulary.__getitem__
+        vocabulary, terms, counts = self.vocabulary, list[int](), list[int]()
         for document in documents:
-            for field in FIELDS:
-                found = document[field]
-                counts.append(len(found))
-                terms.extend(map(number, found))
+            found = [document[field] for field in FIELDS]
+            counts.extend(map(len, found))
+            terms.extend(map(vocabulary.__getitem__, chain.from_iterable(found)))
         missing = len(vocabulary) - len(self._frequency)
         self._frequency = np.concatenate([self._frequency, np.zeros(missing, np.int32)])
         return _Forward.weigh(
