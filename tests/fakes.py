@@ -121,4 +121,4 @@ def tools(draw: st.DrawFn) -> Tool:
     )
 
 
-catalogs = st.lists(tools(), max_size=25).map(Catalog.of)
+catalogs = st.lists(tools(), max_size=12).map(Catalog.of)

@@ -69,3 +69,38 @@ def test_a_server_leaves_with_its_tools() -> None:
     left = Catalog.of([tool("a/x"), tool("b/y")]).without_server("a")
     assert list(left.tools) == ["b/y"]
     assert list(left.servers) == ["b"]
+
+
+steps = st.lists(st.tuples(st.sampled_from(["alpha", "beta"]), st.none() | st.lists(tools(), max_size=4)), max_size=5)
+
+
+@given(catalogs, steps)
+def test_servers_that_come_and_go_leave_the_catalog_that_their_tools_make(
+    catalog: Catalog, changes: list[tuple[str, list[Tool] | None]]
+) -> None:
+    expected, servers = dict(catalog.tools), dict(catalog.servers)
+    for name, listed in changes:
+        expected = {i: each for i, each in expected.items() if each.server != name}
+        servers.pop(name, None)
+        if listed is None:
+            catalog = catalog.without_server(name)
+            continue
+        own = [each for each in listed if each.server == name]
+        catalog = catalog.with_server(Server(name=name, title="New"), own)
+        expected |= {each.id: each for each in own}
+        servers[name] = Server(name=name, title="New")
+    fresh = Catalog.of(expected.values(), servers.values())
+    assert dict(catalog.tools) == dict(fresh.tools)
+    assert list(catalog.tools) == list(fresh.tools)
+    assert len(catalog) == len(fresh)
+    assert catalog.fingerprint == fresh.fingerprint
+    assert catalog.by_server == fresh.by_server
+    assert not catalog.diff(fresh)
+
+
+@given(catalogs)
+def test_a_tool_that_left_is_not_there(catalog: Catalog) -> None:
+    left = catalog.without_server("alpha")
+    for tool_id, each in catalog.tools.items():
+        assert (tool_id in left.tools) == (each.server != "alpha")
+        assert (left.tools.get(tool_id) is None) == (each.server == "alpha")

@@ -50,6 +50,13 @@ class ModelCard:
     document_tokens: int = 160
     query_tokens: int = 256
 
+    def __post_init__(self) -> None:
+        for number in (self.dimensions, self.document_tokens, self.query_tokens):
+            if not isinstance(number, int) or number < 1:
+                raise ValueError(f"{number!r} is not a number of dimensions or tokens")
+        if self.kind not in ("onnx", "static"):
+            raise ValueError(f"kind is {self.kind!r}; it is onnx or static")
+
     @classmethod
     def read(cls, folder: Path) -> "ModelCard":
         path = folder / "model.json"
@@ -176,12 +183,22 @@ class StaticEmbedder:
     def _parts(self) -> tuple[Any, NDArray[np.int8], NDArray[np.float32]]:
         with self._lock:
             if self._loaded is None:
-                table = np.load(_checked(self._folder / "vectors.npy", self.card.digest), mmap_mode="r")
-                scales = np.load(self._folder / "scales.npy").astype(np.float32)
-                if table.ndim != 2 or table.shape != (len(scales), self.dimensions):
-                    raise ModelError(f"The vectors in {str(self._folder)!r} are of shape {table.shape}; reinstall.")
-                self._loaded = _tokenizer(self._folder.parent / "small" / "tokenizer.json"), table, scales
+                self._loaded = self._load()
             return self._loaded
+
+    def _load(self) -> tuple[Any, NDArray[np.int8], NDArray[np.float32]]:
+        try:
+            table = np.load(_checked(self._folder / "vectors.npy", self.card.digest), mmap_mode="r")
+            scales = np.load(self._folder / "scales.npy").astype(np.float32)
+        except (OSError, ValueError, EOFError) as error:
+            raise ModelError(f"The vectors in {str(self._folder)!r} cannot be read ({error}); reinstall.") from None
+        tokenizer = _tokenizer(self._folder.parent / "small" / "tokenizer.json")
+        needed = (tokenizer.get_vocab_size(), self.dimensions)
+        if table.shape != needed or scales.shape != needed[:1]:
+            raise ModelError(
+                f"The vectors in {str(self._folder)!r} are of shape {table.shape}, not {needed}; reinstall."
+            )
+        return tokenizer, table, scales
 
 
 def shipped(tier: str) -> Embedder | None:

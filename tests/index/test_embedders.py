@@ -1,0 +1,141 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.errors import InvalidInput, ModelError
+from shortlist.index.embedders import Embedder, OnnxEmbedder, StaticEmbedder, shipped
+from tests.fakes import HashingEmbedder
+from tests.index.models import DIMENSIONS, pooled, three_inputs, unpooled, write_onnx, write_static
+
+Folder = Callable[[Path], Path]
+
+
+@pytest.fixture(params=["onnx", "static"])
+def embedder(request: pytest.FixtureRequest, tmp_path: Path) -> Embedder:
+    if request.param == "onnx":
+        return OnnxEmbedder(write_onnx(tmp_path / "small"))
+    return StaticEmbedder(write_static(tmp_path / "static"))
+
+
+def test_every_embedder_plays_the_role(embedder: Embedder) -> None:
+    assert isinstance(embedder, Embedder)
+    assert isinstance(HashingEmbedder(), Embedder)
+    assert embedder.model_id.startswith("tiny@")
+    assert embedder.dimensions == DIMENSIONS
+
+
+def test_vectors_have_length_one_and_the_same_text_is_the_same_vector(embedder: Embedder) -> None:
+    vectors = embedder.embed_documents(["create event", "read file", "create event"])
+    assert vectors.shape == (3, DIMENSIONS)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert vectors[0] == pytest.approx(vectors[2], abs=1e-6)
+    assert embedder.embed_query("read file") == pytest.approx(vectors[1], abs=1e-6)
+
+
+def test_a_text_is_embedded_alike_in_every_company(embedder: Embedder) -> None:
+    texts = [f"{'create ' * (n % 5)}event" for n in range(70)]
+    together = embedder.embed_documents(texts)
+    alone = np.stack([embedder.embed_documents([text])[0] for text in texts])
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
+def test_progress_is_told_to_the_end(embedder: Embedder) -> None:
+    told: list[tuple[int, int]] = []
+    embedder.embed_documents(["event"] * 40, lambda done, total: told.append((done, total)))
+    assert told[-1] == (40, 40)
+
+
+def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
+    assert embedder.embed_documents([]).shape == (0, DIMENSIONS)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "event " * 170_000, "🎉🎉", "ꦗꦮ ᚠᚢᚦ", "\x00\x1b[31m", "a" * 1_000_000])
+def test_any_text_has_a_finite_vector(embedder: Embedder, text: str) -> None:
+    for vector in (embedder.embed_query(text), embedder.embed_documents([text, "event"])[0]):
+        assert vector.shape == (DIMENSIONS,)
+        assert np.isfinite(vector).all()
+
+
+def test_arbitrary_texts_are_embedded(tmp_path_factory: pytest.TempPathFactory) -> None:
+    static = StaticEmbedder(write_static(tmp_path_factory.mktemp("models") / "static"))
+
+    @given(st.text(st.characters(exclude_categories=["Cs"])))
+    def embed(text: str) -> None:
+        assert np.isfinite(static.embed_query(text)).all()
+
+    embed()
+
+
+def damaged(folder: Path, file: str, content: bytes = b"not what it was") -> Path:
+    (folder / file).write_bytes(content)
+    return folder
+
+
+def without(folder: Path, file: str) -> Path:
+    (folder / file).unlink()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda at: without(write_onnx(at / "m"), "model.json"), "model.json is missing"),
+        (lambda at: damaged(write_onnx(at / "m"), "model.json"), "does not describe a model"),
+        (lambda at: damaged(write_onnx(at / "m"), "model.json", b"[]"), "does not describe a model"),
+        (lambda at: write_onnx(at / "m", dimensions="8"), "does not describe a model"),
+        (lambda at: write_onnx(at / "m", kind="pickle"), "does not describe a model"),
+        (lambda at: without(write_onnx(at / "m"), "model.onnx"), "are missing"),
+        (lambda at: damaged(write_onnx(at / "m"), "model.onnx"), "are damaged"),
+        (lambda at: damaged(write_onnx(at / "m", digest=""), "model.onnx"), "not a model that onnxruntime can run"),
+        (lambda at: without(write_onnx(at / "m"), "tokenizer.json"), "not a tokenizer"),
+        (lambda at: damaged(write_onnx(at / "m"), "tokenizer.json"), "not a tokenizer"),
+        (lambda at: write_onnx(at / "m", unpooled()), "gives shape (1, 2, 8)"),
+        (lambda at: write_onnx(at / "m", pooled(4)), "promises 8 dimensions"),
+        (lambda at: write_onnx(at / "m", three_inputs()), "does not take input_ids and attention_mask alone"),
+        (lambda at: without(write_static(at / "m"), "vectors.npy"), "are missing"),
+        (lambda at: damaged(write_static(at / "m"), "vectors.npy"), "are damaged"),
+        (lambda at: damaged(write_static(at / "m", digest=""), "vectors.npy"), "cannot be read"),
+        (lambda at: damaged(write_static(at / "m", digest=""), "vectors.npy", b""), "cannot be read"),
+        (lambda at: without(write_static(at / "m"), "scales.npy"), "cannot be read"),
+        (lambda at: damaged(write_static(at / "m"), "scales.npy"), "cannot be read"),
+        (lambda at: write_static(at / "m", dimensions=16), "are of shape (9, 8)"),
+        (lambda at: without(write_static(at / "m").parent / "small", "tokenizer.json").parent / "m", "not a tokenizer"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_named_with_the_reason(make: Folder, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as refused:
+        _use(make(tmp_path))
+    assert says in str(refused.value)
+
+
+def _use(folder: Path) -> None:
+    embedder = shipped(str(folder))
+    assert embedder is not None
+    embedder.embed_query("create event")
+
+
+def test_a_failed_load_is_tried_again_once_the_files_are_there(tmp_path: Path) -> None:
+    folder = write_onnx(tmp_path / "m")
+    tokenizer = (folder / "tokenizer.json").read_bytes()
+    embedder = OnnxEmbedder(damaged(folder, "tokenizer.json"))
+    with pytest.raises(ModelError):
+        embedder.embed_query("event")
+    damaged(folder, "tokenizer.json", tokenizer)
+    assert np.isfinite(embedder.embed_query("event")).all()
+
+
+def test_other_weights_have_another_id(tmp_path: Path) -> None:
+    one = OnnxEmbedder(write_onnx(tmp_path / "one"))
+    other = OnnxEmbedder(write_onnx(tmp_path / "other", pooled(16)))
+    assert one.model_id != other.model_id
+
+
+def test_a_model_is_chosen_by_tier_or_folder_and_anything_else_is_refused(tmp_path: Path) -> None:
+    assert shipped("none") is None
+    assert isinstance(shipped(str(write_static(tmp_path / "static"))), StaticEmbedder)
+    with pytest.raises(InvalidInput, match="No embedder 'huge'"):
+        shipped("huge")
