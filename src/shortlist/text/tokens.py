@@ -18,7 +18,7 @@ _MARKS = (
 )
 """Accents and vowel signs, which regular expressions do not count as parts of a word, with their scripts."""
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:['’-]+[\w{_MARKS}]+)*")
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:['_-]+[A-Za-z0-9]+)*")  # the same, a third faster
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]++(?:['_-]++[A-Za-z0-9]++)*+")  # the same in half the time
 _PART = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z]\d+[a-z](?![A-Za-z0-9])"  # k8s, s3a: short codes are words
     r"|[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+[a-z]+\d*|\d+"
@@ -28,6 +28,8 @@ _TRAILING_DIGITS = re.compile(r"^([a-z]{3,})\d+$")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+"
 )
+
+_ASCII_SEPARATORS = {code: None for code in range(128) if not chr(code).isalnum()}
 
 _stemmer = Stemmer.Stemmer("english", 0)  # its own cache takes longer than stemming does
 
@@ -57,7 +59,8 @@ def compact(identifier: str) -> str:
 
 
 def _without_separators(folded: str) -> str:
-    return folded if folded.isalnum() else "".join(filter(str.isalnum, folded))
+    joined = folded.translate(_ASCII_SEPARATORS)
+    return joined if joined.isascii() else "".join(filter(str.isalnum, joined))
 
 
 def terms(text: str) -> list[str]:
