@@ -1,0 +1,173 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.errors import IndexFormatError
+from shortlist.index.index import Change, Index
+from shortlist.index.store import VERSION, load_index, save_index
+from shortlist.models import Filters, Query, Server
+from shortlist.search.searcher import Searcher
+from tests.fakes import WORKPLACE, HashingEmbedder, catalog, catalogs, found, tool
+
+QUERIES = ("create a calendar event", "k8s pods", "send mesage", "getHTTPResponseV2", "unheard of")
+
+
+def saved(folder: Path, source: Catalog, *, dense: bool = True) -> Index:
+    index = Index.build(source)
+    if dense:
+        index.embed(HashingEmbedder())
+    save_index(index, folder)
+    return index
+
+
+def answers(index: Index) -> list[list[tuple[str, float]]]:
+    searcher = Searcher(index, HashingEmbedder())
+    return [[(hit.tool.id, hit.score) for hit in searcher.search(Query(text=text)).hits] for text in QUERIES]
+
+
+def header(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "index.json").read_text("utf-8"))
+    return read
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_loaded_index_answers_like_the_one_that_was_saved(tmp_path: Path, dense: bool) -> None:
+    index = saved(tmp_path / "index", catalog(WORKPLACE, Server(name="slack", tags=("chat",))), dense=dense)
+    loaded = load_index(tmp_path / "index")
+    assert answers(loaded) == answers(index)
+    assert loaded.catalog.fingerprint == index.catalog.fingerprint
+    assert dict(loaded.catalog.servers) == dict(index.catalog.servers)
+
+
+@given(catalogs.filter(len))
+def test_every_tool_comes_back_whole(tmp_path_factory: pytest.TempPathFactory, source: Catalog) -> None:
+    folder = tmp_path_factory.mktemp("saved") / "index"
+    saved(folder, source)
+    loaded = load_index(folder)
+    assert dict(loaded.catalog.tools) == dict(source.tools)
+    assert not source.diff(loaded.catalog)
+    assert loaded.waiting == 0
+
+
+def test_definitions_pass_through_disk_unchanged(tmp_path: Path) -> None:
+    odd = tool(
+        "a/odd\u2028name",
+        "Line\nbreaks, \x1b[0m and 日本\U0001f327",
+        icons=[{"src": "x"}],
+        _meta={"k": [None, 1.5]},
+        annotations={"readOnlyHint": True},
+    )
+    saved(tmp_path / "index", catalog([odd]))
+    (back,) = load_index(tmp_path / "index").catalog.tools.values()
+    assert back == odd
+    assert back.mcp() == odd.mcp()
+
+
+def test_a_loaded_index_is_brought_up_to_date_like_any_other(tmp_path: Path) -> None:
+    saved(tmp_path / "index", catalog(WORKPLACE))
+    newer = catalog({**dict(list(WORKPLACE.items())[2:]), "new/make_coffee": "Brew a cup.", "files/read_file": "Open."})
+    loaded = load_index(tmp_path / "index")
+    assert loaded.update(newer) == Change(1, 1, 2)
+    loaded.embed(HashingEmbedder())
+    fresh = Index.build(newer)
+    fresh.embed(HashingEmbedder())
+    assert answers(loaded) == answers(fresh)
+    assert found(Searcher(loaded), "brew coffee")[0] == "new/make_coffee"
+
+
+def test_what_left_the_catalog_is_not_saved(tmp_path: Path) -> None:
+    index = saved(tmp_path / "index", catalog(WORKPLACE))
+    left = dict(list(WORKPLACE.items())[5:])
+    index.update(catalog(left))
+    save_index(index, tmp_path / "index")
+    loaded = load_index(tmp_path / "index")
+    assert loaded.ids == sorted(left)
+    assert loaded.waiting == 0
+    assert answers(loaded) == answers(index)
+
+
+def test_filters_work_on_a_loaded_index(tmp_path: Path) -> None:
+    saved(tmp_path / "index", catalog([tool("a/x", annotations={"readOnlyHint": True}), tool("b/y")]))
+    loaded = load_index(tmp_path / "index")
+    mask = loaded.mask(Filters(read_only=True))
+    assert mask is not None
+    assert np.flatnonzero(mask).tolist() == [0]
+
+
+@pytest.mark.xfail(strict=True, reason="an index without tools is refused on loading")
+def test_an_empty_catalog_can_be_saved(tmp_path: Path) -> None:
+    saved(tmp_path / "index", Catalog.of([]))
+    assert len(load_index(tmp_path / "index")) == 0
+
+
+def test_saving_again_replaces_the_whole(tmp_path: Path) -> None:
+    saved(tmp_path / "index", catalog(WORKPLACE))
+    saved(tmp_path / "index", catalog({"a/x": "Only this."}), dense=False)
+    loaded = load_index(tmp_path / "index")
+    assert loaded.ids == ["a/x"]
+    assert loaded.dense is None
+    assert [path.name for path in tmp_path.iterdir()] == ["index"], "nothing is left beside it"
+
+
+@pytest.mark.parametrize("version", [VERSION + 1, 0, "2", None])
+def test_another_format_version_is_refused_with_the_remedy(tmp_path: Path, version: Any) -> None:
+    saved(tmp_path / "index", catalog(WORKPLACE))
+    (tmp_path / "index" / "index.json").write_text(json.dumps({**header(tmp_path / "index"), "version": version}))
+    with pytest.raises(IndexFormatError, match=rf"format {version!r}, this version reads {VERSION}; build it again"):
+        load_index(tmp_path / "index")
+
+
+def test_a_missing_index_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(IndexFormatError, match="damaged or missing"):
+        load_index(tmp_path / "nowhere")
+
+
+def unnoticed(file: str, damage: str) -> Any:
+    return pytest.param(file, damage, marks=pytest.mark.xfail(strict=True, reason="not noticed on loading yet"))
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        *((file, "gone") for file in ("index.json", "tools.jsonl", "lexical.npz", "dense.npz")),
+        *((file, "empty") for file in ("index.json", "lexical.npz", "dense.npz")),
+        *((file, "garbage") for file in ("index.json", "lexical.npz", "dense.npz")),
+        ("index.json", "cut"),
+        unnoticed("lexical.npz", "cut"),
+        unnoticed("dense.npz", "cut"),
+        unnoticed("tools.jsonl", "empty"),
+        unnoticed("tools.jsonl", "cut"),
+    ],
+)
+def test_any_damaged_file_is_noticed_on_loading(tmp_path: Path, file: str, damage: str) -> None:
+    saved(tmp_path / "index", catalog(WORKPLACE))
+    path = tmp_path / "index" / file
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes({"empty": b"", "cut": data[: len(data) // 2], "garbage": b"garbage " * 20}[damage])
+    with pytest.raises(IndexFormatError, match="build it again"):
+        load_index(tmp_path / "index")
+
+
+@pytest.mark.parametrize("key", ["version", "ids", "hashes", "places", "servers", "vocabulary", "facets", "model"])
+def test_an_incomplete_header_is_noticed_on_loading(tmp_path: Path, key: str) -> None:
+    saved(tmp_path / "index", catalog(WORKPLACE))
+    kept = {name: value for name, value in header(tmp_path / "index").items() if name != key}
+    (tmp_path / "index" / "index.json").write_text(json.dumps(kept))
+    with pytest.raises(IndexFormatError, match="build it again"):
+        load_index(tmp_path / "index")
+
+
+def test_files_of_two_indexes_do_not_mix(tmp_path: Path) -> None:
+    saved(tmp_path / "one", catalog(WORKPLACE))
+    saved(tmp_path / "other", catalog(dict(list(WORKPLACE.items())[3:])))
+    shutil.copy(tmp_path / "other" / "lexical.npz", tmp_path / "one" / "lexical.npz")
+    with pytest.raises(IndexFormatError, match="differ in size"):
+        load_index(tmp_path / "one")
