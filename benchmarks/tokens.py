@@ -44,19 +44,18 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=HERE / "data")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    {
-        "ranks": lambda: unpack_ranks(),
-        "fit": lambda: fit(args.data),
-        "measure": lambda: measure(args.data, args.out),
-    }[args.step]()
+    if args.step == "ranks":
+        unpack_ranks()
+    elif args.step == "fit":
+        fit(args.data)
+    else:
+        measure(args.data, args.out)
 
 
 def unpack_ranks() -> None:
     """Turn the ranks that npm's js-tiktoken carries into the file tiktoken expects; the hash is tiktoken's own."""
     RANKS.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        ["npm", "pack", "--silent", "js-tiktoken@1.0.21"], cwd=RANKS, check=True, capture_output=True
-    )
+    subprocess.run(["npm", "pack", "--silent", "js-tiktoken@1.0.21"], cwd=RANKS, check=True, capture_output=True)
     with tarfile.open(next(RANKS.glob("js-tiktoken-*.tgz"))) as archive:
         member = archive.extractfile("package/dist/ranks/o200k_base.js")
         assert member is not None
@@ -67,10 +66,7 @@ def unpack_ranks() -> None:
     for line in packed.group(1).encode().decode("unicode_escape").splitlines():
         _, offset, *tokens = line.split(" ")
         ranks.update({base64.b64decode(token): int(offset) + i for i, token in enumerate(tokens)})
-    rows = (
-        base64.b64encode(t) + b" " + str(r).encode() + b"\n"
-        for t, r in sorted(ranks.items(), key=lambda x: x[1])
-    )
+    rows = (base64.b64encode(t) + b" " + str(r).encode() + b"\n" for t, r in sorted(ranks.items(), key=lambda x: x[1]))
     (RANKS / RANKS_KEY).write_bytes(b"".join(rows))
 
 
@@ -157,9 +153,7 @@ def shapes(row: dict[str, Any]) -> Iterator[str]:
     description = str(row.get("description") or "")
     schema = row.get("input_schema") or {}
     yield description
-    yield json.dumps(
-        {"name": row["name"], "description": description, "inputSchema": schema}, separators=(",", ":")
-    )
+    yield json.dumps({"name": row["name"], "description": description, "inputSchema": schema}, separators=(",", ":"))
     yield json.dumps(schema, indent=2)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     names = ", ".join(f"{name}?: string" for name in properties or {})

@@ -18,7 +18,7 @@ from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.server import Front
 from shortlist.gateway.snapshot import Options
-from shortlist.gateway.state import Seams
+from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams
 from shortlist.search.searcher import Searcher
 from shortlist.upstream.events import ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
@@ -69,7 +69,7 @@ class Fixture:
         self.server = self._build()
 
     def _build(self) -> "EraServer":
-        server = EraServer(
+        return EraServer(
             self.era,
             self.name,
             version="1",
@@ -87,7 +87,6 @@ class Fixture:
             on_set_logging_level=self.set_level,
             on_subscriptions_listen=ListenHandler(self.bus),
         )
-        return server
 
     async def list_tools(self, *_: Any) -> types.ListToolsResult:
         return types.ListToolsResult(
@@ -107,9 +106,7 @@ class Fixture:
 
     async def tool_add(self, _: Any, __: Any, arguments: Any) -> Any:
         total = arguments["a"] + arguments["b"]
-        return types.CallToolResult(
-            content=[types.TextContent(text=str(total))], structured_content={"total": total}
-        )
+        return types.CallToolResult(content=[types.TextContent(text=str(total))], structured_content={"total": total})
 
     async def tool_long(self, _: Any, __: Any, arguments: Any) -> Any:
         return text("".join(f"line {i} of {self.name}\n" for i in range(arguments["size"])))
@@ -148,9 +145,7 @@ class Fixture:
     async def tool_ask_model(self, ctx: Any, params: Any, _: Any) -> Any:
         message = types.SamplingMessage(role="user", content=types.TextContent(text="A poem, please."))
         if self.era == "legacy":
-            answer = await ctx.session.create_message(
-                [message], max_tokens=9, related_request_id=ctx.request_id
-            )
+            answer = await ctx.session.create_message([message], max_tokens=9, related_request_id=ctx.request_id)
             return text(answer.content.text)
         if params.input_responses is None:
             question = types.CreateMessageRequest(
@@ -184,9 +179,7 @@ class Fixture:
         if params.name != "brief":
             raise MCPError(-32602, f"Unknown prompt: {params.name}")
         words = f"Brief of {self.name} on {(params.arguments or {}).get('topic')}"
-        return types.GetPromptResult(
-            messages=[types.PromptMessage(role="user", content=types.TextContent(text=words))]
-        )
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=types.TextContent(text=words))])
 
     async def list_resources(self, *_: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[types.Resource(name="today", uri=NOTE)])
@@ -223,14 +216,14 @@ class EraServer(Server[Any]):
         super().__init__(*args, **more)
         self._era = era
 
-    async def run(self, read_stream: Any, write_stream: Any, initialization_options: Any, **more: Any) -> None:
+    async def run(
+        self, read_stream: Any, write_stream: Any, initialization_options: Any, raise_exceptions: bool = False
+    ) -> None:
         if self._era == "modern":
-            await super().run(read_stream, write_stream, initialization_options, **more)
+            await super().run(read_stream, write_stream, initialization_options, raise_exceptions)
             return
         async with self.lifespan(self) as state:
-            await serve_loop(
-                self, read_stream, write_stream, lifespan_state=state, init_options=initialization_options
-            )
+            await serve_loop(self, read_stream, write_stream, lifespan_state=state, init_options=initialization_options)
 
 
 def text(words: str, meta: dict[str, Any] | None = None) -> types.CallToolResult:
@@ -268,7 +261,7 @@ class _Late:
 
 @asynccontextmanager
 async def serve(
-    *fixtures: Fixture, options: Options = Options(), seams: Seams = Seams(), **settings: Any
+    *fixtures: Fixture, options: Options = NO_OPTIONS, seams: Seams = NO_SEAMS, **settings: Any
 ) -> AsyncIterator[Served]:
     """Start fixtures, a pool over them and a gateway, and wait until all tools are known."""
     servers = {

@@ -161,7 +161,7 @@ async def test_prompts_are_kept_apart_by_server(client_era: Era, server_era: Era
         with pytest.raises(MCPError):
             await client.get_prompt("three__brief", {"topic": "tea"})
     assert names == ["one__brief", "two__brief"]
-    assert got.messages[0].content.text == "Brief of two on tea"  # type: ignore[union-attr]
+    assert got.messages[0].content.text == "Brief of two on tea"
 
 
 @table
@@ -172,7 +172,7 @@ async def test_resources_and_templates_are_kept_apart_by_server(client_era: Era,
         read = await client.read_resource("shortlist://two/note://today")
     assert uris == ["shortlist://one/note://today", "shortlist://two/note://today"]
     assert templates == ["shortlist://one/note://{day}", "shortlist://two/note://{day}"]
-    assert read.contents[0].text == "note://today of two"  # type: ignore[union-attr]
+    assert read.contents[0].text == "note://today of two"
     assert read.contents[0].uri == "shortlist://two/note://today"
 
 
@@ -180,8 +180,8 @@ async def test_resources_and_templates_are_kept_apart_by_server(client_era: Era,
 async def test_a_link_inside_a_result_can_be_read_as_it_stands(client_era: Era, server_era: Era) -> None:
     async with served_pair(server_era) as served, served.client(client_era) as client:
         linked = await client.call_tool("two__link", {})
-        read = await client.read_resource(linked.content[0].uri)  # type: ignore[union-attr]
-    assert read.contents[0].text == "note://today of two"  # type: ignore[union-attr]
+        read = await client.read_resource(linked.content[0].uri)
+    assert read.contents[0].text == "note://today of two"
 
 
 @table
@@ -189,9 +189,7 @@ async def test_completion_reaches_the_server_of_its_reference(client_era: Era, s
     argument = {"name": "topic", "value": "te"}
     async with served_pair(server_era) as served, served.client(client_era) as client:
         prompt = await client.complete(types.PromptReference(name="one__brief"), argument)
-        template = await client.complete(
-            types.ResourceTemplateReference(uri="shortlist://two/note://{day}"), argument
-        )
+        template = await client.complete(types.ResourceTemplateReference(uri="shortlist://two/note://{day}"), argument)
     assert prompt.completion.values == ["brief te"]
     assert template.completion.values == ["note://{day} te"]
 
@@ -230,7 +228,7 @@ async def test_subscribers_hear_of_a_changed_resource(client_era: Era, server_er
                 async def listen() -> None:
                     async with client.listen(resource_subscriptions=[uri]) as subscription:
                         async for event in subscription:
-                            got.append(str(event.uri))  # type: ignore[union-attr]
+                            got.append(str(event.uri))
                             arrived.set()
                             return
 

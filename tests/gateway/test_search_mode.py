@@ -1,25 +1,273 @@
-import pytest
+import json
+from typing import Any
 
+import pytest
+from mcp import Client
+
+from shortlist.config.settings import Limits, ToolsetSettings
 from shortlist.gateway.snapshot import Options
+from shortlist.gateway.state import Seams
+from shortlist.telemetry.events import Called, CatalogChanged, CircleBroken, Event, Searched
 from tests.gateway.support import Era, Fixture, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
+def pair() -> tuple[Fixture, Fixture]:
+    return Fixture("alpha"), Fixture("beta", "modern")
+
+
+async def search(client: Client, **arguments: Any) -> str:
+    return words(await client.call_tool("search_tools", arguments))
+
+
 @eras
 async def test_the_menu_is_four_tools(era: Era) -> None:
-    async with serve(Fixture("alpha"), Fixture("beta")) as served, served.client(era) as client:
+    async with serve(*pair()) as served, served.client(era) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
     assert names == ["search_tools", "describe_tools", "call_tool", "read_result"]
 
 
+async def test_the_minimal_menu_is_search_and_call() -> None:
+    async with serve(*pair(), options=Options(menu="minimal")) as served, served.client() as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+    assert names == ["search_tools", "call_tool"]
+
+
 @eras
 async def test_a_client_searches_describes_and_calls(era: Era) -> None:
-    async with serve(Fixture("alpha"), Fixture("beta")) as served, served.client(era) as client:
-        found = words(await client.call_tool("search_tools", {"query": "add two numbers"}))
+    async with serve(*pair()) as served, served.client(era) as client:
+        found = await search(client, query="add two numbers")
         described = words(await client.call_tool("describe_tools", {"names": ["alpha__add"]}))
         result = await client.call_tool("call_tool", {"name": "alpha__add", "arguments": {"a": 2, "b": 3}})
     assert "alpha__add(a: number, b: number)" in found
     assert '"required":["a","b"]' in described
+    assert "server: alpha" in described
     assert result.structured_content == {"total": 5}
+
+
+async def test_the_same_tool_of_two_servers_is_one_family() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        found = await search(client, query="add two numbers", limit=1)
+    assert "also: beta__add" in found or "also: alpha__add" in found
+
+
+async def test_several_queries_share_one_list_of_tools() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        found = await search(client, queries=["add two numbers", "say a text back", "sum of numbers, add"], limit=2)
+    assert found.count("add(a: number, b: number)") == 1
+    assert found.startswith("1. 'add two numbers': ")
+
+
+async def test_json_is_structured_content_for_programs() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        result = await client.call_tool("search_tools", {"query": "add numbers", "format": "json"})
+        plain = await client.call_tool("search_tools", {"query": "add numbers"})
+    assert result.structured_content is not None
+    assert result.structured_content["tools"]["alpha__add"]["signature"].startswith("alpha__add(")
+    assert json.loads(words(result)) == result.structured_content
+    assert plain.structured_content is None
+
+
+async def test_an_answer_stays_within_its_tokens_and_names_what_it_left_out() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        found = await search(client, query="ask the client for something", max_tokens=90, limit=10)
+    assert "Left out to stay within 90 tokens: " in found
+
+
+async def test_a_search_for_what_is_not_there_says_so_and_does_not_pad() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        found = await search(client, query="launch the rocket to jupiter tomorrow morning")
+    assert found.startswith("No confident match")
+    assert "Connected servers: alpha, beta." in found
+    assert "(" not in found.split("Closest:")[-1].split("Connected")[0]
+
+
+async def test_servers_narrow_a_search_and_an_unknown_one_is_named() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        found = await search(client, query="add two numbers", servers=["beta"])
+        wrong = await client.call_tool("search_tools", {"query": "add", "servers": ["bete"]})
+    assert "beta__add" in found
+    assert "alpha__" not in found
+    assert wrong.is_error
+    assert "Did you mean 'beta'?" in words(wrong)
+
+
+async def test_an_intent_that_matches_nothing_searches_everything_and_says_so() -> None:
+    sets = {"sums": ToolsetSettings(name="sums", tools=("*/add",))}
+    async with (
+        serve(*pair(), toolsets=sets, intents={"maths": ("sums",)}) as served,
+        served.client() as client,
+    ):
+        narrowed = await search(client, query="say a text back", intent="maths", limit=9)
+        everything = await search(client, query="say a text back", intent="voice_ui")
+    assert "__echo" not in narrowed
+    assert "__echo" in everything
+    assert "'voice_ui' matches no toolset here: everything was searched" in everything
+
+
+async def test_searching_in_circles_is_broken_until_something_is_called() -> None:
+    events: list[Event] = []
+    async with (
+        serve(*pair(), seams=Seams(record=events.append)) as served,
+        served.client("legacy") as client,
+    ):
+        answers = [await search(client, query="add two numbers") for _ in range(5)]
+        await client.call_tool("call_tool", {"name": "alpha__add", "arguments": {"a": 1, "b": 1}})
+        after = await search(client, query="add two numbers")
+    assert [a.startswith("You have searched") for a in answers] == [False, False, False, True, True]
+    assert "add(a: number" in after
+    assert [type(e) for e in events if not isinstance(e, CatalogChanged)] == [Searched] * 3 + [CircleBroken] * 2 + [
+        Called,
+        Searched,
+    ]
+
+
+async def test_wrong_arguments_are_answered_and_never_sent() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        result = await client.call_tool("call_tool", {"name": "alpha__add", "arguments": {"a": "two"}})
+        assert served.fixtures["alpha"].calls == []
+    assert result.is_error
+    said = words(result)
+    assert "alpha__add was NOT invoked" in said
+    assert "arguments.a: 'two' is not of type 'number'" in said
+    assert '"required":["a","b"]' in said
+
+
+async def test_arguments_as_a_text_of_json_mean_the_same() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        result = await client.call_tool("call_tool", {"name": "alpha__add", "arguments": '{"a": 1, "b": 2}'})
+    assert words(result) == "3"
+
+
+async def test_a_schema_that_cannot_be_evaluated_lets_the_call_through_and_says_so() -> None:
+    fixture = Fixture("alpha")
+    fixture.tools["echo"] = ("Echo.", {"type": "object", "properties": {"text": {"pattern": "(?=x)"}}})
+    async with serve(fixture) as served, served.client() as client:
+        result = await client.call_tool("call_tool", {"name": "alpha__echo", "arguments": {"text": "hi"}})
+    assert words(result).startswith("hi\n[The arguments were not checked: ")
+
+
+async def test_an_unknown_tool_gets_a_suggestion() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        called = await client.call_tool("call_tool", {"name": "alpha__ad", "arguments": {}})
+        described = await client.call_tool("describe_tools", {"names": ["alpha__ad", "beta__add"]})
+    assert "'alpha__add'" in words(called)
+    assert called.is_error
+    assert "No tool 'alpha__ad'" in words(described)
+    assert "server: beta" in words(described)
+
+
+async def test_a_bare_name_reaches_a_tool_only_where_it_is_unique() -> None:
+    alpha, beta = pair()
+    beta.tools.pop("echo")
+    async with serve(alpha, beta) as served, served.client() as client:
+        alone = await client.call_tool("call_tool", {"name": "echo", "arguments": {"text": "x"}})
+        shared = await client.call_tool("call_tool", {"name": "add", "arguments": {"a": 1, "b": 2}})
+    assert words(alone) == "x"
+    assert "Did you mean 'alpha__add', 'beta__add'?" in words(shared)
+
+
+@pytest.mark.parametrize(
+    ("alias", "arguments"),
+    [
+        ("execute_tool", {"tool_name": "alpha__add", "arguments": {"a": 1, "b": 2}}),
+        ("call_loaded_tool", {"tool": "alpha__add", "args": {"a": 1, "b": 2}}),
+        ("alpha__add", {"a": 1, "b": 2}),
+    ],
+)
+async def test_names_known_from_elsewhere_call_tools_in_their_own_shapes(alias: str, arguments: Any) -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        assert words(await client.call_tool(alias, arguments)) == "3"
+
+
+async def test_other_names_known_from_elsewhere_are_accepted_too() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        found = words(await client.call_tool("discover_tools", {"query": "add numbers", "compact": True}))
+        sets = words(await client.call_tool("list_available_toolsets", {}))
+    assert "alpha__add" in found
+    assert sets.splitlines()[0].startswith("alpha (")
+
+
+async def test_call_tool_does_not_call_itself() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        result = await client.call_tool("call_tool", {"name": "execute_tool", "arguments": {}})
+    assert result.is_error
+    assert "cannot call itself" in words(result)
+
+
+@eras
+async def test_a_long_result_is_paged_and_searched(era: Era) -> None:
+    limits = Limits(result_characters=2_000)
+    async with serve(*pair(), limits=limits) as served, served.client(era) as client:
+        first = await client.call_tool("call_tool", {"name": "alpha__long", "arguments": {"size": 900}})
+        notice = first.content[-1].text  # type: ignore[union-attr]
+        handle = notice.split("handle='")[1].split("'")[0]
+        text, offset = first.content[0].text, 0  # type: ignore[union-attr]
+        while "Read on" in notice:
+            offset = int(notice.split("offset=")[1].split(")")[0])
+            page = await client.call_tool("read_result", {"handle": handle, "offset": offset})
+            text += page.content[0].text  # type: ignore[union-attr]
+            notice = page.content[-1].text  # type: ignore[union-attr]
+        passage = words(await client.call_tool("read_result", {"handle": handle, "query": "line 777"}))
+        bad = await client.call_tool("read_result", {"handle": "no-such-handle"})
+    assert text == "".join(f"line {i} of alpha\n" for i in range(900))
+    assert "line 777 of alpha" in passage
+    assert bad.is_error
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "says"),
+    [
+        ("search_tools", {}, "'query' is missing"),
+        ("search_tools", {"query": "   "}, "'query' is missing"),
+        ("search_tools", {"query": 5}, "'query' must be a text"),
+        ("search_tools", {"query": "x", "limit": "many"}, "'limit' must be a whole number"),
+        ("search_tools", {"query": "x", "detail": "huge"}, "'detail' must be one of compact, standard, full"),
+        ("search_tools", {"queries": ["q"] + [f"q{i}" for i in range(8)]}, "at most 7"),
+        ("search_tools", {"query": "x", "toolsets": ["nix"]}, "No toolset 'nix'"),
+        ("describe_tools", {"names": []}, "at least one"),
+        ("describe_tools", {"names": [f"n{i}" for i in range(11)]}, "at most 10"),
+        ("call_tool", {"arguments": {}}, "'name' is missing"),
+        ("call_tool", {"name": "alpha__add", "arguments": [1]}, "must be an object"),
+        ("call_tool", {"name": "alpha__add", "arguments": "{oops"}, "is no JSON"),
+        ("read_result", {}, "'handle' is missing"),
+    ],
+)
+async def test_a_wrong_question_is_answered_with_what_would_be_right(tool: str, arguments: Any, says: str) -> None:
+    async with serve(Fixture("alpha")) as served, served.client() as client:
+        result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    assert says in words(result)
+
+
+@eras
+async def test_instructions_and_list_are_the_same_bytes_for_every_client(era: Era) -> None:
+    async with serve(*pair()) as served:
+        async with served.client(era) as one:
+            first = (one.instructions, (await one.list_tools()).model_dump_json())
+        async with served.client(era) as two:
+            second = (two.instructions, (await two.list_tools()).model_dump_json())
+    assert first == second
+
+
+@eras
+async def test_instructions_say_when_to_search_and_name_the_servers(era: Era) -> None:
+    async with serve(*pair()) as served:
+        client = Client(served.front.server, mode="legacy" if era == "legacy" else "auto")
+        async with client:
+            said = client.instructions or ""
+    assert "search_tools" in said
+    assert "- alpha (" in said
+    assert "The alpha fixture." in said
+
+
+async def test_control_characters_never_reach_the_reader_of_a_search() -> None:
+    fixture = Fixture("alpha")
+    _, schema = fixture.tools["echo"]
+    fixture.tools["echo"] = ("Say \x1b[31ma text\u200b back.\u202e", schema)
+    async with serve(fixture) as served, served.client() as client:
+        found = await search(client, query="say a text back \x1b[2J")
+    assert "Say a text back." in found
+    assert not set(found) & {"\x1b", "\u200b", "\u202e"}

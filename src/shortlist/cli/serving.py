@@ -161,6 +161,7 @@ async def _serve_http(stack: Stack, host: str, port: int) -> None:
         app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=int(GRACE_SECONDS)
     )
     socket = config.bind_socket()
+    socket.listen()  # a client that reads the line below may connect at once
     bound = socket.getsockname()[1]
     url = f"http://{host}:{bound}/mcp"
     say(f"serving {url}")

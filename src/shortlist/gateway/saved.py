@@ -67,4 +67,4 @@ def _server(raw: dict[str, Any]) -> Server:
 
 def _tool(raw: dict[str, Any]) -> Tool:
     lists = {key: tuple(raw[key]) for key in ("tags", "keywords")}
-    return Tool(**{**raw, **lists, "parameters": (), "annotations": Annotations(**raw["annotations"])})
+    return Tool(**{**raw, **lists, "annotations": Annotations(**raw["annotations"])})

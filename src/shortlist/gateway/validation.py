@@ -2,7 +2,8 @@
 
 JSON Schema 2020-12 (or the older draft that a schema names), with references inside the document only, a
 bound on the work, and patterns by a linear-time engine. A schema that cannot be evaluated so never blocks a
-call: the caller is told that nothing was checked.
+call: the caller is told that nothing was checked. The validator is loaded with the first call: it takes a
+sixth of a second, and a gateway that only searches never needs it.
 """
 
 import json
@@ -13,10 +14,6 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import re2
-from jsonschema import validators  # type: ignore[import-untyped]
-from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
-from jsonschema.protocols import Validator  # type: ignore[import-untyped]
-from referencing import Registry
 
 from shortlist.models import Json, Tool
 from shortlist.text.clean import one_line
@@ -28,6 +25,8 @@ MAX_VIOLATIONS = 5
 MAX_PATTERN_CHARACTERS = 1_000
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Any]
+Validator: TypeAlias = Any
+Error: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +72,18 @@ def _validator(definition: str) -> Validator:
     schema = json.loads(definition).get("inputSchema")
     if not isinstance(schema, dict):
         schema = {"type": "object"}
+    from jsonschema import validators  # type: ignore[import-untyped]  # noqa: PLC0415
+    from referencing import Registry  # noqa: PLC0415
+
     known = validators.validator_for(schema, default=validators.Draft202012Validator)
     # An empty registry resolves references inside the document and nothing else: no file, no network.
     return _bounded(known)(schema, registry=Registry())
 
 
 @lru_cache(maxsize=16)
-def _bounded(known: type[Validator]) -> Callable[..., Validator]:
+def _bounded(known: Validator) -> Callable[..., Validator]:
+    from jsonschema import validators  # noqa: PLC0415
+
     keywords: Mapping[str, Keyword] = {
         **known.VALIDATORS,
         "pattern": _pattern,
@@ -115,12 +119,14 @@ def _counted(keyword: Keyword) -> Keyword:
     return count
 
 
-def _pattern(validator: Any, pattern: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+def _pattern(validator: Any, pattern: Any, instance: Any, _: Any) -> Iterator[Error]:
+    from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]  # noqa: PLC0415
+
     if validator.is_type(instance, "string") and not _expression(pattern).search(instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-def _pattern_properties(validator: Any, patterns: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, _: Any) -> Iterator[Error]:
     if not validator.is_type(instance, "object"):
         return
     for pattern, subschema in patterns.items():
@@ -141,13 +147,13 @@ def _expression(pattern: Any) -> Any:
         raise Unevaluable(f"its schema has a pattern that needs backtracking: {one_line(pattern, 80)!r}") from error
 
 
-def _violation(error: ValidationError) -> Violation:
+def _violation(error: Error) -> Violation:
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
     constraint = one_line(_explained(error), 300)
     return Violation(one_line(f"arguments{path}", 200), constraint)
 
 
-def _explained(error: ValidationError) -> str:
+def _explained(error: Error) -> str:
     if error.validator in ("anyOf", "oneOf") and error.context:
         options = "; or ".join(dict.fromkeys(inner.message for inner in error.context[:4]))
         return f"fits none of the alternatives ({options})"

@@ -1,0 +1,121 @@
+"""`shortlist serve` and its neighbours as real processes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
+SECONDS = 60
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Give a home of its own, so that nobody's configuration is read."""
+    folders = {f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
+    return {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **folders}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    demo = {"command": sys.executable, "args": ["-m", "shortlist.demo.server", "weather"]}
+    demo["env"] = {"PYTHONPATH": os.pathsep.join(sys.path)}  # type: ignore[assignment]
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"sky": demo}}))
+    return path
+
+
+def run(environment: Mapping[str, str], *arguments: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*PROGRAM, *arguments], env=environment, capture_output=True, text=True, timeout=SECONDS, check=False, **more
+    )
+
+
+def test_status_says_how_every_server_is(environment: dict[str, str], config: Path) -> None:
+    done = run(environment, "status", "--config", str(config), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["sky"]["state"] == "ready"
+
+
+def test_a_command_that_is_not_there_is_named_and_the_exit_status_is_1(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps({"mcpServers": {"gone": {"command": "no-such-command-anywhere"}}}))
+    done = run(environment, "status", "--config", str(path))
+    assert done.returncode == 1
+    assert "no-such-command-anywhere" in done.stdout
+
+
+def test_tools_are_listed_and_shown(environment: dict[str, str], config: Path) -> None:
+    listed = json.loads(run(environment, "tools", "--config", str(config), "--json").stdout)
+    name = listed[0]["name"]
+    shown = run(environment, "tools", "show", name, "--config", str(config))
+    assert name.startswith("sky__")
+    assert "input schema: " in shown.stdout
+
+
+def test_a_call_answers_on_stdout_and_its_failure_in_the_exit_status(environment: dict[str, str], config: Path) -> None:
+    listed = json.loads(run(environment, "tools", "--config", str(config), "--json").stdout)
+    needy = next(tool for tool in listed if tool["inputSchema"].get("required"))
+    wrong = run(environment, "call", needy["name"], "{}", "--config", str(config))
+    unknown = run(environment, "call", "sky__nothing_like_it", "{}", "--config", str(config))
+    no_json = run(environment, "call", needy["name"], "{", "--config", str(config))
+    assert wrong.returncode == 1
+    assert "was NOT invoked" in wrong.stdout
+    assert unknown.returncode == 2
+    assert no_json.returncode == 2
+    assert "no JSON" in no_json.stderr
+
+
+def test_toolsets_have_a_size_and_a_cost(environment: dict[str, str], config: Path) -> None:
+    (row,) = json.loads(run(environment, "toolsets", "--config", str(config), "--json").stdout)
+    assert row["name"] == "sky"
+    assert row["tokens"] > row["tools"] > 0
+
+
+def test_a_broken_configuration_is_one_line_and_exit_2(environment: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text('{"mcpServers": {')
+    done = run(environment, "serve", "--config", str(path), stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "bad.json" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["8765", "localhost", "localhost:http", "127.0.0.1:99999"])
+def test_an_address_that_is_none_is_refused(environment: dict[str, str], address: str) -> None:
+    done = run(environment, "serve", "--http", address)
+    assert done.returncode == 2
+    assert "HOST:PORT" in done.stderr
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_serve_speaks_stdio_and_nothing_but_protocol(
+    environment: dict[str, str], config: Path, mode: Any
+) -> None:
+    server = StdioServerParameters(
+        command=PROGRAM[0], args=[*PROGRAM[1:], "serve", "--config", str(config)], env=environment
+    )
+    with anyio.fail_after(SECONDS):
+        async with Client(server, mode=mode) as client:
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            sets = await client.call_tool("list_toolsets", {})
+            found = await client.call_tool("search_tools", {"query": "weather forecast for a city"})
+    assert tools == ["search_tools", "describe_tools", "call_tool", "read_result"]
+    assert not sets.is_error
+    assert not found.is_error

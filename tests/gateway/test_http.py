@@ -1,0 +1,214 @@
+"""The front over real HTTP: who is let in, and what the path means."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+import uvicorn
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from shortlist.config.settings import TokenSettings, hash_token
+from shortlist.errors import InvalidConfig
+from shortlist.gateway.http import build_app, check_binding
+from shortlist.gateway.snapshot import Options
+from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
+eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+DYNAMIC = Options(mode="dynamic")
+HTTP_MODES: dict[Era, Any] = {"legacy": "legacy", "modern": "auto"}
+TOKENS = {
+    "ada": TokenSettings(name="ada", hash=hash_token("ada-secret")),
+    "bob": TokenSettings(name="bob", hash=hash_token("bob-secret"), servers=("beta",)),
+}
+
+
+@asynccontextmanager
+async def listening(served: Served) -> AsyncIterator[str]:
+    """Serve over HTTP on a free port and give the base address."""
+    config = uvicorn.Config(
+        build_app(served.front, "127.0.0.1"), port=0, log_level="error", timeout_graceful_shutdown=1
+    )
+    socket = config.bind_socket()
+    socket.listen()  # so that clients wait for the server instead of being refused
+    server = uvicorn.Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve, [socket])
+        try:
+            yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+
+
+@asynccontextmanager
+async def connect(url: str, era: Era, token: str | None = None, **more: Any) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=DEADLINE_SECONDS) as http,
+        Client(streamable_http_client(url, http_client=http), mode=HTTP_MODES[era], **more) as client,
+    ):
+        yield client
+
+
+async def names(client: Client) -> list[str]:
+    return [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+
+
+@eras
+async def test_a_client_searches_and_calls_over_http(era: Era) -> None:
+    async with (
+        serve(Fixture("alpha"), Fixture("beta", "modern")) as served,
+        listening(served) as base,
+        connect(f"{base}/mcp", era) as client,
+    ):
+        found = words(await client.call_tool("search_tools", {"query": "add two numbers"}))
+        added = await client.call_tool("call_tool", {"name": "beta__add", "arguments": {"a": 1, "b": 2}})
+        assert (client.protocol_version == "2026-07-28") == (era == "modern")
+        tools = client.server_capabilities.tools
+    assert "__add(a: number" in found
+    assert words(added) == "3"
+    assert tools is not None
+    assert tools.list_changed is True
+
+
+async def test_the_path_names_a_modern_clients_workspace() -> None:
+    async with serve(Fixture("alpha"), options=DYNAMIC) as served, listening(served) as base:
+        async with connect(f"{base}/mcp", "modern") as client:
+            loaded = words(await client.call_tool("load_tools", {"names": ["alpha__add"]}))
+            handle = loaded.split("workspace: ")[1].split(" ")[0]
+            plain = await names(client)
+        async with connect(f"{base}/mcp/w/{handle}", "modern") as inside:
+            listed = await names(inside)
+            direct = words(await inside.call_tool("alpha__add", {"a": 1, "b": 2}))
+            await inside.call_tool("load_tools", {"names": ["alpha__echo"]})
+            grown = await names(inside)
+        async with connect(f"{base}/mcp", "modern") as client:
+            other = words(await client.call_tool("load_tools", {"names": ["alpha__echo"]}))
+        second = other.split("workspace: ")[1].split(" ")[0]
+        async with connect(f"{base}/mcp/w/{second}", "modern") as elsewhere:
+            apart = await names(elsewhere)
+    assert "alpha__add" not in plain
+    assert listed == [*plain, "alpha__add"]
+    assert direct == "3"
+    assert grown == [*plain, "alpha__add", "alpha__echo"]
+    assert apart == [*plain, "alpha__echo"]
+
+
+async def test_a_listener_hears_of_changes_in_its_own_workspace_only() -> None:
+    async with serve(Fixture("alpha"), options=DYNAMIC) as served, listening(served) as base:
+        async with connect(f"{base}/mcp", "modern") as client:
+            loaded = words(await client.call_tool("load_tools", {"names": ["alpha__add"]}))
+        handle = loaded.split("workspace: ")[1].split(" ")[0]
+        async with (
+            connect(f"{base}/mcp/w/{handle}", "modern") as inside,
+            connect(f"{base}/mcp", "modern") as outside,
+            inside.listen(tools_list_changed=True) as mine,
+            outside.listen(tools_list_changed=True) as others,
+        ):
+            heard: list[str] = []
+
+            async def listen(name: str, subscription: Any) -> None:
+                async for _ in subscription:
+                    heard.append(name)
+                    return
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen, "outside", others)
+                await inside.call_tool("load_tools", {"names": ["alpha__echo"]})
+                with anyio.fail_after(DEADLINE_SECONDS):
+                    await listen("inside", mine)
+                tasks.cancel_scope.cancel()
+    assert heard == ["inside"]
+
+
+async def test_an_unknown_handle_in_the_path_lists_nothing() -> None:
+    async with (
+        serve(Fixture("alpha"), options=DYNAMIC) as served,
+        listening(served) as base,
+        connect(f"{base}/mcp/w/guessed", "modern") as client,
+    ):
+        with pytest.raises(Exception, match="No such workspace"):
+            await client.list_tools()
+
+
+@eras
+async def test_a_token_names_the_caller_and_limits_what_it_sees(era: Era) -> None:
+    fixtures = Fixture("alpha"), Fixture("beta")
+    async with serve(*fixtures, tokens=TOKENS) as served, listening(served) as base:
+        async with connect(f"{base}/mcp", era, "bob-secret") as bob:
+            found = words(await bob.call_tool("search_tools", {"query": "add two numbers", "limit": 20}))
+            called = await bob.call_tool("call_tool", {"name": "alpha__add", "arguments": {"a": 1, "b": 1}})
+            described = await bob.call_tool("describe_tools", {"names": ["alpha__add"]})
+            direct = await bob.call_tool("alpha__add", {"a": 1, "b": 1})
+            prompts = [prompt.name for prompt in (await bob.list_prompts()).prompts]
+        async with connect(f"{base}/mcp", era, "ada-secret") as ada:
+            everything = words(await ada.call_tool("search_tools", {"query": "add two numbers", "limit": 20}))
+    assert "beta__add" in found
+    assert "alpha" not in found
+    assert called.is_error
+    assert described.is_error
+    assert direct.is_error
+    assert "alpha" not in words(called).partition("Did you mean")[2]
+    assert prompts == ["beta__brief"]
+    assert "alpha__add" in everything
+
+
+async def test_a_principal_has_one_workspace_over_all_its_modern_connections() -> None:
+    async with serve(Fixture("alpha"), options=DYNAMIC, tokens=TOKENS) as served, listening(served) as base:
+        async with connect(f"{base}/mcp", "modern", "ada-secret") as one:
+            loaded = words(await one.call_tool("load_tools", {"names": ["alpha__add"]}))
+        async with connect(f"{base}/mcp", "modern", "ada-secret") as two:
+            again = await names(two)
+        async with connect(f"{base}/mcp", "modern", "bob-secret") as bob:
+            apart = await names(bob)
+    assert "workspace: " not in loaded
+    assert "alpha__add" in again
+    assert "alpha__add" not in apart
+
+
+@pytest.mark.parametrize("header", [None, "Bearer wrong", "Basic ada-secret", "Bearer"])
+async def test_without_the_right_token_nobody_is_let_in(header: str | None) -> None:
+    async with (
+        serve(Fixture("alpha"), tokens=TOKENS) as served,
+        listening(served) as base,
+        httpx2.AsyncClient() as http,
+    ):
+        answer = await http.post(f"{base}/mcp", headers={"Authorization": header} if header else {}, json={})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example:80"}, 421),
+        ({"Host": ""}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost.evil.example"}, 403),
+    ],
+)
+async def test_a_page_in_a_browser_cannot_reach_the_gateway(headers: dict[str, str], status: int) -> None:
+    async with serve(Fixture("alpha")) as served, listening(served) as base, httpx2.AsyncClient() as http:
+        for path in ("/mcp", "/mcp/w/x"):
+            answer = await http.post(f"{base}{path}", headers=headers, json={})
+            assert answer.status_code == status
+
+
+async def test_a_page_of_this_machine_is_let_in() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served) as base, httpx2.AsyncClient() as http:
+        answer = await http.post(f"{base}/mcp", headers={"Origin": "http://localhost:6274"}, json={})
+    assert answer.status_code not in (401, 403, 421)
+
+
+def test_serving_other_machines_needs_tokens() -> None:
+    with pytest.raises(InvalidConfig, match="Define `tokens`"):
+        check_binding("0.0.0.0", {})
+    check_binding("0.0.0.0", TOKENS)
+    check_binding("::1", {})
+    check_binding("127.0.0.2", {})
