@@ -90,7 +90,9 @@ def from_encoder(encoder: Encoder, shape: PairShape, dropout: float) -> CrossEnc
     return CrossEncoder(bert, shape)
 
 
-def pair_batch(queries: TokenTable, texts: TokenTable, pairs: tuple[Tensor, Tensor], shape: PairShape) -> tuple[Tensor, ...]:
+def pair_batch(
+    queries: TokenTable, texts: TokenTable, pairs: tuple[Tensor, Tensor], shape: PairShape
+) -> tuple[Tensor, ...]:
     """Write `[CLS] query [SEP] document [SEP]` for each pair, cutting first the document, padded to the longest."""
     query_rows, text_rows = pairs
     first = queries.lengths[query_rows].clamp(max=shape.query_tokens)
@@ -119,7 +121,9 @@ def score_pairs(model: CrossEncoder, queries: TokenTable, texts: TokenTable, pai
     return scores
 
 
-def lists(material: Material, rows: Tensor, mined: Tensor, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
+def lists(
+    material: Material, rows: Tensor, mined: Tensor, count: int, random: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Give a positive and `count` negatives for each row, and the columns drawn."""
     choice = torch.rand(len(rows), mined.shape[1], generator=random, device=rows.device).argsort(1)[:, :count]
     positive = material.arrays.positives[rows, :1]
@@ -136,7 +140,7 @@ def train_cross_encoder(
     optimiser = optimiser_of(model, recipe)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, learning_rate(recipe))
     average = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    began, losses = time.monotonic(), [0.0]
+    began, losses = time.monotonic(), list[float]()
     weights = sampling_weights(material.data, recipe)
     for step, rows in enumerate(batches(weights, recipe, material.device), 1):
         documents, choice = lists(material, rows, mined, recipe.hard, random)
@@ -193,7 +197,10 @@ def rerank_scores(
     for each in sets:
         for mix, score in _reranked(model, embedder, tokenizer, each):
             found[mix].append(score)
-    return {mix: macro({str(i): s for i, s in enumerate(scores)}, list(map(str, range(len(scores))))) for mix, scores in found.items()}
+    return {
+        mix: macro({str(i): s for i, s in enumerate(scores)}, list(map(str, range(len(scores)))))
+        for mix, scores in found.items()
+    }
 
 
 def _reranked(
@@ -221,6 +228,14 @@ def _spread(scores: np.ndarray) -> np.ndarray:
 def cross_recipe(seed: int, steps: int, batch: int, distil: float) -> Recipe:
     """Give the settings that differ from the encoder's."""
     return replace(
-        Recipe(), seed=seed, steps=steps, batch=batch, hard=15, rate=1e-4, dropout=0.1, distil=distil,
-        averaging=0.99, shares=dict(RERANK_SHARES),
+        Recipe(),
+        seed=seed,
+        steps=steps,
+        batch=batch,
+        hard=15,
+        rate=1e-4,
+        dropout=0.1,
+        distil=distil,
+        averaging=0.99,
+        shares=dict(RERANK_SHARES),
     )

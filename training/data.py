@@ -42,6 +42,8 @@ class Pair:
     query: str
     positives: tuple[int, ...]
     kind: str
+    origin: str = ""
+    """The written query that a variant was made from."""
 
 
 @dataclass(slots=True)
@@ -151,7 +153,7 @@ def _supervised_pairs(
                 numbers = tuple(table.add(embedding_text(t), tool_key(t), negative=True) for t in tools)
                 query = case.query[:LONGEST_QUERY]
                 yield Pair(query, numbers, f"written_{case.source}")
-                yield Pair(_variant(query, tools[0], seed), numbers, f"variant_{case.source}")
+                yield Pair(_variant(query, tools[0], seed), numbers, f"variant_{case.source}", query)
 
 
 def _variant(query: str, tool: Tool, seed: int) -> str:
@@ -169,9 +171,7 @@ def _variant(query: str, tool: Tool, seed: int) -> str:
     return random.choice(changes)()
 
 
-def _self_supervised_pairs(
-    sources: Iterable[Folder], allowed: Allowed, table: TextTable, seed: int
-) -> Iterator[Pair]:
+def _self_supervised_pairs(sources: Iterable[Folder], allowed: Allowed, table: TextTable, seed: int) -> Iterator[Pair]:
     seen: set[str] = set()
     for folder in sources:
         for tool in folder.tools:
@@ -186,12 +186,14 @@ def _self_supervised_pairs(
 
 def _without_leaks(pairs: Iterable[Pair], guard: EvaluationGuard, dropped: Counter[str]) -> Iterator[Pair]:
     seen: set[tuple[str, tuple[int, ...]]] = set()
+    leaked: set[str] = set()
     for pair in pairs:
         if (pair.query, pair.positives) in seen:
             continue
         seen.add((pair.query, pair.positives))
-        reason = _leak(pair, guard)
+        reason = "variant of a dropped" if pair.origin in leaked else _leak(pair, guard)
         if reason:
+            leaked.add(pair.query)
             dropped[f"{reason} {pair.kind.partition('_')[0]}"] += 1
         else:
             yield pair

@@ -16,9 +16,7 @@ RECIPES = {
     "more self-supervision": replace(
         STANDARD, shares={"written_authored": 0.16, "written": 0.14, "variant": 0.08, "self": 0.62}
     ),
-    "more labels": replace(
-        STANDARD, shares={"written_authored": 0.36, "written": 0.30, "variant": 0.16, "self": 0.18}
-    ),
+    "more labels": replace(STANDARD, shares={"written_authored": 0.36, "written": 0.30, "variant": 0.16, "self": 0.18}),
     "longer, faster": replace(STANDARD, steps=900, rate=2e-4),
     "dropout": replace(STANDARD, dropout=0.1),
     "temperature 0.03": replace(STANDARD, temperature=0.03),

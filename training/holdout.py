@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from shortlist.models import Tool
-from training.bench import Case, Folder
+from training.bench import Folder
 from training.texts import digest, tool_key
 
 HOLDOUT_FILE = Path(__file__).with_name("holdout.json")

@@ -134,17 +134,13 @@ def _hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def overlap(train: Sketch, evaluation: Sketch) -> Overlap:
-    near = sum(
-        int(np.isin(train.coarse[:, band], evaluation.coarse[:, band]).sum()) for band in range(COARSE_BANDS)
-    )
+    near = sum(int(np.isin(train.coarse[:, band], evaluation.coarse[:, band]).sum()) for band in range(COARSE_BANDS))
     exact = np.intersect1d(train.exact, evaluation.exact).size
     return Overlap(int(exact), near, int(np.intersect1d(train.tools, evaluation.tools).size))
 
 
 def save(sketch: Sketch, path: Path) -> None:
-    np.savez_compressed(
-        path, exact=_packed(sketch.exact), coarse=sketch.coarse, tools=_packed(sketch.tools)
-    )
+    np.savez_compressed(path, exact=_packed(sketch.exact), coarse=sketch.coarse, tools=_packed(sketch.tools))
 
 
 def load(path: Path) -> Sketch:

@@ -101,8 +101,8 @@ def macro(scores: Mapping[str, Score], names: Sequence[str]) -> Score:
     kept = [scores[name] for name in names if name in scores]
     if not kept:
         return Score(float("nan"), float("nan"), float("nan"), 0)
-    means = np.mean([(s.top1, s.ndcg10, s.recall5) for s in kept], axis=0).tolist()
-    return Score(*means, sum(s.queries for s in kept))
+    top1, ndcg10, recall5 = np.mean([(s.top1, s.ndcg10, s.recall5) for s in kept], axis=0).tolist()
+    return Score(top1, ndcg10, recall5, sum(s.queries for s in kept))
 
 
 def development_macro(scores: Mapping[str, Score]) -> Score:

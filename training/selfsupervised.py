@@ -85,4 +85,4 @@ def _parameter_phrases(tool: Tool, act: str, name: str, random: Random) -> Itera
     chosen = [words(each) for each in random.sample(names, min(3, len(names)))]
     bare = embedding_text(replace(tool, definition="{}"))
     yield f"{everyday(name, random)} by {' and '.join(chosen)}", bare, "parameters"
-    yield act.split(",")[0] + placeholder_tail(names, random), embedding_text(tool), "placeholders"
+    yield act.split(",", maxsplit=1)[0] + placeholder_tail(names, random), embedding_text(tool), "placeholders"

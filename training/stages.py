@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from training.cross_encoder import (
@@ -16,25 +15,29 @@ from training.cross_encoder import (
     teach,
     train_cross_encoder,
 )
+from training.evaluate import judge
 from training.metrics import Score
 from training.modelling import averaged, save_weights
-from training.static import StaticEmbedder, StaticRecipe, distilled, quantised, save_static, train_static
+from training.static import StaticEmbedder, StaticModel, StaticRecipe, distilled, quantised, save_static, train_static
 from training.train import Choice, Recipe, State, Teacher, choose_alpha, mined_with, train
-from training.evaluate import judge
 from training.workbench import Workbench
+
+FIRST = Recipe(steps=500)
+FINAL = Recipe(steps=700, distil=1.0)
+STATIC = StaticRecipe()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How long each part trains."""
 
-    first: Recipe = Recipe(steps=500)
-    final: Recipe = Recipe(steps=700, distil=1.0)
+    first: Recipe = FIRST
+    final: Recipe = FINAL
     seeds: tuple[int, ...] = (0, 1, 2)
     teacher_steps: int = 1200
     student_steps: int = 1500
     lists_a_batch: int = 128
-    static: StaticRecipe = StaticRecipe()
+    static: StaticRecipe = STATIC
 
 
 def tiny_plan() -> Plan:
@@ -110,7 +113,7 @@ def run_static(bench: Workbench, plan: Plan, tuned: Tuned) -> None:
     clock("static")
 
 
-def keep_static(bench: Workbench, name: str, model: torch.nn.Module) -> None:
+def keep_static(bench: Workbench, name: str, model: StaticModel) -> None:
     embed = StaticEmbedder(bench.tokenizer, *quantised(model.folded()))
     bench.keep(f"{name} development", judge(bench.dev, embed))
     bench.keep(f"{name} evaluation", judge(bench.eval, embed))
@@ -128,7 +131,9 @@ def run_rerank(bench: Workbench, plan: Plan, tuned: Tuned, names: Sequence[str] 
         scores = rerank_scores(model, bench.embedder, bench.tokenizer, bench.dev)
         keep_rerank(bench, f"{name} over soup, development", scores)
         judged = [each for each in bench.eval if not each.name.startswith("mcp_union")]
-        keep_rerank(bench, f"{name} over soup, evaluation", rerank_scores(model, bench.embedder, bench.tokenizer, judged))
+        keep_rerank(
+            bench, f"{name} over soup, evaluation", rerank_scores(model, bench.embedder, bench.tokenizer, judged)
+        )
         kept = {n: t for n, t in model.state_dict().items() if "word_embeddings" not in n}
         best = max(best, (max(score.top1 for score in scores.values()), name, kept), key=lambda each: each[0])
         clock(name)

@@ -99,9 +99,7 @@ def reduced(vectors: Tensor, weights: Tensor, removed: int) -> Tensor:
     return (centred.double() @ axes[removed : removed + WIDTH].T).float()
 
 
-def distilled(
-    encoder: Encoder, tokenizer: Tokenizer, material: Material, sets: Sequence[RankingSet]
-) -> StaticModel:
+def distilled(encoder: Encoder, tokenizer: Tokenizer, material: Material, sets: Sequence[RankingSet]) -> StaticModel:
     """Make the untrained table; the development part says how many first components to remove."""
     vectors = piece_vectors(encoder, tokenizer, material.device)
     weights = piece_weights(material, len(vectors))
@@ -140,7 +138,10 @@ def train_static(
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
         if step % max(1, recipe.steps // 4) == 0:
-            print(f"  static {step}/{recipe.steps} loss {float(loss.detach()):.3f} {time.monotonic() - began:.0f} s", flush=True)
+            print(
+                f"  static {step}/{recipe.steps} loss {float(loss.detach()):.3f} {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
     return model
 
 

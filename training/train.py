@@ -264,9 +264,7 @@ def optimiser_of(model: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=recipe.rate, betas=(0.9, 0.98), fused=named[0][1].is_cuda)
 
 
-def train(
-    encoder: Encoder, material: Material, mined: Tensor, recipe: Recipe, teacher: Teacher | None = None
-) -> State:
+def train(encoder: Encoder, material: Material, mined: Tensor, recipe: Recipe, teacher: Teacher | None = None) -> State:
     """Fine-tune a copy of nothing: `encoder` itself moves; the running average of its weights comes back."""
     torch.manual_seed(recipe.seed)
     random = torch.Generator(material.device).manual_seed(recipe.seed)
@@ -274,7 +272,7 @@ def train(
     optimiser = optimiser_of(encoder, recipe)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, learning_rate(recipe))
     average = {name: value.detach().clone() for name, value in encoder.state_dict().items()}
-    began, losses = time.monotonic(), [0.0]
+    began, losses = time.monotonic(), list[float]()
     weights = sampling_weights(material.data, recipe)
     for step, rows in enumerate(batches(weights, recipe, material.device), 1):
         batch = assemble(material, rows, mined, recipe, teacher, random)
@@ -321,5 +319,3 @@ def choose_alpha(
         print(f"  alpha {alpha:.1f}: {score}", flush=True)
         tried.append(Choice(alpha, state, score))
     return max(tried, key=lambda choice: (choice.score.ndcg10, -choice.alpha))
-
-
