@@ -117,20 +117,23 @@ class Discovery:
             name_of=self._state.snapshot.name,
             note_of=lambda hit: self._state.server_note(hit.tool.server),
             servers=self._state.visible_servers(caller),
-            notes=(*notes, *said),
+            notes=(*notes, *said, *self._waiting(caller)),
             suggestions=self._suggestions(caller, results),
             explanations=self._explanations(results) if request.explain else {},
             toon=self._state.options.toon,
         )
+
+    def _waiting(self, caller: Caller) -> tuple[str, ...]:
+        names = self._state.connecting(caller)
+        return (f"Still connecting, their tools are not searched yet: {', '.join(names)}.",) if names else ()
 
     def _suggestions(self, caller: Caller, results: Sequence[SearchResult]) -> tuple[str, ...]:
         """Offer to load what was found, where loading is a way to call it."""
         snapshot = self._state.snapshot
         if snapshot.mode != "dynamic":
             return ()
-        bound = self._state.bound(caller)
         fitting = (hit.tool for result in results if result.confidence.level != "none" for hit in result.hits)
-        hits = [tool for tool in fitting if tool.id not in bound]
+        hits = [tool for tool in fitting if not self._state.is_bound(caller, tool.id)]
         if not hits:
             return ()
         sets = ", ".join(

@@ -78,7 +78,7 @@ class Gateway:
         """Answer a `tools/call`: a bound tool by its own name, one of the gateway's, or any that may be found."""
         snapshot = self.state.snapshot
         tool_id = snapshot.names.by_name.get(name)
-        if tool_id is not None and tool_id in self.state.bound(exchange.caller):
+        if tool_id is not None and self.state.is_bound(exchange.caller, tool_id):
             return await self.calling.call_bound(exchange, snapshot.catalog.tools[tool_id], arguments, turn)
         if snapshot.plain:
             return await self._let_the_server_refuse(exchange, name, arguments, turn)

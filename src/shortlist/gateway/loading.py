@@ -67,7 +67,7 @@ class Loading:
     ) -> dict[str, Json]:
         started = perf_counter()
         owner, workspace, handle = self._workspace(_named(caller, arguments))
-        bound = set(self._state.snapshot.bound)
+        bound = self._state.snapshot.bound_ids
         new = workspace.load((tool_id for tool_id in tools if tool_id not in bound), toolset)
         key = workspace_key(owner)
         if new:
@@ -104,7 +104,7 @@ class Loading:
         return ", ".join(self._state.snapshot.name(tool_id) for tool_id in tools)
 
     def _not_unloaded(self, toolset: str, tools: Sequence[ToolId]) -> str:
-        if not set(tools).isdisjoint(self._state.snapshot.bound):
+        if not self._state.snapshot.bound_ids.isdisjoint(tools):
             return (
                 f"refused: toolset {toolset!r} is bound for every client by the preset or always_load. "
                 "Only the configuration changes that."

@@ -38,10 +38,11 @@ class Snapshot:
     names: Names
     toolsets: Mapping[str, Toolset]
     bound: tuple[ToolId, ...]
+    bound_ids: frozenset[ToolId] = frozenset()
     hidden: frozenset[ToolId] = frozenset()
     plain: bool = False
     """Names and URIs are the server's own: passthrough over a single server."""
-    _visible: dict[str, frozenset[ToolId]] = field(default_factory=dict)
+    _visible: dict[str | None, frozenset[ToolId]] = field(default_factory=dict)
 
     def by_own_name(self, name: str) -> tuple[ToolId, ...]:
         """Give the tools that their servers call so."""
@@ -54,15 +55,18 @@ class Snapshot:
 
     def visible(self, token: TokenSettings | None) -> frozenset[ToolId] | None:
         """Give the tools a caller may find, describe, load and call; None means all of them."""
-        if token is None or (token.servers is None and token.toolsets is None):
-            return frozenset(self.catalog.tools) - self.hidden if self.hidden else None
-        if token.name not in self._visible:
-            self._visible[token.name] = frozenset(self._allowed(token)) - self.hidden
-        return self._visible[token.name]
+        limited = token if token and (token.servers is not None or token.toolsets is not None) else None
+        if limited is None and not self.hidden:
+            return None
+        key = limited.name if limited else None
+        if key not in self._visible:
+            allowed = frozenset(self._allowed(limited) if limited else self.catalog.tools)
+            self._visible[key] = allowed - self.hidden
+        return self._visible[key]
 
     def _allowed(self, token: TokenSettings) -> Iterable[ToolId]:
-        if token.servers is not None:
-            yield from (tool.id for tool in self.catalog.tools.values() if tool.server in token.servers)
+        for name in token.servers or ():
+            yield from self.catalog.members.get(name, ())
         for name in token.toolsets or ():
             yield from self.toolsets[name].tools if name in self.toolsets else ()
 

@@ -149,6 +149,23 @@ class State:
             if tool_id in tools and (visible is None or tool_id in visible)
         }
 
+    def is_bound(self, caller: Caller, tool_id: ToolId) -> bool:
+        """Say whether a tool is listed for a caller, without making the list."""
+        if tool_id not in self.snapshot.bound_ids:
+            workspace = self.workspaces.of(caller)
+            if workspace is None or tool_id not in workspace.loaded:
+                return False
+        return self.may_see(caller, tool_id)
+
+    def connecting(self, caller: Caller) -> tuple[str, ...]:
+        """Name the servers that are still starting and whose tools are not known yet."""
+        members = self.snapshot.catalog.members
+        return tuple(
+            name
+            for name, status in self.upstreams.status().items()
+            if status.state == "connecting" and not members.get(name) and self.may_use_server(caller, name)
+        )
+
     def toolset(self, name: str) -> tuple[ToolId, ...]:
         """Give the tools of a toolset; raises where there is none of that name."""
         found = self.snapshot.toolsets.get(name)
@@ -203,7 +220,8 @@ class State:
         for tool_id in snapshot.bound:
             self._arrival.setdefault(tool_id, len(self._arrival))
         # What was listed keeps its place and what is new comes last, so that prompt caches survive.
-        return replace(snapshot, bound=tuple(sorted(snapshot.bound, key=self._arrival.__getitem__)))
+        ordered = tuple(sorted(snapshot.bound, key=self._arrival.__getitem__))
+        return replace(snapshot, bound=ordered, bound_ids=frozenset(ordered))
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
