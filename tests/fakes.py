@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import tool_from_mcp
+from shortlist.errors import ShortlistError
 from shortlist.index.embedders import Progress, Vectors
 from shortlist.models import Query, SearchResult, Server, Tool, ToolId
 from shortlist.search.searcher import DEFAULTS, Options, Searcher
@@ -20,13 +21,16 @@ DIMENSIONS = 32
 class HashingEmbedder:
     """Hashes each word into one signed dimension: texts that share words are near, and nothing is learned."""
 
-    model_id = "hashing@1"
     dimensions = DIMENSIONS
 
-    def __init__(self) -> None:
+    def __init__(self, model_id: str = "hashing@1", failure: ShortlistError | None = None) -> None:
+        self.model_id = model_id
+        self.failure = failure
         self.embedded: list[str] = []
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        if self.failure:
+            raise self.failure
         self.embedded.extend(texts)
         if progress:
             progress(len(texts), len(texts))

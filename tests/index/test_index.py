@@ -167,12 +167,9 @@ def test_equal_texts_are_embedded_once_and_cached_ones_never() -> None:
 
 
 def test_another_models_vectors_are_thrown_away() -> None:
-    class Other(HashingEmbedder):
-        model_id = "other@1"
-
     index = Index.build(catalog(WORKPLACE))
     index.embed(HashingEmbedder())
-    other = Other()
+    other = HashingEmbedder("other@1")
     index.embed(other)
     assert index.dense is not None
     assert index.dense.model_id == "other@1"
