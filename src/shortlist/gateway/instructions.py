@@ -7,7 +7,9 @@ from shortlist.config.settings import Mode
 from shortlist.gateway.snapshot import Snapshot
 from shortlist.text.clean import one_line
 
-NAMED_SERVERS = 40
+NAMED_SERVERS = 60
+DESCRIBED_SERVERS = 12
+"""So many are described; more are only named, or the instructions would cost more than the menu."""
 DESCRIPTION = 60
 
 _HOW: Mapping[Mode, str] = MappingProxyType(
@@ -27,13 +29,13 @@ def instructions_of(snapshot: Snapshot, servers: tuple[str, ...]) -> str:
     how = _HOW[snapshot.mode]
     if not servers:
         return how
-    lines = [_server_line(snapshot, name) for name in servers[:NAMED_SERVERS]]
-    if len(servers) > NAMED_SERVERS:
-        lines.append(f"and {len(servers) - NAMED_SERVERS} more")
-    return "\n".join((how, "Servers:", *lines))
+    if len(servers) > DESCRIBED_SERVERS:
+        more = f" and {len(servers) - NAMED_SERVERS} more" if len(servers) > NAMED_SERVERS else ""
+        return f"{how}\nServers: {', '.join(one_line(name, 40) for name in servers[:NAMED_SERVERS])}{more}"
+    return "\n".join((how, "Servers:", *(_server_line(snapshot, name) for name in servers)))
 
 
 def _server_line(snapshot: Snapshot, name: str) -> str:
-    count = len(snapshot.catalog.by_server.get(name, ()))
+    count = len(snapshot.catalog.members.get(name, ()))
     description = one_line(snapshot.catalog.servers[name].description, DESCRIPTION)
     return f"- {one_line(name, 40)} ({count})" + (f": {description}" if description else "")
