@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Self
+from typing import Self, TypeVar
 
 from shortlist.models import Server, Tool, ToolId
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +39,21 @@ class Catalog:
         members: Mapping[str, tuple[ToolId, ...]],
     ) -> None:
         self.tools = tools
+        self.servers: Mapping[str, Server] = MappingProxyType(dict(servers))
         self.hashes = hashes
         self.members = members
-        self.servers: Mapping[str, Server] = MappingProxyType(
-            {name: servers.get(name) or Server(name=name) for name in sorted(members.keys() | servers.keys())}
-        )
 
     @classmethod
     def of(cls, tools: Iterable[Tool], servers: Iterable[Server] = ()) -> Self:
         """Collect tools and what is known of their servers; the last of equal ids wins."""
         known = {tool.id: tool for tool in tools}
         ordered = {tool_id: known[tool_id] for tool_id in sorted(known)}
+        members = _grouped((tool_id, tool.server) for tool_id, tool in ordered.items())
         return cls(
             MappingProxyType(ordered),
-            {server.name: server for server in servers},
+            _complete({server.name: server for server in servers}, members),
             {tool_id: tool.content_hash for tool_id, tool in ordered.items()},
-            _grouped((tool_id, tool.server) for tool_id, tool in ordered.items()),
+            members,
         )
 
     @classmethod
@@ -60,7 +61,8 @@ class Catalog:
         cls, tools: Mapping[ToolId, Tool], servers: Mapping[str, Server], hashes: Mapping[ToolId, str], homes: list[str]
     ) -> Self:
         """Describe tools that lie on disk: `homes` names the server of each."""
-        return cls(tools, servers, hashes, _grouped(zip(tools, homes, strict=True)))
+        members = _grouped(zip(tools, homes, strict=True))
+        return cls(tools, _complete(servers, members), hashes, members)
 
     def __len__(self) -> int:
         return len(self.tools)
@@ -86,65 +88,86 @@ class Catalog:
     def diff(self, newer: "Catalog") -> CatalogDiff:
         """Say what `newer` adds, changes and removes."""
         old, new = self.hashes, newer.hashes
-        differing = {tool_id for tool_id, _ in new.items() - old.items()}
+        touched = _perhaps_different(old, new)
         return CatalogDiff(
-            added=frozenset(differing - old.keys()),
-            changed=frozenset(differing & old.keys()),
-            removed=frozenset(old.keys() - new.keys()),
+            added=frozenset(i for i in touched if i not in old and i in new),
+            changed=frozenset(i for i in touched if i in old and i in new and old[i] != new[i]),
+            removed=frozenset(i for i in touched if i in old and i not in new),
         )
 
     def with_server(self, server: Server, tools: Iterable[Tool]) -> "Catalog":
         """Put these tools in the place of all the server had."""
-        fresh = {tool.id: tool for tool in tools}
-        gone = frozenset(self.members.get(server.name, ())) - fresh.keys()
+        given = {tool.id: tool for tool in tools}
+        fresh = {tool_id: tool for tool_id, tool in given.items() if not self._has(tool)}
+        gone = frozenset(self.members.get(server.name, ())) - given.keys()
+        members = {**self.members, server.name: tuple(sorted(given))}
+        servers = {**self.servers, server.name: server}
         return Catalog(
-            _Layered.over(self.tools, fresh, gone),
-            {**self.servers, server.name: server},
-            {
-                **{i: found for i, found in self.hashes.items() if i not in gone},
-                **{i: t.content_hash for i, t in fresh.items()},
-            },
-            {**self.members, server.name: tuple(sorted(fresh))},
+            Layered.over(self.tools, fresh, gone),
+            servers if server.name in self.servers else _complete(servers, members),
+            Layered.over(self.hashes, {tool_id: tool.content_hash for tool_id, tool in fresh.items()}, gone),
+            members,
         )
+
+    def _has(self, tool: Tool) -> bool:
+        return bool(tool.content_hash) and self.hashes.get(tool.id) == tool.content_hash
 
     def without_server(self, name: str) -> "Catalog":
         gone = frozenset(self.members.get(name, ()))
         return Catalog(
-            _Layered.over(self.tools, {}, gone),
+            Layered.over(self.tools, {}, gone),
             {key: server for key, server in self.servers.items() if key != name},
-            {i: found for i, found in self.hashes.items() if i not in gone},
+            Layered.over(self.hashes, {}, gone),
             {key: ids for key, ids in self.members.items() if key != name},
         )
 
 
-class _Layered(Mapping[ToolId, Tool]):
-    """Tools with some replaced and some gone, without a copy of the rest."""
+class Layered(Mapping[ToolId, V]):
+    """A mapping with some values replaced and some gone, without a copy of the rest."""
 
-    def __init__(self, base: Mapping[ToolId, Tool], fresh: dict[ToolId, Tool], gone: frozenset[ToolId]) -> None:
-        self._base, self._fresh, self._gone = base, fresh, gone
+    def __init__(self, base: Mapping[ToolId, V], fresh: dict[ToolId, V], gone: frozenset[ToolId]) -> None:
+        self.base, self.fresh, self.gone = base, fresh, gone
 
     @classmethod
-    def over(cls, tools: Mapping[ToolId, Tool], fresh: dict[ToolId, Tool], gone: frozenset[ToolId]) -> "_Layered":
-        if not isinstance(tools, _Layered):
-            return cls(tools, fresh, gone)
-        kept = {tool_id: tool for tool_id, tool in tools._fresh.items() if tool_id not in gone}
-        return cls(tools._base, {**kept, **fresh}, (tools._gone | gone) - fresh.keys())
+    def over(cls, older: Mapping[ToolId, V], fresh: dict[ToolId, V], gone: frozenset[ToolId]) -> "Layered[V]":
+        if not isinstance(older, Layered):
+            return cls(older, fresh, gone)
+        kept = {key: value for key, value in older.fresh.items() if key not in gone}
+        return cls(older.base, {**kept, **fresh}, (older.gone | gone) - fresh.keys())
 
-    def __getitem__(self, tool_id: ToolId) -> Tool:
-        if tool_id in self._fresh:
-            return self._fresh[tool_id]
-        if tool_id in self._gone:
-            raise KeyError(tool_id)
-        return self._base[tool_id]
+    def __getitem__(self, key: ToolId) -> V:
+        if key in self.fresh:
+            return self.fresh[key]
+        if key in self.gone:
+            raise KeyError(key)
+        return self.base[key]
 
-    def __contains__(self, tool_id: object) -> bool:
-        return tool_id in self._fresh or (tool_id in self._base and tool_id not in self._gone)
+    def __contains__(self, key: object) -> bool:
+        return key in self.fresh or (key in self.base and key not in self.gone)
 
     def __iter__(self) -> Iterator[ToolId]:
-        return iter(sorted((self._base.keys() - self._gone) | self._fresh.keys()))
+        return iter(sorted((self.base.keys() - self.gone) | self.fresh.keys()))
 
     def __len__(self) -> int:
-        return len((self._base.keys() - self._gone) | self._fresh.keys())
+        return len(self.base) - sum(i in self.base for i in self.gone) + sum(i not in self.base for i in self.fresh)
+
+    def touched(self) -> frozenset[ToolId]:
+        """Give the keys for which this may differ from its base."""
+        return self.gone | self.fresh.keys()
+
+
+def _perhaps_different(old: Mapping[ToolId, str], new: Mapping[ToolId, str]) -> frozenset[ToolId]:
+    """Give the keys in which two mappings can differ: few, where one was made of the other."""
+    layers = [layer for layer in (old, new) if isinstance(layer, Layered)]
+    bases = {id(layer.base if isinstance(layer, Layered) else layer) for layer in (old, new)}
+    if len(bases) > 1:
+        return frozenset(old.keys() | new.keys())
+    return frozenset().union(*(layer.touched() for layer in layers))
+
+
+def _complete(servers: Mapping[str, Server], members: Mapping[str, tuple[ToolId, ...]]) -> dict[str, Server]:
+    """Give a server to every name, in the order of the names."""
+    return {name: servers.get(name) or Server(name=name) for name in sorted(members.keys() | servers.keys())}
 
 
 def _grouped(homes: Iterable[tuple[ToolId, str]]) -> dict[str, tuple[ToolId, ...]]:

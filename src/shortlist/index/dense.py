@@ -11,6 +11,8 @@ from shortlist.index.embedders import Vectors
 from shortlist.models import Scores
 
 LEVELS = 127
+SPARE_SHARE = 0.05
+"""Room that is left for later rows once an index has been updated."""
 
 
 class DenseIndex:
@@ -19,7 +21,8 @@ class DenseIndex:
     def __init__(self, dimensions: int, model_id: str) -> None:
         self.dimensions = dimensions
         self.model_id = model_id
-        self._codes = np.zeros((0, dimensions), np.int8)
+        self._room = np.zeros((0, dimensions), np.int8)
+        """The codes, and after them room for rows to come: an update must not copy every vector."""
         self._scales = np.zeros(0, np.float32)
 
     @property
@@ -29,7 +32,7 @@ class DenseIndex:
     @property
     def missing(self) -> int:
         """How many rows still wait for their vector."""
-        return len(self.rows_without_vector())
+        return int(np.count_nonzero(self._scales == 0))
 
     def rows_without_vector(self) -> list[int]:
         missing: list[int] = np.flatnonzero(self._scales == 0).tolist()
@@ -37,13 +40,16 @@ class DenseIndex:
 
     def grow(self, size: int) -> None:
         """Make room for rows whose vectors come later."""
-        extra = size - self.size
-        self._codes = np.concatenate([self._codes, np.zeros((extra, self.dimensions), np.int8)])
-        self._scales = np.concatenate([self._scales, np.zeros(extra, np.float32)])
+        if size > len(self._room):
+            spare = int(size * SPARE_SHARE) if self.size else 0
+            room = np.zeros((size + spare, self.dimensions), np.int8)
+            room[: self.size] = self._codes
+            self._room = room
+        self._scales = np.concatenate([self._scales, np.zeros(size - self.size, np.float32)])
 
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         codes, scales = quantise(vectors)
-        self._codes[rows] = codes
+        self._room[rows] = codes
         self._scales[rows] = scales
 
     def scores(self, query: Vectors) -> Scores:
@@ -65,8 +71,12 @@ class DenseIndex:
     @classmethod
     def restore(cls, model_id: str, arrays: Mapping[str, NDArray[Any]]) -> "DenseIndex":
         index = cls(arrays["codes"].shape[1], model_id)
-        index._codes, index._scales = np.ascontiguousarray(arrays["codes"]), np.array(arrays["scales"])
+        index._room, index._scales = np.ascontiguousarray(arrays["codes"]), np.array(arrays["scales"])
         return index
+
+    @property
+    def _codes(self) -> NDArray[np.int8]:
+        return self._room[: self.size]
 
 
 def quantise(vectors: Vectors) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

@@ -1,12 +1,16 @@
 """What filters ask about, by row."""
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from array import array
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.models import Filters, Tool, ToolId
+
+Mask: TypeAlias = NDArray[np.bool_]
 
 _CLAIMS = {None: 0, False: 1, True: 2}
 
@@ -19,42 +23,62 @@ class Facets:
         self.categories: list[str] = []
         self.tags: list[tuple[str, ...]] = []
         self.claims: list[tuple[int, int]] = []
+        self._rows: dict[tuple[str, object], array[int]] = {}
+        """The rows of each facet's value, filled up when a filter is first asked for."""
+        self._filled = 0
 
-    def add(self, tools: Iterable[Tool]) -> None:
-        for tool in tools:
-            self.servers.append(tool.server)
-            self.categories.append(tool.category)
-            self.tags.append(tool.tags)
-            claimed = tool.annotations
-            self.claims.append((_CLAIMS[claimed.read_only], _CLAIMS[claimed.destructive]))
+    def add(self, tool: Tool) -> None:
+        claimed = tool.annotations
+        self.servers.append(tool.server)
+        self.categories.append(tool.category)
+        self.tags.append(tool.tags)
+        self.claims.append((_CLAIMS[claimed.read_only], _CLAIMS[claimed.destructive]))
 
-    def mask(self, filters: Filters, rows: dict[ToolId, int]) -> NDArray[np.bool_] | None:
+    def mask(self, filters: Filters, rows: dict[ToolId, int]) -> Mask | None:
         """Give the rows that pass, or None where all do."""
-        passing: NDArray[np.bool_] | None = None
+        passing: Mask | None = None
         for part in self._parts(filters, rows):
             passing = part if passing is None else passing & part
         return passing
 
-    def _parts(self, filters: Filters, rows: dict[ToolId, int]) -> Iterable[NDArray[np.bool_]]:
+    def _parts(self, filters: Filters, rows: dict[ToolId, int]) -> Iterator[Mask]:
         if filters.servers is not None:
-            yield _in(self.servers, filters.servers)
+            yield self._having("server", filters.servers)
         if filters.categories is not None:
-            yield _in(self.categories, filters.categories)
+            yield self._having("category", filters.categories)
         if filters.tags is not None:
-            yield np.array([not filters.tags.isdisjoint(tags) for tags in self.tags], np.bool_)
+            yield self._having("tag", filters.tags)
         if filters.read_only is not None:
-            yield np.array([claim[0] == _CLAIMS[filters.read_only] for claim in self.claims], np.bool_)
+            yield self._having("read_only", (_CLAIMS[filters.read_only],))
         if filters.destructive is not None:
-            yield np.array([claim[1] == _CLAIMS[filters.destructive] for claim in self.claims], np.bool_)
+            yield self._having("destructive", (_CLAIMS[filters.destructive],))
         if filters.among is not None:
-            yield self._rows_of(filters.among, rows)
+            yield self._of(rows[i] for i in filters.among if i in rows)
         if filters.exclude:
-            yield ~self._rows_of(filters.exclude, rows)
+            yield ~self._of(rows[i] for i in filters.exclude if i in rows)
 
-    def _rows_of(self, ids: Collection[ToolId], rows: dict[ToolId, int]) -> NDArray[np.bool_]:
+    def _having(self, facet: str, values: Collection[object]) -> Mask:
+        self._fill()
+        return self._of(chain.from_iterable(self._rows.get((facet, value), ()) for value in values))
+
+    def _of(self, rows: Iterable[int]) -> Mask:
         mask = np.zeros(len(self.servers), np.bool_)
-        mask[[rows[i] for i in ids if i in rows]] = True
+        mask[np.fromiter(rows, np.int64)] = True
         return mask
+
+    def _fill(self) -> None:
+        for row in range(self._filled, len(self.servers)):
+            for key in self._values(row):
+                self._rows.setdefault(key, array("i")).append(row)
+        self._filled = len(self.servers)
+
+    def _values(self, row: int) -> Iterator[tuple[str, object]]:
+        read_only, destructive = self.claims[row]
+        yield "server", self.servers[row]
+        yield "category", self.categories[row]
+        yield from (("tag", tag) for tag in self.tags[row])
+        yield "read_only", read_only
+        yield "destructive", destructive
 
     def state(self) -> dict[str, Any]:
         return {
@@ -71,7 +95,3 @@ class Facets:
         facets.tags = [tuple(tags) for tags in state["tags"]]
         facets.claims = [(claim[0], claim[1]) for claim in state["claims"]]
         return facets
-
-
-def _in(values: list[str], wanted: frozenset[str]) -> NDArray[np.bool_]:
-    return np.fromiter((value in wanted for value in values), np.bool_, len(values))

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.index.dense import DenseIndex
 from shortlist.index.embedders import Embedder, Progress, Vectors
-from shortlist.index.facets import Facets
+from shortlist.index.facets import Facets, Mask
 from shortlist.index.lexical import FieldWeight, LexicalIndex
 from shortlist.models import Filters, Tool, ToolId
 from shortlist.text.documents import FIELDS, Document, Field, document, embedding_text, shared_sentences
 from shortlist.text.tokens import compact
 
+MAX_REMEMBERED_MASKS = 64
+"""Callers ask with the same few filters over and over."""
 NO_WORDS: Document = dict.fromkeys(FIELDS, ())
 
 
@@ -48,6 +49,7 @@ class Index:
         self.dense: DenseIndex | None = None
         self.names: dict[str, list[int]] = {}
         self.shared: dict[str, frozenset[str]] = {}
+        self._masks: dict[Filters, Mask | None] = {}
 
     @classmethod
     def build(cls, catalog: Catalog) -> "Index":
@@ -65,8 +67,17 @@ class Index:
     def tool(self, row: int) -> Tool:
         return self.catalog.tools[self.ids[row]]
 
-    def mask(self, filters: Filters) -> NDArray[np.bool_] | None:
+    def mask(self, filters: Filters) -> Mask | None:
         """Give the rows that may answer; None where all may."""
+        masks = self._masks
+        if filters in masks:
+            return masks[filters]
+        if len(masks) >= MAX_REMEMBERED_MASKS:
+            masks = self._masks = {}  # never cleared: another thread may be reading
+        masks[filters] = found = self._mask(filters)
+        return found
+
+    def _mask(self, filters: Filters) -> Mask | None:
         passing = self.facets.mask(filters, self.rows)
         if passing is None:
             return None if len(self.rows) == len(self.ids) else self.lexical.alive
@@ -83,6 +94,7 @@ class Index:
         self._register(added, rows)
         if self.dense is not None:
             self.dense.grow(len(self.ids))
+        self._masks = {}
         return Change(len(diff.added), len(diff.changed), len(diff.removed))
 
     @property
@@ -129,7 +141,7 @@ class Index:
             self.ids.append(tool.id)
             self.rows[tool.id] = row
             self.names.setdefault(compact(tool.name), []).append(row)
-            self.facets.add((tool,))
+            self.facets.add(tool)
 
     def _remove(self, ids: Iterable[ToolId]) -> None:
         gone = [self.rows.pop(i) for i in ids if i in self.rows]
@@ -139,7 +151,11 @@ class Index:
         """Find tools whose words changed because their server's did: its description, or what it repeats."""
         stale: set[ToolId] = set()
         servers = {at.tools[i].server for i in touched for at in (older, newer) if i in at.hashes}
-        redescribed = {name for name in newer.servers if older.servers.get(name) != newer.servers[name]}
+        redescribed = {
+            name
+            for name, server in newer.servers.items()
+            if (known := older.servers.get(name)) is not server and known != server  # nearly all are the same object
+        }
         for name in (servers | redescribed) & newer.servers.keys():
             shared = shared_sentences(newer.of_server(name))
             if shared != self.shared.get(name) or name in redescribed:

@@ -5,10 +5,11 @@ collection's average), and idf is taken from live counts at query time. So addin
 tool touches that tool only, and the result equals a fresh build.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +47,8 @@ FIELD_WEIGHTS: Mapping[Field, FieldWeight] = {
 NAME_BIT = np.uint16(1 << FIELDS.index("name"))
 
 
-@dataclass(frozen=True, slots=True)
-class Postings:
-    """The rows that hold a term, the saturated weight it has there, and in which fields it stands."""
+class Postings(NamedTuple):
+    """The rows that hold a term, ascending, the saturated weight it has there, and in which fields it stands."""
 
     rows: NDArray[np.int32]
     weights: NDArray[np.float32]
@@ -72,21 +72,25 @@ class LexicalIndex:
     def __init__(self, weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS) -> None:
         self._field_weights = weights
         self.vocabulary = Vocabulary()
-        self._frequency = np.zeros(0, np.int32)
-        self._rows = _Forward.empty()
-        self._inverted = _Inverted.empty()
-        self._recent: dict[int, list[tuple[int, float, int]]] = {}
-        self._recent_rows = 0
-        self._name_sizes = np.zeros(0, np.float32)
         self.alive = np.zeros(0, np.bool_)
+        self.live = 0
+        self.name_sizes = np.zeros(0, np.float32)
+        """How many terms the name of each row has."""
+        self._frequency = np.zeros(0, np.int32)
+        self._main = _Forward.empty()
+        self._inverted = _Inverted.empty()
+        self._late = _Forward.empty()
+        """The rows that came by updates, after the main ones; `_late_postings` has them by term."""
+        self._late_postings: dict[int, list[tuple[int, float, int]]] = {}
 
     @classmethod
     def build(
         cls, documents: Iterable[Document], weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS
     ) -> "LexicalIndex":
         index = cls(weights)
-        index._rows = index._weigh(documents)
-        index.alive = np.ones(index._rows.count, np.bool_)
+        index._main = index._weigh(documents)
+        index.live = index._main.count
+        index.alive = np.ones(index.live, np.bool_)
         index._merge()
         return index
 
@@ -95,37 +99,34 @@ class LexicalIndex:
         """How many rows there are, removed ones included."""
         return len(self.alive)
 
-    @property
-    def live(self) -> int:
-        return int(self.alive.sum())
-
     def add(self, documents: Sequence[Document]) -> range:
         """Append documents; gives their rows."""
         added = self._weigh(documents)
-        first = self.size
-        for offset in range(added.count):
+        rows = range(self.size, self.size + added.count)
+        for offset, row in enumerate(rows):
             for term, weight, fields in added.entries(offset):
-                self._recent.setdefault(term, []).append((first + offset, weight, fields))
+                self._late_postings.setdefault(term, []).append((row, weight, fields))
                 self._frequency[term] += 1
-        self._rows = self._rows.extended(added)
+        self._late = self._late.extended(added)
+        self.live += added.count
         self.alive = np.concatenate([self.alive, np.ones(added.count, np.bool_)])
-        self._recent_rows += added.count
-        if self._recent_rows > max(64, MERGE_SHARE * self.size):
+        self.name_sizes = np.concatenate([self.name_sizes, added.name_sizes()])
+        if self._late.count > max(64, MERGE_SHARE * self.size):
             self._merge()
-        return range(first, self.size)
+        return rows
 
     def remove(self, rows: Iterable[int]) -> None:
         """Take rows out of every answer and every count."""
         for row in rows:
             if self.alive[row]:
                 self.alive[row] = False
-                self._frequency[self._rows.terms_of(row)] -= 1
+                self.live -= 1
+                self._frequency[self.terms_of(row)] -= 1
 
     def idf(self, term: str) -> float:
         """How telling a term is in this catalog; the most telling for one that it does not have."""
-        number = self.vocabulary.get(term)
-        frequency = 0 if number is None else int(self._frequency[number])
-        return float(np.log1p((self.live - frequency + 0.5) / (frequency + 0.5)))
+        frequency = self.frequency(term)
+        return math.log1p((self.live - frequency + 0.5) / (frequency + 0.5))
 
     def frequency(self, term: str) -> int:
         number = self.vocabulary.get(term)
@@ -136,25 +137,19 @@ class LexicalIndex:
         if number is None:
             return _NO_POSTINGS
         main = self._inverted.postings(number)
-        recent = self._recent.get(number)
-        if not recent:
+        late = self._late_postings.get(number)
+        if not late:
             return main
-        rows, weights, fields = zip(*recent, strict=True)
+        rows, weights, fields = zip(*late, strict=True)
         return Postings(
             np.concatenate([main.rows, np.array(rows, np.int32)]),
             np.concatenate([main.weights, np.array(weights, np.float32)]),
             np.concatenate([main.fields, np.array(fields, np.uint16)]),
         )
 
-    @property
-    def name_sizes(self) -> NDArray[np.float32]:
-        """How many terms the name of each row has."""
-        if len(self._name_sizes) != self.size:
-            self._name_sizes = self._rows.name_sizes()
-        return self._name_sizes
-
     def terms_of(self, row: int) -> NDArray[np.int32]:
-        return self._rows.terms_of(row)
+        main = self._main.count
+        return self._main.terms_of(row) if row < main else self._late.terms_of(row - main)
 
     def _weigh(self, documents: Iterable[Document]) -> "_Forward":
         """Turn documents into one saturated weight for each row and term."""
@@ -170,21 +165,24 @@ class LexicalIndex:
         )
 
     def _merge(self) -> None:
-        self._inverted = self._rows.inverted(len(self.vocabulary), self.alive)
+        """Take the late rows among the main ones and count anew."""
+        self._main, self._late = self._main.extended(self._late), _Forward.empty()
+        self._inverted, self._late_postings = self._main.inverted(len(self.vocabulary), self.alive), {}
         self._frequency = self._inverted.frequencies()
-        self._recent, self._recent_rows = {}, 0
+        self.name_sizes = self._main.name_sizes()
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Give the arrays to save; the vocabulary goes beside them."""
         self._merge()
-        return {**self._rows.state(), "alive": self.alive}
+        return {**self._main.state(), "alive": self.alive}
 
     @classmethod
     def restore(cls, vocabulary: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> "LexicalIndex":
         index = cls()
         index.vocabulary = Vocabulary((term, number) for number, term in enumerate(vocabulary))
-        index._rows = _Forward.restore(arrays)
+        index._main = _Forward.restore(arrays)
         index.alive = np.array(arrays["alive"])
+        index.live = int(index.alive.sum())
         index._merge()
         return index
 
@@ -303,8 +301,8 @@ class _Inverted:
     def postings(self, term: int) -> Postings:
         if term + 1 >= len(self.starts):
             return _NO_POSTINGS
-        part = slice(self.starts[term], self.starts[term + 1])
-        return Postings(self.all.rows[part], self.all.weights[part], self.all.fields[part])
+        start, end = self.starts[term : term + 2].tolist()
+        return Postings(self.all.rows[start:end], self.all.weights[start:end], self.all.fields[start:end])
 
     def frequencies(self) -> NDArray[np.int32]:
         return np.diff(self.starts).astype(np.int32)
