@@ -97,13 +97,13 @@ def test_the_rows_that_tools_stand_in_do_not_matter(
     one: dict[int, float], other: dict[int, float], order: list[int], kind: str
 ) -> None:
     def fused(ids: list[ToolId], places: list[int]) -> list[tuple[ToolId, float]]:
-        fuse: Fuse = {
+        fusions: dict[str, Fuse] = {
             "weighted": WeightedFusion({"a": 0.3, "b": 0.7}, ids),
             "rrf": RankFusion({"a": 1.0, "b": 1.0}, ids),
             "alone": SingleArm("a", ids),
-        }[kind]
+        }
         signals = {"a": spread(one)[places], "b": spread(other)[places]}
-        ranking = fuse(Request(Query(text="x"), analyse("x")), signals).ranking
+        ranking = fusions[kind](Request(Query(text="x"), analyse("x")), signals).ranking
         return [(ids[row], score) for row, score in ranking]
 
     assert fused(IDS, list(range(31))) == fused([IDS[row] for row in order], order)
@@ -120,7 +120,7 @@ def test_a_pipeline_gives_the_same_answer_with_its_retrievers_in_any_order(
     many: Searcher, text: str, name: str
 ) -> None:
     pipeline = PIPELINES[name](Parts.of(many.index, fitted_for("hashing")))
-    turned = replace(pipeline, retrievers=dict(reversed(pipeline.retrievers.items())))
+    turned = replace(pipeline, retrievers=dict(reversed(list(pipeline.retrievers.items()))))
     request = Request(Query(text=text), analyse(text), None, HashingEmbedder().embed_query(text))
     assert list(pipeline.run(request).ranking) == list(turned.run(request).ranking)
 

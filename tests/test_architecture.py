@@ -1,0 +1,178 @@
+"""The layers of docs/architecture.md, enforced: imports point down, and third parties have an owner."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import shortlist
+
+SOURCE = Path(shortlist.__file__).parent
+
+WORDS = frozenset({"models", "errors"})
+GROUND = WORDS | {"schema", "text", "config", "paths"}
+SEARCH = GROUND | {"catalog", "index", "search"}
+GATEWAY = SEARCH | {"upstream", "disclosure", "telemetry"}
+
+MAY_IMPORT: Mapping[str, frozenset[str]] = {
+    "models": frozenset(),
+    "errors": frozenset(),
+    "paths": frozenset(),
+    "config": WORDS,
+    "schema": WORDS,
+    "text": WORDS | {"schema"},
+    "catalog": GROUND,
+    "index": GROUND - {"config"} | {"catalog"},
+    "search": GROUND - {"config"} | {"catalog", "index"},
+    "disclosure": GROUND | {"catalog"},
+    "telemetry": GROUND | {"catalog"},
+    "upstream": GROUND | {"catalog"},
+    "context": GROUND | {"disclosure"},
+    "integrations": GROUND | {"catalog", "disclosure"},
+    "library": SEARCH | {"upstream", "disclosure", "integrations", "context"},
+    "evals": SEARCH - {"config"} | {"disclosure"},
+    "gateway": GATEWAY | {"context"},
+    "demo": GROUND | {"catalog"},
+    "harness": GATEWAY | {"gateway", "evals", "demo"},
+    "web": GATEWAY | {"gateway"},
+    "cli": GATEWAY | {"gateway", "web", "evals", "harness", "demo", "library", "integrations", "context"},
+    "__init__": SEARCH | {"library", "integrations", "context"},
+}
+"""What each part of the package may know of. A new part finds its place here before it imports anything."""
+
+OWNERS: Mapping[str, frozenset[str]] = {
+    "mcp": frozenset({"upstream", "gateway", "demo", "cli.serving"}),
+    "mcp_types": frozenset({"upstream", "gateway", "demo"}),
+    "starlette": frozenset({"gateway", "web", "cli", "demo"}),
+    "uvicorn": frozenset({"gateway", "web", "cli", "demo"}),
+    "onnxruntime": frozenset({"index.embedders", "search.rerank"}),
+    "tokenizers": frozenset({"index.embedders", "search.rerank"}),
+    "numkong": frozenset({"index.dense"}),
+    "Stemmer": frozenset({"text.tokens"}),
+}
+"""Packages and modules that may import a third party; what is not here may be imported anywhere."""
+
+STORES = ("store", "cache")
+
+
+def violations(module: str, source: str) -> list[str]:
+    """Say what a module of the package (`search.fusion`) imports or does that it may not."""
+    tree = ast.parse(source)
+    found = [problem for name in _imported(tree, module) if (problem := _problem(module, name))]
+    if _part(module) != "cli":
+        found += [f"{module} prints (line {line})" for line in _prints(tree)]
+    return found
+
+
+def _problem(module: str, imported: str) -> str | None:
+    package, _, rest = imported.partition(".")
+    if package == "shortlist":
+        part, own = _part(rest or "__init__"), _part(module)
+        if own not in MAY_IMPORT:
+            return f"{module}: {own!r} has no place among the layers"
+        return None if part == own or part in MAY_IMPORT[own] else f"{module} imports {imported}"
+    if package == "sqlite3":
+        return None if module.rpartition(".")[2].endswith(STORES) else f"{module} imports sqlite3 outside a store"
+    owners = OWNERS.get(package)
+    return None if owners is None or owners & {module, _part(module)} else f"{module} imports {package}"
+
+
+def _imported(tree: ast.AST, module: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(["shortlist", *module.split(".")][: -node.level]) if node.level else ""
+            name = ".".join(filter(None, (base, node.module)))
+            yield from (f"{name}.{alias.name}" for alias in node.names) if name == "shortlist" else (name,)
+
+
+def _prints(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            yield node.lineno
+
+
+def _part(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def modules() -> list[tuple[str, Path]]:
+    names = [
+        (path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", "."), path) for path in SOURCE.rglob("*.py")
+    ]
+    return sorted((name.removesuffix(".__init__"), path) for name, path in names)
+
+
+@pytest.mark.parametrize(("module", "path"), modules(), ids=[name for name, _ in modules()])
+def test_a_module_imports_only_what_lies_below_it(module: str, path: Path) -> None:
+    assert violations(module, path.read_text("utf-8")) == []
+
+
+def test_the_whole_package_is_looked_at() -> None:
+    names = {name for name, _ in modules()}
+    assert names >= {"models", "errors", "search.fusion", "gateway.server", "cli", "__init__"}
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "problem"),
+    [
+        ("models", "from shortlist.errors import InvalidQuery", "models imports shortlist.errors"),
+        ("errors", "import shortlist.models", "errors imports shortlist.models"),
+        ("text.tokens", "from shortlist.index.index import Index", "text.tokens imports shortlist.index.index"),
+        (
+            "index.index",
+            "from shortlist.search.searcher import Searcher",
+            "index.index imports shortlist.search.searcher",
+        ),
+        (
+            "search.stages",
+            "from shortlist.telemetry.store import co_use",
+            "search.stages imports shortlist.telemetry.store",
+        ),
+        ("search.stages", "def f():\n    from shortlist import gateway", "search.stages imports shortlist.gateway"),
+        ("search.stages", "from ..gateway import server", "search.stages imports shortlist.gateway"),
+        ("search.stages", "from .. import telemetry", "search.stages imports shortlist.telemetry"),
+        (
+            "evals.runner",
+            "from shortlist.gateway.gateway import Gateway",
+            "evals.runner imports shortlist.gateway.gateway",
+        ),
+        ("evals.runner", "import shortlist.telemetry.store", "evals.runner imports shortlist.telemetry.store"),
+        ("gateway.server", "from shortlist.cli import main", "gateway.server imports shortlist.cli"),
+        ("upstream.pool", "from shortlist.gateway.state import State", "upstream.pool imports shortlist.gateway.state"),
+        ("catalog.catalog", "from mcp.types import Tool", "catalog.catalog imports mcp"),
+        ("search.fusion", "import onnxruntime as ort", "search.fusion imports onnxruntime"),
+        ("index.lexical", "from tokenizers import Tokenizer", "index.lexical imports tokenizers"),
+        ("telemetry.recorder", "import sqlite3", "telemetry.recorder imports sqlite3 outside a store"),
+        (
+            "upstream.transports",
+            "from starlette.applications import Starlette",
+            "upstream.transports imports starlette",
+        ),
+        ("search.searcher", "def f():\n    print('found')", "search.searcher prints (line 2)"),
+        (
+            "newcomer.thing",
+            "from shortlist.models import Tool",
+            "newcomer.thing: 'newcomer' has no place among the layers",
+        ),
+    ],
+)
+def test_a_module_that_reaches_up_or_around_is_caught(module: str, source: str, problem: str) -> None:
+    assert violations(module, source) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("search.searcher", "from shortlist.index.index import Index\nfrom .fusion import Fuse"),
+        ("telemetry.store", "import sqlite3"),
+        ("catalog.catalog_store", "import sqlite3"),
+        ("gateway.server", "from mcp.server import Server\nfrom shortlist.search.searcher import Searcher"),
+        ("index.embedders", "def f():\n    import onnxruntime"),
+        ("cli.searching", "print('found')"),
+    ],
+)
+def test_a_module_that_keeps_to_its_layer_is_left_alone(module: str, source: str) -> None:
+    assert violations(module, source) == []
