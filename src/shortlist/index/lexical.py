@@ -50,12 +50,12 @@ NAME_BIT = np.uint16(1 << FIELDS.index("name"))
 class Postings(NamedTuple):
     """The rows that hold a term, ascending, the saturated weight it has there, and in which fields it stands."""
 
-    rows: NDArray[np.int32]
+    rows: NDArray[np.int64]  # narrower ones would be widened each time they index an array, which takes longer
     weights: NDArray[np.float32]
     fields: NDArray[np.uint16]
 
 
-_NO_POSTINGS = Postings(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint16))
+_NO_POSTINGS = Postings(np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.uint16))
 
 
 class Vocabulary(dict[str, int]):
@@ -142,7 +142,7 @@ class LexicalIndex:
             return main
         rows, weights, fields = zip(*late, strict=True)
         return Postings(
-            np.concatenate([main.rows, np.array(rows, np.int32)]),
+            np.concatenate([main.rows, np.array(rows, np.int64)]),
             np.concatenate([main.weights, np.array(weights, np.float32)]),
             np.concatenate([main.fields, np.array(fields, np.uint16)]),
         )
@@ -270,7 +270,7 @@ class _Forward:
         )
 
     def inverted(self, words: int, alive: NDArray[np.bool_]) -> "_Inverted":
-        row = np.repeat(np.arange(self.count, dtype=np.int32), np.diff(self.starts))
+        row = np.repeat(np.arange(self.count), np.diff(self.starts))
         kept = alive[row] if self.count else np.zeros(0, np.bool_)
         order = np.flatnonzero(kept)[np.argsort(self.terms[kept], kind="stable")]
         counts = np.bincount(self.terms[order], minlength=words)

@@ -28,12 +28,12 @@ MAX_PATTERN_CHARS = 1_000
 
 
 class Speller:
-    """Finds the catalog's nearest words for one it does not have."""
+    """Finds the catalog's nearest words for one it does not have; first letters are rarely mistyped."""
 
     def __init__(self, index: LexicalIndex) -> None:
         self._index = index
         self._known = 0
-        self._by_length: dict[int, list[str]] = {}
+        self._alike: dict[tuple[str, int], list[str]] = {}
         self.corrections = lru_cache(maxsize=2_000)(self._corrections)
 
     def __call__(self, term: str) -> tuple[str, ...]:
@@ -43,10 +43,10 @@ class Speller:
         return self.corrections(term)
 
     def _group(self) -> None:
-        self._by_length = {}
+        self._alike = {}
         for word in self._index.vocabulary:
             if word.isalpha() and self._index.frequency(word):
-                self._by_length.setdefault(len(word), []).append(word)
+                self._alike.setdefault((word[0], len(word)), []).append(word)
         self._known = len(self._index.vocabulary)
         self.corrections.cache_clear()
 
@@ -59,12 +59,11 @@ class Speller:
             for length in range(len(term) - reach, len(term) + reach + 1)
             for word, distance, _ in process.extract(
                 term,
-                self._by_length.get(length, ()),
+                self._alike.get((term[0], length), ()),
                 scorer=DamerauLevenshtein.distance,
                 score_cutoff=reach,
                 limit=20,
             )
-            if word[0] == term[0] or word[1:2] == term[:1]
         ]
         closest = min((distance for distance, _ in near), default=0)
         found = [word for distance, word in near if distance == closest and self._index.frequency(word)]
@@ -79,35 +78,33 @@ class LexicalRetriever:
         self.speller = Speller(index.lexical)
 
     def __call__(self, request: Request) -> Scores:
-        lexical = self._index.lexical
-        scores = np.zeros(lexical.size, np.float32)
+        scores = np.zeros(self._index.lexical.size, np.float32)
         for asked in request.analysed.terms:
             weighted = self.stand_ins(asked)
             if len(weighted) == 1:
-                term, weight = weighted[0]
-                postings = lexical.postings(term)
-                scores[postings.rows] += np.float32(weight * lexical.idf(term)) * postings.weights
+                rows, values = self._values(*weighted[0])
+                scores[rows] += values
             elif weighted:
                 scores += self._best(weighted)
         return _masked(scores, request.mask)
 
     def stand_ins(self, asked: QueryTerm) -> tuple[tuple[str, float], ...]:
         """Give the terms to look for, with their weights: the word, its synonyms, or its likely spellings."""
-        lexical = self._index.lexical
-        known = tuple((t, w) for t, w in asked.instead if lexical.frequency(t))
-        if lexical.frequency(asked.term):
+        frequency = self._index.lexical.frequency
+        known = tuple((t, w) for t, w in asked.instead if frequency(t)) if asked.instead else ()
+        if frequency(asked.term):
             return ((asked.term, asked.weight), *known)
-        if known:
-            return known
-        return tuple((t, asked.weight * TYPO_WEIGHT) for t in self.speller(asked.term))
+        return known or tuple((t, asked.weight * TYPO_WEIGHT) for t in self.speller(asked.term))
+
+    def _values(self, term: str, weight: float) -> tuple[NDArray[np.int64], Scores]:
+        lexical = self._index.lexical
+        postings = lexical.postings(term)
+        return postings.rows, np.float32(weight * lexical.idf(term)) * postings.weights
 
     def _best(self, weighted: tuple[tuple[str, float], ...]) -> Scores:
-        lexical = self._index.lexical
-        best = np.zeros(lexical.size, np.float32)
+        best = np.zeros(self._index.lexical.size, np.float32)
         for term, weight in weighted:
-            postings = lexical.postings(term)
-            value = np.float32(weight * lexical.idf(term)) * postings.weights
-            best[postings.rows] = np.maximum(best[postings.rows], value)
+            np.maximum.at(best, *self._values(term, weight))
         return best
 
 
