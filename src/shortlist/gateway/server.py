@@ -65,6 +65,8 @@ RESERVED_META = "io.modelcontextprotocol/"
 """The envelope of one hop; the next hop has its own. What a client opts in to is relayed."""
 LOG_LEVEL_META = "io.modelcontextprotocol/logLevel"
 LOG_METHOD = "notifications/message"
+DEFAULT_LOG_LEVEL = "info"
+"""What a legacy client that set no level hears of a modern server."""
 _SESSION = "shortlist.session"
 _CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 _LIST_EVENTS: Mapping[str, ServerEvent] = {
@@ -257,8 +259,10 @@ class Front:
     def _round(self, context: Context) -> Round:
         """Read what a request carries beside its params; a legacy session's log level is a modern server's opt-in."""
         turn = _round(context)
-        level = self.router.level(self._links.get(self.caller(context).session or ""))
-        return replace(turn, meta={LOG_LEVEL_META: level, **turn.meta}) if level else turn
+        if _era(context) == "modern":
+            return turn
+        level = self.router.level(self._links.get(self.caller(context).session or "")) or DEFAULT_LOG_LEVEL
+        return replace(turn, meta={LOG_LEVEL_META: level, **turn.meta})
 
     def _bound_schema(self, name: str) -> Mapping[str, Any] | None:
         snapshot = self.gateway.state.snapshot
@@ -272,7 +276,7 @@ class Front:
         request = context.request
         user = request.scope.get("user") if request is not None else None
         named = user.display_name if isinstance(user, AuthenticatedUser) else None
-        era: Era = "modern" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
+        era = _era(context)
         return Caller(
             name=named or LOCAL,
             has_token=named is not None,
@@ -406,11 +410,13 @@ class _Stream:
 
 
 def _as_mcp(handler: Handler) -> Handler:
-    """Complete what a legacy server leaves out, and turn errors raised on purpose into JSON-RPC errors."""
+    """Mark a result as its client's era does, and turn errors raised on purpose into JSON-RPC errors."""
 
     async def handle(context: Context, params: Any) -> dict[str, Any]:
         try:
-            return {"resultType": "complete", **await handler(context, params)}
+            result = await handler(context, params)
+            kind = result.pop("resultType", "complete")
+            return {**result, "resultType": kind} if _era(context) == "modern" else result
         except UpstreamRefused as error:  # the server's own error, relayed as it came
             raise MCPError(error.code, error.reason, error.data) from error
         except InvalidInput as error:
@@ -419,6 +425,10 @@ def _as_mcp(handler: Handler) -> Handler:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
 
     return handle
+
+
+def _era(context: Context) -> Era:
+    return "modern" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
 
 
 def _round(context: Context) -> Round:
