@@ -1,0 +1,88 @@
+"""What a filter answers with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shortlist.integrations.formats import Format, formatted
+from shortlist.models import Confidence, Json, Query, Tool, ToolId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredTool:
+    """A chosen tool; `name` is safe for every provider and unique in the catalog."""
+
+    tool: Tool
+    name: str
+    score: float
+    """The chance that this is the tool asked for, 0 to 1."""
+    rank: int | None
+    """None where only `always_include` put it here."""
+    original: Any = field(default=None, repr=False)
+    """The callable or framework object it was made of, where it was."""
+
+    @property
+    def id(self) -> ToolId:
+        return self.tool.id
+
+    @property
+    def server(self) -> str:
+        return self.tool.server
+
+    @property
+    def definition(self) -> dict[str, Json]:
+        return self.tool.mcp()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """What an answer took."""
+
+    total_milliseconds: float
+    embedding_milliseconds: float
+    search_milliseconds: float
+    rerank_milliseconds: float | None
+    """None where nothing was reranked."""
+    tools_evaluated: int
+    cache_hit: bool
+    """The query's vector was there already, or another call was making it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterResult:
+    """The tools for one turn, best first, and what a caller should know about them."""
+
+    tools: tuple[ScoredTool, ...]
+    metrics: Metrics
+    query: Query
+    confidence: Confidence
+    warnings: tuple[str, ...] = ()
+    did_you_mean: Mapping[str, str] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        """Give the names that a model will call the tools by."""
+        return [tool.name for tool in self.tools]
+
+    def to(self, format_: Format) -> Any:
+        """Write the tools as a provider takes them: openai, openai-responses, anthropic, gemini or mcp."""
+        return formatted(format_, [(tool.tool, tool.name) for tool in self.tools])
+
+    def originals(self) -> list[Any]:
+        """Give back the callables or framework objects that the chosen tools were made of."""
+        return [tool.original for tool in self.tools if tool.original is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """How a filter stands."""
+
+    initialised: bool
+    """Every tool can be found by words and, with a model, by its vector."""
+    tools: int
+    servers: int
+    waiting: int
+    """Tools whose vectors are still to come."""
+    cache_size: int
+    cache_capacity: int
+    dimensions: int | None
+    model: str | None

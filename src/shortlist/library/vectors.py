@@ -1,0 +1,100 @@
+"""Query vectors shared by calls: kept by the whole text, bounded, and made once for all who ask at the same time."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from shortlist.errors import ModelError
+from shortlist.index.embedders import Embedder, Progress, Vectors
+
+CAPACITY = 1_000
+COOL_DOWN_SECONDS = 15.0
+"""A provider that failed is left alone for this long: no turn should wait for its timeout again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A query's vector, and whether somebody else had paid for it."""
+
+    vector: Vectors
+    hit: bool
+
+
+class QueryVectors:
+    """An embedder whose query vectors are remembered; documents go through as they are."""
+
+    def __init__(
+        self, embedder: Embedder, capacity: int = CAPACITY, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.embedder = embedder
+        self.capacity = capacity
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, Vectors] = OrderedDict()
+        self._pending: dict[str, Future[Vectors]] = {}
+        self._failed: tuple[float, ModelError] | None = None
+
+    @property
+    def model_id(self) -> str:
+        return self.embedder.model_id
+
+    @property
+    def dimensions(self) -> int:
+        return self.embedder.dimensions
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        return self.embedder.embed_documents(texts, progress)
+
+    def embed_query(self, text: str) -> Vectors:
+        return self.look_up(text).vector
+
+    def look_up(self, text: str) -> Looked:
+        """Give the vector of a text; one call of many for the same text embeds it, the others wait for that."""
+        with self._lock:
+            if text in self._known:
+                self._known.move_to_end(text)
+                return Looked(self._known[text], hit=True)
+            shared = self._pending.get(text)
+            if shared is None:
+                self._refuse_while_down()
+                own = self._pending[text] = Future()
+        if shared is not None:
+            return Looked(shared.result(), hit=True)
+        return Looked(self._make(text, own), hit=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._known.clear()
+            self._failed = None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _make(self, text: str, own: "Future[Vectors]") -> Vectors:
+        try:
+            vector = self.embedder.embed_query(text)
+        except BaseException as error:
+            with self._lock:
+                del self._pending[text]
+                if isinstance(error, ModelError):
+                    self._failed = (self._clock(), error)
+            own.set_exception(error)
+            raise
+        with self._lock:
+            del self._pending[text]
+            self._known[text] = vector
+            if len(self._known) > self.capacity:
+                self._known.popitem(last=False)
+        own.set_result(vector)
+        return vector
+
+    def _refuse_while_down(self) -> None:
+        if self._failed is None:
+            return
+        since, error = self._failed
+        if self._clock() - since < COOL_DOWN_SECONDS:
+            raise error
+        self._failed = None
