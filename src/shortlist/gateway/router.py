@@ -13,7 +13,7 @@ import anyio
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
-from shortlist.catalog.naming import wire_name
+from shortlist.catalog.naming import names_of
 from shortlist.errors import ShortlistError
 from shortlist.gateway.exchange import Exchange, Round
 from shortlist.gateway.gateway import Gateway
@@ -82,24 +82,31 @@ class Router:
             for server in self.servers(exchange.caller, kind.capability):
                 found[server] = []
                 tasks.start_soon(self._collect, exchange, server, kind, found[server])
-        return {kind.key: [item for items in found.values() for item in items]}
+        return {kind.key: self._renamed(kind, found)}
 
     async def _collect(self, exchange: Exchange, server: str, kind: Listed, items: list[Any]) -> None:
         with anyio.move_on_after(LIST_SECONDS):
             try:
                 pages = _pages(lambda params: self._ask(exchange, server, kind.method, params), kind.key)
-                items.extend([self._rename(server, kind, item) async for item in pages])
+                items.extend([item async for item in pages if isinstance(item.get(kind.renamed), str)])
             except (ShortlistError, MCPError):
                 return  # one server that fails takes nothing from the others
 
-    def _rename(self, server: str, kind: Listed, item: dict[str, Json]) -> dict[str, Json]:
-        own = str(item.get(kind.renamed, ""))
-        if kind is PROMPTS:
-            shown = wire_name(server, own)
-            self._prompts[shown] = (server, own)
-        else:
-            shown = to_uri(server, own)
-        return {**item, kind.renamed: shown}
+    def _renamed(self, kind: Listed, found: Mapping[str, list[Any]]) -> list[Any]:
+        if kind is not PROMPTS:
+            return [
+                {**item, kind.renamed: to_uri(server, item[kind.renamed])}
+                for server, items in found.items()
+                for item in items
+            ]
+        names = names_of({server: [f"{server}/{item['name']}" for item in items] for server, items in found.items()})
+        renamed = []
+        for server, items in found.items():
+            for item in items:
+                shown = names.by_id[f"{server}/{item['name']}"]
+                self._prompts[shown] = (server, item["name"])
+                renamed.append({**item, "name": shown})
+        return renamed
 
     async def get_prompt(self, exchange: Exchange, params: Mapping[str, Json], turn: Round) -> Result:
         """Relay prompts/get to the server of a prompt."""
@@ -187,10 +194,10 @@ class Router:
         if self._plain is not None:
             return self._plain, uri
         able = self.servers(exchange.caller, "resources")
-        server, own = from_uri(uri, able) or (self._gateway.state.uris.server(uri), uri)
-        if server not in able:
+        server, own = from_uri(uri) or (self._gateway.state.uris.server(uri), uri)
+        if server is None:
             server = await self._lister(exchange, uri, able)
-        if not server:
+        if server not in able:
             raise MCPError(INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
         return server, own
 

@@ -1,9 +1,9 @@
 """URIs of all servers, kept apart: `shortlist://server/<its own URI>`."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from urllib.parse import quote, unquote
 
-from shortlist.catalog.naming import wire_name
 from shortlist.models import Json
 
 SCHEME = "shortlist://"
@@ -12,15 +12,15 @@ REMEMBERED_URIS = 4_096
 
 def to_uri(server: str, uri: str) -> str:
     """Put a server's name before its URI, or URI template."""
-    return f"{SCHEME}{wire_name('', server)}/{uri}"
+    return f"{SCHEME}{quote(server, safe='')}/{uri}"
 
 
-def from_uri(uri: str, servers: Iterable[str]) -> tuple[str, str] | None:
-    """Take the server and its own URI apart again."""
+def from_uri(uri: str) -> tuple[str, str] | None:
+    """Take the server and its own URI apart again; None where the URI is not one of ours."""
     if not uri.startswith(SCHEME):
         return None
-    host, _, own = uri.removeprefix(SCHEME).partition("/")
-    return next(((server, own) for server in servers if wire_name("", server) == host), None)
+    server, _, own = uri.removeprefix(SCHEME).partition("/")
+    return unquote(server), own
 
 
 class SeenUris:

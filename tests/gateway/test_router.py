@@ -1,0 +1,105 @@
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import MCPError
+
+from shortlist.gateway.answerer import Answerer
+from shortlist.gateway.snapshot import Options
+from shortlist.gateway.uris import SeenUris, from_uri, to_uri
+from shortlist.gateway.workspaces import Caller
+from tests.gateway.support import Era, Fixture, serve
+
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+class Asked:
+    """A client that answers everything, or nothing."""
+
+    def __init__(self, caller: Caller, able: bool = True) -> None:
+        self.caller = caller
+        self._able = able
+
+    def can(self, method: str) -> bool:
+        return self._able and bool(method)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {"by": self.caller.session, "of": method, **params}
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+    async def log(self, params: Mapping[str, Any]) -> None: ...
+
+
+ONE, TWO = Caller(era="legacy", session="one"), Caller(era="legacy", session="two")
+
+
+@given(st.text(min_size=1), st.text())
+def test_a_uri_leads_back_to_its_server(server: str, uri: str) -> None:
+    assert from_uri(to_uri(server, uri)) == (server, uri)
+
+
+def test_two_servers_never_share_a_uri() -> None:
+    assert to_uri("my server", "x://") != to_uri("my_server", "x://")
+
+
+def test_links_and_embedded_resources_of_results_are_remembered() -> None:
+    seen = SeenUris()
+    blocks = [
+        {"type": "resource_link", "uri": "a://1"},
+        {"type": "resource", "resource": {"uri": "b://2", "text": ""}},
+        {"type": "text", "text": "c://3"},
+        "no block at all",
+    ]
+    seen.note("one", {"content": blocks})
+    assert [seen.server(uri) for uri in ("a://1", "b://2", "c://3")] == ["one", "one", None]
+
+
+@pytest.mark.anyio
+async def test_a_servers_question_goes_to_the_client_whose_call_is_in_flight() -> None:
+    assert await Answerer().answer("s", "roots/list", {}, (Asked(ONE), Asked(ONE))) == {"by": "one", "of": "roots/list"}
+
+
+@pytest.mark.anyio
+async def test_a_question_while_several_clients_call_is_put_to_none_of_them() -> None:
+    with pytest.raises(MCPError, match="not clear whom"):
+        await Answerer().answer("s", "sampling/createMessage", {}, (Asked(ONE), Asked(TWO)))
+
+
+@pytest.mark.anyio
+async def test_a_client_that_cannot_answer_is_not_asked() -> None:
+    assert await Answerer().answer("s", "roots/list", {}, (Asked(ONE, able=False), Asked(TWO))) == {
+        "by": "two",
+        "of": "roots/list",
+    }
+    with pytest.raises(MCPError, match="No client"):
+        await Answerer().answer("s", "roots/list", {}, (Asked(ONE, able=False),))
+
+
+@pytest.mark.anyio
+async def test_while_nothing_is_in_flight_the_only_client_is_asked() -> None:
+    answerer = Answerer()
+    answerer.idle = lambda: (Asked(TWO),)
+    assert await answerer.answer("s", "roots/list", {}, ()) == {"by": "two", "of": "roots/list"}
+
+
+@pytest.mark.anyio
+@eras
+async def test_an_unknown_resource_is_refused(era: Era) -> None:
+    async with serve(Fixture("one"), Fixture("two")) as served, served.client(era) as client:
+        for uri in ("nowhere://x", "shortlist://three/note://today"):
+            with pytest.raises(MCPError, match="Unknown resource"):
+                await client.read_resource(uri)
+
+
+@pytest.mark.anyio
+async def test_a_round_trip_that_nobody_opened_is_refused() -> None:
+    async with (
+        serve(Fixture("one"), Fixture("two"), options=Options(mode="passthrough")) as served,
+        served.client("modern") as client,
+    ):
+        with pytest.raises(MCPError, match="Unknown requestState"):
+            await client.call_tool("one__ask_user", {}, input_responses={}, request_state="guessed")
