@@ -41,6 +41,8 @@ _OPAQUE = re.compile(
     r"|\b\d[\d.,:/-]*\b",  # numbers, dates, times, versions
     re.IGNORECASE,
 )
+_TELLTALES = frozenset("<{/@\\\"'`0123456789")
+"""Plain text without any of these has nothing pasted into it: most queries need not be searched for it."""
 _IDENTIFIER = re.compile(r"\b[A-Za-z][A-Za-z0-9]*(?:[_.:-][A-Za-z0-9]+)+\b|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b")
 
 
@@ -66,9 +68,8 @@ class AnalysedQuery:
 def analyse(text: str, expansions: Mapping[str, Phrases] | None = None) -> AnalysedQuery:
     """Read a query; nothing in it can make this fail."""
     short = _both_ends(clean_text(text))
-    asked = _OPAQUE.sub(" ", _PASTED.sub(" ", short))
-    pasted = " ".join(m.group().strip("<>{}\"'`") for m in _PASTED.finditer(short))
-    weights = dict.fromkeys(terms(_OPAQUE.sub(" ", pasted)), PASTED_WEIGHT)
+    asked, pasted = _apart(short)
+    weights = dict.fromkeys(terms(pasted), PASTED_WEIGHT)
     weights |= dict.fromkeys(terms(asked), 1.0)
     if not weights:
         weights = dict.fromkeys(terms(short), 1.0)
@@ -78,6 +79,16 @@ def analyse(text: str, expansions: Mapping[str, Phrases] | None = None) -> Analy
         for term, weight in list(weights.items())[:MAX_QUERY_TERMS]
     )
     return AnalysedQuery(short, found, _identifiers(short), len(short.split()))
+
+
+def _apart(text: str) -> tuple[str, str]:
+    """Part what asks from what was pasted into it, less what no word can be read from."""
+    if text.isascii() and _TELLTALES.isdisjoint(text) and "www." not in text.lower():
+        return text, ""
+    pasted = _PASTED.findall(text)
+    asked = _PASTED.sub(" ", text) if pasted else text
+    inside = " ".join(found.strip("<>{}\"'`") for found in pasted)
+    return _OPAQUE.sub(" ", asked), _OPAQUE.sub(" ", inside)
 
 
 def _both_ends(text: str) -> str:
@@ -90,13 +101,14 @@ def _both_ends(text: str) -> str:
 def _identifiers(text: str) -> tuple[str, ...]:
     stripped = text.strip()
     whole = (stripped,) if stripped and " " not in stripped else ()
-    return tuple(dict.fromkeys(compact(found) for found in (*_IDENTIFIER.findall(text), *whole) if compact(found)))
+    return tuple(dict.fromkeys(filter(None, map(compact, (*_IDENTIFIER.findall(text), *whole)))))
 
 
 def _instead(term: str, weight: float, table: Mapping[str, Phrases]) -> tuple[tuple[str, float], ...]:
-    return tuple(
-        (word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in table.get(term, ()) for word in phrase
-    )
+    phrases = table.get(term)
+    if phrases is None:
+        return ()
+    return tuple((word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases for word in phrase)
 
 
 @cache
