@@ -14,6 +14,12 @@ from mcp import Client, StdioServerParameters
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
 SECONDS = 60
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
 
 
 @pytest.fixture
@@ -119,3 +125,23 @@ async def test_serve_speaks_stdio_and_nothing_but_protocol(
     assert tools == ["search_tools", "describe_tools", "call_tool", "read_result"]
     assert not sets.is_error
     assert not found.is_error
+
+
+def test_a_signal_ends_a_gateway_whose_client_keeps_stdin_open(environment: dict[str, str], config: Path) -> None:
+    command = [*PROGRAM, "serve", "--config", str(config)]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(INITIALIZE) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.terminate()
+        assert process.wait(SECONDS) == 0
+
+
+def test_closing_stdin_ends_the_gateway(environment: dict[str, str], config: Path) -> None:
+    done = run(environment, "serve", "--config", str(config), input=json.dumps(INITIALIZE) + "\n")
+    assert done.returncode == 0
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -150,8 +151,9 @@ async def _stop_on_signal(scope: anyio.CancelScope) -> None:
 
 def _leave_soon() -> None:
     """Do not wait for a stdin that nobody closes: reading it cannot be cancelled."""
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(OK))
-    signal.alarm(int(GRACE_SECONDS))
+    timer = threading.Timer(GRACE_SECONDS, os._exit, [OK])
+    timer.daemon = True
+    timer.start()
 
 
 async def _serve_http(stack: Stack, host: str, port: int) -> None:

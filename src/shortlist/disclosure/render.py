@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from shortlist.models import Annotations, Hit, Json, Parameter, Tool, ToolId
@@ -152,7 +153,12 @@ _MORE: Mapping[str, Callable[[Tool], str]] = {
 
 def bound_definition(tool: Tool, name: str) -> dict[str, Any]:
     """Give a tool's definition as it came, under its wire name; a schema no client could read is repaired."""
-    definition = dict(tool.mcp())
+    return _bound_definition(tool.definition, name)
+
+
+@lru_cache(maxsize=32_768)
+def _bound_definition(raw: str, name: str) -> dict[str, Any]:
+    definition: dict[str, Any] = json.loads(raw)
     definition["name"] = name
     schema = definition.get("inputSchema")
     definition["inputSchema"] = {"type": "object", **schema} if isinstance(schema, dict) else {"type": "object"}

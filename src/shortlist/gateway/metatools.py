@@ -26,6 +26,11 @@ _NUMBER = {"type": "integer"}
 _OBJECT = {"type": "object"}
 
 
+def _reads(tool: dict[str, Any]) -> dict[str, Any]:
+    """Say that a tool changes nothing, so that clients need not ask their user before each search."""
+    return {**tool, "annotations": {"readOnlyHint": True}}
+
+
 def _tool(name: str, description: str, properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
@@ -86,9 +91,12 @@ UNLOAD_TOOLSET = _tool("unload_toolset", "Remove a loaded toolset.", {"toolset":
 
 MENUS: Mapping[Menu, tuple[dict[str, Any], ...]] = MappingProxyType(
     {
-        "search": (SEARCH, DESCRIBE, CALL, READ),
-        "minimal": (MINIMAL_SEARCH, CALL),
-        "dynamic": (SEARCH, DESCRIBE, CALL, READ, LIST_TOOLSETS, LOAD_TOOLSET, LOAD_TOOLS, UNLOAD_TOOLSET),
+        "search": (_reads(SEARCH), _reads(DESCRIBE), CALL, _reads(READ)),
+        "minimal": (_reads(MINIMAL_SEARCH), CALL),
+        "dynamic": (
+            *(_reads(SEARCH), _reads(DESCRIBE), CALL, _reads(READ)),
+            *(_reads(LIST_TOOLSETS), LOAD_TOOLSET, LOAD_TOOLS, UNLOAD_TOOLSET),
+        ),
     }
 )
 META_NAMES = frozenset(tool["name"] for menu in MENUS.values() for tool in menu)
