@@ -77,7 +77,7 @@ class WeightedFusion:
     def __call__(self, request: Request, signals: Signals) -> Fused:
         rows = candidates(signals, request.mask, max(DEPTH, request.query.limit))
         mixed = np.zeros(len(rows), np.float32)
-        for name, weight in self._weights.items():
+        for name, weight in _present(self._weights, signals):
             mixed += np.float32(weight) * _stretched(signals[name][rows])
         return Fused(rank(mixed, rows.astype(np.int32), self._ids, len(rows)))
 
@@ -92,7 +92,7 @@ class RankFusion:
     def __call__(self, request: Request, signals: Signals) -> Fused:
         rows = candidates(signals, request.mask, max(DEPTH, request.query.limit))
         total = np.zeros(len(rows), np.float32)
-        for name, weight in self._weights.items():
+        for name, weight in _present(self._weights, signals):
             total += np.float32(weight) * self._reciprocal(signals[name][rows], rows)
         return Fused(rank(total, rows.astype(np.int32), self._ids, len(rows)))
 
@@ -123,3 +123,8 @@ def _stretched(scores: Scores) -> Scores:
     low, high = float(scores.min()), float(scores.max())
     stretched: Scores = (scores - low) / max(high - low, 1e-9)
     return stretched
+
+
+def _present(weights: Mapping[str, float], signals: Signals) -> list[tuple[str, float]]:
+    """Give the weights of the signals there are: an ablation leaves some out."""
+    return [(name, weight) for name, weight in weights.items() if name in signals]
