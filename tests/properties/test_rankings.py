@@ -70,14 +70,18 @@ def test_the_order_of_the_input_does_not_matter_and_ties_break_on_the_id(
     assert ranked(dict(shuffled), limit) == ranked(scores, limit) == expected
 
 
-@given(st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1, width=32)), min_size=1, max_size=400))
-def test_candidates_are_the_best_of_each_arm_with_their_ties(pairs: list[tuple[float, float]]) -> None:
-    one, other = (np.array(side, np.float32) for side in zip(*pairs, strict=True))
-    chosen = set(candidates({"one": one, "other": other}, None, 50).tolist())
-    assert len(chosen) >= min(50, len(pairs))
+@given(st.integers(0, 2**32), st.integers(1, 400), st.sampled_from([3, 30, 10_000]), st.booleans())
+def test_candidates_are_the_best_of_each_arm_with_their_ties(seed: int, size: int, levels: int, masked: bool) -> None:
+    random = np.random.default_rng(seed)
+    one, other = (random.integers(0, levels, size).astype(np.float32) for _ in range(2))
+    mask = random.random(size) < 0.7 if masked else None
+    allowed = set(range(size)) if mask is None else set(np.flatnonzero(mask).tolist())
+    chosen = set(candidates({"one": one, "other": other}, mask, 50).tolist())
+    assert chosen <= allowed
+    assert len(chosen) >= min(50, len(allowed))
     for scores in (one, other):
-        last = np.sort(scores)[::-1][: min(50, len(pairs))][-1]
-        assert chosen >= set(np.flatnonzero((scores >= last) & (scores > 0)).tolist())
+        last = np.sort(scores)[::-1][: min(50, size)][-1]
+        assert chosen >= allowed & set(np.flatnonzero((scores >= last) & (scores > 0)).tolist())
 
 
 @given(scored, scored, st.integers(1, 25), st.sampled_from([WeightedFusion, RankFusion]))

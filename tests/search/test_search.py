@@ -1,17 +1,20 @@
 """Sentences about what a search finds."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput, InvalidQuery, ModelError, ToolNotFound
 from shortlist.index.index import Index
-from shortlist.models import Filters, Query, SearchMode, Server, Tool
+from shortlist.models import Filters, Query, Ranking, SearchMode, Server, Tool
 from shortlist.search.fitted import fitted_for
 from shortlist.search.presets import PIPELINES, Parts
+from shortlist.search.request import Request
 from shortlist.search.searcher import MAX_LIMIT, Options, Searcher
+from shortlist.search.stages import Diversity
 from shortlist.text.clean import clean_text
-from shortlist.text.queries import parse_expansions
+from shortlist.text.queries import analyse, parse_expansions
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog, found, searcher, tool
 
 MODES: tuple[SearchMode, ...] = ("hybrid", "lexical", "dense", "fuzzy", "prefix", "exact")
@@ -412,13 +415,20 @@ def test_what_is_called_together_is_lifted() -> None:
     assert found(source, "create an issue", recent_tools=("github/list_branches",))[0] == "github/create_issue"
 
 
-def test_diversity_brings_different_tools_before_more_of_the_same() -> None:
-    crowd = {f"s{n}/create_issue": "Create an issue in the tracker." for n in range(6)}
-    source = searcher({**crowd, "s9/notify_issue": "Notify people of an issue by message."})
-    plain = found(source, "create an issue and notify", limit=3)
-    diverse = found(source, "create an issue and notify", limit=3, diverse=True)
-    assert plain[0] == diverse[0], "the best stays first"
-    assert "s9/notify_issue" in diverse
+def test_diversity_brings_a_different_tool_before_more_of_the_same() -> None:
+    crowd = {f"s/create_issue_{n}": "Create an issue in the tracker." for n in range(4)}
+    index = searcher({**crowd, "s/notify_people": "Notify by message.", "s/zip": "Zip a folder."}).index
+    ranking = Ranking(
+        np.array([index.rows[i] for i in (*crowd, "s/notify_people", "s/zip")], np.int32),
+        np.array([1.0, 0.99, 0.98, 0.97, 0.95, 0.0], np.float32),
+    )
+    spread, plain = (
+        Diversity(index)(Request(Query(text="x", limit=3, diverse=diverse), analyse("x")), ranking)
+        for diverse in (True, False)
+    )
+    assert [index.ids[row] for row, _ in spread][:2] == ["s/create_issue_0", "s/notify_people"]
+    assert sorted(spread.rows.tolist()) == sorted(ranking.rows.tolist()), "nothing is lost"
+    assert plain is ranking
 
 
 # Explanation

@@ -78,7 +78,7 @@ def test_both_ends_of_a_long_paste_are_kept() -> None:
 )
 def test_what_was_pasted_counts_less_than_what_was_asked(text: str, pasted: str) -> None:
     found = weights(text)
-    assert found[pasted] == PASTED_WEIGHT
+    assert found[pasted] == PASTED_WEIGHT <= 0.5
     assert max(found.values()) == 1.0
 
 
