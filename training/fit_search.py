@@ -8,6 +8,7 @@ The shipped models never trained on that part, so the dense arm looks as good he
 import argparse
 import json
 import random
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ SEED = 20_26
 SETS = ("authored", "toolalpaca", "apibank", "restbench_tmdb", "restbench_spotify", "labelled")
 SMALL_CATALOGS = 12
 SMALL_SERVERS = (6, 60)
-CASES_PER_SET = 1_200
+CASES_PER_SET = 700
+LARGEST = 8_000
 FALSE_ABSTENTION = 0.03
 """How many answerable queries may be answered `none` on the development sets."""
 FUSION_PENALTY, CALIBRATION_PENALTY = 2e-3, 1e-2
@@ -85,8 +87,14 @@ def _some(cases: Sequence[Case], chance: random.Random) -> list[Case]:
 
 
 def _catalog_of(folder: Folder, source: str) -> Catalog:
-    prefixed = [tool for tool in folder.tools if tool.id.startswith(f"{source}|")]
-    return Catalog.of(prefixed or folder.tools)
+    prefixed = [tool for tool in folder.tools if tool.id.startswith(f"{source}|")] or list(folder.tools)
+    wanted = {tool_id for case in folder.cases for tool_id in case.gold}
+    return Catalog.of([tool for tool in prefixed if tool.id in wanted or len(prefixed) <= LARGEST or _kept(tool.id)])
+
+
+def _kept(tool_id: str) -> bool:
+    """Keep a third of the distractors of very large catalogs, by hash."""
+    return zlib.crc32(tool_id.encode()) % 3 == 0
 
 
 def _small(authored: Folder, held: list[Case], chance: random.Random, number: int) -> Iterator[Task]:
@@ -106,7 +114,12 @@ def _small(authored: Folder, held: list[Case], chance: random.Random, number: in
 def _large(data: Path, authored: Folder, held: list[Case], chance: random.Random) -> Task:
     folders = [Folder(folder) for folder in sorted((data / "catalogs").iterdir())]
     known = {(tool.name, tool.description) for tool in authored.tools}
-    more = [tool for folder in folders for tool in folder.tools if (tool.name, tool.description) not in known]
+    more = [
+        tool
+        for folder in folders
+        for tool in folder.tools
+        if (tool.name, tool.description) not in known and _kept(tool.server)
+    ]
     return Task("large", Catalog.of([*more, *authored.tools]), tuple(chance.sample(held, min(600, len(held)))))
 
 

@@ -68,9 +68,9 @@ class FeatureReader:
         lexical = np.zeros(len(rows), np.float32) if words is None else words[rows]
         cosines = signals.get("dense")
         dense = np.zeros(len(rows), np.float32) if cosines is None else cosines[rows]
-        matched, asked, unknown = self._matches(request, rows)
+        matched, asked, unknown = self._matches(request, rows) if words is not None else _unread(len(rows))
         lexical_rank, dense_rank = _reciprocal_ranks(lexical), _reciprocal_ranks(dense)
-        exact = self._exact(request, rows)
+        exact = self._exact(request, rows) if words is not None else np.zeros(len(rows), np.float32)
         candidates = np.stack(
             [
                 lexical / max(float(lexical.max(initial=0)), 1e-6),
@@ -142,6 +142,11 @@ class FeatureReader:
         if not named:
             return np.zeros(len(rows), np.float32)
         return np.isin(rows, list(named)).astype(np.float32)
+
+
+def _unread(count: int) -> tuple[Matrix, float, float]:
+    """Stand for a query whose words nobody looked at: an ablation, or a search by meaning alone."""
+    return np.zeros((4, count), np.float32), 0.0, 0.0
 
 
 def _reciprocal_ranks(scores: Scores) -> Matrix:
