@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
 import anyio.to_thread
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.naming import Names
 from shortlist.context import Context, read_context
 from shortlist.errors import InvalidInput, ModelError, ToolNotFound
 from shortlist.index.cache import SqliteVectorCache
@@ -22,7 +23,7 @@ from shortlist.library.scores import chances
 from shortlist.library.sources import Source, SourceReading, read_source
 from shortlist.library.vectors import CAPACITY, QueryVectors
 from shortlist.library.view import Narrowing, View
-from shortlist.models import Query, SearchResult, ToolId
+from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.paths import cache_folder
 from shortlist.remote import ProviderUnavailable
 from shortlist.search.confidence import NOTHING
@@ -30,6 +31,8 @@ from shortlist.search.explain import Explanation
 from shortlist.search.fusion import DEPTH
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.searcher import Options, Searcher
+from shortlist.selection import LIMIT as SELECTED
+from shortlist.selection import LanguageModel, Selection, Selector, model_from_environment
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +103,26 @@ class ToolFilter:
         """Say what was left out of the source, and why."""
         return self._view.problems
 
+    @property
+    def names(self) -> Names:
+        """Give the names that models call the tools by, in both directions."""
+        return self._view.names
+
+    def resolve(self, name: str) -> frozenset[ToolId]:
+        """Find tools by id, by the name shown to models, or by their own name, which several may share."""
+        return self._view.resolve(name)
+
+    def tool(self, name: str) -> Tool:
+        """Give the one tool of this id or name; raises ToolNotFound with what may be meant."""
+        found = self.resolve(name)
+        if len(found) != 1:
+            raise ToolNotFound(name, suggestions=sorted(found) or self.similar(name))
+        return self.catalog.tools[next(iter(found))]
+
+    def similar(self, name: str) -> tuple[ToolId, ...]:
+        """Give the ids that look most like this one."""
+        return self._searcher.similar_names(name)
+
     def filter(self, query: Chat, **choices: Unpack[Choices]) -> FilterResult:
         """Give the tools for a text or a chat, best first."""
         run = _Run(replace(self.defaults, **choices))
@@ -131,19 +154,24 @@ class ToolFilter:
 
     def search(self, text: str, **fields: Any) -> SearchResult:
         """Run the core's own search; `fields` are those of `Query`: mode, limit, filters, collapse and so on."""
-        run, asked = _Run(self.defaults), Query(text=text, **fields)
-        found = self._searched(asked, self._look_up(asked, run))
-        return replace(found, notes=(*run.warnings, *found.notes))
+        return self._ask(Query(text=text, **fields))
 
     def explain(self, text: str, tool: str, **fields: Any) -> Explanation:
         """Say why a tool, by id or by name, ranks where it does for a query."""
-        found = self._view.resolve(tool)
-        if len(found) != 1:
-            raise ToolNotFound(tool, suggestions=sorted(found) or self._searcher.similar_names(tool))
+        tool_id = self.tool(tool).id
         asked = Query(text=text, **fields)
         looked = self._look_up(asked, _Run(self.defaults))
         with self._lock:
-            return self._ready(looked).explain(asked, next(iter(found)))
+            return self._ready(looked).explain(asked, tool_id)
+
+    def smart_select(
+        self, query: Chat, *, limit: int = SELECTED, model: LanguageModel | Literal["auto"] | None = "auto"
+    ) -> Selection:
+        """Let a language model pick; `auto` takes the provider whose key is in the environment, None only searches."""
+        options = self.defaults
+        context = read_context(query, messages=options.context_messages, tokens=options.max_context_tokens)
+        asked = model_from_environment() if model == "auto" else model
+        return Selector(self.catalog, self._ask, asked).select(context.text, limit)
 
     def update(self, tools: Source) -> Change:
         """Take up a new catalog in the place of the old: what is not in it any more is gone."""
@@ -180,7 +208,7 @@ class ToolFilter:
             tools=len(self.catalog),
             servers=len(self.catalog.servers),
             waiting=waiting,
-            cache_size=len(vectors) if vectors is not None else 0,
+            cache_size=vectors.size if vectors is not None else 0,
             cache_capacity=self._setup.cache_capacity,
             dimensions=index.dense.dimensions if index.dense is not None and vectors is not None else None,
             model=vectors.model_id if vectors is not None else None,
@@ -239,9 +267,12 @@ class ToolFilter:
         with self._lock:
             return self._ready(looked).search(asked), self._view
 
-    def _searched(self, asked: Query, looked: "_Vector") -> SearchResult:
+    def _ask(self, asked: Query) -> SearchResult:
+        run = _Run(self.defaults)
+        looked = self._look_up(asked, run)
         with self._lock:
-            return self._ready(looked).search(asked)
+            found = self._ready(looked).search(asked)
+        return replace(found, notes=(*run.warnings, *found.notes))
 
     def _ready(self, looked: "_Vector") -> Searcher:
         """Give what can search now: without its vectors the same index, by the weights fitted for words alone."""
@@ -340,7 +371,8 @@ def _query_vectors(embedding: Embedding, setup: Setup) -> tuple[QueryVectors | N
     if isinstance(embedding, str):
         found, trouble = _auto() if embedding == "auto" else (_named(embedding), "")
         return (QueryVectors(found, setup.cache_capacity) if found is not None else None), trouble
-    if not isinstance(embedding, Embedder):
+    # Not by isinstance: on Python 3.11 it would read `dimensions`, for which a provider has to be asked.
+    if not all(callable(getattr(embedding, name, None)) for name in ("embed_documents", "embed_query")):
         raise InvalidInput(f"{embedding!r} is no embedder: it needs model_id, dimensions and the two embed methods.")
     return QueryVectors(embedding, setup.cache_capacity), ""
 

@@ -70,7 +70,8 @@ class QueryVectors:
             self._known.clear()
             self._failed = None
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
         return len(self._known)
 
     def _make(self, text: str, own: "Future[Vectors]") -> Vectors:
