@@ -80,11 +80,12 @@ class CrossEncoder(nn.Module):
 def from_encoder(encoder: Encoder, shape: PairShape, dropout: float) -> CrossEncoder:
     """Start from an encoder's embeddings and some of its layers."""
     config = BertConfig(**encoder.bert.config.to_dict())
-    config.num_hidden_layers = len(shape.layers)
+    sources = [layer for layer in shape.layers if layer < config.num_hidden_layers]
+    config.num_hidden_layers = len(sources)
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
     bert = BertModel(config, add_pooling_layer=False)
     bert.embeddings.load_state_dict(encoder.bert.embeddings.state_dict())
-    for target, source in enumerate(shape.layers):
+    for target, source in enumerate(sources):
         bert.encoder.layer[target].load_state_dict(encoder.bert.encoder.layer[source].state_dict())
     bert.embeddings.word_embeddings.weight.requires_grad_(not shape.frozen_words)
     return CrossEncoder(bert, shape)

@@ -16,7 +16,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 from transformers import BertConfig
 
-from training.modelling import TorchEmbedder, base_folder, load_encoder, load_tokenizer, read_weights
+from training.modelling import TorchEmbedder, base_folder, load_encoder, load_tokenizer, read_config, read_weights
 
 LARGEST_FILE = 25_000_000
 SMALLEST_COSINE = 0.97
@@ -77,8 +77,9 @@ class PlainEncoder(nn.Module):
 
 def plain_encoder(weights: Path, base: Path) -> PlainEncoder:
     """Fill the plain encoder with BERT's weights; the one token type is folded into the places."""
-    model = PlainEncoder(BertConfig.from_json_file(str(base / "config.json")))
-    state = {name.removeprefix("bert."): tensor for name, tensor in read_weights(weights).items()}
+    read = read_weights(weights)
+    model = PlainEncoder(read_config(base, read))
+    state = {name.removeprefix("bert."): tensor for name, tensor in read.items()}
     model.load_state_dict(_renamed(state, len(model.layers)))
     return model.eval()
 

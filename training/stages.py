@@ -15,9 +15,8 @@ from training.cross_encoder import (
     teach,
     train_cross_encoder,
 )
-from training.evaluate import judge
 from training.metrics import Score
-from training.modelling import averaged, save_weights
+from training.modelling import averaged, read_weights, save_weights
 from training.static import StaticEmbedder, StaticModel, StaticRecipe, distilled, quantised, save_static, train_static
 from training.train import Choice, Recipe, State, Teacher, choose_alpha, mined_with, train
 from training.workbench import Workbench
@@ -89,6 +88,15 @@ def run_encoder(bench: Workbench, plan: Plan) -> Tuned:
     return Tuned(choice, mined, teacher)
 
 
+def resume(bench: Workbench, plan: Plan) -> Tuned:
+    """Take up an encoder trained before: mine with it and teach a teacher again."""
+    saved = bench.out / "encoder.safetensors"
+    state = read_weights(saved) if saved.exists() else bench.base_state
+    score = bench.judge("resumed", state, evaluation=False)
+    mined = mined_with(bench.encoder(state), bench.material)
+    return Tuned(Choice(1.0, state, score), mined, make_teacher(bench, plan, state, mined))
+
+
 def make_teacher(bench: Workbench, plan: Plan, first: State, mined: Tensor) -> Teacher:
     recipe = cross_recipe(0, plan.teacher_steps, plan.lists_a_batch, 0.0)
     model = from_encoder(bench.encoder(first), TEACHER, recipe.dropout).to(bench.device)
@@ -114,9 +122,7 @@ def run_static(bench: Workbench, plan: Plan, tuned: Tuned) -> None:
 
 
 def keep_static(bench: Workbench, name: str, model: StaticModel) -> None:
-    embed = StaticEmbedder(bench.tokenizer, *quantised(model.folded()))
-    bench.keep(f"{name} development", judge(bench.dev, embed))
-    bench.keep(f"{name} evaluation", judge(bench.eval, embed))
+    bench.judge_embedder(name, StaticEmbedder(bench.tokenizer, *quantised(model.folded())))
 
 
 def run_rerank(bench: Workbench, plan: Plan, tuned: Tuned, names: Sequence[str] = tuple(STUDENTS)) -> None:

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from training.evaluate import judge
-from training.metrics import Score, development_macro, evaluate, table
+from training.metrics import Embed, Score, development_macro, evaluate, table
 from training.modelling import Encoder, TorchEmbedder, base_folder, load_encoder, load_tokenizer
 from training.prepared import RankingSet, TrainingSet, read_sets, read_training
 from training.train import Material, State, prepare
@@ -31,6 +31,10 @@ class Workbench:
     tiny: bool = False
     report: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def layers(self) -> int | None:
+        return 1 if self.tiny else None
+
     @cached_property
     def device(self) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -41,7 +45,7 @@ class Workbench:
 
     @cached_property
     def base_state(self) -> State:
-        return load_encoder(self.base).state_dict()
+        return load_encoder(self.base, layers=self.layers).state_dict()
 
     @cached_property
     def data(self) -> TrainingSet:
@@ -65,19 +69,22 @@ class Workbench:
         return TorchEmbedder(self.encoder(), self.tokenizer, self.device)
 
     def encoder(self, state: State | None = None, dropout: float = 0.0) -> Encoder:
-        encoder = load_encoder(self.base, dropout=dropout)
+        encoder = load_encoder(self.base, dropout=dropout, layers=self.layers)
         if state is not None:
             encoder.load_state_dict(state)
         return encoder.to(self.device)
 
     def judge(self, name: str, state: State, *, evaluation: bool = True) -> Score:
-        """Print and keep how weights do: the development part decides, the evaluation sets only inform."""
         self.embedder.encoder.load_state_dict(state)
-        development = evaluate(self.dev, self.embedder, lenient=False)
+        return self.judge_embedder(name, self.embedder, evaluation=evaluation)
+
+    def judge_embedder(self, name: str, embed: Embed, *, evaluation: bool = True) -> Score:
+        """Print and keep how a model does: the development part decides, the evaluation sets only inform."""
+        development = evaluate(self.dev, embed, lenient=False)
         development["MACRO of the development part"] = development_macro(development)
         self.keep(f"{name} development", development)
         if evaluation:
-            self.keep(f"{name} evaluation", judge(self.eval, self.embedder))
+            self.keep(f"{name} evaluation", judge(self.eval, embed))
         return development["MACRO of the development part"]
 
     def keep(self, name: str, scores: Mapping[str, Score]) -> None:
