@@ -75,8 +75,8 @@ class View:
     def narrow(self, options: FilterOptions) -> Narrowing:
         """Turn options into limits that act before the ranking."""
         reading = _Reading(self)
-        exclude = reading.ids("exclude", options.exclude)
         always = reading.ids("always_include", options.always_include)
+        exclude = reading.ids("exclude", options.exclude)
         for tool_id in sorted(always & exclude):
             reading.warnings.append(f"{tool_id!r} is in always_include and in exclude: it is left out.")
         among = reading.among(options)
