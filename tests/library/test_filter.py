@@ -443,7 +443,9 @@ def test_an_empty_query_is_refused(query: str) -> None:
 
 
 def test_a_query_of_a_megabyte_is_answered_from_its_ends() -> None:
-    found = workplace(embedding=None).filter("Summarise: " + "lorem ipsum " * 90_000 + " and then merge the pull request")
+    found = workplace(embedding=None).filter(
+        "Summarise: " + "lorem ipsum " * 90_000 + " and then merge the pull request"
+    )
     assert found.tools[0].id == "github/merge_pull_request"
 
 

@@ -1,0 +1,151 @@
+"""Catalogs from whatever a program has."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from shortlist.config.settings import Settings
+from shortlist.demo.server import demo_settings
+from shortlist.errors import InvalidCatalog, UpstreamError
+from shortlist.filter import ToolFilter
+from shortlist.library.sources import mcp_of, read_source
+
+SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
+MCP = {"name": "send_email", "description": "Send an email.", "inputSchema": SCHEMA}
+PORTKEY = [
+    {
+        "id": "mail",
+        "name": "Mail",
+        "description": "Mail for all",
+        "categories": ["office"],
+        "tools": [{**MCP, "keywords": ["post"], "category": "messages"}],
+    }
+]
+OPENAI = [
+    {"type": "function", "function": {"name": "send_email", "description": "Send an email.", "parameters": SCHEMA}}
+]
+ANTHROPIC = [{"name": "send_email", "description": "Send an email.", "input_schema": SCHEMA}]
+
+
+@pytest.mark.parametrize("source", [{"tools": [MCP]}, [MCP], PORTKEY, OPENAI, ANTHROPIC])
+def test_json_of_every_shape_is_read(source: Any) -> None:
+    (tool,) = read_source(source).catalog.tools.values()
+    assert (tool.name, tool.description, tool.input_schema) == ("send_email", "Send an email.", SCHEMA)
+
+
+def test_a_path_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps(PORTKEY))
+    assert read_source(str(path)).catalog.tools.keys() == read_source(path).catalog.tools.keys() == {"mail/send_email"}
+
+
+class Priority(BaseModel):
+    level: Literal["low", "high"]
+
+
+def send_email(to: list[str], subject: str, priority: Priority, copies: int = 0, *, html: bool = False) -> str:
+    """Send an email to people.
+
+    Longer words about it.
+
+    Args:
+        to: Who gets it.
+        subject (str): What it is about.
+    """
+    return f"{to} {subject} {priority} {copies} {html}"
+
+
+async def fetch(url, **_more):  # type: ignore[no-untyped-def]
+    """Fetch a page."""
+
+
+def test_a_callable_becomes_a_tool_by_its_signature_and_docstring() -> None:
+    found = mcp_of(send_email)
+    assert found["name"] == "send_email"
+    assert found["description"].startswith("Send an email to people.")
+    assert "Args" not in found["description"]
+    schema = found["inputSchema"]
+    assert schema["required"] == ["to", "subject", "priority"]
+    assert schema["properties"]["to"] == {"items": {"type": "string"}, "type": "array", "description": "Who gets it."}
+    assert schema["properties"]["subject"]["description"] == "What it is about."
+    assert schema["properties"]["html"]["type"] == "boolean"
+    assert "level" in json.dumps(schema["properties"]["priority"])
+
+
+def test_a_callable_without_types_still_names_its_parameters() -> None:
+    assert mcp_of(fetch)["inputSchema"]["properties"].keys() == {"url"}
+
+
+def test_types_that_no_schema_can_say_are_left_open() -> None:
+    class Opaque: ...
+
+    def use(thing: Opaque, name: "NoSuchType") -> None:  # type: ignore[name-defined]  # noqa: F821
+        """Use a thing."""
+
+    assert mcp_of(use)["inputSchema"]["properties"].keys() == {"thing", "name"}
+
+
+def test_callables_come_back_with_the_result() -> None:
+    found = ToolFilter([send_email, fetch], embedding=None).filter("email to Bob", limit=1)
+    assert found.originals() == [send_email]
+    assert found.tools[0].original is send_email
+
+
+def test_one_callable_does_for_a_list() -> None:
+    assert read_source(send_email).catalog.tools.keys() == {"send_email"}
+
+
+def test_definitions_callables_and_tools_may_be_mixed() -> None:
+    (made,) = read_source(PORTKEY).catalog.tools.values()
+    assert read_source([made, fetch, {"name": "raw"}]).catalog.tools.keys() == {"mail/send_email", "fetch", "raw"}
+
+
+def test_sphinx_docstrings_are_read_too() -> None:
+    def move(source: str, target: str) -> None:
+        """Move a file.
+
+        :param source: from here
+        :param target: to there
+        """
+
+    found = mcp_of(move)
+    assert found["description"] == "Move a file."
+    assert found["inputSchema"]["properties"]["target"]["description"] == "to there"
+
+
+@pytest.mark.parametrize("wrong", [7, [7], [None], "no/such/file.json"])
+def test_what_holds_no_tools_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidCatalog):
+        read_source(wrong)
+
+
+def test_live_servers_are_listed_and_let_go() -> None:
+    servers = {name: demo_settings()[name] for name in list(demo_settings())[:3]}
+    reading = read_source(Settings(servers=servers))
+    assert set(reading.catalog.servers) == set(servers)
+    assert len(reading.catalog) > 10
+    assert all(server.description for server in reading.catalog.servers.values())
+
+
+def test_live_servers_can_be_listed_inside_an_event_loop() -> None:
+    name = next(iter(demo_settings()))
+    settings = Settings(servers={name: demo_settings()[name]})
+
+    async def listed() -> int:
+        return len(ToolFilter(settings, embedding=None).catalog)
+
+    assert anyio.run(listed) > 0
+
+
+def test_a_server_that_fails_is_a_problem_and_all_of_them_an_error(tmp_path: Path) -> None:
+    broken = {"mcpServers": {"broken": {"command": str(tmp_path / "nothing-here")}}}
+    with pytest.raises(UpstreamError, match="broken"):
+        read_source(broken)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(broken))
+    with pytest.raises(UpstreamError, match="broken"):
+        read_source(path)
