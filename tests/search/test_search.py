@@ -153,7 +153,8 @@ def test_a_description_stuffed_with_every_word_wins_nothing() -> None:
 
 def test_a_word_repeated_hundreds_of_times_does_not_beat_the_name() -> None:
     spammed = searcher([*(tool(i, text) for i, text in WORKPLACE.items()), stuffed(*["forecast"] * 500)], dense=False)
-    assert found(spammed, "forecast")[0] == "weather/get_forecast"
+    for mode in ("hybrid", "lexical"):
+        assert found(spammed, "forecast", mode=mode)[0] == "weather/get_forecast"
 
 
 # Words
@@ -260,7 +261,7 @@ def test_users_own_words_are_understood() -> None:
 def test_exact_mode_finds_the_name_and_nothing_else(workplace: Searcher) -> None:
     assert found(workplace, "send_email", mode="exact") == ["mail/send_email"]
     assert found(workplace, "send", mode="exact") == []
-    assert found(workplace, "!!!", mode="exact") == []
+    assert found(searcher({"a/🎉": "Party."}), "!!!", mode="exact") == []
 
 
 def test_prefix_mode_prefers_the_shortest_that_starts_so(workplace: Searcher) -> None:
@@ -297,6 +298,17 @@ def test_every_pipeline_answers_and_survives_an_update(name: str) -> None:
     fresh = searcher(left, options=options)
     assert found(changing, "send_email") == found(fresh, "send_email")
     assert found(changing, "list_pods")[0] == "kubernetes/list_pods"
+
+
+@pytest.mark.parametrize("name", sorted(PIPELINES.keys() - {"dense"}))
+def test_every_pipeline_forgets_the_words_that_left(name: str) -> None:
+    options = Options(pipeline=name)
+    changing = searcher(WORKPLACE, dense=False, options=options)
+    found(changing, "forcast")
+    newer = catalog({**dict(list(WORKPLACE.items())[:12]), "sport/get_forecourt": "Find the forecourt of a club."})
+    changing.update(newer)
+    for text in ("forcast", "send_message"):
+        assert found(changing, text) == found(searcher(newer, dense=False, options=options), text)
 
 
 def test_dense_mode_asks_the_vectors_whatever_the_pipeline_is() -> None:
