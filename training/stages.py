@@ -21,8 +21,8 @@ from training.static import StaticEmbedder, StaticModel, StaticRecipe, distilled
 from training.train import Choice, Recipe, State, Teacher, choose_alpha, mined_with, train
 from training.workbench import Workbench
 
-FIRST = Recipe(steps=500)
-FINAL = Recipe(steps=700, distil=1.0)
+FIRST = Recipe(steps=330)
+FINAL = Recipe(steps=480, distil=1.0)
 STATIC = StaticRecipe()
 
 
@@ -33,8 +33,8 @@ class Plan:
     first: Recipe = FIRST
     final: Recipe = FINAL
     seeds: tuple[int, ...] = (0, 1, 2)
-    teacher_steps: int = 1200
-    student_steps: int = 1500
+    teacher_steps: int = 700
+    student_steps: int = 800
     lists_a_batch: int = 128
     static: StaticRecipe = STATIC
 
