@@ -11,7 +11,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import tool_from_mcp
 from shortlist.errors import ShortlistError
 from shortlist.index.embedders import Progress, Vectors
-from shortlist.models import Query, SearchResult, Server, Tool, ToolId
+from shortlist.models import Query, SearchMode, SearchResult, Server, Tool, ToolId
 from shortlist.search.searcher import DEFAULTS, Options, Searcher
 from shortlist.text.tokens import terms
 
@@ -101,6 +101,18 @@ WORKPLACE: Mapping[ToolId, str] = {
     "mail/send_email": "Send an email with a subject, a body and attachments.",
 }
 """A catalog small enough to know by heart."""
+
+TWINS = {
+    **dict.fromkeys(
+        ("github/create_issue", "gitlab/create_issue", "jira/create_issue"), "Create an issue with a title."
+    ),
+    "github/list_branches": "List the branches of a repository.",
+    "mail/send_email": "Send an email.",
+}
+"""Three tools that words cannot tell apart, and two others."""
+
+MODES: tuple[SearchMode, ...] = ("hybrid", "lexical", "dense", "fuzzy", "prefix", "exact")
+"""Every mode that takes any text; a regex has to be one."""
 
 
 _WORDS = """create list get delete update send read search event calendar issue branch message channel file pod log
