@@ -21,18 +21,20 @@ class Facets:
     def __init__(self) -> None:
         self.servers: list[str] = []
         self.categories: list[str] = []
-        self.tags: list[tuple[str, ...]] = []
-        self.claims: list[tuple[int, int]] = []
+        self.tags: dict[int, tuple[str, ...]] = {}
+        """Only of the rows that have any."""
+        self.claims: list[int] = []
         self._rows: dict[tuple[str, object], array[int]] = {}
         """The rows of each facet's value, filled up when a filter is first asked for."""
         self._filled = 0
 
     def add(self, tool: Tool) -> None:
-        claimed = tool.annotations
+        if tool.tags:
+            self.tags[len(self.servers)] = tool.tags
         self.servers.append(tool.server)
         self.categories.append(tool.category)
-        self.tags.append(tool.tags)
-        self.claims.append((_CLAIMS[claimed.read_only], _CLAIMS[claimed.destructive]))
+        claimed = tool.annotations
+        self.claims.append(len(_CLAIMS) * _CLAIMS[claimed.read_only] + _CLAIMS[claimed.destructive])
 
     def mask(self, filters: Filters, rows: dict[ToolId, int]) -> Mask | None:
         """Give the rows that pass, or None where all do."""
@@ -73,10 +75,10 @@ class Facets:
         self._filled = len(self.servers)
 
     def _values(self, row: int) -> Iterator[tuple[str, object]]:
-        read_only, destructive = self.claims[row]
+        read_only, destructive = divmod(self.claims[row], len(_CLAIMS))
         yield "server", self.servers[row]
         yield "category", self.categories[row]
-        yield from (("tag", tag) for tag in self.tags[row])
+        yield from (("tag", tag) for tag in self.tags.get(row, ()))
         yield "read_only", read_only
         yield "destructive", destructive
 
@@ -92,6 +94,6 @@ class Facets:
     def restore(cls, state: dict[str, Any]) -> "Facets":
         facets = cls()
         facets.servers, facets.categories = state["servers"], state["categories"]
-        facets.tags = [tuple(tags) for tags in state["tags"]]
-        facets.claims = [(claim[0], claim[1]) for claim in state["claims"]]
+        facets.tags = {int(row): tuple(tags) for row, tags in state["tags"].items()}
+        facets.claims = state["claims"]
         return facets

@@ -179,7 +179,7 @@ class LexicalIndex:
     @classmethod
     def restore(cls, vocabulary: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> "LexicalIndex":
         index = cls()
-        index.vocabulary = Vocabulary((term, number) for number, term in enumerate(vocabulary))
+        index.vocabulary = Vocabulary(zip(vocabulary, range(len(vocabulary)), strict=True))
         index._main = _Forward.restore(arrays)
         index.alive = np.array(arrays["alive"])
         index.live = int(index.alive.sum())
