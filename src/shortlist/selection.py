@@ -210,7 +210,7 @@ CHATS: Mapping[str, ChatWire] = {
     "openai": ChatWire(
         provider="openai",
         url="https://api.openai.com/v1",
-        model="gpt-5-nano",
+        model="gpt-5.4-nano",
         key_variable="OPENAI_API_KEY",
         path=lambda _: "/chat/completions",
         header=lambda key: {"Authorization": f"Bearer {key}"},
