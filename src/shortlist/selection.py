@@ -200,7 +200,7 @@ CHATS: Mapping[str, ChatWire] = {
     "gemini": ChatWire(
         provider="gemini",
         url="https://generativelanguage.googleapis.com/v1beta",
-        model="gemini-2.5-flash-lite",
+        model="gemini-flash-lite-latest",
         key_variable="GEMINI_API_KEY",
         path=lambda model: f"/models/{model}:generateContent",
         header=lambda key: {"x-goog-api-key": key},

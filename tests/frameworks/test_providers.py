@@ -68,7 +68,8 @@ def _messages(seen: Seen) -> Any:
 
 def _generate(seen: Seen) -> Any:
     declared = seen.body["tools"][0]["functionDeclarations"][0]
-    assert declared["parametersJsonSchema"]["type"] == "object"
+    schema = declared.get("parametersJsonSchema") or declared["parameters_json_schema"]  # the API takes both
+    assert schema["type"] == "object"
     part = {"functionCall": {"name": declared["name"], "args": {}}}
     return {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
 

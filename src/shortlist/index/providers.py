@@ -118,7 +118,7 @@ WIRES: Mapping[str, Wire] = {
     "voyage": Wire(
         provider="voyage",
         url="https://api.voyageai.com/v1",
-        model="voyage-3.5-lite",
+        model="voyage-4-lite",
         key_variables=("VOYAGE_API_KEY",),
         batch=128,
         path=lambda _: "/embeddings",
