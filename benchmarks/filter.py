@@ -1,0 +1,186 @@
+"""How long `ToolFilter` takes from start to answer, beside other libraries with the same model.
+
+    peers/bin/python -m benchmarks.filter
+
+Cold is a query that nobody asked before: its embedding is part of the time, for us and for the peers that rank by
+vectors. Cached is the same query again. The model is the shipped one; what it takes for itself stands beside. Starts
+read the tools, index and embed them: the first with empty caches, the second with what the first left on disk.
+"""
+
+import argparse
+import os
+import random
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.baselines import Attempt, attempt
+from benchmarks.measuring import (
+    Times,
+    bench_file,
+    interleaved,
+    milliseconds,
+    one_thread,
+    publish,
+    rows,
+    spread,
+)
+
+from shortlist.evals.tables import Table
+from shortlist.filter import ToolFilter
+from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.embedders import Embedder, Vectors, shipped
+from shortlist.index.index import embed_cached
+
+SIZES = (10, 100, 500, 1_000, 5_000, 25_000)
+BY_VECTORS = ("langgraph-bigtool", "llama-index")
+BY_WORDS = ("haystack", "pydantic-ai", "fastmcp-bm25")
+OURS = "shortlist"
+MODEL = "the model alone"
+LIMIT = 10
+SLOW_MILLISECONDS = 200.0
+FEW = 6
+FIRST_START = 5_000
+"""Above this many tools a first start is not timed: the model's documents per second say what it takes."""
+PORTKEY = (
+    "Portkey's own table (M1 Max, TypeScript): 2 to 8 ms cold, under 1 to 2 ms cached, 4 s to start with 1,000 tools."
+)
+
+
+@dataclass(slots=True)
+class SharedModel:
+    """The model as a peer sees it: documents by a cache on disk, queries anew or from memory."""
+
+    embedder: Embedder
+    cache: SqliteVectorCache
+    cold: bool = False
+    _known: dict[str, Vectors] = field(default_factory=dict)
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        if len(texts) > 1:
+            return embed_cached(self.embedder, list(texts), self.cache, None)
+        (text,) = texts
+        if self.cold or text not in self._known:
+            self._known[text] = self.embedder.embed_query(text)
+        return self._known[text][None]
+
+
+def main() -> None:
+    one_thread()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--sample", type=int, default=30, help="how many queries, spread over the set")
+    parser.add_argument("--model", default="small", help="small or static")
+    parser.add_argument("--peers", nargs="*", default=[*BY_VECTORS, *BY_WORDS])
+    options = parser.parse_args()
+    embedder = shipped(options.model)
+    if embedder is None:
+        parser.error("the comparison needs a model")
+    tools = rows(bench_file("eval", "mcp_union", "tools.jsonl.gz"))
+    random.Random(3).shuffle(tools)
+    asked = spread(rows(bench_file("eval", "mcp_union", "queries.jsonl.gz")), options.sample)
+    queries = [row["query"] for row in asked]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        model = SharedModel(embedder, SqliteVectorCache(Path(folder) / "peers.sqlite"))
+        sizes = {size: _measured(tools[:size], queries, model, options.peers) for size in options.sizes}
+    publish("filter", [_start_table(sizes), _answer_table(sizes)], {"model": embedder.model_id, "sizes": sizes})
+
+
+def _measured(
+    tools: Sequence[Mapping[str, Any]], queries: Sequence[str], model: SharedModel, peers: Sequence[str]
+) -> dict[str, Any]:
+    """Start everybody over the same tools, and ask in turns."""
+    ours, starts = _started(tools, model.embedder)
+    tried = [attempt(name, tools, model) for name in peers]
+    asks = {**_ours(ours, model.embedder), **_theirs(tried, model)}
+    slow = {name for name, ask in asks.items() if milliseconds(lambda ask=ask: ask(queries[0])) > SLOW_MILLISECONDS}  # type: ignore[misc]
+    times = interleaved({name: ask for name, ask in asks.items() if name not in slow}, queries)
+    times |= interleaved({name: asks[name] for name in asks if name in slow}, spread(queries, FEW), 1)
+    starts |= {found.name: found.build_seconds for found in tried if found.baseline}
+    left_out = {found.name: f"{found.status}: {found.detail}" for found in tried if found.status != "runs"}
+    return {"times": times, "starts": starts, "left_out": left_out}
+
+
+def _started(tools: Sequence[Mapping[str, Any]], embedder: Embedder) -> tuple[ToolFilter, dict[str, float]]:
+    """Start twice; the second time everything is on disk."""
+    made: list[ToolFilter] = []
+    cache = SqliteVectorCache(Path(os.environ["XDG_CACHE_HOME"]) / f"ours-{len(tools)}.sqlite")
+
+    def start() -> None:
+        made.append(ToolFilter(list(tools), embedding=embedder, vector_cache=cache))
+
+    embedder.embed_query("load the model before the clock runs")
+    first = milliseconds(start) / 1000
+    second = min(milliseconds(start) for _ in range(3)) / 1000
+    starts = {"second": second}
+    return made[-1], {"first": first, **starts} if len(tools) <= FIRST_START else starts
+
+
+def _ours(ours: ToolFilter, embedder: Embedder) -> dict[str, Callable[[str], object]]:
+    words = ToolFilter(ours.catalog, embedding=None)
+
+    def cold(text: str) -> None:
+        ours.clear_cache()
+        ours.filter(text, limit=LIMIT)
+
+    return {
+        f"{OURS}, cold": cold,
+        f"{OURS}, cached": lambda text: ours.filter(text, limit=LIMIT),
+        f"{OURS}, words": lambda text: words.filter(text, limit=LIMIT),
+        MODEL: embedder.embed_query,
+    }
+
+
+def _theirs(tried: Sequence[Attempt], model: SharedModel) -> dict[str, Callable[[str], object]]:
+    asks: dict[str, Callable[[str], object]] = {}
+    for found in tried:
+        if found.baseline is not None and found.name in BY_VECTORS:
+            asks[f"{found.name}, cold"] = _asking(found, model, cold=True)
+            asks[f"{found.name}, cached"] = _asking(found, model, cold=False)
+        elif found.baseline is not None:
+            asks[found.name] = _asking(found, model, cold=False)
+    return asks
+
+
+def _asking(found: Attempt, model: SharedModel, *, cold: bool) -> Callable[[str], object]:
+    baseline = found.baseline
+    assert baseline is not None
+
+    def ask(text: str) -> None:
+        model.cold = cold
+        baseline.rank(text, LIMIT)
+
+    return ask
+
+
+def _start_table(sizes: Mapping[int, Mapping[str, Any]]) -> Table:
+    names = {"first": f"{OURS}, first start", "second": f"{OURS}, second start"}
+    found = dict.fromkeys(name for measured in sizes.values() for name in measured["starts"])
+    rows_ = tuple(
+        (names.get(name, f"{name}, vectors given"), *(_cell(m["starts"].get(name), 2) for m in sizes.values()))
+        for name in found
+    )
+    return Table("Start, in seconds", ("", *(f"{size:,} tools" for size in sizes)), rows_, (PORTKEY,))
+
+
+def _answer_table(sizes: Mapping[int, Mapping[str, Any]]) -> Table:
+    found = dict.fromkeys(name for measured in sizes.values() for name in measured["times"])
+    rows_ = tuple((name, *(_answer(m["times"].get(name)) for m in sizes.values())) for name in found)
+    left_out = dict.fromkeys(f"{name}: {why}" for m in sizes.values() for name, why in m["left_out"].items())
+    notes = ("Median of the fastest answers in milliseconds, and the 95th percentile of all.", *left_out)
+    return Table(f"One answer of {LIMIT} tools", ("", *(f"{size:,} tools" for size in sizes)), rows_, notes)
+
+
+def _answer(times: Times | None) -> str:
+    return "–" if times is None else f"{times.best:.2f} ({times.p95:.2f})"
+
+
+def _cell(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+if __name__ == "__main__":
+    main()
