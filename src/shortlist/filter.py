@@ -87,7 +87,8 @@ class ToolFilter:
         self.defaults = defaults if isinstance(defaults, FilterOptions) else FilterOptions(**(defaults or {}))
         self._lock = threading.Lock()
         self._vectors, self._trouble = _query_vectors(embedding, self._setup)
-        self._saved = SavedIndexes(cache_folder() / "indexes") if self._setup.save_index else None
+        model_id = self._vectors.model_id if self._vectors is not None else None
+        self._saved = SavedIndexes(cache_folder() / "indexes", model_id) if self._setup.save_index else None
         self._view = self._viewed(read_source(tools))
         self._searcher = self._make_searcher(self._view.catalog)
         self._words: Searcher | None = None
@@ -187,6 +188,7 @@ class ToolFilter:
     def prepare(self, *, wait: bool = True) -> None:
         """Make the vectors that are missing; a refused key is an error, a provider that is down is a warning."""
         if self._searcher.embedder is None:
+            self._keep()
             return
         if not wait:
             self._worker = self._searcher.prepare_in_background()
@@ -197,8 +199,7 @@ class ToolFilter:
         except ProviderUnavailable as error:
             self._trouble = f"Searching by words alone: {error}"
             return
-        if self._saved is not None and not self._searcher.index.waiting:
-            self._saved.keep(self._searcher.index)
+        self._keep()
 
     def stats(self) -> Stats:
         vectors, index = self._vectors, self._searcher.index
@@ -231,6 +232,10 @@ class ToolFilter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _keep(self) -> None:
+        if self._saved is not None:
+            self._saved.keep(self._searcher.index)
 
     def _viewed(self, reading: SourceReading) -> View:
         if self._setup.include_server_description:

@@ -1,5 +1,6 @@
 """Indexes kept between starts, by the content of their catalog: building one takes longer than reading it."""
 
+import hashlib
 import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,13 +17,15 @@ KEPT = 8
 
 
 class SavedIndexes:
-    """A folder with an index for each catalog seen lately.
+    """A folder with an index for each catalog and model seen lately.
 
     Kept per version of the package: another one may read words differently.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, model_id: str | None) -> None:
+        self._folder, self._model_id = folder, model_id
+        self._read = ""
+        """The fingerprint of what was read whole, and so needs no writing."""
 
     def open(self, catalog: Catalog) -> Index:
         """Read the index of a catalog, or build it."""
@@ -33,12 +36,16 @@ class SavedIndexes:
             index = load_index(place)
         except IndexFormatError:
             return Index.build(catalog)
+        if index.catalog.fingerprint != catalog.fingerprint:
+            return Index.build(catalog)
         place.touch()
-        return index if index.catalog.fingerprint == catalog.fingerprint else Index.build(catalog)
+        self._read = catalog.fingerprint
+        index.catalog = catalog  # the same tools, in memory already
+        return index
 
     def keep(self, index: Index) -> None:
         """Save an index, and forget the oldest where there are many; a full disk is no reason to fail."""
-        if len(index) < SAVED_FROM:
+        if len(index) < SAVED_FROM or index.catalog.fingerprint == self._read:
             return
         try:
             save_index(index, self._place(index.catalog))
@@ -47,7 +54,8 @@ class SavedIndexes:
             return
 
     def _place(self, catalog: Catalog) -> Path:
-        return self._folder / f"{_version()}-{catalog.fingerprint}"
+        model = hashlib.blake2b(str(self._model_id).encode(), digest_size=4).hexdigest()
+        return self._folder / f"{_version()}-{model}-{catalog.fingerprint}"
 
     def _forget(self) -> None:
         places = sorted(self._folder.glob("[!.]*"), key=lambda place: place.stat().st_mtime)

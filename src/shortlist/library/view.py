@@ -1,6 +1,6 @@
 """One catalog as a filter sees it: names, labels, and what narrows it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -80,11 +80,10 @@ class View:
         for tool_id in sorted(always & exclude):
             reading.warnings.append(f"{tool_id!r} is in always_include and in exclude: it is left out.")
         among = reading.among(options)
-        passing = frozenset(self.catalog.hashes) if among is None else among
         return Narrowing(
             Filters(among=among, exclude=exclude),
             tuple(sorted(always - exclude)),
-            len(passing - exclude),
+            len(self.catalog) - len(exclude) if among is None else len(among - exclude),
             tuple(reading.warnings),
         )
 
@@ -104,28 +103,28 @@ class _Reading:
         return frozenset(found)
 
     def among(self, options: FilterOptions) -> frozenset[ToolId] | None:
-        view = self.view
-        among: frozenset[ToolId] | None = None
-        labels = (
-            ("servers", options.servers, {name: frozenset(ids) for name, ids in view.catalog.members.items()}),
-            ("categories", options.categories, view.categories if options.categories is not None else {}),
-            ("tags", options.tags, view.tags if options.tags is not None else {}),
-        )
-        for option, wanted, known in labels:
-            if wanted is not None:
-                passing: frozenset[ToolId] = frozenset().union(
-                    *(self._labelled(option, name, known) for name in wanted)
-                )
-                among = passing if among is None else among & passing
-        if options.read_only is not None:
-            passing = view.claims[options.read_only]
-            among = passing if among is None else among & passing
-        return among
+        """Give the tools that pass every limit, or None where there is none."""
+        passing = list(self._parts(options))
+        return frozenset.intersection(*passing) if passing else None
 
-    def _labelled(self, option: str, name: str, known: Mapping[str, frozenset[ToolId]]) -> frozenset[ToolId]:
-        if name not in known:
-            self._unknown(option, name, known)
-        return known.get(name, frozenset())
+    def _parts(self, options: FilterOptions) -> Iterator[frozenset[ToolId]]:
+        view = self.view
+        if options.servers is not None:
+            yield self._labelled("servers", options.servers, view.catalog.members)
+        if options.categories is not None:
+            yield self._labelled("categories", options.categories, view.categories)
+        if options.tags is not None:
+            yield self._labelled("tags", options.tags, view.tags)
+        if options.read_only is not None:
+            yield view.claims[options.read_only]
+
+    def _labelled(self, option: str, wanted: Iterable[str], known: Mapping[str, Iterable[ToolId]]) -> frozenset[ToolId]:
+        found: set[ToolId] = set()
+        for name in wanted:
+            if name not in known:
+                self._unknown(option, name, known)
+            found.update(known.get(name, ()))
+        return frozenset(found)
 
     def _unknown(self, option: str, name: str, known: Iterable[str]) -> None:
         from rapidfuzz import process  # noqa: PLC0415
