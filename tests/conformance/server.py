@@ -173,11 +173,14 @@ async def trigger_prompt_change(_: Context, __: Params) -> Answer:
     return text("The list of prompts has changed")
 
 
-# Asking the client, legacy era
+# Asking the client: a legacy one while the call is open, a modern one in its next round trip
 
 
 async def sampling(context: Context, params: Params) -> Answer:
     asked = question(str((params.arguments or {})["prompt"]), 100)
+    if not context.session.can_send_request:
+        answer = (params.input_responses or {}).get("sampling")
+        return input_required({"sampling": asked}) if answer is None else text(f"LLM response: {answer}")
     result = await context.session.create_message(
         messages=asked.params.messages, max_tokens=asked.params.max_tokens, related_request_id=context.request_id
     )
@@ -185,20 +188,23 @@ async def sampling(context: Context, params: Params) -> Answer:
     return text(f"LLM response: {said.text if isinstance(said, types.TextContent) else said}")
 
 
-async def elicit(context: Context, asked: types.ElicitRequest, opening: str) -> Answer:
-    params = asked.params
-    assert isinstance(params, types.ElicitRequestFormParams)
-    result = await context.session.elicit_form(params.message, params.requested_schema, context.request_id)
+async def elicit(context: Context, params: Params, asked: types.ElicitRequest, opening: str) -> Answer:
+    if not context.session.can_send_request:
+        answer = (params.input_responses or {}).get("form")
+        return input_required({"form": asked}) if answer is None else text(f"{opening}: {answer}")
+    form = asked.params
+    assert isinstance(form, types.ElicitRequestFormParams)
+    result = await context.session.elicit_form(form.message, form.requested_schema, context.request_id)
     return text(f"{opening}: action={result.action}, content={json.dumps(result.content or {})}")
 
 
 async def elicitation(context: Context, params: Params) -> Answer:
     properties = {"response": {"type": "string", "description": "User's response"}}
     asked = form(str((params.arguments or {})["message"]), properties, ["response"])
-    return await elicit(context, asked, "User response")
+    return await elicit(context, params, asked, "User response")
 
 
-async def elicitation_defaults(context: Context, _: Params) -> Answer:
+async def elicitation_defaults(context: Context, params: Params) -> Answer:
     properties = {
         "name": {"type": "string", "description": "User name", "default": "John Doe"},
         "age": {"type": "integer", "description": "User age", "default": 30},
@@ -206,10 +212,10 @@ async def elicitation_defaults(context: Context, _: Params) -> Answer:
         "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
         "verified": {"type": "boolean", "description": "Verification status", "default": True},
     }
-    return await elicit(context, form("Please review your data", properties), "Elicitation completed")
+    return await elicit(context, params, form("Please review your data", properties), "Elicitation completed")
 
 
-async def elicitation_enums(context: Context, _: Params) -> Answer:
+async def elicitation_enums(context: Context, params: Params) -> Answer:
     titled = [{"const": f"value{n}", "title": f"Option {n}"} for n in (1, 2, 3)]
     plain = ["option1", "option2", "option3"]
     properties = {
@@ -223,10 +229,10 @@ async def elicitation_enums(context: Context, _: Params) -> Answer:
         "untitledMulti": {"type": "array", "items": {"type": "string", "enum": plain}},
         "titledMulti": {"type": "array", "items": {"anyOf": titled}},
     }
-    return await elicit(context, form("Please select", properties), "Elicitation completed")
+    return await elicit(context, params, form("Please select", properties), "Elicitation completed")
 
 
-# Asking the client, modern era
+# Asking the client in round trips
 
 
 def input_required(requests: Mapping[str, Any], state: str | None = None) -> types.InputRequiredResult:

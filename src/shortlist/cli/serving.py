@@ -288,6 +288,9 @@ class _Terminal:
             of = f"/{total:g}" if total else ""
             print(f"\r{progress:g}{of} {one_line(message or '', 60)}", end="", file=sys.stderr, flush=True)
 
+    async def pause(self) -> None:
+        """Do nothing: a command waits for its answer."""
+
     async def log(self, params: Mapping[str, Json]) -> None:
         say(f"{params.get('level')}: {one_line(str(params.get('data')), 200)}")
 

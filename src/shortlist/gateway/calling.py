@@ -71,7 +71,9 @@ class Calling:
         """Relay a request to a server, through as many round trips as it takes."""
 
         async def send(asker: Exchange, more: Mapping[str, Json]) -> dict[str, Json]:
-            options = CallOptions(meta=turn.meta or None, on_progress=asker.progress, caller=asker)
+            options = CallOptions(
+                meta=turn.meta or None, on_progress=asker.progress, on_pause=asker.pause, caller=asker
+            )
             working = self._state.in_flight.setdefault(server, [])
             working.append(asker)
             try:

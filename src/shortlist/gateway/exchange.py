@@ -24,6 +24,10 @@ class Exchange(Protocol):
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
+    async def pause(self) -> None:
+        """Let the client go where its era has that: it comes back for the answer."""
+        ...
+
     async def log(self, params: Mapping[str, Json]) -> None:
         """Hand on a server's log entry, if this request wants any."""
         ...

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shortlist.config.settings import TokenSettings
 from shortlist.errors import InvalidConfig
+from shortlist.gateway.resumption import ResumableSessions
 from shortlist.gateway.server import HANDLE_PARAMETER, Front
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -30,7 +31,7 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
     """Make the app: `/mcp`, `/mcp/w/<handle>`, and what others add."""
     state = front.gateway.state
     check_binding(host, state.settings.tokens)
-    manager = StreamableHTTPSessionManager(
+    manager = ResumableSessions(
         front.server,
         # Host and Origin are checked below, for every route and not only for these.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),

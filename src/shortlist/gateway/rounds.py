@@ -97,6 +97,9 @@ class _OpenCall:
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         await self.current.progress(progress, total, message)
 
+    async def pause(self) -> None:
+        await self.current.pause()
+
     async def log(self, params: Mapping[str, Json]) -> None:
         await self.current.log(params)
 

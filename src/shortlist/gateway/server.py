@@ -23,6 +23,7 @@ from mcp.shared.subscriptions import (
     ToolsListChanged,
 )
 from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolRequestParams,
@@ -68,6 +69,7 @@ LOG_METHOD = "notifications/message"
 DEFAULT_LOG_LEVEL = "info"
 """What a legacy client that set no level hears of a modern server."""
 _SESSION = "shortlist.session"
+_ASKED = {"sampling", "elicitation", "roots"}
 _CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 _LIST_EVENTS: Mapping[str, ServerEvent] = {
     "notifications/prompts/list_changed": PromptsListChanged(),
@@ -91,6 +93,7 @@ class ClientExchange:
     def __init__(self, context: Context, caller: Caller) -> None:
         self._session = context.session
         self._request_id = context.request_id
+        self._let_go = context.close_sse_stream
         self._log_levels = allowed_log_levels(context.protocol_version, context.meta)
         self._caller = caller
 
@@ -114,6 +117,11 @@ class ClientExchange:
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         await self._session.report_progress(progress, total, message)
+
+    async def pause(self) -> None:
+        """End the stream of this request; what comes later is kept until the client asks for it."""
+        if self._let_go is not None:
+            await self._let_go()
 
     async def log(self, params: Mapping[str, Json]) -> None:
         """Send a log entry with this request's stream; a modern client hears only what it opted in to."""
@@ -257,12 +265,13 @@ class Front:
         return result
 
     def _round(self, context: Context) -> Round:
-        """Read what a request carries beside its params; a legacy session's log level is a modern server's opt-in."""
+        """Read what a request carries beside its params; what a legacy session set, a modern server gets with it."""
         turn = _round(context)
+        meta = {**turn.meta, CLIENT_CAPABILITIES_META_KEY: _answerable(context)}
         if _era(context) == "modern":
-            return turn
+            return replace(turn, meta=meta)
         level = self.router.level(self._links.get(self.caller(context).session or "")) or DEFAULT_LOG_LEVEL
-        return replace(turn, meta={LOG_LEVEL_META: level, **turn.meta})
+        return replace(turn, meta={LOG_LEVEL_META: level, **meta})
 
     def _bound_schema(self, name: str) -> Mapping[str, Any] | None:
         snapshot = self.gateway.state.snapshot
@@ -390,6 +399,9 @@ class IdleExchange:
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Drop it: there is no request it could belong to."""
 
+    async def pause(self) -> None:
+        """Do nothing: no request of the client is open."""
+
     async def log(self, params: Mapping[str, Json]) -> None:
         await self._link.connection.notify(LOG_METHOD, dict(params))
 
@@ -429,6 +441,12 @@ def _as_mcp(handler: Handler) -> Handler:
 
 def _era(context: Context) -> Era:
     return "modern" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
+
+
+def _answerable(context: Context) -> dict[str, Any]:
+    """Give what this client declared that it can be asked, so that a server asks it nothing else."""
+    declared = context.session.client_capabilities
+    return declared.model_dump(mode="json", by_alias=True, exclude_none=True, include=_ASKED) if declared else {}
 
 
 def _round(context: Context) -> Round:

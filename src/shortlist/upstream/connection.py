@@ -1,8 +1,9 @@
 """One MCP client: a transport that is open, a version that is agreed, requests that are relayed raw."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal, TypeAlias
 
 import anyio
@@ -10,10 +11,10 @@ import anyio.lowlevel
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
 
-from shortlist.config.settings import Limits, ServerSettings, Transport
+from shortlist.config.settings import HttpTransport, Limits, ServerSettings, Transport
 from shortlist.models import Json
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
-from shortlist.upstream.events import CallOptions, Peer
+from shortlist.upstream.events import CallOptions, OnPause, Peer
 from shortlist.upstream.negotiate import negotiate
 from shortlist.upstream.normalise import Listing
 from shortlist.upstream.stderr import StderrLog
@@ -62,6 +63,7 @@ class Connection:
         self._server = dial.settings.name
         self._watched: frozenset[str] = frozenset()
         self._listens = 0
+        self._calls = count(1)
         self._rewatch = anyio.Event()
 
     def is_lost(self) -> bool:
@@ -85,14 +87,27 @@ class Connection:
         meta = options.meta
         sent = {**params, "_meta": {**params.get("_meta", {}), **meta}} if meta else params
         try:
-            with anyio.move_on_after(seconds):
-                return await self._wire.send(method, sent, on_progress=options.on_progress)
+            with anyio.move_on_after(seconds), self._pausing(options.on_pause) as request_id:
+                return await self._wire.send(method, sent, on_progress=options.on_progress, request_id=request_id)
         except MCPError as error:
             raise await self._failure(error) from None
         raise UpstreamTimeout(
             self._server,
             f"{_what(method, params)} gave no answer in {seconds:.3g} s; it was cancelled, not repeated",
         )
+
+    @contextmanager
+    def _pausing(self, on_pause: OnPause | None) -> Iterator[str | None]:
+        """Listen for the end of a stream before its answer, where the transport and the era have that."""
+        if on_pause is None or self.peer.era == "modern" or not isinstance(self._dial.transport, HttpTransport):
+            yield None
+            return
+        request_id = f"call-{next(self._calls)}"
+        self._dial.notes.pauses[request_id] = on_pause
+        try:
+            yield request_id
+        finally:
+            del self._dial.notes.pauses[request_id]
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> None:
         await self._wire.notify(method, params)

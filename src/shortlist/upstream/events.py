@@ -17,6 +17,10 @@ class OnProgress(Protocol):
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
+class OnPause(Protocol):
+    async def __call__(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """What a server said about itself when it connected."""
@@ -83,6 +87,8 @@ class CallOptions:
 
     meta: Mapping[str, Json] | None = None
     on_progress: OnProgress | None = None
+    on_pause: OnPause | None = None
+    """Called when a legacy HTTP server ends the stream of its answer, to be asked for the rest of it later."""
     timeout_seconds: float | None = None
     """None: the server's own setting."""
     caller: Any = None

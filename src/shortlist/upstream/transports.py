@@ -1,8 +1,10 @@
 """How each kind of transport is opened, and what its HTTP layer noticed beside the messages."""
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.memory import create_client_server_memory_streams
 
 from shortlist.config.settings import HttpTransport, MemoryTransport, SseTransport, StdioTransport, Transport
+from shortlist.upstream.events import OnPause
 from shortlist.upstream.stderr import StderrLog
 from shortlist.upstream.stdio import open_stdio
 
@@ -30,6 +33,17 @@ class HttpNotes:
     """The WWW-Authenticate header of a 401, or an empty text where it had none."""
     lost: anyio.Event = field(default_factory=anyio.Event)
     """Set when the server wants credentials or has forgotten the session."""
+    pauses: dict[str, OnPause] = field(default_factory=dict)
+    """By request id, whom to tell when the server ends the stream before the answer."""
+
+    async def ended(self, request: httpx2.Request) -> None:
+        """Take note that an event stream came to its end; the SDK reads none that far once it has the answer."""
+        try:
+            asked = json.loads(request.content).get("id")
+        except (httpx2.RequestNotRead, ValueError, AttributeError):
+            return
+        if isinstance(asked, str) and asked in self.pauses:
+            await self.pauses[asked]()
 
     async def see(self, response: httpx2.Response) -> None:
         if response.status_code < 400:
@@ -80,6 +94,8 @@ def _http_client(headers: Any, limit: int, notes: HttpNotes) -> httpx2.AsyncClie
         # Event streams are bounded per event by the SDK.
         if response.headers.get("content-type", "").startswith("application/json"):
             response.stream = _BoundedBody(response.stream, limit)
+        elif notes.pauses and response.request.method == "POST":
+            response.stream = _WatchedBody(response.stream, partial(notes.ended, response.request))
 
     # No read timeout: every request has its own, and a stream of events may rest for hours.
     return httpx2.AsyncClient(
@@ -106,6 +122,22 @@ class _BoundedBody(httpx2.AsyncByteStream):
                     f"the answer is over the limit of {self._limit:,} bytes (limits.message_bytes)"
                 )
             yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class _WatchedBody(httpx2.AsyncByteStream):
+    """A body that tells when it came to its end."""
+
+    def __init__(self, body: Any, on_end: Callable[[], Awaitable[None]]) -> None:
+        self._body = body
+        self._on_end = on_end
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._body:
+            yield chunk
+        await self._on_end()
 
     async def aclose(self) -> None:
         await self._body.aclose()
