@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
 
 import anyio.to_thread
@@ -21,7 +21,7 @@ from shortlist.library.results import FilterResult, Metrics, ScoredTool, Stats
 from shortlist.library.saved import SavedIndexes
 from shortlist.library.scores import chances
 from shortlist.library.sources import Source, SourceReading, read_source
-from shortlist.library.vectors import CAPACITY, QueryVectors
+from shortlist.library.vectors import CAPACITY, COOL_DOWN_SECONDS, QueryVectors
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.paths import cache_folder
@@ -93,7 +93,9 @@ class ToolFilter:
         self._searcher = self._make_searcher(self._view.catalog)
         self._words: Searcher | None = None
         self._worker: threading.Thread | None = None
-        self.prepare(wait=self._setup.wait)
+        self._checked_at = 0.0
+        if self._is_answered():
+            self.prepare(wait=self._setup.wait)
 
     @property
     def catalog(self) -> Catalog:
@@ -177,8 +179,7 @@ class ToolFilter:
     def update(self, tools: Source) -> Change:
         """Take up a new catalog in the place of the old: what is not in it any more is gone."""
         view = self._viewed(read_source(tools))
-        if self._worker is not None:
-            self._worker.join()  # before the lock: the searches of others must not wait for vectors in the making
+        self.wait()  # before the lock: the searches of others must not wait for vectors in the making
         with self._lock:
             change = self._searcher.update(view.catalog)
             self._view, self._words = view, None
@@ -197,9 +198,14 @@ class ToolFilter:
             self._searcher.prepare()
             self._trouble = ""
         except ProviderUnavailable as error:
-            self._trouble = f"Searching by words alone: {error}"
+            self._failed(error)
             return
         self._keep()
+
+    def wait(self) -> None:
+        """Wait for vectors that are being made in the background."""
+        if self._worker is not None:
+            self._worker.join()
 
     def stats(self) -> Stats:
         vectors, index = self._vectors, self._searcher.index
@@ -233,6 +239,36 @@ class ToolFilter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _is_answered(self) -> bool:
+        """Ask a provider once before anything depends on it; a shipped model needs no asking."""
+        check = getattr(self._vectors.embedder, "check", None) if self._vectors is not None else None
+        try:
+            if check is not None:
+                check()
+        except ProviderUnavailable as error:
+            self._failed(error)
+            return False
+        return True
+
+    def _failed(self, error: ModelError) -> None:
+        self._trouble = f"Searching by words alone: {error}"
+        self._checked_at = monotonic()
+
+    def _recover(self) -> None:
+        """Try again beside the turns, now and then, what failed at the start."""
+        waiting = monotonic() - self._checked_at < COOL_DOWN_SECONDS
+        if self._vectors is None or waiting or (self._worker is not None and self._worker.is_alive()):
+            return
+        self._checked_at = monotonic()
+        self._worker = threading.Thread(target=self._prepare_quietly, daemon=True)
+        self._worker.start()
+
+    def _prepare_quietly(self) -> None:
+        try:
+            self.prepare()
+        except ModelError as error:
+            self._failed(error)
+
     def _keep(self) -> None:
         if self._saved is not None:
             self._saved.keep(self._searcher.index)
@@ -254,6 +290,7 @@ class ToolFilter:
         """Embed outside of the lock, so that one slow provider does not hold up the others' searches."""
         if self._trouble:
             run.warnings.append(self._trouble)
+            self._recover()
         vectors = self._vectors
         if vectors is None or self._searcher.model_id != vectors.model_id or asked.mode not in ("hybrid", "dense"):
             return _Vector("words alone")

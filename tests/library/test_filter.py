@@ -351,8 +351,7 @@ def test_without_waiting_the_words_answer_until_the_vectors_are_there() -> None:
     assert early.tools[0].id == "github/merge_pull_request"
     assert any("not ready" in warning for warning in early.warnings)
     model.gate.set()
-    made.update(catalog(WORKPLACE))
-    made.prepare()
+    made.wait()
     assert made.filter(MERGE).warnings == ()
 
 
@@ -505,3 +504,23 @@ def test_chances_share_what_the_first_leaves() -> None:
 def test_a_reading_keeps_the_catalog_as_it_is() -> None:
     reading = read_catalog(portkey_servers("alpha"))
     assert ToolFilter(reading.catalog, embedding=None).catalog is reading.catalog
+
+
+def test_identical_queries_of_concurrent_tasks_share_one_embedding() -> None:
+    model = Gated()
+    made = workplace(embedding=model)
+    hits: list[bool] = []
+
+    async def ask() -> None:
+        hits.append((await made.afilter(MERGE)).metrics.cache_hit)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(ask)
+            await anyio.to_thread.run_sync(model.entered.wait)
+            model.gate.set()
+
+    anyio.run(main)
+    assert model.asked == [MERGE]
+    assert hits.count(False) == 1

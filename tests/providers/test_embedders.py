@@ -253,6 +253,31 @@ def test_a_filter_whose_provider_is_down_at_the_start_searches_by_words_and_says
     assert made.filter("merge a pull request").warnings == ()
 
 
+def test_a_filter_whose_provider_was_down_at_the_start_recovers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Provider(), EMBEDDERS["openai"]) as provider:
+        provider.replies = [PlainTextResponse("down", 503)] * 2
+        made = ToolFilter(catalog(WORKPLACE), embedding=embedder("openai", provider), vector_cache=None)
+        asked = len(provider.seen)
+        assert made.filter("merge a pull request").warnings
+        assert len(provider.seen) == asked, "not at once"
+        monkeypatch.setattr("shortlist.filter.COOL_DOWN_SECONDS", 0.0)
+        assert made.filter("merge a pull request").warnings
+        made.wait()
+        assert made.filter("merge a pull request").warnings == ()
+
+
+def test_a_wrong_key_is_noticed_although_every_vector_is_cached(tmp_path: Path) -> None:
+    cache = SqliteVectorCache(tmp_path / "vectors.sqlite")
+    with serving(Provider(), EMBEDDERS["openai"]) as provider:
+        for key, wait in (("sk-right", True), ("sk-wrong", True), ("sk-wrong", False)):
+            model = embedder("openai", provider, key=key, dimensions=DIMENSIONS)
+            if key == "sk-right":
+                ToolFilter(catalog(WORKPLACE), embedding=model, vector_cache=cache)
+                continue
+            with pytest.raises(ProviderRefused):
+                ToolFilter(catalog(WORKPLACE), embedding=model, vector_cache=cache, wait=wait)
+
+
 def test_a_provider_that_goes_down_mid_turn_degrades_to_words_and_recovers(name: str, provider: Provider) -> None:
     made = ToolFilter(catalog(WORKPLACE), embedding=embedder(name, provider), vector_cache=None)
     provider.replies = [PlainTextResponse("down", 503)] * 2

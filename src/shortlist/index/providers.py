@@ -184,8 +184,12 @@ class RemoteEmbedder:
     def dimensions(self) -> int:
         with self._lock:
             if self._found is None:
-                self._found = int(self._ask([PROBE], "query", self._pace.query).shape[1])
-            return self._found
+                self._ask([PROBE], "query", self._pace.query)
+            return self._width()
+
+    def check(self) -> None:
+        """Ask for one vector: a wrong key or model is an error before anything depends on it."""
+        self._ask([PROBE], "query", self._pace.query)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Embed in batches, several at once."""
@@ -225,13 +229,20 @@ class RemoteEmbedder:
             raise self._nonsense(f"its answer holds no vectors ({type(error).__name__})") from None
         if vectors.ndim != 2 or len(vectors) != wanted or not 1 <= vectors.shape[1] <= MAX_DIMENSIONS:
             raise self._nonsense(f"it gave vectors of shape {vectors.shape} for {wanted} texts")
-        if self._found is not None and vectors.shape[1] != self._found:
+        if self._found is None:
+            self._found = int(vectors.shape[1])
+        if vectors.shape[1] != self._found:
             raise self._nonsense(f"it gave {vectors.shape[1]} dimensions, not {self._found}")
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(norms).all():
             raise self._nonsense("its vectors hold numbers that are none")
         unit: Vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
         return unit
+
+    def _width(self) -> int:
+        if self._found is None:
+            raise self._nonsense("it gave no vector")
+        return self._found
 
     def _nonsense(self, reason: str) -> ProviderUnavailable:
         return ProviderUnavailable(self._wire.provider, reason)
