@@ -1,7 +1,7 @@
 """What the official conformance suite expects of a server, in both eras: `python server.py [--port N] [--legacy]`.
 
-The names and answers are the suite's (npm `@modelcontextprotocol/conformance`); `--legacy` leaves the modern era out.
-Over HTTP it takes a free port unless given one, prints it, and serves /mcp.
+The names and answers are the suite's (npm `@modelcontextprotocol/conformance`). It takes a free port, prints it, and
+serves /mcp: in both eras, or without the modern one with `--legacy`.
 """
 
 import argparse
@@ -579,7 +579,7 @@ async def main() -> None:
     options = parser.parse_args()
     app: Any = build().streamable_http_app(event_store=Events(), retry_interval=RETRY_MILLISECONDS)
     listener = socket.create_server(("127.0.0.1", options.port))
-    print(listener.getsockname()[1], flush=True)
+    print("port", listener.getsockname()[1], flush=True)
     config = uvicorn.Config(LegacyOnly(app) if options.legacy else app, log_level="warning")
     await uvicorn.Server(config).serve(sockets=[listener])
 
