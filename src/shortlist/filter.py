@@ -12,16 +12,16 @@ import anyio.to_thread
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
 from shortlist.context import Context, read_context
-from shortlist.errors import InvalidInput, ModelError, ToolNotFound
+from shortlist.errors import ModelError, ToolNotFound
 from shortlist.index.cache import SqliteVectorCache
-from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.index import Change, Index, VectorCache
+from shortlist.library.models import Embedding, query_vectors, static_model
 from shortlist.library.options import Choices, FilterOptions
 from shortlist.library.results import FilterResult, Metrics, ScoredTool, Stats
 from shortlist.library.saved import SavedIndexes
 from shortlist.library.scores import chances
 from shortlist.library.sources import Source, SourceReading, read_source
-from shortlist.library.vectors import CAPACITY, COOL_DOWN_SECONDS, QueryVectors
+from shortlist.library.vectors import CAPACITY, COOL_DOWN_SECONDS
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.paths import cache_folder
@@ -36,12 +36,10 @@ from shortlist.selection import LanguageModel, Selection, Selector, model_from_e
 
 log = logging.getLogger(__name__)
 
-Chat: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
-Embedding: TypeAlias = Embedder | str | None
-"""`auto`, `small`, `static`, `none`, a model folder, `provider:model`, or an object of your own."""
+BY_VECTORS = ("hybrid", "dense")
+"""The modes of search that ask for a query's vector."""
 
-TIERS = ("small", "static")
-"""The shipped models, the better one first."""
+Chat: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
 
 
 class SetupChoices(TypedDict, total=False):
@@ -86,7 +84,7 @@ class ToolFilter:
         self._setup = Setup(**setup)
         self.defaults = defaults if isinstance(defaults, FilterOptions) else FilterOptions(**(defaults or {}))
         self._lock = threading.Lock()
-        self._vectors, self._trouble = _query_vectors(embedding, self._setup)
+        self._vectors, self._trouble = query_vectors(embedding, self._setup.cache_capacity)
         model_id = self._vectors.model_id if self._vectors is not None else None
         self._saved = SavedIndexes(cache_folder() / "indexes", model_id) if self._setup.save_index else None
         self._view = self._viewed(read_source(tools))
@@ -283,16 +281,17 @@ class ToolFilter:
         if cache == "default":
             cache = SqliteVectorCache(cache_folder() / "vectors.sqlite") if self._vectors is not None else None
         index = self._saved.open(catalog) if self._saved is not None else Index.build(catalog)
-        fallback = _static() if self._vectors is not None and not self._setup.wait else None
+        fallback = static_model() if self._vectors is not None and not self._setup.wait else None
         return Searcher(index, self._vectors, fallback=fallback, options=Options(cache=cache))
 
     def _look_up(self, asked: Query, run: "_Run") -> "_Vector":
         """Embed outside of the lock, so that one slow provider does not hold up the others' searches."""
-        if self._trouble:
+        vectors = self._vectors
+        ready = vectors is not None and self._searcher.model_id == vectors.model_id
+        if self._trouble and not ready:
             run.warnings.append(self._trouble)
             self._recover()
-        vectors = self._vectors
-        if vectors is None or self._searcher.model_id != vectors.model_id or asked.mode not in ("hybrid", "dense"):
+        if vectors is None or not ready or asked.mode not in BY_VECTORS:
             return _Vector("words alone")
         try:
             hit = vectors.look_up(asked.text).hit
@@ -307,14 +306,21 @@ class ToolFilter:
             reason = "No tool passes the filters." if len(self.catalog) else "The catalog is empty."
             return SearchResult(query=asked, hits=(), confidence=NOTHING, notes=(reason,)), self._view
         with self._lock:
-            return self._ready(looked).search(asked), self._view
+            return self._answered(asked, looked), self._view
 
     def _ask(self, asked: Query) -> SearchResult:
         run = _Run(self.defaults)
         looked = self._look_up(asked, run)
         with self._lock:
-            found = self._ready(looked).search(asked)
+            found = self._answered(asked, looked)
         return replace(found, notes=(*run.warnings, *found.notes))
+
+    def _answered(self, asked: Query, looked: "_Vector") -> SearchResult:
+        try:
+            return self._ready(looked).search(asked)
+        except ModelError as error:  # its vector was forgotten meanwhile, and the model has failed since
+            found = self._ready(_Vector("failed", failed=True)).search(asked)
+            return replace(found, notes=(*found.notes, f"Searching by words alone: {error}"))
 
     def _ready(self, looked: "_Vector") -> Searcher:
         """Give what can search now: without its vectors the same index, by the weights fitted for words alone."""
@@ -405,45 +411,6 @@ def _scored(view: View, tool_id: ToolId, score: float, rank: int | None) -> Scor
         rank=rank,
         original=view.originals.get(tool_id),
     )
-
-
-def _query_vectors(embedding: Embedding, setup: Setup) -> tuple[QueryVectors | None, str]:
-    if embedding is None or embedding == "none":
-        return None, ""
-    if isinstance(embedding, str):
-        found, trouble = _auto() if embedding == "auto" else (_named(embedding), "")
-        return (QueryVectors(found, setup.cache_capacity) if found is not None else None), trouble
-    # Not by isinstance: on Python 3.11 it would read `dimensions`, for which a provider has to be asked.
-    if not all(callable(getattr(embedding, name, None)) for name in ("embed_documents", "embed_query")):
-        raise InvalidInput(f"{embedding!r} is no embedder: it needs model_id, dimensions and the two embed methods.")
-    return QueryVectors(embedding, setup.cache_capacity), ""
-
-
-def _auto() -> tuple[Embedder | None, str]:
-    """Take the best shipped model that can run here."""
-    reason = ""
-    for tier in TIERS:
-        try:
-            return shipped(tier), ""
-        except ModelError as error:
-            reason = reason or str(error)
-    return None, f"Searching by words alone: {reason}"
-
-
-def _named(embedding: str) -> Embedder | None:
-    provider, colon, model = embedding.partition(":")
-    if not colon or len(provider) == 1:  # a drive letter is no provider
-        return shipped(embedding)
-    from shortlist.index.providers import embedder_of  # noqa: PLC0415
-
-    return embedder_of(provider, model)
-
-
-def _static() -> Embedder | None:
-    try:
-        return shipped("static")
-    except ModelError:
-        return None
 
 
 def _undescribed(catalog: Catalog) -> Catalog:

@@ -524,3 +524,19 @@ def test_identical_queries_of_concurrent_tasks_share_one_embedding() -> None:
     anyio.run(main)
     assert model.asked == [MERGE]
     assert hits.count(False) == 1
+
+
+def test_a_vector_forgotten_while_the_model_failed_is_a_note_and_the_words_answer() -> None:
+    class Fickle(HashingEmbedder):
+        working = True
+
+        def embed_query(self, text: str) -> Vectors:
+            if not self.working:
+                raise ModelError("the model is broken")
+            self.working = False
+            return super().embed_query(text)
+
+    made = workplace(embedding=Fickle(), cache_capacity=0)
+    found = made.filter(MERGE)
+    assert found.tools[0].id == "github/merge_pull_request"
+    assert found.warnings == ("Searching by words alone: the model is broken",)
