@@ -3,6 +3,9 @@
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 import re2
@@ -12,7 +15,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.errors import InvalidQuery
 from shortlist.index.index import Index
-from shortlist.index.lexical import SATURATION, LexicalIndex
+from shortlist.index.lexical import SATURATION, LexicalIndex, Postings
 from shortlist.models import Scores
 from shortlist.search.request import Request
 from shortlist.text.clean import fold
@@ -70,23 +73,49 @@ class Speller:
         return tuple(sorted(found, key=lambda word: (-self._index.frequency(word), word))[:MAX_CORRECTIONS])
 
 
+class Sought(NamedTuple):
+    """A term of the catalog that answers one of the query's, or may stand for it, and where it is."""
+
+    asked: int
+    weight: float
+    idf: float
+    postings: Postings
+
+    def values(self) -> Scores:
+        values: Scores = np.float32(self.weight * self.idf) * self.postings.weights
+        return values
+
+
 class LexicalRetriever:
     """BM25F over the fields; a word that has stand-ins counts once, by the best of them."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self.speller = Speller(index.lexical)
+        self._latest: tuple[Request | None, list[Sought]] = (None, [])
 
     def __call__(self, request: Request) -> Scores:
         scores = np.zeros(self._index.lexical.size, np.float32)
-        for asked in request.analysed.terms:
-            weighted = self.stand_ins(asked)
-            if len(weighted) == 1:
-                rows, values = self._values(*weighted[0])
-                scores[rows] += values
-            elif weighted:
-                scores += self._best(weighted)
+        for _, group in groupby(self.look_up(request), key=itemgetter(0)):
+            first, *others = group
+            if others:
+                scores += self._best([first, *others])
+            else:
+                scores[first.postings.rows] += first.values()
         return _masked(scores, request.mask)
+
+    def look_up(self, request: Request) -> list[Sought]:
+        """Find what the request asks for, or what stands for it; once for all who look at the same request."""
+        latest, found = self._latest
+        if latest is not request:
+            lexical = self._index.lexical
+            found = [
+                Sought(position, weight, lexical.idf(term), lexical.postings(term))
+                for position, asked in enumerate(request.analysed.terms)
+                for term, weight in self.stand_ins(asked)
+            ]
+            self._latest = (request, found)
+        return found
 
     def stand_ins(self, asked: QueryTerm) -> tuple[tuple[str, float], ...]:
         """Give the terms to look for, with their weights: the word, its synonyms, or its likely spellings."""
@@ -96,29 +125,30 @@ class LexicalRetriever:
             return ((asked.term, asked.weight), *known)
         return known or tuple((t, asked.weight * TYPO_WEIGHT) for t in self.speller(asked.term))
 
-    def _values(self, term: str, weight: float) -> tuple[NDArray[np.int64], Scores]:
-        lexical = self._index.lexical
-        postings = lexical.postings(term)
-        return postings.rows, np.float32(weight * lexical.idf(term)) * postings.weights
-
-    def _best(self, weighted: tuple[tuple[str, float], ...]) -> Scores:
+    def _best(self, options: list[Sought]) -> Scores:
         best = np.zeros(self._index.lexical.size, np.float32)
-        for term, weight in weighted:
-            np.maximum.at(best, *self._values(term, weight))
+        for option in options:
+            np.maximum.at(best, option.postings.rows, option.values())
         return best
 
 
 class DenseRetriever:
-    """Exact cosine between the query's vector and every tool's."""
+    """Exact cosine between the query's vector and every tool's.
+
+    A query that asks for several things is near to none of their tools as a whole: half of a tool's score is
+    then its cosine with the part that is nearest to it.
+    """
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
     def __call__(self, request: Request) -> Scores:
         dense = self._index.dense
-        if dense is None or request.vector is None:
+        if dense is None or request.vectors is None:
             return np.zeros(self._index.lexical.size, np.float32)
-        return _masked(dense.scores(request.vector), request.mask)
+        whole, *parts = dense.scores(request.vectors)
+        cosines = (whole + np.max(parts, axis=0)) / 2 if parts else whole
+        return _masked(cosines, request.mask)
 
 
 class TfIdfRetriever:
