@@ -138,7 +138,7 @@ def in_a_process(code: str, *arguments: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **compiled},
     )
@@ -148,8 +148,7 @@ def in_a_process(code: str, *arguments: str) -> dict[str, Any]:
 
 def publish(name: str, tables: Sequence[Table], data: Mapping[str, Any]) -> Path:
     """Print the tables and write the data under the name of the commit it was measured at."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
-    path = RESULTS / f"{name}-{commit.stdout.strip()}.json"
+    path = RESULTS / f"{name}-{_commit()}.json"
     RESULTS.mkdir(exist_ok=True)
     path.write_text(to_json({"machine": machine(), **data}) + "\n", "utf-8")
     print(to_markdown(tables))
@@ -168,6 +167,11 @@ def machine() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "numpy": np.__version__,
     }
+
+
+def _commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=False, capture_output=True, text=True)
+    return found.stdout.strip() or "no-commit"
 
 
 def _lines(path: Path) -> list[str]:

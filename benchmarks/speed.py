@@ -82,8 +82,8 @@ def main() -> None:
         row["query"] for row in spread(rows(bench_file("eval", "mcp_union", "queries.jsonl.gz")), options.sample)
     ]
     random.Random(3).shuffle(tools)
-    sizes = {size: _searches(tools[:size], queries, peers) for size in options.sizes}
     costs = _costs(read_catalog(tools[: max(options.sizes)]).catalog)
+    sizes = {size: _searches(tools[:size], queries, peers) for size in options.sizes}
     publish("speed", [_search_table(sizes), _cost_table(costs)], {"search": sizes, "costs": costs})
 
 
