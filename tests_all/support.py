@@ -57,7 +57,8 @@ def _install(home: Path, python: Path) -> None:
     node = _node(python)
     npm = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     subprocess.run(
-        [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+        # Not `ci`: it insists on builds for every platform, of packages that the command lines do not load.
+        [str(node), str(npm), "install", "--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund"],
         cwd=WORK,
         check=True,
         timeout=RUN_SECONDS,

@@ -107,7 +107,7 @@ def test_the_inspector_loads_calls_directly_and_unloads(
     handle = re.search(r"/mcp/w/[\w-]+", loaded)
     assert handle is not None, loaded
     inspector.at(handle[0])
-    assert inspector.tools() == [*before, "time__get_current_time", "time__convert_time"]
+    assert inspector.tools() == [*before, "time__convert_time", "time__get_current_time"]
     assert "Asia/Tokyo" in inspector.call("time__get_current_time", timezone="Asia/Tokyo")
     assert "unloaded" in inspector.call("unload_toolset", toolset="time")
     assert inspector.tools() == before
@@ -163,7 +163,7 @@ async def test_the_legacy_sdk_client_loads_calls_directly_and_unloads(config: Pa
         before = await listed(client)
         await found(client, "current time", "time__get_current_time")
         await client.call_tool("load_toolset", {"toolset": "time"})
-        assert await listed(client) == [*before, "time__get_current_time", "time__convert_time"]
+        assert await listed(client) == [*before, "time__convert_time", "time__get_current_time"]
         result = await client.call_tool("time__get_current_time", {"timezone": "Asia/Tokyo"})
         assert "Asia/Tokyo" in words(result)
         await client.call_tool("unload_toolset", {"toolset": "time"})

@@ -33,7 +33,8 @@ class Discovery:
         results = [self._state.search.search(query) for query in queries]
         results = [replace(result, hits=self._current(result.hits)[request.offset :]) for result in results]
         found = frozenset(hit.tool.id for result in results for hit in result.hits)
-        if workspace is not None and workspace.circles(found, CIRCLE_SEARCHES):
+        waits = bool(self._state.connecting(caller))  # who asks again until a server has come is no circle
+        if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
             return self._break_circle(caller, request, found, workspace)
         answer = search_answer(request, results, self._surroundings(caller, request, results, notes))
         self._record(caller, results, answer)
