@@ -9,6 +9,7 @@ import argparse
 import json
 import random
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,8 +159,9 @@ class Batch:
         for row, sample in enumerate(samples):
             count = len(sample.right)
             candidates[row, :count], right[row, :count], there[row, :count] = sample.evidence.candidates, sample.right, True
-        counts = {task: sum(s.task == task for s in samples) for task in {s.task for s in samples}}
-        weight = np.array([counts[s.task] ** -0.5 for s in samples], np.float32)
+        groups = [_group(s.task) for s in samples]
+        counts = Counter(groups)
+        weight = np.array([counts[group] ** -0.5 for group in groups], np.float32)
         return cls(
             torch.from_numpy(candidates),
             torch.from_numpy(np.stack([s.evidence.query for s in samples])),
@@ -167,6 +169,11 @@ class Batch:
             torch.from_numpy(there),
             torch.from_numpy(weight / weight.sum()),
         )
+
+
+def _group(task: str) -> str:
+    """The small catalogs count as one set."""
+    return task.partition("/")[0] if task.startswith(("small", "absent")) else task
 
 
 def fit_fusion(samples: Sequence[Sample], adaptive: bool = True) -> NDArray[np.float32]:
@@ -210,7 +217,7 @@ def fit_calibration(samples: Sequence[Sample], theta: NDArray[np.float32]) -> di
         first_right.append(bool(sample.right[best]))
     matrix, right = np.stack(features), np.array(first_right)
     answerable = np.array([s.answerable for s in usable])
-    weight = _even([s.task.partition("/")[0] for s in usable])
+    weight = _even([_group(s.task) for s in usable])
     right_fit = fit_logistic(matrix[answerable], right[answerable], weight[answerable])
     present_fit = fit_logistic(matrix, answerable, weight)
     present = _chance(matrix[answerable], present_fit)
@@ -223,7 +230,7 @@ def fit_calibration(samples: Sequence[Sample], theta: NDArray[np.float32]) -> di
 
 
 def _even(groups: list[str]) -> NDArray[np.float32]:
-    counts = {group: groups.count(group) for group in set(groups)}
+    counts = Counter(groups)
     weight = np.array([counts[group] ** -0.5 for group in groups], np.float32)
     return weight / weight.sum()
 
@@ -258,7 +265,7 @@ def report(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, f
     hits: dict[str, list[bool]] = {}
     for sample in samples:
         if sample.answerable:
-            group = sample.task if not sample.task.startswith("small") else "small"
+            group = _group(sample.task)
             hits.setdefault(group, []).append(bool(len(sample.right) and sample.right[int(logits(sample, theta).argmax())]))
     return {task: float(np.mean(found)) for task, found in hits.items()}
 
@@ -280,6 +287,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--embedder", default="small")
     parser.add_argument("--name", help="the file to write, if not the embedder's")
+    parser.add_argument("--dump", type=Path)
     parser.add_argument("--check", action="store_true", help="leave each source out in turn and report")
     options = parser.parse_args()
     embedder = shipped(options.embedder)

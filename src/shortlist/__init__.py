@@ -1,0 +1,53 @@
+"""Find the right tool out of thousands: the public names, loaded when they are first used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shortlist.catalog.catalog import Catalog
+    from shortlist.catalog.readers import read_catalog
+    from shortlist.filter import ToolFilter
+    from shortlist.index.embedders import Embedder, shipped
+    from shortlist.library.options import FilterOptions
+    from shortlist.library.results import FilterResult, ScoredTool
+    from shortlist.models import Filters, Query, SearchResult, Tool
+    from shortlist.search.searcher import Searcher
+
+_HOMES = {
+    "Catalog": "catalog.catalog",
+    "Embedder": "index.embedders",
+    "FilterOptions": "library.options",
+    "FilterResult": "library.results",
+    "Filters": "models",
+    "Query": "models",
+    "ScoredTool": "library.results",
+    "SearchResult": "models",
+    "Searcher": "search.searcher",
+    "Tool": "models",
+    "ToolFilter": "filter",
+    "read_catalog": "catalog.readers",
+    "shipped": "index.embedders",
+}
+
+__all__ = [
+    "Catalog",
+    "Embedder",
+    "FilterOptions",
+    "FilterResult",
+    "Filters",
+    "Query",
+    "ScoredTool",
+    "SearchResult",
+    "Searcher",
+    "Tool",
+    "ToolFilter",
+    "read_catalog",
+    "shipped",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from the module that has it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shortlist' has no attribute {name!r}")
+    return getattr(import_module(f"shortlist.{_HOMES[name]}"), name)

@@ -26,14 +26,14 @@ def filled(vectors: Vectors) -> DenseIndex:
 def test_a_byte_per_dimension_gives_the_cosine_within_a_hundredth(seed: int, dimensions: int) -> None:
     vectors = unit_vectors(seed, 40, dimensions)
     query = unit_vectors(seed + 1, 1, dimensions)[0]
-    assert np.abs(filled(vectors).scores(query) - vectors @ query).max() < 0.01
+    assert np.abs(filled(vectors).scores(query[None])[0] - vectors @ query).max() < 0.01
 
 
 @given(seeds)
 def test_a_vector_is_nearest_to_itself(seed: int) -> None:
     vectors = unit_vectors(seed, 20, 64)
     index = filled(vectors)
-    assert [int(index.scores(vector).argmax()) for vector in vectors] == list(range(20))
+    assert [int(index.scores(vector[None]).argmax()) for vector in vectors] == list(range(20))
 
 
 @given(seeds)
@@ -51,17 +51,17 @@ def test_rows_without_a_vector_score_nothing_and_are_named() -> None:
     index.put(np.array([1]), unit_vectors(1, 1, 8))
     assert index.rows_without_vector() == [0, 2]
     assert index.missing == 2
-    scores = index.scores(unit_vectors(1, 1, 8)[0])
+    (scores,) = index.scores(unit_vectors(1, 1, 8))
     assert scores[[0, 2]].tolist() == [0, 0]
     assert scores[1] == pytest.approx(1, abs=0.01)
 
 
 def test_a_query_without_direction_is_near_nothing() -> None:
-    assert filled(unit_vectors(3, 4, 16)).scores(np.zeros(16, np.float32)).tolist() == [0, 0, 0, 0]
+    assert filled(unit_vectors(3, 4, 16)).scores(np.zeros((1, 16), np.float32)).tolist() == [[0, 0, 0, 0]]
 
 
 def test_an_empty_index_gives_no_scores() -> None:
-    assert len(DenseIndex(16, "m@1").scores(unit_vectors(1, 1, 16)[0])) == 0
+    assert DenseIndex(16, "m@1").scores(unit_vectors(1, 1, 16)).shape == (1, 0)
 
 
 def test_what_is_saved_is_one_byte_a_dimension_and_comes_back() -> None:
@@ -70,4 +70,4 @@ def test_what_is_saved_is_one_byte_a_dimension_and_comes_back() -> None:
     assert state["codes"].nbytes == 10 * 64
     restored = DenseIndex.restore("random@1", state)
     query = unit_vectors(6, 1, 64)[0]
-    assert restored.scores(query).tolist() == index.scores(query).tolist()
+    assert restored.scores(query[None]).tolist() == index.scores(query[None]).tolist()

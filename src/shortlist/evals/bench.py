@@ -16,7 +16,7 @@ from shortlist.search.fitted import fitted_for
 from shortlist.search.pipeline import Pipeline
 from shortlist.search.presets import Parts, stackone, weighted
 from shortlist.search.request import Request
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Options, Searcher, query_vectors
 from shortlist.text.queries import analyse
 
 DENSE = "dense"
@@ -105,7 +105,7 @@ class Bench:
             self._index.embed(self._embedder, cache=self._vectors, progress=self._progress)
 
     def _embed_query(self, text: str) -> Vectors | None:
-        return self._embedder.embed_query(text) if self._embedder and text.strip() else None
+        return query_vectors(self._embedder, text) if self._embedder and text.strip() else None
 
     def _named(self, pipeline: Pipeline, rank: Ranker) -> Contender:
         embedder = self._embedder.model_id if self._embedder and DENSE in pipeline.retrievers else ""

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.index.embedders import Vectors
-from shortlist.models import Scores
 
 LEVELS = 127
 SPARE_SHARE = 0.05
@@ -38,6 +37,11 @@ class DenseIndex:
         missing: list[int] = np.flatnonzero(self._scales == 0).tolist()
         return missing
 
+    def waiting(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Mark the rows that have no vector yet; None where all have one."""
+        marked: NDArray[np.bool_] = self._scales[rows] == 0
+        return marked if marked.any() else None
+
     def grow(self, size: int) -> None:
         """Make room for rows whose vectors come later."""
         if size > len(self._room):
@@ -52,13 +56,13 @@ class DenseIndex:
         self._room[rows] = codes
         self._scales[rows] = scales
 
-    def scores(self, query: Vectors) -> Scores:
-        """Give the cosine of every row with the query."""
-        codes, scales = quantise(query[None, : self.dimensions])
+    def scores(self, queries: Vectors) -> Vectors:
+        """Give the cosine of every row with each of the queries, a line a query."""
         if not self.size:
-            return np.zeros(0, np.float32)
-        products = np.asarray(numkong.cdist(codes, self._codes, metric="dot"))[0]
-        cosines: Scores = (products * (self._scales * scales[0])).astype(np.float32)
+            return np.zeros((len(queries), 0), np.float32)
+        codes, scales = quantise(queries[:, : self.dimensions])
+        products = np.asarray(numkong.cdist(codes, self._codes, metric="dot"), np.float32)
+        cosines: Vectors = products * self._scales * scales[:, None]
         return cosines
 
     def vectors(self, rows: NDArray[np.int64] | list[int]) -> Vectors:

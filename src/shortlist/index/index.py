@@ -20,6 +20,10 @@ MAX_REMEMBERED_MASKS = 64
 NO_WORDS: Document = dict.fromkeys(FIELDS, ())
 
 
+KEPT_AT_ONCE = 256
+"""How many vectors are made before they are kept: what an interruption loses at most."""
+
+
 class VectorCache(Protocol):
     """Keeps vectors by what was embedded, so that nothing is embedded twice."""
 
@@ -119,15 +123,26 @@ class Index:
         progress: Progress | None = None,
     ) -> None:
         """Give a vector to every row that has none; another model's vectors are thrown away."""
-        dense = self.dense
-        if dense is None or dense.model_id != embedder.model_id:
-            dense = DenseIndex(embedder.dimensions, embedder.model_id)
-            dense.grow(len(self.ids))
-        waiting = self._waiting_rows(dense)
-        if waiting:
-            texts = [embedding_text(self.tool(row)) for row in waiting]
-            dense.put(np.array(waiting), embed_cached(embedder, texts, cache, progress))
+        texts = self.texts_without_vector(embedder)
+        self.put_vectors(embedder, texts, embed_cached(embedder, list(texts.values()), cache, progress))
+
+    def texts_without_vector(self, embedder: Embedder) -> dict[int, str]:
+        """Give the rows that this model has yet to embed, with what it should read."""
+        return {row: embedding_text(self.tool(row)) for row in self._waiting_rows(self._dense_of(embedder))}
+
+    def put_vectors(self, embedder: Embedder, rows: Iterable[int], vectors: Vectors) -> None:
+        """Take up vectors; those of a new model replace the old one's."""
+        dense = self._dense_of(embedder)
+        if len(vectors):
+            dense.put(np.array(list(rows)), vectors)
         self.dense = dense
+
+    def _dense_of(self, embedder: Embedder) -> DenseIndex:
+        if self.dense is not None and self.dense.model_id == embedder.model_id:
+            return self.dense
+        dense = DenseIndex(embedder.dimensions, embedder.model_id)
+        dense.grow(len(self.ids))
+        return dense
 
     def _waiting_rows(self, dense: DenseIndex) -> list[int]:
         return [row for row in dense.rows_without_vector() if self.lexical.alive[row]]
@@ -165,13 +180,16 @@ class Index:
 
 
 def embed_cached(embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None) -> Vectors:
-    """Embed each distinct text once, and not at all if the cache has it."""
+    """Embed each distinct text once, and not at all if the cache has it; what is done is kept as it is done."""
     distinct = list(dict.fromkeys(texts))
     known = cache.get(embedder.model_id, distinct) if cache is not None else {}
-    missing = [text for text in distinct if text not in known]
-    if missing:
-        fresh = dict(zip(missing, embedder.embed_documents(missing, progress), strict=True))
+    missing = sorted((text for text in distinct if text not in known), key=len)
+    for start in range(0, len(missing), KEPT_AT_ONCE):
+        part = missing[start : start + KEPT_AT_ONCE]
+        fresh = dict(zip(part, embedder.embed_documents(part), strict=True))
         if cache is not None:
             cache.put(embedder.model_id, fresh)
-        known = {**known, **fresh}
-    return np.stack([known[text] for text in texts])
+        known.update(fresh)
+        if progress:
+            progress(start + len(part), len(missing))
+    return np.stack([known[text] for text in texts]) if texts else np.zeros((0, embedder.dimensions), np.float32)

@@ -5,6 +5,8 @@ import mmap
 import os
 import shutil
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -62,7 +64,7 @@ def load_index(folder: Path) -> Index:
         version = header["version"]
         if version == VERSION:
             return _read(folder, header)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise IndexFormatError(
             f"The index in {str(folder)!r} is damaged or missing ({error}); build it again."
         ) from None
@@ -117,7 +119,9 @@ def _write_tools(index: Index, path: Path) -> list[int]:
 def _read(folder: Path, header: dict[str, Any]) -> Index:
     ids: list[ToolId] = header["ids"]
     ends: list[int] = header["places"]
-    places = dict(zip(ids, zip([0, *ends[:-1]], ends, strict=True), strict=True))
+    places = dict(zip(ids, zip([0, *ends][: len(ends)], ends, strict=True), strict=True))
+    if (folder / "tools.jsonl").stat().st_size != (ends[-1] if ends else 0):
+        raise ValueError("tools.jsonl is cut off")
     servers = {raw["name"]: _server(raw) for raw in header["servers"]}
     tools = StoredTools(folder / "tools.jsonl", places)
     hashes = dict(zip(ids, header["hashes"], strict=True))

@@ -69,7 +69,9 @@ class Calibration:
         return "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
 
 
-NOTHING = Confidence(level="none", probability=0.0, match_probability=0.0, reasons=("no tool passes the filters",))
+NOTHING = Confidence(
+    level="none", probability=0.0, match_probability=0.0, reasons=("no tool matches, or none passes the filters",)
+)
 
 
 def confidence_features(evidence: Evidence, logits: Matrix, first_row: int) -> Matrix:

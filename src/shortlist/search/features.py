@@ -28,6 +28,7 @@ CANDIDATE_FEATURES = (
     "cosine_gap",  # how far behind the nearest
     "cosine_score",  # in standard deviations of the whole catalog's cosines
     "cosine_rank",
+    "cosine_place",  # between the farthest candidate, 0, and the nearest, 1
     "exact",  # the query spells this name
 )
 QUERY_FEATURES = (
@@ -44,7 +45,6 @@ QUERY_FEATURES = (
     "size",  # log of the number of tools
 )
 _SERVER_BIT = np.uint16(1 << FIELDS.index("server"))
-RANK_DEPTH = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class FeatureReader:
         words = signals.get("lexical")
         lexical = np.zeros(len(rows), np.float32) if words is None else words[rows]
         cosines = signals.get("dense")
-        dense = np.zeros(len(rows), np.float32) if cosines is None else cosines[rows]
+        dense = np.zeros(len(rows), np.float32) if cosines is None else self._cosines(cosines[rows], rows)
         matched, asked, unknown = self._matches(request, rows) if words is not None else _unread(len(rows))
         lexical_rank, dense_rank = _reciprocal_ranks(lexical), _reciprocal_ranks(dense)
         exact = self._exact(request, rows) if words is not None else np.zeros(len(rows), np.float32)
@@ -84,6 +84,7 @@ class FeatureReader:
                 dense - dense.max(initial=-1),
                 _standard(dense, cosines, request.mask),
                 dense_rank,
+                _place(dense),
                 exact,
             ],
             axis=1,
@@ -105,6 +106,14 @@ class FeatureReader:
             np.float32,
         )
         return Evidence(rows, candidates, query)
+
+    def _cosines(self, cosines: Matrix, rows: NDArray[np.int64]) -> Matrix:
+        """Give tools that still wait for their vector what the others have on average, so that words decide."""
+        waiting = self._index.dense.waiting(rows) if self._index.dense else None
+        if waiting is None or waiting.all():
+            return cosines
+        neutral: Matrix = np.where(waiting, cosines[~waiting].mean(), cosines)
+        return neutral
 
     def _matches(self, request: Request, rows: NDArray[np.int64]) -> tuple[Matrix, float, float]:
         """Add up, for each candidate, the idf of what it mentions: anywhere, in its name, in its server's."""
@@ -150,11 +159,9 @@ def _unread(count: int) -> tuple[Matrix, float, float]:
 
 
 def _reciprocal_ranks(scores: Scores) -> Matrix:
-    ranks = np.zeros(len(scores), np.float32)
-    order = np.argsort(-scores, kind="stable")[:RANK_DEPTH]
-    ranks[order] = 1 / np.arange(1, len(order) + 1, dtype=np.float32)
-    ranks[scores <= 0] = 0
-    return ranks
+    """Give 1 to the best, 1/2 to the next …; equal scores share a rank, and no match has none."""
+    better = len(scores) - np.searchsorted(np.sort(scores), scores, side="right")
+    return np.where(scores > 0, 1 / (1 + better), 0).astype(np.float32)
 
 
 def _standard(dense: Matrix, cosines: Scores | None, mask: NDArray[np.bool_] | None) -> Matrix:
@@ -163,6 +170,14 @@ def _standard(dense: Matrix, cosines: Scores | None, mask: NDArray[np.bool_] | N
     every = cosines if mask is None else cosines[mask]
     standard: Matrix = (dense - every.mean()) / max(float(every.std()), 1e-3) / 4
     return standard
+
+
+def _place(scores: Matrix) -> Matrix:
+    if not len(scores):
+        return scores
+    low, high = scores.min(), scores.max()
+    place: Matrix = (scores - low) / max(float(high - low), 1e-6)
+    return place
 
 
 def _margin(scores: Matrix, *, relative: bool) -> float:

@@ -20,7 +20,8 @@ class Request:
     analysed: AnalysedQuery
     mask: NDArray[np.bool_] | None = None
     """The rows that may answer; None where all may."""
-    vector: Vectors | None = None
+    vectors: Vectors | None = None
+    """The query's vector and, where it asks for several things, one for each of them."""
 
 
 Retriever: TypeAlias = Callable[[Request], Scores]

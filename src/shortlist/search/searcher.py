@@ -10,7 +10,7 @@ import numpy as np
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
-from shortlist.index.index import Change, Index, VectorCache
+from shortlist.index.index import Change, Index, VectorCache, embed_cached
 from shortlist.models import Confidence, Hit, Query, Ranking, SearchResult, Step, ToolId
 from shortlist.search.confidence import NOTHING, confidence_features
 from shortlist.search.explain import Explanation, explain
@@ -21,7 +21,7 @@ from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.request import Request
 from shortlist.search.stages import Families, Together
 from shortlist.text.clean import clean_text
-from shortlist.text.queries import Phrases, analyse
+from shortlist.text.queries import Phrases, analyse, clauses
 
 MAX_LIMIT = 1_000
 
@@ -34,6 +34,8 @@ class Options:
     cache: VectorCache | None = None
     expansions: Mapping[str, Phrases] | None = None
     together: Together = nothing_together
+    clauses: bool = True
+    """Embed the parts of a query that asks for several things; each costs as much as a query."""
 
 
 DEFAULTS = Options()
@@ -54,7 +56,9 @@ class Searcher:
         self.embedder = embedder
         self._fallback = fallback
         self._options = options
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """Held for a search or a change of the index, never while a model works."""
+        self._preparing = threading.Lock()
         self._worker: threading.Thread | None = None
         self.failure: str | None = None
         dense = self.index.dense
@@ -78,9 +82,12 @@ class Searcher:
         """Embed whatever has no vector yet, and wait for it."""
         if self.embedder is None:
             return
-        with self._lock:
-            self.index.embed(self.embedder, cache=self._options.cache, progress=progress)
-            self._use(self.embedder)
+        with self._preparing:
+            while texts := self._texts_without_vector(self.embedder):
+                vectors = embed_cached(self.embedder, list(texts.values()), self._options.cache, progress)
+                with self._lock:
+                    self.index.put_vectors(self.embedder, texts, vectors)
+                    self._use(self.embedder)
 
     def prepare_in_background(self, progress: Progress | None = None) -> threading.Thread:
         """Answer from words and the fallback's vectors now, and embed meanwhile; a failure is kept, not raised."""
@@ -104,8 +111,16 @@ class Searcher:
         """Find the best tools for a query."""
         check(query)
         started = perf_counter()
-        request = self._request(query)
-        steps = (Step("read", (perf_counter() - started) * 1000, len(request.analysed.terms)),)
+        asker, vectors = self._active, self._vectors(query)
+        took = (perf_counter() - started) * 1000
+        steps = (Step("embed", took, len(vectors)),) if vectors is not None else ()
+        with self._lock:
+            return self._answer(query, vectors if asker is self._active else None, steps)
+
+    def _answer(self, query: Query, vectors: Vectors | None, steps: tuple[Step, ...]) -> SearchResult:
+        started = perf_counter()
+        request = self._request(query, vectors)
+        steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(request.analysed.terms)))
         outcome = self._pipeline_for(query).run(request)
         evidence, logits = self._evidence(request, outcome)
         return SearchResult(
@@ -122,7 +137,7 @@ class Searcher:
         check(query)
         if tool_id not in self.index.rows:
             raise ToolNotFound(tool_id, suggestions=self.similar_names(tool_id))
-        request = self._request(query)
+        request = self._request(query, self._vectors(query))
         outcome = self._pipeline_for(query).run(request)
         return explain(self._parts, request, outcome, self.index.rows[tool_id])
 
@@ -135,7 +150,7 @@ class Searcher:
 
     def evidence(self, query: Query) -> Evidence:
         """Give the features of a query's candidates, for fitting."""
-        request = self._request(query)
+        request = self._request(query, self._vectors(query))
         outcome = self.pipeline.run(request)
         return self._evidence(request, outcome)[0]
 
@@ -151,14 +166,22 @@ class Searcher:
         except ShortlistError as error:
             self.failure = str(error)
 
-    def _request(self, query: Query) -> Request:
-        analysed = analyse(query.text, self._options.expansions)
-        return Request(query, analysed, self.index.mask(query.filters), self._vector(query))
+    def _texts_without_vector(self, embedder: Embedder) -> dict[int, str]:
+        with self._lock:
+            texts = self.index.texts_without_vector(embedder)
+            if not texts:
+                self.index.put_vectors(embedder, (), np.zeros((0, embedder.dimensions), np.float32))
+                self._use(embedder)
+            return texts
 
-    def _vector(self, query: Query) -> Vectors | None:
+    def _request(self, query: Query, vectors: Vectors | None) -> Request:
+        analysed = analyse(query.text, self._options.expansions)
+        return Request(query, analysed, self.index.mask(query.filters), vectors)
+
+    def _vectors(self, query: Query) -> Vectors | None:
         if self._active is None or "dense" not in self._pipeline_for(query).retrievers:
             return None
-        return self._active.embed_query(query.text)
+        return query_vectors(self._active, query.text, apart=self._options.clauses)
 
     def _pipeline_for(self, query: Query) -> Pipeline:
         return self.pipeline if query.mode == "hybrid" else self._pipelines[BY_MODE[query.mode]]
@@ -218,6 +241,12 @@ class _Pipelines:
         if name not in self._built:
             self._built[name] = pipeline(name, self._parts)
         return self._built[name]
+
+
+def query_vectors(embedder: Embedder, text: str, *, apart: bool = True) -> Vectors:
+    """Embed a query and, where it asks for several things, each of them."""
+    parts = clauses(text) if apart else ()
+    return np.stack([embedder.embed_query(part) for part in (text, *parts)])
 
 
 def check(query: Query) -> None:

@@ -21,6 +21,9 @@ PASTED_WEIGHT = 0.35
 EXPANSION_WEIGHT = 0.45
 """A synonym is a guess; the word itself is not."""
 
+MAX_CLAUSES = 8
+MIN_CLAUSE_WORDS = 3
+
 Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 
 _PASTED = re.compile(
@@ -44,6 +47,11 @@ _OPAQUE = re.compile(
 _TELLTALES = frozenset("<{/@\\\"'`0123456789")
 """Plain text without any of these has nothing pasted into it: most queries need not be searched for it."""
 _IDENTIFIER = re.compile(r"\b[A-Za-z][A-Za-z0-9]*(?:[_.:-][A-Za-z0-9]+)+\b|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b")
+
+
+_CLAUSE_END = re.compile(
+    r"(?<=[.!?;])\s+|\n+|,?\s+(?:and then|then|and also|also|after that|finally|next)\s+|,\s+and\s+", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,13 @@ def _apart(text: str) -> tuple[str, str]:
     asked = _PASTED.sub(" ", text) if pasted else text
     inside = " ".join(found.strip("<>{}\"'`") for found in pasted)
     return _OPAQUE.sub(" ", asked), _OPAQUE.sub(" ", inside)
+
+
+def clauses(text: str) -> tuple[str, ...]:
+    """Give the parts of a query that asks for several things; none where it asks for one."""
+    parts = [part.strip() for part in _CLAUSE_END.split(_both_ends(clean_text(text)))]
+    asking = [part for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
+    return tuple(asking[:MAX_CLAUSES]) if len(asking) > 1 else ()
 
 
 def _both_ends(text: str) -> str:
