@@ -98,6 +98,20 @@ def test_servers_that_come_and_go_leave_the_catalog_that_their_tools_make(
     assert not catalog.diff(fresh)
 
 
+@given(catalogs, steps)
+def test_a_catalog_made_of_another_differs_from_it_as_their_tools_do(
+    catalog: Catalog, changes: list[tuple[str, list[Tool] | None]]
+) -> None:
+    versions = [catalog]
+    for name, listed in changes:
+        own = [each for each in listed or () if each.server == name]
+        last = versions[-1]
+        versions.append(last.with_server(Server(name=name), own) if own else last.without_server(name))
+    for older, newer in zip(versions[:-1], versions[1:], strict=True):
+        assert older.diff(newer) == Catalog.of(older.tools.values()).diff(Catalog.of(newer.tools.values()))
+    assert versions[-1].diff(catalog) == Catalog.of(versions[-1].tools.values()).diff(catalog)
+
+
 @given(catalogs)
 def test_a_tool_that_left_is_not_there(catalog: Catalog) -> None:
     left = catalog.without_server("alpha")
