@@ -1,4 +1,5 @@
 import random
+from itertools import pairwise
 from types import MappingProxyType
 
 import pytest
@@ -107,7 +108,7 @@ def test_a_catalog_made_of_another_differs_from_it_as_their_tools_do(
         own = [each for each in listed or () if each.server == name]
         last = versions[-1]
         versions.append(last.with_server(Server(name=name), own) if own else last.without_server(name))
-    for older, newer in zip(versions[:-1], versions[1:], strict=True):
+    for older, newer in pairwise(versions):
         assert older.diff(newer) == Catalog.of(older.tools.values()).diff(Catalog.of(newer.tools.values()))
     assert versions[-1].diff(catalog) == Catalog.of(versions[-1].tools.values()).diff(catalog)
 

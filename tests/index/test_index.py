@@ -191,3 +191,26 @@ def test_an_empty_catalog_can_be_indexed_embedded_and_filled() -> None:
     index.embed(HashingEmbedder())
     index.update(catalog(WORKPLACE))
     assert len(index) == index.waiting == len(WORKPLACE)
+
+
+def test_rows_of_tools_that_left_are_cleared_away_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shortlist.index.index.MIN_GONE", 3)
+    whole, index = catalog(WORKPLACE), Index.build(catalog(WORKPLACE))
+    index.embed(HashingEmbedder())
+    for turn in range(8):
+        index.update(whole.without_server(("github", "calendar", "files")[turn % 3]))
+        index.update(whole)
+        index.embed(HashingEmbedder())
+        assert len(index.ids) <= 2 * len(whole) + 3
+    fresh = Index.build(whole)
+    fresh.embed(HashingEmbedder())
+    assert weights(index) == weights(fresh)
+    assert {index.ids[row] for rows in index.names.values() for row in rows} == set(whole.tools)
+    mask, servers = index.mask(Filters(servers=frozenset({"github"}))), index.facets.servers
+    assert mask is not None
+    assert {servers[row] for row in np.flatnonzero(mask)} == {"github"}
+    assert index.dense is not None
+    assert fresh.dense is not None
+    ids = list(whole.tools)
+    ours, theirs = (np.array([each.rows[i] for i in ids]) for each in (index, fresh))
+    assert np.array_equal(index.dense.vectors(ours), fresh.dense.vectors(theirs))

@@ -51,6 +51,10 @@ class DenseIndex:
             self._room = room
         self._scales = np.concatenate([self._scales, np.zeros(size - self.size, np.float32)])
 
+    def compact(self, rows: NDArray[np.int64]) -> None:
+        """Keep only these rows; they move up."""
+        self._room, self._scales = self._room[rows], self._scales[rows]
+
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         codes, scales = quantise(vectors)
         self._room[rows] = codes

@@ -36,6 +36,14 @@ class Facets:
         claimed = tool.annotations
         self.claims.append(len(_CLAIMS) * _CLAIMS[claimed.read_only] + _CLAIMS[claimed.destructive])
 
+    def compact(self, rows: list[int]) -> None:
+        """Keep only these rows; they move up."""
+        self.tags = {place: self.tags[row] for place, row in enumerate(rows) if row in self.tags}
+        self.servers = [self.servers[row] for row in rows]
+        self.categories = [self.categories[row] for row in rows]
+        self.claims = [self.claims[row] for row in rows]
+        self._rows, self._filled = {}, 0
+
     def mask(self, filters: Filters, rows: dict[ToolId, int]) -> Mask | None:
         """Give the rows that pass, or None where all do."""
         passing: Mask | None = None

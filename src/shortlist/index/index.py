@@ -20,6 +20,8 @@ MAX_REMEMBERED_MASKS = 64
 NO_WORDS: Document = dict.fromkeys(FIELDS, ())
 
 
+MIN_GONE = 1_000
+"""So many rows of tools that left, and more than are in use, are cleared away at an update."""
 KEPT_AT_ONCE = 256
 """How many vectors are made before they are kept: what an interruption loses at most."""
 
@@ -98,6 +100,8 @@ class Index:
         self._register(added, rows)
         if self.dense is not None:
             self.dense.grow(len(self.ids))
+        if len(self.ids) - len(self.rows) > max(MIN_GONE, len(self.rows)):
+            self._compact()
         self._masks = {}
         return Change(len(diff.added), len(diff.changed), len(diff.removed))
 
@@ -161,6 +165,20 @@ class Index:
     def _remove(self, ids: Iterable[ToolId]) -> None:
         gone = [self.rows.pop(i) for i in ids if i in self.rows]
         self.lexical.remove(gone)
+
+    def _compact(self) -> None:
+        """Give the rows of what left to what is there, so that servers may come and go for ever."""
+        kept = np.flatnonzero(self.lexical.alive)
+        rows: list[int] = kept.tolist()
+        self.lexical.compact()
+        self.facets.compact(rows)
+        if self.dense is not None:
+            self.dense.compact(kept)
+        self.ids[:] = [self.ids[row] for row in rows]  # in place: rankings break their ties by this list
+        self.rows = {tool_id: row for row, tool_id in enumerate(self.ids)}
+        moved = dict(zip(rows, range(len(rows)), strict=True))
+        found = {name: [moved[row] for row in old if row in moved] for name, old in self.names.items()}
+        self.names = {name: rows for name, rows in found.items() if rows}
 
     def _reworded(self, older: Catalog, newer: Catalog, touched: Iterable[ToolId]) -> set[ToolId]:
         """Find tools whose words changed because their server's did: its description, or what it repeats."""

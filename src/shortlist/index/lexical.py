@@ -171,6 +171,13 @@ class LexicalIndex:
         self._frequency = self._inverted.frequencies()
         self.name_sizes = self._main.name_sizes()
 
+    def compact(self) -> None:
+        """Drop the rows that were removed; those that are left move up."""
+        self._main = self._main.extended(self._late).only(np.flatnonzero(self.alive))
+        self._late = _Forward.empty()
+        self.alive = np.ones(self.live, np.bool_)
+        self._merge()
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Give the arrays to save; the vocabulary goes beside them."""
         self._merge()
@@ -268,6 +275,12 @@ class _Forward:
             np.concatenate([self.weights, other.weights]),
             np.concatenate([self.fields, other.fields]),
         )
+
+    def only(self, rows: NDArray[np.int64]) -> "_Forward":
+        lengths = np.diff(self.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
+        return _Forward(starts, self.terms[at], self.weights[at], self.fields[at])
 
     def inverted(self, words: int, alive: NDArray[np.bool_]) -> "_Inverted":
         row = np.repeat(np.arange(self.count), np.diff(self.starts))
