@@ -13,7 +13,7 @@ $(STAMP): requirements.lock pyproject.toml
 	touch $(STAMP)
 
 run: setup
-	$(BIN)/shortlist demo
+	$(BIN)/shortlist serve --http 127.0.0.1:8765
 
 test: setup
 	$(BIN)/ruff format --check .

@@ -13,7 +13,7 @@ QUIET_SECONDS = 0.5
 
 
 class Preparable(Protocol):
-    """A search whose vectors take time; it must not be changed while they are made."""
+    """A search whose vectors take time; it answers and takes up changes while they are made."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -26,40 +26,29 @@ class Preparable(Protocol):
 
 
 class BackgroundSearch:
-    """Keeps a search up to date; changes that come while vectors are made wait for them."""
+    """Keeps a search up to date, and makes its vectors beside the event loop."""
 
     def __init__(self, searcher: Preparable) -> None:
         self._searcher = searcher
-        self._latest = searcher.catalog
         self._changed = anyio.Event()
-        self._busy = False
 
     @property
     def catalog(self) -> Catalog:
-        return self._latest
+        return self._searcher.catalog
 
     def search(self, query: Query) -> SearchResult:
         return self._searcher.search(query)
 
     def update(self, catalog: Catalog) -> None:
-        """Take up a changed catalog, now or when the vectors in the making are done."""
-        self._latest = catalog
-        if not self._busy:
-            self._searcher.update(catalog)
+        """Take up a changed catalog; its new tools are found by their words until their vectors come."""
+        self._searcher.update(catalog)
         self._changed.set()
 
     async def run(self) -> None:
-        """Make vectors whenever something changed, beside the event loop, until cancelled."""
+        """Make vectors whenever something changed, until cancelled."""
         while True:
             await self._quiet()
-            self._busy = True
-            try:
-                await anyio.to_thread.run_sync(self._searcher.prepare)
-            finally:
-                self._busy = False
-            if self._searcher.catalog is not self._latest:
-                self._searcher.update(self._latest)
-                self._changed.set()
+            await anyio.to_thread.run_sync(self._searcher.prepare)
 
     async def _quiet(self) -> None:
         await self._changed.wait()

@@ -17,11 +17,13 @@ from shortlist.gateway.uris import SeenUris
 from shortlist.gateway.workspaces import Caller, Key, Workspaces
 from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
 from shortlist.telemetry.events import Record, record_nothing
+from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, UpstreamStatus
 
 SUGGESTED_NAMES = 3
 SIMILAR_ENOUGH = 60
 SHORTEST_GUESS = 3
+STILL_STARTING = "it is still starting and its tools are not known yet; try again shortly"
 
 
 class ToolSearch(Protocol):
@@ -111,6 +113,9 @@ class State:
             return snapshot.catalog.tools[bare[0]]
         if bare:
             raise ToolNotFound(name, suggestions=[snapshot.name(tool_id) for tool_id in bare[:SUGGESTED_NAMES]])
+        for server in self.connecting(caller):
+            if name.startswith((f"{server}__", f"{server}/")):
+                raise UpstreamUnavailable(server, STILL_STARTING)
         raise ToolNotFound(name, suggestions=self._similar(caller, name))
 
     def may_see(self, caller: Caller, tool_id: ToolId) -> bool:
@@ -169,6 +174,9 @@ class State:
     def toolset(self, name: str) -> tuple[ToolId, ...]:
         """Give the tools of a toolset; raises where there is none of that name."""
         found = self.snapshot.toolsets.get(name)
+        status = self.upstreams.status().get(name)
+        if found is None and status is not None and status.state == "connecting":
+            raise UpstreamUnavailable(name, STILL_STARTING)
         if found is None:
             raise InvalidInput(f"No toolset {name!r}. {did_you_mean(name, tuple(self.snapshot.toolsets))}")
         return found.tools

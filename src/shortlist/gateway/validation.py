@@ -72,7 +72,7 @@ def _validator(definition: str) -> Validator:
     schema = json.loads(definition).get("inputSchema")
     if not isinstance(schema, dict):
         schema = {"type": "object"}
-    from jsonschema import validators  # type: ignore[import-untyped]  # noqa: PLC0415
+    from jsonschema import validators  # noqa: PLC0415
     from referencing import Registry  # noqa: PLC0415
 
     known = validators.validator_for(schema, default=validators.Draft202012Validator)
@@ -120,7 +120,7 @@ def _counted(keyword: Keyword) -> Keyword:
 
 
 def _pattern(validator: Any, pattern: Any, instance: Any, _: Any) -> Iterator[Error]:
-    from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]  # noqa: PLC0415
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415
 
     if validator.is_type(instance, "string") and not _expression(pattern).search(instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")

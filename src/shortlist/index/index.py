@@ -56,6 +56,8 @@ class Index:
         self.names: dict[str, list[int]] = {}
         self.shared: dict[str, frozenset[str]] = {}
         self._masks: dict[Filters, Mask | None] = {}
+        self._lent = False
+        """Somebody embeds the texts of some rows: until the vectors come, no row may move."""
 
     @classmethod
     def build(cls, catalog: Catalog) -> "Index":
@@ -100,7 +102,7 @@ class Index:
         self._register(added, rows)
         if self.dense is not None:
             self.dense.grow(len(self.ids))
-        if len(self.ids) - len(self.rows) > max(MIN_GONE, len(self.rows)):
+        if not self._lent and len(self.ids) - len(self.rows) > max(MIN_GONE, len(self.rows)):
             self._compact()
         self._masks = {}
         return Change(len(diff.added), len(diff.changed), len(diff.removed))
@@ -132,7 +134,9 @@ class Index:
 
     def texts_without_vector(self, embedder: Embedder) -> dict[int, str]:
         """Give the rows that this model has yet to embed, with what it should read."""
-        return {row: embedding_text(self.tool(row)) for row in self._waiting_rows(self._dense_of(embedder))}
+        texts = {row: embedding_text(self.tool(row)) for row in self._waiting_rows(self._dense_of(embedder))}
+        self._lent = bool(texts)
+        return texts
 
     def put_vectors(self, embedder: Embedder, rows: Iterable[int], vectors: Vectors) -> None:
         """Take up vectors; those of a new model replace the old one's."""
@@ -140,6 +144,7 @@ class Index:
         if len(vectors):
             dense.put(np.array(list(rows)), vectors)
         self.dense = dense
+        self._lent = False
 
     def _dense_of(self, embedder: Embedder) -> DenseIndex:
         if self.dense is not None and self.dense.model_id == embedder.model_id:

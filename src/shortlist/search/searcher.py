@@ -59,7 +59,6 @@ class Searcher:
         self._lock = threading.RLock()
         """Held for a search or a change of the index, never while a model works."""
         self._preparing = threading.Lock()
-        self._worker: threading.Thread | None = None
         self.failure: str | None = None
         dense = self.index.dense
         ready = embedder is not None and dense is not None and dense.model_id == embedder.model_id
@@ -79,24 +78,29 @@ class Searcher:
         return self._active.model_id if self._active else None
 
     def prepare(self, progress: Progress | None = None) -> None:
-        """Embed whatever has no vector yet, and wait for it."""
+        """Embed whatever has no vector yet, and wait for it; searches and updates go on meanwhile.
+
+        The fallback's vectors, made in a moment, answer until the model's are there.
+        """
         if self.embedder is None:
             return
         with self._preparing:
-            while texts := self._texts_without_vector(self.embedder):
-                vectors = embed_cached(self.embedder, list(texts.values()), self._options.cache, progress)
-                with self._lock:
-                    self.index.put_vectors(self.embedder, texts, vectors)
-                    self._use(self.embedder)
+            if self._fallback is not None and self._active is None:
+                self._embed(self._fallback, None, None)
+            self._embed(self.embedder, self._options.cache, progress)
 
     def prepare_in_background(self, progress: Progress | None = None) -> threading.Thread:
-        """Answer from words and the fallback's vectors now, and embed meanwhile; a failure is kept, not raised."""
-        if self._fallback is not None and self._active is None:
-            self.index.embed(self._fallback)
-            self._use(self._fallback)
-        self._worker = threading.Thread(target=self._prepare_quietly, args=(progress,), daemon=True)
-        self._worker.start()
-        return self._worker
+        """Prepare in a thread of its own; a failure is kept for the notes, not raised."""
+        worker = threading.Thread(target=self._prepare_quietly, args=(progress,), daemon=True)
+        worker.start()
+        return worker
+
+    def _embed(self, embedder: Embedder, cache: VectorCache | None, progress: Progress | None) -> None:
+        while texts := self._texts_without_vector(embedder):
+            vectors = embed_cached(embedder, list(texts.values()), cache, progress)
+            with self._lock:
+                self.index.put_vectors(embedder, texts, vectors)
+                self._use(embedder)
 
     def update(self, catalog: Catalog) -> Change:
         """Take up a changed catalog; new tools are found by their words until their vectors come."""
