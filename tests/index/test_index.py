@@ -214,3 +214,23 @@ def test_rows_of_tools_that_left_are_cleared_away_once_they_are_many(monkeypatch
     ids = list(whole.tools)
     ours, theirs = (np.array([each.rows[i] for i in ids]) for each in (index, fresh))
     assert np.array_equal(index.dense.vectors(ours), fresh.dense.vectors(theirs))
+
+
+def test_rows_stay_where_they_are_while_their_texts_are_being_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shortlist.index.index.MIN_GONE", 0)
+    whole, embedder = catalog(WORKPLACE), HashingEmbedder()
+    index = Index.build(catalog({"files/read_file": WORKPLACE["files/read_file"]}))
+    index.update(whole)
+    texts = index.texts_without_vector(embedder)
+    for _ in range(4):
+        index.update(whole.without_server("github"))
+        index.update(whole)
+    index.put_vectors(embedder, texts, embedder.embed_documents(list(texts.values())))
+    index.embed(embedder)
+    fresh = Index.build(whole)
+    fresh.embed(embedder)
+    assert index.dense is not None
+    assert fresh.dense is not None
+    for tool_id in whole.tools:
+        ours, theirs = index.dense.vectors([index.rows[tool_id]]), fresh.dense.vectors([fresh.rows[tool_id]])
+        assert np.array_equal(ours, theirs)
