@@ -29,10 +29,12 @@ def config(foreign: Foreign, tmp_path: Path) -> Path:
 def gateway(config: Path) -> Iterator[Gateway]:
     """Serve the reference servers over HTTP, in the default mode."""
     with Gateway.serving(config) as running:
+        running.wait_for_servers()
         yield running
 
 
 @pytest.fixture
 def dynamic_gateway(config: Path) -> Iterator[Gateway]:
     with Gateway.serving(config, "--mode", "dynamic") as running:
+        running.wait_for_servers()
         yield running

@@ -15,6 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
+import anyio
+from mcp import Client
+
 HERE = Path(__file__).parent
 WORK = HERE / ".work"
 SHORTLIST = Path(sys.executable).with_name("shortlist")
@@ -99,6 +102,16 @@ class Gateway:
     """A running `shortlist serve`."""
 
     url: str
+
+    def wait_for_servers(self) -> None:
+        """Return when no server is in its first attempt to connect any more."""
+        anyio.run(self._wait)
+
+    async def _wait(self) -> None:
+        async with Client(self.url) as client:
+            with anyio.fail_after(START_SECONDS):
+                while "Still connecting" in str(await client.call_tool("search_tools", {"query": "anything"})):
+                    await anyio.sleep(0.2)
 
     @classmethod
     @contextmanager
