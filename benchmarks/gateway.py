@@ -108,7 +108,14 @@ class Bench:
 
 def definition(tool: Tool) -> dict[str, Any]:
     schema = {**tool.input_schema, "type": "object"}  # some of the collected ones have no type, which servers must give
-    return {"name": tool.id.replace("/", "_")[:100], "description": tool.description, "inputSchema": schema}
+    return {"name": tool.id.replace("/", "_")[-100:], "description": tool.description, "inputSchema": schema}
+
+
+def is_listable(tool: Tool) -> bool:
+    """Leave out the collected tools that no server could list: the protocol wants these types of a schema."""
+    required, properties = tool.input_schema.get("required", []), tool.input_schema.get("properties", {})
+    names = isinstance(required, list) and all(isinstance(name, str) for name in required)
+    return names and isinstance(properties, dict) and all(isinstance(each, dict) for each in properties.values())
 
 
 async def in_turns(asks: Mapping[str, Ask], rounds: int) -> dict[str, "np.ndarray[Any, Any]"]:
@@ -248,17 +255,11 @@ async def start(bench: Bench) -> Found:
 
 
 async def first_run(bench: Bench, command: Sequence[str]) -> None:
-    """Let every server connect once, so that there is a saved catalog."""
-    async with bench.client(command) as client:
+    """Let every server connect once, until the catalogs of those that answer are saved."""
+    async with bench.client(command):
         with anyio.fail_after(UP_TO_THEN_SECONDS):
-            while True:
-                found = await called(client, "search_tools", {"query": "say a text back", "servers": ["server0"]})
-                names = await called(client, "search_tools", {"query": "echo", "limit": 20})
-                waiting = [line for line in names.splitlines() if "Still connecting" in line]
-                if found and (not waiting or all("server" not in line.split(": ")[-1] for line in waiting)):
-                    break
-                await anyio.sleep(0.5)
-        await anyio.sleep(1.0)  # catalogs are saved beside the answers
+            while len(list(bench.folder.glob("data/**/catalog/*.json"))) < SERVERS - 1:
+                await anyio.sleep(0.2)
 
 
 async def first_search(bench: Bench, command: Sequence[str]) -> float:
@@ -463,7 +464,8 @@ def main() -> None:
     options = parser.parse_args()
     dataset = load_dataset(DATA)
     cases = spread(dataset.cases, QUERIES)
-    known = read_catalogs(dataset.catalogs).catalog.tools
+    collected = read_catalogs(dataset.catalogs).catalog.tools
+    known = {tool_id: tool for tool_id, tool in collected.items() if is_listable(tool)}
     wanted = {gold: known[gold] for case in cases for gold in case.gold if gold in known}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

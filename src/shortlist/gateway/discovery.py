@@ -12,7 +12,7 @@ from shortlist.gateway.metatools import SearchRequest, names_argument, search_re
 from shortlist.gateway.state import State, did_you_mean
 from shortlist.gateway.workspaces import Caller, Workspace, workspace_key
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
-from shortlist.telemetry.events import CircleBroken, Described, Searched
+from shortlist.telemetry.events import CircleBroken, Described, Searched, record_nothing
 
 CIRCLE_SEARCHES = 3
 """So often the same hits are shown without a call in between."""
@@ -98,7 +98,7 @@ class Discovery:
         if names is None:
             return None
         known = self._state.visible_servers(caller)
-        for name in sorted(names - set(known)):
+        for name in sorted(names - {*known, *self._state.connecting(caller)}):
             raise InvalidInput(f"No server {name!r}. {did_you_mean(name, known)}")
         return names
 
@@ -159,6 +159,8 @@ class Discovery:
         return [*([f"note: {note}"] if note else []), *([f"often used with: {names}"] if names else [])]
 
     def _record(self, caller: Caller, results: Sequence[SearchResult], answer: dict[str, Json]) -> None:
+        if self._state.seams.record is record_nothing:
+            return  # counting tokens takes longer than finding the tools
         tokens = sum(estimate_tokens(block["text"]) for block in answer["content"])
         for result in results:
             self._state.seams.record(
