@@ -4,11 +4,12 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import (
     INTENT_WORDS,
     preset_tools,
+    suggest_toolsets,
     toolsets_for_intent,
     toolsets_of,
 )
 from shortlist.config.settings import PresetSettings, ToolsetSettings
-from shortlist.models import Annotations, Server, Tool
+from shortlist.models import Annotations, Confidence, Hit, Query, SearchResult, Server, Tool
 
 
 def tool(server: str, name: str, **fields: object) -> Tool:
@@ -97,3 +98,30 @@ def test_the_users_own_mapping_of_an_intent_decides_alone() -> None:
     toolsets = toolsets_of(CATALOG)
     assert toolsets_for_intent("communication", toolsets, mapped) == ("files",)
     assert toolsets_for_intent("release", toolsets, mapped) == ("slack",)
+
+
+def answer(*hits: tuple[Tool, float]) -> SearchResult:
+    ranked = tuple(Hit(tool=found, score=score, rank=rank) for rank, (found, score) in enumerate(hits, 1))
+    sure = Confidence(level="high", probability=0.9, match_probability=0.9)
+    return SearchResult(query=Query(text="send"), hits=ranked, confidence=sure)
+
+
+def test_a_toolset_with_several_good_hits_is_suggested_before_one_with_the_best_hit() -> None:
+    found = suggest_toolsets(
+        answer(
+            (tool("slack", "send"), 3.0),
+            (tool("mail", "send"), 2.9),
+            (tool("mail", "reply"), 2.8),
+        )
+    )
+    assert [name for name, _ in found] == ["mail", "slack"]
+    assert sum(part for _, part in found) == pytest.approx(1.0)
+
+
+def test_suggestions_name_the_category_where_there_is_one() -> None:
+    (first, _) = suggest_toolsets(answer((tool("slack", "send", category="chat"), 1.0), (tool("files", "read"), -9.0)))
+    assert first[0] == "chat"
+
+
+def test_an_answer_without_hits_suggests_nothing() -> None:
+    assert suggest_toolsets(answer()) == ()

@@ -1,5 +1,7 @@
 """Tools in named sets, presets over them, and the intents that narrow a search to some of them."""
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -8,7 +10,7 @@ from typing import TypeAlias
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Effect, PresetSettings, ToolsetSettings
-from shortlist.models import Server, Tool, ToolId
+from shortlist.models import SearchResult, Server, Tool, ToolId
 from shortlist.text.tokens import terms
 
 Cost: TypeAlias = Callable[[Tool], int]
@@ -95,6 +97,24 @@ def toolsets_for_intent(
         return tuple(name for name in mapped[intent] if name in toolsets)
     wanted = frozenset(terms(INTENT_WORDS.get(intent, intent.replace("_", " "))))
     return tuple(name for name, toolset in toolsets.items() if wanted & toolset.words)
+
+
+def toolset_of(tool: Tool) -> str:
+    """Name the set a tool belongs to where nothing is configured: its category, else its server."""
+    return tool.category or tool.server
+
+
+def suggest_toolsets(
+    result: SearchResult, name_of: Callable[[Tool], str] = toolset_of
+) -> tuple[tuple[str, float], ...]:
+    """Rank toolsets by their hits' part of the belief in all hits; the parts add up to 1."""
+    best = max((hit.score for hit in result.hits), default=0.0)
+    belief: dict[str, float] = defaultdict(float)
+    for hit in result.hits:
+        belief[name_of(hit.tool)] += math.exp(hit.score - best)
+    whole = sum(belief.values())
+    ranked = sorted(belief.items(), key=lambda item: (-item[1], item[0]))
+    return tuple((name, part / whole) for name, part in ranked if name)
 
 
 def match_ids(patterns: Iterable[str], ids: Iterable[ToolId]) -> Iterator[ToolId]:
