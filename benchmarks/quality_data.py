@@ -18,7 +18,7 @@ from benchmarks.measuring import rows
 from shortlist.evals.bench import Bench
 from shortlist.evals.cases import Case
 from shortlist.evals.datasets import Dataset, read_catalogs
-from shortlist.evals.metrics import Groups, marks, ndcg, recall, strict_groups, top_1
+from shortlist.evals.metrics import Groups, Metric, marks, ndcg, recall, strict_groups, top_1
 from shortlist.evals.runner import LIMIT
 from shortlist.evals.significance import Values
 from shortlist.index.cache import SqliteVectorCache
@@ -45,7 +45,10 @@ BY_SPLIT = ("mcp_union", "mcp_union_unseen", "authored_dev")
 OTHERS = ("metatool:multi", "toollens_test", "toolbench_g3")
 SETS = (*SINGLE, *BY_SPLIT, *OTHERS)
 
-METRICS = {"top1": top_1, "r@5": recall(5), "ndcg@10": ndcg(10)}
+METRICS: Mapping[str, Metric] = {"top1": top_1, "r@5": recall(5), "ndcg@10": ndcg(10)}
+ANY_AT_5 = "any@5"
+"""Whether any of the right tools is among the first five: what NodeBench calls recall."""
+MEASURED: Mapping[str, Metric] = {**METRICS, ANY_AT_5: lambda found, _wanted: float(any(found[:5]))}
 RENAMED = {"plain-dense": "dense", "plain-rrf": "rrf"}
 """Reference points that share a name with a pipeline of ours."""
 PEERS = {**{name: name for name in BASELINES if name not in RENAMED.values()}, **RENAMED}
@@ -177,7 +180,7 @@ def marked(dataset: Dataset, cases: Sequence[Case], ranked: Ranked, note: str = 
     return Answers(
         ids=tuple(case.id for case in cases),
         splits=tuple(case.split for case in cases),
-        values={name: np.array([metric(*each) for each in found]) for name, metric in METRICS.items()},
+        values={name: np.array([metric(*each) for each in found]) for name, metric in MEASURED.items()},
         empty=sum(not ranked[case.id] for case in cases),
         note=note,
     )
