@@ -137,7 +137,7 @@ def bench_of(dataset: Dataset, model: Model | None) -> Bench:
 def ours(dataset: Dataset, bench: Bench, pipeline: str) -> Answers:
     """Ask one of our pipelines everything."""
     rank = bench.contender(pipeline).rank
-    return marked(dataset, dataset.cases, _asked(dataset.cases, lambda text: rank(text, LIMIT).ids, dataset.name))
+    return marked(dataset, dataset.cases, asked(dataset.cases, lambda text: rank(text, LIMIT).ids, dataset.name))
 
 
 def peer(dataset: Dataset, label: str, model: Model | None, most: int, *, fresh: bool = False) -> Answers | str:
@@ -153,7 +153,7 @@ def peer(dataset: Dataset, label: str, model: Model | None, most: int, *, fresh:
         if found.baseline is None:
             return f"{found.status}: {found.detail}"
         baseline = found.baseline
-        ranked = _asked(cases, lambda text: baseline.rank(text, LIMIT), f"{dataset.name} {label}")
+        ranked = asked(cases, lambda text: baseline.rank(text, LIMIT), f"{dataset.name} {label}")
         kept.mkdir(parents=True, exist_ok=True)
         note = _note(found.status, found.detail, len(baseline.failures))
         path.write_text(json.dumps({"note": note, "ranked": ranked}), "utf-8")
@@ -200,7 +200,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _asked(cases: Sequence[Case], rank: Callable[[str], Sequence[ToolId]], what: str) -> dict[str, list[ToolId]]:
+def asked(cases: Sequence[Case], rank: Callable[[str], Sequence[ToolId]], what: str) -> dict[str, list[ToolId]]:
     show, found = progress(what), {}
     for done, case in enumerate(cases, start=1):
         found[case.id] = list(rank(case.query))
