@@ -3,18 +3,29 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Scores: TypeAlias = NDArray[np.float32]
+    """One score per row of the index; zero or less means no match."""
 
 ToolId: TypeAlias = str
 Json: TypeAlias = Any
 Level: TypeAlias = Literal["high", "medium", "low", "none"]
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "dense", "fuzzy", "regex", "prefix", "exact"]
 
-Scores: TypeAlias = NDArray[np.float32]
-"""One score per row of the index; zero or less means no match."""
+
+def __getattr__(name: str) -> Any:
+    """Give the type of scores to those that rank: a gateway that starts does not, and numpy is half of its start."""
+    if name != "Scores":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import numpy as np  # noqa: PLC0415
+    from numpy.typing import NDArray  # noqa: PLC0415
+
+    return NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +127,8 @@ class Query:
 class Ranking:
     """Rows of the index, best first; ties are broken on the tool id."""
 
-    rows: NDArray[np.int32]
-    scores: Scores
+    rows: "NDArray[np.int32]"
+    scores: "Scores"
 
     def __len__(self) -> int:
         return len(self.rows)

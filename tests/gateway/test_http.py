@@ -212,3 +212,42 @@ def test_serving_other_machines_needs_tokens() -> None:
     check_binding("0.0.0.0", TOKENS)
     check_binding("::1", {})
     check_binding("127.0.0.2", {})
+
+
+async def test_an_answer_is_sent_again_to_its_own_session_and_to_no_other() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served) as base, httpx2.AsyncClient() as http:
+        ada, bob = await open_session(http, base), await open_session(http, base)
+        echo = {"name": "call_tool", "arguments": {"name": "alpha__echo", "arguments": {"text": "for Ada"}}}
+        answered = await http.post(f"{base}/mcp", headers=ada, json=rpc("tools/call", echo))
+        priming = next(line.removeprefix("id: ") for line in answered.text.splitlines() if line.startswith("id: "))
+        assert "retry: " in answered.text
+        again = await first_event(http, base, ada | {"last-event-id": priming})
+        stolen = await first_event(http, base, bob | {"last-event-id": priming})
+    assert "for Ada" in again
+    assert "for Ada" not in stolen
+
+
+def rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+async def open_session(http: httpx2.AsyncClient, base: str) -> dict[str, str]:
+    """Shake hands as a client of the last legacy version, and give the headers of the session."""
+    headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    answered = await http.post(f"{base}/mcp", headers=headers, json=rpc("initialize", hello))
+    session = headers | {"mcp-session-id": answered.headers["mcp-session-id"]}
+    await http.post(f"{base}/mcp", headers=session, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+    return session
+
+
+async def first_event(http: httpx2.AsyncClient, base: str, headers: dict[str, str]) -> str:
+    """Ask for what came after an event; gives what is sent within a moment."""
+    received = ""
+    with anyio.move_on_after(1.0):
+        async with http.stream("GET", f"{base}/mcp", headers=headers) as response:
+            async for chunk in response.aiter_text():
+                received += chunk
+                if "data: {" in received:
+                    break
+    return received

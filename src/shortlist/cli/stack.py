@@ -4,6 +4,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,27 +14,21 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import Settings
 from shortlist.demo.server import demo_settings
-from shortlist.errors import InvalidConfig, ModelError
+from shortlist.errors import InvalidConfig
 from shortlist.gateway.answerer import Answerer
-from shortlist.gateway.background import BackgroundSearch
+from shortlist.gateway.background import BackgroundSearch, Preparable
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.saved import SavedCatalog
 from shortlist.gateway.server import Front
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import Seams
-from shortlist.index.cache import SqliteVectorCache
-from shortlist.index.embedders import Embedder, shipped
-from shortlist.paths import cache_folder, data_folder
-from shortlist.search.searcher import Options as SearchOptions
-from shortlist.search.searcher import Searcher
+from shortlist.paths import data_folder
 from shortlist.upstream.events import StateChanged, ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
 Done = TypeVar("Done")
 
 RELOAD_SECONDS = 2.0
-MODELS = ("small", "static")
-"""The shipped models, the better one first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +74,7 @@ async def open_stack(settings: Settings, options: Options, *, models: bool = Tru
     """Start servers, search and gateway; searches are answered at once from the saved catalog."""
     saved = SavedCatalog(data_folder() / "catalog", settings.servers)
     catalog = saved.load()
-    searcher = make_searcher(catalog, models=models)
-    search, answerer, events = BackgroundSearch(searcher), Answerer(), _Events()
+    search, answerer, events = BackgroundSearch(_searcher_of(models), catalog), Answerer(), _Events()
     pool = UpstreamPool(
         settings.servers,
         on_event=events,
@@ -90,15 +84,17 @@ async def open_stack(settings: Settings, options: Options, *, models: bool = Tru
     )
     seams = Seams(
         save=saved.save,
-        explain=lambda query, tool_id: searcher.explain(query, tool_id).text(),
+        explain=lambda query, tool_id: search.searcher.explain(query, tool_id).text(),
         stale=frozenset(catalog.servers),
     )
     gateway = Gateway(settings, search, pool, options=options, seams=seams)
     events.take = gateway.on_upstream
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
+        if models:
+            pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
         async with pool:
-            if searcher.embedder is not None:
+            if models:
                 tasks.start_soon(search.run)
             if settings.source:
                 tasks.start_soon(_reload, Path(settings.source), gateway, pool)
@@ -106,27 +102,17 @@ async def open_stack(settings: Settings, options: Options, *, models: bool = Tru
         tasks.cancel_scope.cancel()
 
 
-def make_searcher(catalog: Catalog, *, models: bool) -> Searcher:
-    """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
-    if not models:
-        return Searcher(catalog)
-    options = SearchOptions(cache=SqliteVectorCache(cache_folder() / "vectors.sqlite"))
-    return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
+def _searcher_of(models: bool) -> Callable[[Catalog], Preparable]:
+    def make(catalog: Catalog) -> Preparable:
+        found: Preparable = import_module("shortlist.cli.engine").make_searcher(catalog, models=models)
+        return found
+
+    return make
 
 
 def log_folder() -> Path:
     """Where servers' stderr is kept."""
     return data_folder() / "logs"
-
-
-def _embedder() -> Embedder | None:
-    for tier in MODELS:
-        try:
-            return shipped(tier)
-        except ModelError as error:
-            reason = error
-    say(f"searching by words alone: {reason}")
-    return None
 
 
 class _Events:

@@ -27,6 +27,8 @@ class Cadence:
     poll_seconds: float = 300.0
     """Tools are listed again this often where the server does not announce changes."""
     relist_gap_seconds: float = 0.5
+    head_start_seconds: float = 1.0
+    """Servers that start later wait so long: the first answers need not share the processor with their starts."""
     slot_seconds: float = 3.0
     """A slow start holds its place among the parallel ones no longer than this."""
 

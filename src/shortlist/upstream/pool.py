@@ -56,6 +56,11 @@ class UpstreamPool:
         self._tasks = anyio.create_task_group()
         self._reloading = anyio.Lock()
 
+    def start_later(self, servers: Iterable[str]) -> None:
+        """Let these begin a moment after the others, or when they are wanted; called before entering."""
+        for name in servers:
+            self._upstreams[name].head_start_seconds = self._host.cadence.head_start_seconds
+
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         for upstream in self._upstreams.values():

@@ -57,6 +57,9 @@ class Upstream:
 
     def __init__(self, settings: ServerSettings, host: Host) -> None:
         self.settings = settings
+        self.head_start_seconds = 0.0
+        """How long others go first, unless this server is wanted before."""
+        self._wanted = anyio.Event()
         self._host = host
         self._log = StderrLog(log_path(host.log_directory, settings.name) if host.log_directory else None)
         self._transport: Transport = settings.transport
@@ -123,6 +126,7 @@ class Upstream:
         """List again, or try to connect again, now."""
         self._relist.set()
         self._wake.set()
+        self._wanted.set()
 
     def adopt(self, settings: ServerSettings) -> None:
         """Take settings that need no new connection."""
@@ -162,6 +166,8 @@ class Upstream:
         """Connect, serve, and begin again until stopped."""
         try:
             with self._scope:
+                with anyio.move_on_after(self.head_start_seconds):
+                    await self._wanted.wait()
                 while not self._stopped.is_set():
                     await self._attempt()
         finally:
@@ -169,6 +175,7 @@ class Upstream:
             self._ended.set()
 
     async def _ready(self, deadline: float) -> Connection:
+        self._wanted.set()
         if self._live is None and self._state != "connecting":
             deadline = min(deadline, anyio.current_time() + self._host.cadence.reconnect_seconds)
         with anyio.CancelScope(deadline=deadline):

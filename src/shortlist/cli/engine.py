@@ -1,0 +1,28 @@
+"""The searcher that serves: imported when the first search or catalog comes, since it takes half of a start."""
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.cli.stack import say
+from shortlist.errors import ModelError
+from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.embedders import Embedder, shipped
+from shortlist.paths import cache_folder
+from shortlist.search.searcher import Options, Searcher
+
+MODELS = ("small", "static")
+"""The shipped models, the better one first."""
+
+
+def make_searcher(catalog: Catalog, *, models: bool) -> Searcher:
+    """Make a searcher with the best model that is there; words alone do where there is none."""
+    cache = SqliteVectorCache(cache_folder() / "vectors.sqlite") if models else None
+    return Searcher(catalog, _embedder() if models else None, options=Options(cache=cache))
+
+
+def _embedder() -> Embedder | None:
+    for tier in MODELS:
+        try:
+            return shipped(tier)
+        except ModelError as error:
+            reason = error
+    say(f"searching by words alone: {reason}")
+    return None

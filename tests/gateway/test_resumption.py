@@ -1,0 +1,47 @@
+"""Streams that are taken up again: every session its own events, and all of them together bounded."""
+
+from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse
+
+from shortlist.gateway.resumption import EVENT_CHARACTERS, EventLog
+
+
+def answer(text: str) -> JSONRPCMessage:
+    return JSONRPCResponse(jsonrpc="2.0", id=1, result={"content": [{"type": "text", "text": text}]})
+
+
+def texts(log: EventLog, owner: object, last: str) -> list[str]:
+    _, events = log.after(owner, last)
+    return [
+        event.message.result["content"][0]["text"] for event in events if isinstance(event.message, JSONRPCResponse)
+    ]
+
+
+def test_what_came_after_an_event_of_a_stream_is_given_again() -> None:
+    log, me = EventLog(), object()
+    first = log.add(me, "1", None)
+    log.add(me, "2", answer("another stream"))
+    log.add(me, "1", answer("this one"))
+    assert log.after(me, first)[0] == "1"
+    assert texts(log, me, first) == ["this one"]
+
+
+def test_a_session_gets_no_events_of_another_though_their_streams_have_one_name() -> None:
+    log, ada, bob = EventLog(), object(), object()
+    of_ada, of_bob = log.add(ada, "1", None), log.add(bob, "1", None)
+    log.add(ada, "1", answer("for Ada"))
+    log.add(bob, "1", answer("for Bob"))
+    assert texts(log, bob, of_bob) == ["for Bob"]
+    assert log.after(bob, of_ada) == (None, [])
+
+
+def test_the_oldest_events_go_when_there_are_too_many() -> None:
+    log, me = EventLog(characters=3 * (EVENT_CHARACTERS + 100)), object()
+    ids = [log.add(me, "1", answer("x" * 60)) for _ in range(6)]
+    assert log.after(me, ids[0]) == (None, [])
+    assert len(log.after(me, ids[-2])[1]) == 1
+
+
+def test_an_id_that_was_never_given_is_nobodys() -> None:
+    log, me = EventLog(), object()
+    log.add(me, "1", JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"level": "info"}))
+    assert [log.after(me, last) for last in ("", "x", "-1", "99", "²")] == [(None, [])] * 5
