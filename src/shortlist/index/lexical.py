@@ -8,7 +8,7 @@ tool touches that tool only, and the result equals a fresh build.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +74,8 @@ class LexicalIndex:
         self.vocabulary = Vocabulary()
         self.alive = np.zeros(0, np.bool_)
         self.live = 0
+        self.version = 0
+        """Another number after every change, for whoever remembers what was looked up here."""
         self.name_sizes = np.zeros(0, np.float32)
         """How many terms the name of each row has."""
         self._frequency = np.zeros(0, np.int32)
@@ -101,6 +103,7 @@ class LexicalIndex:
 
     def add(self, documents: Sequence[Document]) -> range:
         """Append documents; gives their rows."""
+        self.version += 1
         added = self._weigh(documents)
         rows = range(self.size, self.size + added.count)
         for offset, row in enumerate(rows):
@@ -117,6 +120,7 @@ class LexicalIndex:
 
     def remove(self, rows: Iterable[int]) -> None:
         """Take rows out of every answer and every count."""
+        self.version += 1
         for row in rows:
             if self.alive[row]:
                 self.alive[row] = False
@@ -131,6 +135,10 @@ class LexicalIndex:
     def frequency(self, term: str) -> int:
         number = self.vocabulary.get(term)
         return 0 if number is None else int(self._frequency[number])
+
+    def words(self) -> list[str]:
+        """Give the terms that some live document has."""
+        return list(compress(self.vocabulary, self._frequency.tolist()))
 
     def postings(self, term: str) -> Postings:
         number = self.vocabulary.get(term)
@@ -166,6 +174,7 @@ class LexicalIndex:
 
     def _merge(self) -> None:
         """Take the late rows among the main ones and count anew."""
+        self.version += 1
         self._main, self._late = self._main.extended(self._late), _Forward.empty()
         self._inverted, self._late_postings = self._main.inverted(len(self.vocabulary), self.alive), {}
         self._frequency = self._inverted.frequencies()

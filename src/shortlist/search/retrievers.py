@@ -1,10 +1,9 @@
 """The arms: each scores every row for a request, usable alone and in any mix."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ TYPO_WEIGHT = 0.7
 """A corrected word is less sure than one that stands in the catalog as it was typed."""
 MIN_TYPO_LENGTH = 4
 MAX_CORRECTIONS = 3
+MAX_REMEMBERED_TERMS = 10_000
 FUZZY_CUTOFF = 60.0
 MAX_PATTERN_CHARS = 1_000
 
@@ -35,22 +35,21 @@ class Speller:
 
     def __init__(self, index: LexicalIndex) -> None:
         self._index = index
-        self._known = 0
+        self._version = -1
         self._alike: dict[tuple[str, int], list[str]] = {}
         self.corrections = lru_cache(maxsize=2_000)(self._corrections)
 
     def __call__(self, term: str) -> tuple[str, ...]:
         """Give the most common among the nearest words of the catalog."""
-        if len(self._index.vocabulary) != self._known:
+        if self._index.version != self._version:
             self._group()
         return self.corrections(term)
 
     def _group(self) -> None:
-        self._alike = {}
-        for word in self._index.vocabulary:
-            if word.isalpha() and self._index.frequency(word):
-                self._alike.setdefault((word[0], len(word)), []).append(word)
-        self._known = len(self._index.vocabulary)
+        self._alike = defaultdict(list)
+        for word in filter(str.isalpha, self._index.words()):
+            self._alike[word[0], len(word)].append(word)
+        self._version = self._index.version
         self.corrections.cache_clear()
 
     def _corrections(self, term: str) -> tuple[str, ...]:
@@ -73,10 +72,9 @@ class Speller:
         return tuple(sorted(found, key=lambda word: (-self._index.frequency(word), word))[:MAX_CORRECTIONS])
 
 
-class Sought(NamedTuple):
+class Option(NamedTuple):
     """A term of the catalog that answers one of the query's, or may stand for it, and where it is."""
 
-    asked: int
     weight: float
     idf: float
     postings: Postings
@@ -92,30 +90,33 @@ class LexicalRetriever:
     def __init__(self, index: Index) -> None:
         self._index = index
         self.speller = Speller(index.lexical)
-        self._latest: tuple[Request | None, list[Sought]] = (None, [])
+        self._version = index.lexical.version
+        self._options: dict[QueryTerm, tuple[Option, ...]] = {}
 
     def __call__(self, request: Request) -> Scores:
         scores = np.zeros(self._index.lexical.size, np.float32)
-        for _, group in groupby(self.look_up(request), key=itemgetter(0)):
-            first, *others = group
-            if others:
-                scores += self._best([first, *others])
-            else:
-                scores[first.postings.rows] += first.values()
+        for options in self.look_up(request):
+            if len(options) == 1:
+                scores[options[0].postings.rows] += options[0].values()
+            elif options:
+                scores += self._best(options)
         return _masked(scores, request.mask)
 
-    def look_up(self, request: Request) -> list[Sought]:
-        """Find what the request asks for, or what stands for it; once for all who look at the same request."""
-        latest, found = self._latest
-        if latest is not request:
-            lexical = self._index.lexical
-            found = [
-                Sought(position, weight, lexical.idf(term), lexical.postings(term))
-                for position, asked in enumerate(request.analysed.terms)
-                for term, weight in self.stand_ins(asked)
-            ]
-            self._latest = (request, found)
-        return found
+    def look_up(self, request: Request) -> list[tuple[Option, ...]]:
+        """Give for each term of a request what answers it; words come again, so they are remembered."""
+        if self._version != self._index.lexical.version or len(self._options) > MAX_REMEMBERED_TERMS:
+            self._version, self._options = self._index.lexical.version, {}
+        known = self._options
+        for asked in request.analysed.terms:
+            if asked not in known:
+                known[asked] = self._found(asked)
+        return [known[asked] for asked in request.analysed.terms]
+
+    def _found(self, asked: QueryTerm) -> tuple[Option, ...]:
+        lexical = self._index.lexical
+        return tuple(
+            Option(weight, lexical.idf(term), lexical.postings(term)) for term, weight in self.stand_ins(asked)
+        )
 
     def stand_ins(self, asked: QueryTerm) -> tuple[tuple[str, float], ...]:
         """Give the terms to look for, with their weights: the word, its synonyms, or its likely spellings."""
@@ -125,7 +126,7 @@ class LexicalRetriever:
             return ((asked.term, asked.weight), *known)
         return known or tuple((t, asked.weight * TYPO_WEIGHT) for t in self.speller(asked.term))
 
-    def _best(self, options: list[Sought]) -> Scores:
+    def _best(self, options: tuple[Option, ...]) -> Scores:
         best = np.zeros(self._index.lexical.size, np.float32)
         for option in options:
             np.maximum.at(best, option.postings.rows, option.values())
