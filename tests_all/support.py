@@ -20,7 +20,7 @@ from mcp import Client
 
 HERE = Path(__file__).parent
 WORK = HERE / ".work"
-SHORTLIST = Path(sys.executable).with_name("shortlist")
+SHORTLIST = [str(Path(sys.executable).with_name("shortlist"))]
 START_SECONDS = 60.0
 RUN_SECONDS = 300.0
 
@@ -117,7 +117,7 @@ class Gateway:
     @contextmanager
     def serving(cls, config: Path, *options: str) -> Iterator[Self]:
         """Serve a configuration over HTTP on a free port, with data of its own."""
-        command = [str(SHORTLIST), "serve", "--config", str(config), "--http", "127.0.0.1:0", *options]
+        command = [*SHORTLIST, "serve", "--config", str(config), "--http", "127.0.0.1:0", *options]
         with process(command, environment(config.parent)) as lines:
             yield cls(lines.after("serving "))
 

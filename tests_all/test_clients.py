@@ -117,7 +117,7 @@ def test_the_inspector_loads_calls_directly_and_unloads(
 async def sdk_client(config: Path, era: Era, *options: str, **more: Any) -> AsyncIterator[Client]:
     """Start the gateway over stdio as a desktop client does."""
     parameters = StdioServerParameters(
-        command=str(SHORTLIST), args=["serve", "--config", str(config), *options], env=environment(config.parent)
+        command=SHORTLIST[0], args=["serve", "--config", str(config), *options], env=environment(config.parent)
     )
     mode: Any = {"legacy": "legacy", "modern": "2026-07-28"}[era]
     with anyio.fail_after(START_SECONDS * 2):

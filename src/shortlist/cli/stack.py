@@ -97,7 +97,7 @@ async def open_stack(settings: Settings, options: Options, *, models: bool = Tru
             if models:
                 tasks.start_soon(search.run)
             if settings.source:
-                tasks.start_soon(_reload, Path(settings.source), gateway, pool)
+                tasks.start_soon(_reload, Path(settings.source), gateway, pool, saved)
             yield Stack(settings, pool, gateway, front)
         tasks.cancel_scope.cancel()
 
@@ -130,7 +130,7 @@ class _Events:
                 say(f"{event.server}: {problem}")
 
 
-async def _reload(path: Path, gateway: Gateway, pool: UpstreamPool) -> None:
+async def _reload(path: Path, gateway: Gateway, pool: UpstreamPool, saved: SavedCatalog) -> None:
     """Take up changes of the configuration file; a broken one is reported and the last good one kept."""
     seen = _stamp(path)
     while True:
@@ -145,6 +145,7 @@ async def _reload(path: Path, gateway: Gateway, pool: UpstreamPool) -> None:
             say(f"{error} (the running configuration is kept)")
             continue
         gateway.configure(settings)
+        saved.servers = settings.servers
         changes = await pool.reload(settings.servers)
         say(f"reloaded {path}" + (f": {changes}" if changes else ""))
 

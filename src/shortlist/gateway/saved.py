@@ -24,16 +24,17 @@ class SavedCatalog:
 
     def __init__(self, folder: Path, servers: Mapping[str, ServerSettings]) -> None:
         self._folder = folder
-        self._servers = servers
+        self.servers = servers
+        """Those of the configuration as it is now."""
 
     def load(self) -> Catalog:
         """Read what was saved for the servers of this configuration; what cannot be read is left out."""
-        found = [saved for settings in self._servers.values() if (saved := self._read(settings)) is not None]
+        found = [saved for settings in self.servers.values() if (saved := self._read(settings)) is not None]
         return Catalog.of((tool for _, tools in found for tool in tools), (server for server, _ in found))
 
     def save(self, server: Server, tools: Sequence[Tool]) -> None:
         """Keep a server's tools; a full disk costs the next start a little time and nothing else."""
-        settings = self._servers.get(server.name)
+        settings = self.servers.get(server.name)
         if settings is None or isinstance(settings.transport, MemoryTransport):
             return
         path = self._path(settings)

@@ -28,6 +28,10 @@ class Reloaded:
     def __bool__(self) -> bool:
         return bool(self.started or self.stopped or self.restarted or self.updated)
 
+    def __str__(self) -> str:
+        parts = {"started": self.started, "stopped": self.stopped, "restarted": self.restarted, "updated": self.updated}
+        return "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items() if names)
+
 
 class UpstreamPool:
     """An async context manager; entering starts every server in parallel and waits for none.
