@@ -85,6 +85,28 @@ async def test_roots_are_relayed(client_era: Era, server_era: Era) -> None:
         assert words(await call(client, "native", "ask_roots")) == "file:///home"
 
 
+class Curious(Fixture):
+    """Says what it was told that its client can be asked."""
+
+    def __init__(self) -> None:
+        super().__init__("one", "modern")
+        self.tools["declared"] = ("Name what the client can be asked.", {"type": "object", "properties": {}})
+
+    async def tool_declared(self, ctx: Any, *_: Any) -> Any:
+        declared = ctx.session.client_capabilities
+        names = [name for name in ("sampling", "elicitation", "roots") if getattr(declared, name) is not None]
+        return types.CallToolResult(content=[types.TextContent(text=" ".join(names) or "nothing")])
+
+
+@pytest.mark.parametrize("client_era", ["legacy", "modern"])
+async def test_a_modern_server_is_told_what_this_client_can_be_asked_and_no_more(client_era: Era) -> None:
+    async with serve(Curious(), options=PASSTHROUGH) as served:
+        async with served.client(client_era, sampling_callback=sampled) as client:
+            assert words(await client.call_tool("declared", {})) == "sampling"
+        async with served.client(client_era) as client:
+            assert words(await client.call_tool("declared", {})) == "nothing"
+
+
 @table
 async def test_a_question_to_a_client_that_cannot_answer_is_refused(client_era: Era, server_era: Era) -> None:
     async with served_pair(server_era) as served, served.client(client_era) as client:

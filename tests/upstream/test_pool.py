@@ -319,3 +319,15 @@ def test_a_log_file_stays_bounded(tmp_path: Path) -> None:
 
 def test_a_server_name_cannot_leave_the_log_directory(tmp_path: Path) -> None:
     assert log_path(tmp_path, "../../etc/x").parent == tmp_path
+
+
+async def test_a_server_that_starts_later_starts_at_once_when_it_is_wanted() -> None:
+    patient = replace(QUICK, head_start_seconds=DEADLINE_SECONDS * 10)
+    server = script("modern", file="modern.py")
+    pool = UpstreamPool({"modern": server}, on_event=lambda _: None, cadence=patient)
+    pool.start_later(["modern"])
+    async with pool:
+        await anyio.wait_all_tasks_blocked()
+        assert pool.status()["modern"].state == "connecting"
+        with anyio.fail_after(DEADLINE_SECONDS):
+            assert text_of(await pool.call_tool("modern", "echo", {"text": "hi"})) == "echo: hi"
