@@ -8,7 +8,7 @@ tool touches that tool only, and the result equals a fresh build.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,10 +135,6 @@ class LexicalIndex:
     def frequency(self, term: str) -> int:
         number = self.vocabulary.get(term)
         return 0 if number is None else int(self._frequency[number])
-
-    def words(self) -> list[str]:
-        """Give the terms that some live document has."""
-        return list(compress(self.vocabulary, self._frequency.tolist()))
 
     def postings(self, term: str) -> Postings:
         number = self.vocabulary.get(term)

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -36,20 +37,22 @@ class Speller:
     def __init__(self, index: LexicalIndex) -> None:
         self._index = index
         self._version = -1
-        self._alike: dict[tuple[str, int], list[str]] = {}
+        self._grouped = 0
+        self._alike: dict[tuple[str, int], list[str]] = defaultdict(list)
         self.corrections = lru_cache(maxsize=2_000)(self._corrections)
 
     def __call__(self, term: str) -> tuple[str, ...]:
         """Give the most common among the nearest words of the catalog."""
         if self._index.version != self._version:
-            self._group()
+            self._follow()
         return self.corrections(term)
 
-    def _group(self) -> None:
-        self._alike = defaultdict(list)
-        for word in filter(str.isalpha, self._index.words()):
-            self._alike[word[0], len(word)].append(word)
-        self._version = self._index.version
+    def _follow(self) -> None:
+        """Take up the words that are new; those that left are still there, and passed over."""
+        for word in islice(self._index.vocabulary, self._grouped, None):
+            if word.isalpha():
+                self._alike[word[0], len(word)].append(word)
+        self._grouped, self._version = len(self._index.vocabulary), self._index.version
         self.corrections.cache_clear()
 
     def _corrections(self, term: str) -> tuple[str, ...]:
@@ -57,19 +60,19 @@ class Speller:
             return ()
         reach = 1 if len(term) < 6 else 2
         near = [
-            (distance, word)
+            (distance, -self._index.frequency(word), word)
             for length in range(len(term) - reach, len(term) + reach + 1)
             for word, distance, _ in process.extract(
                 term,
                 self._alike.get((term[0], length), ()),
                 scorer=DamerauLevenshtein.distance,
                 score_cutoff=reach,
-                limit=20,
+                limit=None,
             )
+            if self._index.frequency(word)
         ]
-        closest = min((distance for distance, _ in near), default=0)
-        found = [word for distance, word in near if distance == closest and self._index.frequency(word)]
-        return tuple(sorted(found, key=lambda word: (-self._index.frequency(word), word))[:MAX_CORRECTIONS])
+        closest = min(near, default=(0,))[0]
+        return tuple(word for distance, _, word in sorted(near)[:MAX_CORRECTIONS] if distance == closest)
 
 
 class Option(NamedTuple):
