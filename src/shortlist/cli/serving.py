@@ -33,6 +33,8 @@ from shortlist.upstream.stderr import log_path
 OK, FAILED = 0, 1
 SETTLE_SECONDS = 30.0
 GRACE_SECONDS = 3.0
+FIRST_SEARCH = "let the team know the deploy is done"
+"""One that the demo servers answer."""
 LOCAL_CALLER = Caller(era="modern", process="cli")
 
 
@@ -168,6 +170,8 @@ async def _serve_http(stack: Stack, host: str, port: int) -> None:
     url = f"http://{host}:{bound}/mcp"
     say(f"serving {url}")
     say("paste into a client: " + json.dumps({"mcpServers": {"shortlist": {"type": "http", "url": url}}}))
+    if not stack.settings.source:
+        say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCH})}")
     await uvicorn.Server(config).serve(sockets=[socket])
 
 
