@@ -52,7 +52,7 @@ SEARCH_SIZE = 600
 TOKEN_SIZES = (50, 500, 5_000)
 SERVERS = 10
 PARTS = ("calls", "search", "start", "tokens")
-UP_TO_THEN_SECONDS = 120.0
+UP_TO_THEN_SECONDS = 600.0
 Found: TypeAlias = tuple[list[Table], dict[str, Any]]
 Ask: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -146,6 +146,8 @@ async def calls(bench: Bench) -> Found:
             client = await stack.enter_async_context(bench.client(command))
             asks[name] = call_of(name, client)
             await until_it_answers(asks[name])
+            if name.startswith("shortlist"):
+                await until_it_answers(lambda client=client: settled(client))  # type: ignore[misc]
         times = await in_turns(asks, bench.rounds)
     base = {q: float(np.percentile(times["direct"], q)) for q in (10, 50)}
     rows = [
@@ -173,6 +175,13 @@ async def called(client: Client, name: str, arguments: dict[str, Any]) -> str:
     if result.is_error:
         raise RuntimeError(text)
     return text
+
+
+async def settled(client: Client) -> None:
+    """Raise while the gateway still makes vectors, which takes the processor from the calls."""
+    found = await called(client, "search_tools", {"query": f"anything {time.monotonic()}"})
+    if "not ready yet" in found or "wait for their vectors" in found:
+        raise RuntimeError(found)
 
 
 async def until_it_answers(ask: Ask) -> None:
