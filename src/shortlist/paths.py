@@ -5,17 +5,17 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """What can be made again: embedded vectors."""
+    """Give the place for what can be made again: embedded vectors."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 
 def config_folder() -> Path:
-    """What the user wrote."""
+    """Give the place for what the user wrote."""
     return _folder("XDG_CONFIG_HOME", ".config")
 
 
 def data_folder() -> Path:
-    """What the gateway learned: saved catalogs, logs."""
+    """Give the place for what the gateway keeps: saved catalogs, logs."""
     return _folder("XDG_DATA_HOME", ".local/share")
 
 

@@ -3,7 +3,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator
 
 from tests.demo.bundle import Json, servers, tools
 

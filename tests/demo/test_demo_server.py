@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator
 
 from shortlist.config import ServerSettings, StdioTransport
 from shortlist.demo.server import demo_names, demo_settings, http_app

@@ -1,4 +1,3 @@
-
 from shortlist.errors import ModelError
 from shortlist.index.index import Index
 from shortlist.models import Query

@@ -13,9 +13,11 @@ MODELS = ("small", "static")
 
 
 def make_searcher(catalog: Catalog, *, models: bool) -> Searcher:
-    """Make a searcher with the best model that is there; words alone do where there is none."""
-    cache = SqliteVectorCache(cache_folder() / "vectors.sqlite") if models else None
-    return Searcher(catalog, _embedder() if models else None, options=Options(cache=cache))
+    """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
+    if not models:
+        return Searcher(catalog)
+    options = Options(cache=SqliteVectorCache(cache_folder() / "vectors.sqlite"))
+    return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
 
 
 def _embedder() -> Embedder | None:

@@ -85,7 +85,7 @@ def _act(definition: Mapping[str, Json]) -> Act:
 
 def _mistake(schema: Mapping[str, Json], arguments: Mapping[str, Json]) -> str | None:
     # Loaded at the first call: the gateway starts without it.
-    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # noqa: PLC0415
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
 
     error = next(iter(Draft202012Validator(schema).iter_errors(arguments)), None)
     return f"{error.json_path}: {error.message}" if error is not None else None

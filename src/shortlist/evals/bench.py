@@ -75,7 +75,8 @@ class Bench:
     def without_each(self, pipeline: str) -> dict[str, Contender]:
         """Give the pipeline less each of its parts in turn, named after the part."""
         full = self._pipeline(pipeline)
-        return {part: self._running(full.without(part)) for part in full.parts}
+        words = Searcher(self._index, None, options=Options(pipeline=pipeline)).pipeline  # fitted without vectors
+        return {part: self._running((words if part == DENSE else full).without(part)) for part in full.parts}
 
     def swept(self, name: str) -> Make:
         """Give what builds a contender for each value of a number that can be swept."""

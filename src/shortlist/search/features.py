@@ -13,6 +13,7 @@ from shortlist.models import Scores
 from shortlist.search.request import Request, Signals
 from shortlist.search.retrievers import LexicalRetriever
 from shortlist.text.documents import FIELDS
+from shortlist.text.tokens import compact
 
 Matrix: TypeAlias = NDArray[np.float32]
 
@@ -148,9 +149,16 @@ class FeatureReader:
 
     def _exact(self, request: Request, rows: NDArray[np.int64]) -> Matrix:
         named = {row for name in request.analysed.identifiers for row in self._index.names.get(name, ())}
+        named |= self._started(request.query.text.strip())
         if not named:
             return np.zeros(len(rows), np.float32)
         return np.isin(rows, list(named)).astype(np.float32)
+
+    def _started(self, text: str) -> set[int]:
+        """Find the names that begin so, for a name that was typed half: `analyze_`."""
+        if not text.endswith(("_", "-", ".")) or " " in text or not (typed := compact(text)):
+            return set()
+        return {row for name, rows in self._index.names.items() if name.startswith(typed) for row in rows}
 
 
 def _unread(count: int) -> tuple[Matrix, float, float]:
@@ -164,7 +172,7 @@ def _reciprocal_ranks(scores: Scores) -> Matrix:
     return np.where(scores > 0, 1 / (1 + better), 0).astype(np.float32)
 
 
-def _standard(dense: Matrix, cosines: Scores | None, mask: NDArray[np.bool_] | None) -> Matrix:
+def _standard(dense: Matrix, cosines: Matrix | None, mask: NDArray[np.bool_] | None) -> Matrix:
     if cosines is None or not len(dense):
         return np.zeros(len(dense), np.float32)
     every = cosines if mask is None else cosines[mask]

@@ -77,8 +77,8 @@ def analyse(text: str, expansions: Mapping[str, Phrases] | None = None) -> Analy
     """Read a query; nothing in it can make this fail."""
     short = _both_ends(clean_text(text))
     asked, pasted = _apart(short)
-    weights = dict.fromkeys(terms(pasted), PASTED_WEIGHT)
-    weights |= dict.fromkeys(terms(asked), 1.0)
+    weights = dict.fromkeys(terms(asked), 1.0)
+    weights = weights | {term: PASTED_WEIGHT for term in terms(pasted) if term not in weights}
     if not weights:
         weights = dict.fromkeys(terms(short), 1.0)
     table = shipped_expansions() if expansions is None else expansions
