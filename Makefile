@@ -1,8 +1,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+FRAMEWORKS := .venv-frameworks/.installed
 
-.PHONY: setup run test format lock
+.PHONY: setup run test test-all format lock
 
 setup: $(STAMP)
 
@@ -20,6 +21,17 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+# Conformance, foreign clients and frameworks: slow, and each installs what it needs beside the rest.
+test-all: setup $(FRAMEWORKS)
+	$(BIN)/python -m pytest tests_all
+	.venv-frameworks/bin/python -m pytest tests/frameworks tests/library
+
+$(FRAMEWORKS): requirements-frameworks.lock pyproject.toml
+	test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
+	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-frameworks.lock
+	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(FRAMEWORKS)
 
 format: setup
 	$(BIN)/ruff format .

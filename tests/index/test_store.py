@@ -28,7 +28,7 @@ def saved(folder: Path, source: Catalog, *, dense: bool = True) -> Index:
 
 def answers(index: Index) -> list[list[tuple[str, float]]]:
     searcher = Searcher(index, HashingEmbedder())
-    return [[(hit.tool.id, hit.score) for hit in searcher.search(Query(text=text)).hits] for text in QUERIES]
+    return [[(hit.tool.id, round(hit.score, 4)) for hit in searcher.search(Query(text=text)).hits] for text in QUERIES]
 
 
 def header(folder: Path) -> dict[str, Any]:
