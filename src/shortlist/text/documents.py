@@ -108,8 +108,8 @@ def _name_terms(name: str) -> list[str]:
 
 def _unstuffed(found: list[str]) -> list[str]:
     """Take each word once where a text repeats itself over and over to be found."""
-    distinct = dict.fromkeys(found)
-    return list(distinct) if len(found) >= STUFFED_REPEATS * len(distinct) else found
+    stuffed = len(found) >= STUFFED_REPEATS * len(set(found))
+    return list(dict.fromkeys(found)) if stuffed else found
 
 
 def _split_boilerplate(description: str, boilerplate: frozenset[str]) -> tuple[str, str]:

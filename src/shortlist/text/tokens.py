@@ -1,6 +1,7 @@
 """Text to terms: identifiers split, words stemmed, scripts without spaces cut into character pairs."""
 
 import re
+import sys
 from functools import lru_cache
 from importlib import resources
 from itertools import chain
@@ -53,6 +54,7 @@ def words(identifier: str) -> str:
     return " ".join(split_identifier(identifier))
 
 
+@lru_cache(maxsize=65_536)
 def compact(identifier: str) -> str:
     """Write an identifier without separators or case, so that all its spellings are equal."""
     return _without_separators(fold(identifier))
@@ -119,5 +121,4 @@ def _unspaced_terms(folded: str, runs: list[str]) -> tuple[str, ...]:
 
 def stem(word: str) -> str:
     """Stem an English word; words of other languages mostly pass unchanged."""
-    stemmed: str = _stemmer.stemWord(word)
-    return stemmed
+    return sys.intern(_stemmer.stemWord(word))  # equal terms are one object: found faster, kept once
