@@ -54,7 +54,6 @@ def words(identifier: str) -> str:
     return " ".join(split_identifier(identifier))
 
 
-@lru_cache(maxsize=65_536)
 def compact(identifier: str) -> str:
     """Write an identifier without separators or case, so that all its spellings are equal."""
     return _without_separators(fold(identifier))
