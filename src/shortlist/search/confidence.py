@@ -1,5 +1,6 @@
 """How sure the answer is: the chance that the first hit is right, and that there is a right one at all."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ class Logistic:
     bias: float
 
     def __call__(self, features: Matrix) -> float:
-        return float(1 / (1 + np.exp(-np.clip(features @ self.weights + self.bias, -30, 30))))
+        return 1 / (1 + math.exp(-min(max(float(features @ self.weights) + self.bias, -30.0), 30.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,13 @@ def confidence_features(evidence: Evidence, logits: Matrix, first_row: int) -> M
     first = int(np.flatnonzero(evidence.rows == first_row)[0])
     belief = np.exp(logits - logits.max())
     belief /= belief.sum()
-    entropy = float(-(belief * np.log(np.maximum(belief, 1e-9))).sum())
-    others = np.delete(np.arange(len(logits)), first)
-    second = float(belief[others].max(initial=0))
-    gap = float(logits[first] - logits[others].max()) if len(others) else 3.0
-    spread = [float(belief[first]), second, entropy, float(np.clip(gap, -5, 5))]
+    entropy = -float(belief @ np.log(np.maximum(belief, 1e-9)))
+    others = logits.copy()
+    others[first] = -np.inf
+    runner_up, alone = int(others.argmax()), len(logits) == 1
+    second = 0.0 if alone else float(belief[runner_up])
+    gap = 3.0 if alone else float(logits[first] - logits[runner_up])
+    spread = [float(belief[first]), second, entropy, min(max(gap, -5.0), 5.0)]
     return np.concatenate([evidence.candidates[first], evidence.query, spread]).astype(np.float32)
 
 
