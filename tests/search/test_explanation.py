@@ -3,6 +3,7 @@ import pytest
 from shortlist.errors import ToolNotFound
 from shortlist.models import Query
 from shortlist.search.searcher import Searcher
+from shortlist.search.stages import SPELLED_BOOST
 
 
 @pytest.mark.parametrize("text", ["create a calendar event", "k8s pods", "calender", "send_email", "🎉"])
@@ -11,7 +12,8 @@ def test_the_parts_of_an_explanation_add_up_to_the_fused_score(workplace: Search
         explanation = workplace.explain(Query(text=text), hit.tool.id)
         assert explanation.rank == hit.rank
         assert explanation.score == hit.score
-        assert sum(explanation.parts.values()) == pytest.approx(hit.score, abs=1e-3)
+        boost = SPELLED_BOOST if text == hit.tool.name else 0
+        assert sum(explanation.parts.values()) + boost == pytest.approx(hit.score, abs=1e-3)
 
 
 def test_the_matches_of_an_explanation_add_up_to_the_words_score(workplace: Searcher) -> None:

@@ -19,7 +19,7 @@ QUIET_SECONDS = 0.5
 
 
 class Preparable(Protocol):
-    """A search whose vectors take time; it must not be changed while they are made."""
+    """A search whose vectors take time; it answers and takes up changes while they are made."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -34,14 +34,13 @@ class Preparable(Protocol):
 
 
 class BackgroundSearch:
-    """Keeps a search up to date; changes that come while vectors are made wait for them."""
+    """Makes a search when it is first needed, keeps it up to date, and makes its vectors beside the event loop."""
 
     def __init__(self, make: Callable[[Catalog], Preparable], catalog: Catalog) -> None:
         self._make = make
         self._making = threading.Lock()
         self._made: Preparable | None = None
         self._latest = catalog
-        self._busy = False
         self._changed = anyio.Event()
         if len(catalog):
             self._changed.set()  # a saved catalog that never changes wants its vectors too
@@ -62,9 +61,9 @@ class BackgroundSearch:
         return self.searcher.search(query)
 
     def update(self, catalog: Catalog) -> None:
-        """Take up a changed catalog, now or when the vectors in the making are done."""
+        """Take up a changed catalog; its new tools are found by their words until their vectors come."""
         self._latest = catalog
-        if self._made is not None and not self._busy:
+        if self._made is not None:
             self._made.update(catalog)
         self._changed.set()
 
@@ -72,13 +71,10 @@ class BackgroundSearch:
         """Make vectors whenever something changed, beside the event loop, until cancelled."""
         while True:
             await self._quiet()
-            self._busy = True
             try:
                 await anyio.to_thread.run_sync(self._prepare)
             except ShortlistError as error:
                 logger.warning("searching by words alone: %s", error)
-            finally:
-                self._busy = False
             if self.searcher.catalog is not self._latest:
                 self.searcher.update(self._latest)
                 self._changed.set()

@@ -129,17 +129,19 @@ class FeatureReader:
         return matched, sum(own), unknown / sum(asked.weight for asked in terms) if terms else 1.0
 
     def _exact(self, request: Request, rows: NDArray[np.int64]) -> Matrix:
-        named = {row for name in request.analysed.identifiers for row in self._index.names.get(name, ())}
-        named |= self._started(request.query.text.strip())
-        if not named:
+        spelled = spelled_rows(self._index, request)
+        if not spelled:
             return np.zeros(len(rows), np.float32)
-        return np.isin(rows, list(named)).astype(np.float32)
+        return np.isin(rows, list(spelled)).astype(np.float32)
 
-    def _started(self, text: str) -> set[int]:
-        """Find the names that begin so, for a name that was typed half: `analyze_`."""
-        if not text.endswith(("_", "-", ".")) or " " in text or not (typed := compact(text)):
-            return set()
-        return {row for name, rows in self._index.names.items() if name.startswith(typed) for row in rows}
+
+def spelled_rows(index: Index, request: Request) -> set[int]:
+    """Find the tools whose name the query spells, whole or, as in `analyze_`, typed half."""
+    found = {row for name in request.analysed.identifiers for row in index.names.get(name, ())}
+    text = request.query.text.strip()
+    if text.endswith(("_", "-", ".")) and " " not in text and (typed := compact(text)):
+        found |= {row for name, rows in index.names.items() if name.startswith(typed) for row in rows}
+    return found
 
 
 def _best(

@@ -23,7 +23,7 @@ from shortlist.search.retrievers import (
     fuzzy_match,
     prefix_match,
 )
-from shortlist.search.stages import CoUse, Diversity, Families, ServerContext, Together
+from shortlist.search.stages import CoUse, Diversity, Families, ServerContext, SpelledNames, Together
 from shortlist.text.documents import FIELDS
 
 STACKONE_ALPHA = 0.2
@@ -56,6 +56,7 @@ class Parts:
 
     def stages(self) -> dict[str, Stage]:
         return {
+            "names": SpelledNames(self.index),
             "context": ServerContext(self.index),
             "together": CoUse(self.index, self.together),
             "families": Families(self.index),

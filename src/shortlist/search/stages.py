@@ -7,9 +7,12 @@ from numpy.typing import NDArray
 
 from shortlist.index.index import Index
 from shortlist.models import Ranking, Scores, ToolId
+from shortlist.search.features import spelled_rows
 from shortlist.search.request import Request, rank
 from shortlist.text.tokens import compact, split_identifier
 
+SPELLED_BOOST = 4.0
+"""Who types a name means it; more than any other evidence adds up to, save a whole sentence about something else."""
 RECENT_SERVER_BOOST = 0.4
 """The server just used is likelier to be used again; small enough that a clear match elsewhere wins."""
 TOGETHER_BOOST = 0.6
@@ -21,6 +24,20 @@ DIVERSITY = 0.35
 
 Together = Callable[[ToolId], Mapping[ToolId, float]]
 """How often other tools were called after this one, as shares."""
+
+
+class SpelledNames:
+    """Puts what the query spells before what it resembles."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        spelled = spelled_rows(self._index, request)
+        if not spelled:
+            return ranking
+        boost = SPELLED_BOOST * np.isin(ranking.rows, list(spelled)).astype(np.float32)
+        return _reordered(ranking, ranking.scores + boost, self._index)
 
 
 class ServerContext:
