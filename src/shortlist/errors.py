@@ -11,6 +11,9 @@ ShortlistError
 ├── DatasetMissing         benchmark or eval data that is not on this machine
 ├── TunedOnReportedSplit   an eval that would report on what it was fitted on
 └── UpstreamError          an MCP server failed; names the server
+
+Two of them branch further where they are raised: `UpstreamError` in `upstream/errors.py` (refused, timed out,
+unavailable, needs authorisation), `ModelError` in `remote.py` (a provider refused or is unavailable).
 """
 
 from collections.abc import Sequence
