@@ -1,6 +1,6 @@
 import pytest
 
-from shortlist.errors import ToolNotFound
+from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.models import Query
 from shortlist.search.searcher import Searcher
 from shortlist.search.stages import SPELLED_BOOST
@@ -39,6 +39,20 @@ def test_an_explanation_shows_what_each_stage_moved(twins: Searcher) -> None:
     query = Query(text="create an issue", recent_servers=("jira",))
     assert twins.explain(query, "jira/create_issue").stages == {"context": (3, 1)}
     assert twins.explain(query, "github/create_issue").stages == {"context": (1, 2)}
+
+
+def test_an_explained_search_is_the_search_with_an_explanation_of_each_hit(workplace: Searcher) -> None:
+    query = Query(text="create a calendar event")
+    found = workplace.explained(query, "default")
+    assert found.result.hits == workplace.search(query).hits
+    assert list(found.explanations) == [workplace.explain(query, hit.tool.id) for hit in found.result.hits]
+
+
+def test_an_explained_search_asks_the_pipeline_that_is_named(workplace: Searcher) -> None:
+    query = Query(text="k8s pods")
+    assert {step.name for step in workplace.explained(query, "stackone").result.steps} >= {"bm25", "tfidf"}
+    with pytest.raises(InvalidInput, match="No pipeline 'best': there are default"):
+        workplace.explained(query, "best")
 
 
 def test_a_tool_that_was_not_found_is_explained_too(workplace: Searcher) -> None:

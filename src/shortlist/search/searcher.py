@@ -1,9 +1,10 @@
 """The one way in: a query to an answer, whatever is ready."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from shortlist.search.stages import Families, Together
 from shortlist.text.clean import clean_text
 from shortlist.text.queries import Phrases, analyse, clauses
 
+T = TypeVar("T")
+
 MAX_LIMIT = 1_000
 
 
@@ -39,6 +42,23 @@ class Options:
 
 
 DEFAULTS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An answer, and why each of its hits is there, in their order."""
+
+    result: SearchResult
+    explanations: tuple[Explanation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One query through one pipeline, with the steps before it."""
+
+    request: Request
+    outcome: Outcome
+    steps: tuple[Step, ...]
 
 
 class Searcher:
@@ -113,37 +133,49 @@ class Searcher:
 
     def search(self, query: Query) -> SearchResult:
         """Find the best tools for a query."""
+        return self._run(query, self._pipeline_for(query), self._answer)
+
+    def explained(self, query: Query, pipeline: str) -> Explained:
+        """Search by a named pipeline, and say of every hit why it is there."""
+        return self._run(query, self._pipelines[pipeline], self._explained)
+
+    def explain(self, query: Query, tool_id: ToolId) -> Explanation:
+        """Say why a tool ranks where it does, found or not."""
+        if tool_id not in self.index.rows:
+            raise ToolNotFound(tool_id, suggestions=self.similar_names(tool_id))
+        return self._run(query, self._pipeline_for(query), lambda run: self._explanation(run, tool_id))
+
+    def _run(self, query: Query, pipeline: Pipeline, finish: Callable[[_Run], T]) -> T:
+        """Ask a pipeline, and finish its outcome before the index can change."""
         check(query)
         started = perf_counter()
-        asker, vectors = self._active, self._vectors(query)
+        asker, vectors = self._active, self._vectors(query, pipeline)
         took = (perf_counter() - started) * 1000
         steps = (Step("embed", took, len(vectors)),) if vectors is not None else ()
         with self._lock:
-            return self._answer(query, vectors if asker is self._active else None, steps)
+            started = perf_counter()
+            request = self._request(query, vectors if asker is self._active else None)
+            read = Step("read", (perf_counter() - started) * 1000, len(request.analysed.terms))
+            return finish(_Run(request, pipeline.run(request), (*steps, read)))
 
-    def _answer(self, query: Query, vectors: Vectors | None, steps: tuple[Step, ...]) -> SearchResult:
-        started = perf_counter()
-        request = self._request(query, vectors)
-        steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(request.analysed.terms)))
-        outcome = self._pipeline_for(query).run(request)
-        evidence, logits = self._evidence(request, outcome)
+    def _answer(self, run: _Run) -> SearchResult:
+        query, outcome = run.request.query, run.outcome
+        evidence, logits = self._evidence(run.request, outcome)
         return SearchResult(
             query=query,
             hits=self._hits(query, outcome),
             confidence=self._confidence(outcome.ranking, evidence, logits),
-            steps=(*steps, *outcome.steps),
+            steps=(*run.steps, *outcome.steps),
             notes=self._notes(),
-            did_you_mean=self._did_you_mean(request),
+            did_you_mean=self._did_you_mean(run.request),
         )
 
-    def explain(self, query: Query, tool_id: ToolId) -> Explanation:
-        """Say why a tool ranks where it does, found or not."""
-        check(query)
-        if tool_id not in self.index.rows:
-            raise ToolNotFound(tool_id, suggestions=self.similar_names(tool_id))
-        request = self._request(query, self._vectors(query))
-        outcome = self._pipeline_for(query).run(request)
-        return explain(self._parts, request, outcome, self.index.rows[tool_id])
+    def _explained(self, run: _Run) -> Explained:
+        result = self._answer(run)
+        return Explained(result, tuple(self._explanation(run, hit.tool.id) for hit in result.hits))
+
+    def _explanation(self, run: _Run, tool_id: ToolId) -> Explanation:
+        return explain(self._parts, run.request, run.outcome, self.index.rows[tool_id])
 
     def similar_names(self, name: str, limit: int = 3) -> tuple[ToolId, ...]:
         """Give the ids that look most like this one."""
@@ -154,7 +186,7 @@ class Searcher:
 
     def evidence(self, query: Query) -> Evidence:
         """Give the features of a query's candidates, for fitting."""
-        request = self._request(query, self._vectors(query))
+        request = self._request(query, self._vectors(query, self.pipeline))
         outcome = self.pipeline.run(request)
         return self._evidence(request, outcome)[0]
 
@@ -182,8 +214,8 @@ class Searcher:
         analysed = analyse(query.text, self._options.expansions)
         return Request(query, analysed, self.index.mask(query.filters), vectors)
 
-    def _vectors(self, query: Query) -> Vectors | None:
-        if self._active is None or "dense" not in self._pipeline_for(query).retrievers:
+    def _vectors(self, query: Query, pipeline: Pipeline) -> Vectors | None:
+        if self._active is None or "dense" not in pipeline.retrievers:
             return None
         return query_vectors(self._active, query.text, apart=self._options.clauses)
 
