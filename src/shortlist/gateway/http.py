@@ -21,6 +21,7 @@ from shortlist.config.settings import TokenSettings
 from shortlist.errors import InvalidConfig
 from shortlist.gateway.resumption import ResumableSessions
 from shortlist.gateway.server import HANDLE_PARAMETER, Front
+from shortlist.gateway.state import State
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be refused without tokens
@@ -28,7 +29,7 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
 def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Starlette:
-    """Make the app: `/mcp`, `/mcp/w/<handle>`, and what others add."""
+    """Make the app: `/mcp`, `/mcp/w/<handle>`, and what others add, each with a guard of its own."""
     state = front.gateway.state
     check_binding(host, state.settings.tokens)
     manager = ResumableSessions(
@@ -37,7 +38,7 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY_BYTES,
     )
-    endpoint = StreamableHTTPASGIApp(manager)
+    endpoint, guards = StreamableHTTPASGIApp(manager), [behind_token(state, host)]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -46,16 +47,18 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
 
     return Starlette(
         routes=[
-            Route("/mcp", endpoint=endpoint),
-            Route(f"/mcp/w/{{{HANDLE_PARAMETER}}}", endpoint=endpoint),
+            Route("/mcp", endpoint=endpoint, middleware=guards),
+            Route(f"/mcp/w/{{{HANDLE_PARAMETER}}}", endpoint=endpoint, middleware=guards),
             *routes,
         ],
-        middleware=[
-            Middleware(LocalOnly, host=host),
-            Middleware(Bearer, tokens=lambda: state.settings.tokens, required=not is_loopback(host)),
-        ],
+        middleware=[Middleware(LocalOnly, host=host)],
         lifespan=lifespan,
     )
+
+
+def behind_token(state: State, host: str) -> Middleware:
+    """Guard a route as `/mcp` is guarded: by a bearer token where there are any, or where others can reach it."""
+    return Middleware(Bearer, tokens=lambda: state.settings.tokens, required=not is_loopback(host))
 
 
 def check_binding(host: str, tokens: Mapping[str, TokenSettings]) -> None:
@@ -111,22 +114,26 @@ class Bearer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (self._tokens() or self._required):
-            name = self._name(Headers(scope=scope).get("authorization", ""))
-            if name is None:
+            token = bearer_token(Headers(scope=scope).get("authorization", ""), self._tokens())
+            if token is None:
                 challenge = {"WWW-Authenticate": 'Bearer realm="shortlist"'}
                 await PlainTextResponse("A bearer token is required", 401, challenge)(scope, receive, send)
                 return
             # The SDK ties a session to this user, and refuses it to any other.
-            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[]))
         await self._app(scope, receive, send)
 
-    def _name(self, header: str) -> str | None:
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return None
-        # Every token is compared, so that the time says nothing about which one is near.
-        found = [settings.name for settings in self._tokens().values() if settings.matches(token.strip())]
-        return found[0] if found else None
+
+def bearer_token(header: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings | None:
+    """Find the token that an Authorization header carries."""
+    scheme, _, token = header.partition(" ")
+    return find_token(token.strip(), tokens) if scheme.lower() == "bearer" else None
+
+
+def find_token(token: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings | None:
+    # Every token is compared, so that the time says nothing about which one is near.
+    found = [settings for settings in tokens.values() if settings.matches(token)]
+    return found[0] if found and token else None
 
 
 def _host(url: str) -> str | None:
