@@ -115,6 +115,10 @@ class TokenSettings:
     servers: tuple[str, ...] | None = None
     toolsets: tuple[str, ...] | None = None
 
+    @property
+    def limited(self) -> bool:
+        return self.servers is not None or self.toolsets is not None
+
     def matches(self, token: str) -> bool:
         return hmac.compare_digest(self.hash, hash_token(token))
 

@@ -55,7 +55,7 @@ class Snapshot:
 
     def visible(self, token: TokenSettings | None) -> frozenset[ToolId] | None:
         """Give the tools a caller may find, describe, load and call; None means all of them."""
-        limited = token if token and (token.servers is not None or token.toolsets is not None) else None
+        limited = token if token and token.limited else None
         if limited is None and not self.hidden:
             return None
         key = limited.name if limited else None
