@@ -15,7 +15,7 @@ from shortlist.gateway.results import page_notice, paged_result, text_of_result
 from shortlist.gateway.rounds import OpenCalls, is_input_required, relay
 from shortlist.gateway.state import State
 from shortlist.gateway.validation import Check, check_arguments
-from shortlist.gateway.workspaces import Caller, workspace_key
+from shortlist.gateway.workspaces import Caller, activity_key
 from shortlist.models import Json, Tool
 from shortlist.telemetry.events import Called, Outcome
 from shortlist.upstream.events import CallOptions
@@ -81,8 +81,8 @@ class Calling:
             finally:
                 working.remove(asker)
 
-        status = self._state.upstreams.status().get(server)
-        return await relay(exchange, turn, send, era=status.era if status else None, open_calls=self._open_calls)
+        peer = self._state.upstreams.peer(server)
+        return await relay(exchange, turn, send, era=peer.era if peer else None, open_calls=self._open_calls)
 
     def read(self, caller: Caller, arguments: Mapping[str, Json]) -> Result:
         """Answer read_result: the page at an offset, or the passages that match a query."""
@@ -123,7 +123,7 @@ class Calling:
         self._state.seams.record(
             Called(
                 caller=caller.name,
-                workspace=workspace_key(caller),
+                workspace=activity_key(caller),
                 tool=tool.id,
                 outcome=outcome,
                 milliseconds=milliseconds,

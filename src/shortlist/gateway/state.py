@@ -18,7 +18,7 @@ from shortlist.gateway.workspaces import Caller, Key, Workspaces
 from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
 from shortlist.telemetry.events import Record, record_nothing
 from shortlist.upstream.errors import UpstreamUnavailable
-from shortlist.upstream.events import CallOptions, Notified, UpstreamStatus
+from shortlist.upstream.events import CallOptions, Notified, Peer, UpstreamStatus
 
 SUGGESTED_NAMES = 3
 SIMILAR_ENOUGH = 60
@@ -41,6 +41,10 @@ class Upstreams(Protocol):
     """What the gateway asks of the servers behind it."""
 
     def status(self) -> Mapping[str, UpstreamStatus]: ...
+
+    def peer(self, server: str) -> Peer | None:
+        """Give what a server said about itself, without looking at the others; None until it has."""
+        ...
 
     async def request(
         self, server: str, method: str, params: Mapping[str, Json] = ..., *, options: CallOptions = ...
@@ -130,7 +134,7 @@ class State:
     def may_use_server(self, caller: Caller, server: str) -> bool:
         """Decide whether a caller may use a server's prompts and resources: where it may see the whole server."""
         token = self._token(caller)
-        if token is None or (token.servers is None and token.toolsets is None):
+        if token is None or not token.limited:
             return server not in self.options.exclude
         return server in (token.servers or ()) and server not in self.options.exclude
 

@@ -10,7 +10,7 @@ import anyio
 from shortlist.config.settings import DEFAULT_LIMITS, EMPTY, Limits, ServerSettings
 from shortlist.models import Json
 from shortlist.upstream.errors import UpstreamUnavailable
-from shortlist.upstream.events import NO_OPTIONS, CallOptions, Client, OnEvent, UpstreamStatus
+from shortlist.upstream.events import NO_OPTIONS, CallOptions, Client, OnEvent, Peer, UpstreamStatus
 from shortlist.upstream.host import DEFAULT_CADENCE, Cadence, Host
 from shortlist.upstream.supervisor import Upstream
 
@@ -81,6 +81,11 @@ class UpstreamPool:
     def status(self) -> Mapping[str, UpstreamStatus]:
         """Give every server's state, in configuration order."""
         return {name: upstream.status() for name, upstream in self._upstreams.items()}
+
+    def peer(self, server: str) -> Peer | None:
+        """Give what a server said about itself when it connected; every call asks, so it costs nothing."""
+        upstream = self._upstreams.get(server)
+        return upstream.peer if upstream else None
 
     async def call_tool(
         self, server: str, name: str, arguments: Mapping[str, Json], *, options: CallOptions = NO_OPTIONS

@@ -65,7 +65,7 @@ class Upstream:
         self._transport: Transport = settings.transport
         self._probe = True
         self._connection: Connection | None = None
-        self._peer: Peer | None = None
+        self.peer: Peer | None = None
         self._state: State = "connecting"
         self._since = time.time()
         self._error: str | None = None
@@ -93,7 +93,7 @@ class Upstream:
             tools=len(self._tools or ()),
             error=self._error,
             stderr=self._log.last(STDERR_IN_STATUS),
-            peer=self._peer,
+            peer=self.peer,
             attempts=self._attempts,
         )
 
@@ -222,7 +222,7 @@ class Upstream:
             await self._take_slot(tasks)
             with anyio.CancelScope(deadline=anyio.current_time() + self.settings.start_seconds) as starting:
                 async with connect(self._dial(notes)) as connection:
-                    self._peer = connection.peer
+                    self.peer = connection.peer
                     await self._list(connection)
                     starting.deadline = float("inf")
                     await self._serve(connection)
@@ -347,7 +347,7 @@ class Upstream:
 
     def _retry_otherwise(self, error: Exception, notes: HttpNotes) -> bool:
         """Try at once what may suit an older server: the SSE transport, or a start without a probe."""
-        if self._peer is not None:
+        if self.peer is not None:
             return False
         transport = self._transport
         if isinstance(transport, HttpTransport) and transport.sse_fallback and notes.status in _SSE_ONLY:
