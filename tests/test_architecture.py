@@ -28,7 +28,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "index": GROUND - {"config"} | {"catalog", "remote"},
     "search": GROUND - {"config"} | {"catalog", "index", "remote"},
     "disclosure": GROUND | {"catalog"},
-    "telemetry": GROUND | {"catalog"},
+    "telemetry": GROUND | {"catalog", "disclosure"},
     "upstream": GROUND | {"catalog"},
     "context": GROUND | {"disclosure"},
     "selection": GROUND | {"catalog", "disclosure", "remote"},

@@ -1,0 +1,103 @@
+"""What is compared: every metric as a numerator and a denominator of each workspace, defined once, here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a workspace did from its first exposure until now, or until the experiment stopped."""
+
+    variant: str
+    tools: int = 0
+    """Listed at the end."""
+    searches: int = 0
+    calls: int = 0
+    errors: int = 0
+    misses: int = 0
+    loads: int = 0
+    load_milliseconds: float = 0.0
+    tokens: int = 0
+    completed: int = 0
+    abandoned: int = 0
+
+
+Share: TypeAlias = Callable[[Outcome], tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A ratio over all workspaces of an arm; `share` gives what one of them adds above and below the line."""
+
+    name: str
+    meaning: str
+    better: Literal["lower", "higher"]
+    share: Share
+    unit: Literal["", "%", "ms"] = ""
+
+
+_METRICS = (
+    Metric(
+        name="errors",
+        meaning="calls that ended in an error, of all calls",
+        better="lower",
+        share=lambda outcome: (outcome.errors, outcome.calls),
+        unit="%",
+    ),
+    Metric(
+        name="misses",
+        meaning="retrieval misses for each call",
+        better="lower",
+        share=lambda outcome: (outcome.misses, outcome.calls),
+    ),
+    Metric(
+        name="searches",
+        meaning="searches for each call",
+        better="lower",
+        share=lambda outcome: (outcome.searches, outcome.calls),
+    ),
+    Metric(
+        name="tokens",
+        meaning="tokens of lists, searches, descriptions and loads in a workspace",
+        better="lower",
+        share=lambda outcome: (outcome.tokens, 1),
+    ),
+    Metric(
+        name="active_tools",
+        meaning="tools listed in a workspace at its end",
+        better="lower",
+        share=lambda outcome: (outcome.tools, 1),
+    ),
+    Metric(
+        name="load_latency",
+        meaning="time of a load",
+        better="lower",
+        share=lambda outcome: (outcome.load_milliseconds, outcome.loads),
+        unit="ms",
+    ),
+    Metric(
+        name="organic_loads",
+        meaning="workspaces that loaded tools of their own accord",
+        better="higher",
+        share=lambda outcome: (outcome.loads > 0, 1),
+        unit="%",
+    ),
+    Metric(
+        name="calls",
+        meaning="calls in a workspace",
+        better="higher",
+        share=lambda outcome: (outcome.calls, 1),
+    ),
+    Metric(
+        name="completion",
+        meaning="tasks reported as done, of all reported",
+        better="higher",
+        share=lambda outcome: (outcome.completed, outcome.completed + outcome.abandoned),
+        unit="%",
+    ),
+)
+METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _METRICS})
+DEFAULT_METRIC = "errors"
+DEFAULT_GUARDRAILS = ("errors", "misses")

@@ -1,0 +1,129 @@
+"""Statistics that stay valid however often, and whenever, they are looked at.
+
+Effects are judged by a confidence sequence: intervals that, all of them together, hold the true effect with the
+stated probability. Reading it off at any look is the mixture sequential probability ratio test (mSPRT) of Robbins
+with a normal mixture, in the asymptotic form of Waudby-Smith et al. (2024). `docs/decisions/0003-sequential-test.md`
+says why this one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values: TypeAlias = NDArray[np.float64]
+
+TIGHTEST_AT = 1_000
+"""With so many units the intervals are as narrow as they can be; far from it they are a little wider."""
+_PLANNED_ALPHA = 0.05
+MIXTURE = (-2 * math.log(_PLANNED_ALPHA) + math.log(1 - 2 * math.log(_PLANNED_ALPHA))) / TIGHTEST_AT
+"""The variance of the mixture per unit (ρ²): what makes an interval at level 0.05 narrowest at TIGHTEST_AT."""
+UNSEEN = 1.0
+"""One event (tool, token, millisecond) too many that no unit happened to show: no errors in 50 are not none ever."""
+MISMATCH_PRIOR = 100.0
+"""How closely a mismatch is expected around the planned shares: as if 100 units had been seen at them."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One arm of a ratio metric: what each unit gave to the numerator and to the denominator.
+
+    The unit is what was randomised. Its own events depend on each other, so that the variance is taken between units
+    (the delta method for the ratio of two means); a plain mean has ones for denominators.
+    """
+
+    numerators: Values
+    denominators: Values
+
+    @classmethod
+    def of(cls, numerators: Sequence[float] | Values, denominators: Sequence[float] | Values) -> "Sample":
+        """Take the units that have anything to say: those with a denominator."""
+        above, below = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
+        counted = below > 0
+        return cls(above[counted], below[counted])
+
+    @property
+    def units(self) -> int:
+        return len(self.denominators)
+
+    @cached_property
+    def value(self) -> float:
+        """The ratio of the sums; NaN of no units."""
+        below = float(self.denominators.sum())
+        return float(self.numerators.sum()) / below if below else math.nan
+
+    @cached_property
+    def variance(self) -> float:
+        """Estimate the variance of `value`; NaN of fewer than two units."""
+        if self.units < 2:
+            return math.nan
+        residuals = self.numerators - self.value * self.denominators
+        spread = (float(residuals @ residuals) + UNSEEN**2) / float(self.denominators.sum()) ** 2
+        return spread * self.units / (self.units - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with bounds that hold at every look, and the always-valid p-value of its being zero."""
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low > 0 or self.high < 0
+
+
+UNKNOWN = Estimate(math.nan, -math.inf, math.inf, 1.0)
+
+
+def mean(sample: Sample, alpha: float) -> Estimate:
+    """Estimate one arm's value."""
+    return estimate(sample.value, sample.variance, sample.units, alpha)
+
+
+def difference(treatment: Sample, control: Sample, alpha: float) -> Estimate:
+    """Estimate by how much the treatment's value exceeds the control's."""
+    return estimate(
+        treatment.value - control.value,
+        treatment.variance + control.variance,
+        treatment.units + control.units,
+        alpha,
+    )
+
+
+def estimate(value: float, variance: float, units: int, alpha: float) -> Estimate:
+    """Bound a value with an estimated variance; at level `alpha` over all looks together."""
+    if not math.isfinite(variance):
+        return UNKNOWN
+    seen = units * MIXTURE
+    radius = math.sqrt(variance * (1 + 1 / seen) * math.log((1 + seen) / alpha**2))
+    return Estimate(value, value - radius, value + radius, _p_value(value, variance, seen))
+
+
+def _p_value(value: float, variance: float, seen: float) -> float:
+    """Give the level at which the interval just reaches zero: one over the mixture likelihood ratio."""
+    log_ratio = value**2 / variance * seen / (2 * (1 + seen)) - math.log(1 + seen) / 2
+    return min(1.0, math.exp(-log_ratio))
+
+
+def mismatch(arms: Sequence[int], shares: Sequence[float]) -> float:
+    """Give the always-valid p-value of units coming to the arms in the planned shares.
+
+    The sequential multinomial test of Lindon and Malek (2020): the likelihood of the units as they came under any
+    shares near the planned ones, over that under the planned ones, at its highest so far.
+    """
+    if not len(arms):
+        return 1.0
+    came = np.eye(len(shares))[np.asarray(arms)]
+    before = np.vstack([np.zeros(len(shares)), came.cumsum(axis=0)[:-1]])
+    planned = np.asarray(shares, np.float64)
+    expected = (MISMATCH_PRIOR * planned + before) / (MISMATCH_PRIOR + np.arange(len(arms)))[:, np.newaxis]
+    log_ratios = np.cumsum(np.log((came * expected / planned).sum(axis=1)))
+    return min(1.0, math.exp(-float(log_ratios.max())))
