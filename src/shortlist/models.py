@@ -140,6 +140,14 @@ class Ranking:
         return Ranking(self.rows[part], self.scores[part])
 
 
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one retriever made of a tool; no rank where it does not know it."""
+
+    score: float
+    rank: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """One tool of an answer; `family` lists near-duplicates that it stands for."""
@@ -148,6 +156,7 @@ class Hit:
     score: float
     rank: int
     family: tuple[ToolId, ...] = ()
+    signals: Mapping[str, Signal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,11 @@ def text_result(text: str, *, is_error: bool = False) -> dict[str, Json]:
     return {**result, "isError": True} if is_error else result
 
 
+def answer_tokens(answer: Mapping[str, Json]) -> int:
+    """Estimate what an answer costs its reader."""
+    return sum(estimate_tokens(block["text"]) for block in answer["content"])
+
+
 def circle_answer(query: str, names: Sequence[str], times: int) -> dict[str, Json]:
     """Say that a search goes in circles, instead of answering it once more."""
     return text_result(

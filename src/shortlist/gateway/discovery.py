@@ -4,15 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from shortlist.catalog.toolsets import toolsets_for_intent
-from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import describe_text
 from shortlist.errors import InvalidInput, ToolNotFound
-from shortlist.gateway.answers import Surroundings, circle_answer, search_answer, text_result
+from shortlist.gateway.answers import Surroundings, answer_tokens, circle_answer, search_answer, text_result
 from shortlist.gateway.metatools import SearchRequest, names_argument, search_request
 from shortlist.gateway.state import State, did_you_mean
-from shortlist.gateway.workspaces import Caller, Workspace, workspace_key
+from shortlist.gateway.workspaces import Caller, Workspace, activity_key
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
-from shortlist.telemetry.events import CircleBroken, Described, Searched, record_nothing
+from shortlist.telemetry.events import CircleBroken, Described, FoundTool, Searched
 
 CIRCLE_SEARCHES = 3
 """So often the same hits are shown without a call in between."""
@@ -37,7 +36,7 @@ class Discovery:
         if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
             return self._break_circle(caller, request, found, workspace)
         answer = search_answer(request, results, self._surroundings(caller, request, results, notes))
-        self._record(caller, results, answer)
+        self._record(caller, request, results, answer)
         return answer
 
     def describe(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
@@ -52,8 +51,16 @@ class Discovery:
                 continue
             found.append(tool.id)
             parts.append(describe_text(tool, self._state.snapshot.name(tool.id), self._extras(tool)))
-        self._state.seams.record(Described(caller=caller.name, workspace=workspace_key(caller), tools=tuple(found)))
-        return text_result("\n\n".join(parts), is_error=not found)
+        answer = text_result("\n\n".join(parts), is_error=not found)
+        self._state.seams.record(
+            Described(
+                caller=caller.name,
+                workspace=activity_key(caller),
+                tools=tuple(found),
+                tokens=lambda: answer_tokens(answer),
+            )
+        )
+        return answer
 
     def _query(self, text: str, request: SearchRequest, filters: Filters, workspace: Workspace | None) -> Query:
         recent = tuple(workspace.tools) if workspace else ()
@@ -106,7 +113,7 @@ class Discovery:
         self, caller: Caller, request: SearchRequest, found: frozenset[ToolId], workspace: Workspace
     ) -> dict[str, Json]:
         query, state = request.queries[0], self._state
-        state.seams.record(CircleBroken(caller=caller.name, workspace=workspace_key(caller), query=query))
+        state.seams.record(CircleBroken(caller=caller.name, workspace=activity_key(caller), query=query))
         names = [state.snapshot.name(tool_id) for tool_id in sorted(found)]
         return circle_answer(query, names, workspace.times(found))
 
@@ -158,22 +165,46 @@ class Discovery:
         names = ", ".join(state.snapshot.name(i) for i in partners if i in state.snapshot.catalog.tools)
         return [*([f"note: {note}"] if note else []), *([f"often used with: {names}"] if names else [])]
 
-    def _record(self, caller: Caller, results: Sequence[SearchResult], answer: dict[str, Json]) -> None:
-        if self._state.seams.record is record_nothing:
-            return  # counting tokens takes longer than finding the tools
-        tokens = sum(estimate_tokens(block["text"]) for block in answer["content"])
-        for result in results:
+    def _record(
+        self, caller: Caller, request: SearchRequest, results: Sequence[SearchResult], answer: dict[str, Json]
+    ) -> None:
+        for part, result in enumerate(results):
             self._state.seams.record(
                 Searched(
                     caller=caller.name,
-                    workspace=workspace_key(caller),
+                    workspace=activity_key(caller),
                     query=result.query.text,
-                    hits=tuple((hit.tool.id, hit.score) for hit in result.hits),
+                    hits=_found(result.hits),
                     confidence=result.confidence.level,
-                    milliseconds=result.milliseconds,
-                    tokens=tokens // len(results),
+                    probability=result.confidence.probability,
+                    tokens=(lambda: answer_tokens(answer)) if part == 0 else 0,
+                    limit=request.limit,
+                    offset=request.offset,
+                    mode=request.mode,
+                    filters=_asked_filters(request),
+                    steps={step.name: step.milliseconds for step in result.steps},
+                    part=part,
                 )
             )
+
+
+def _found(hits: Iterable[Hit]) -> tuple[FoundTool, ...]:
+    return tuple(
+        FoundTool(tool=hit.tool.id, rank=hit.rank, score=hit.score, signals=hit.signals, family=hit.family)
+        for hit in hits
+    )
+
+
+def _asked_filters(request: SearchRequest) -> dict[str, Json]:
+    """Give the limits that the caller set itself, for the record."""
+    asked = {
+        "servers": request.servers and sorted(request.servers),
+        "toolsets": request.toolsets and sorted(request.toolsets),
+        "category": request.category,
+        "intent": request.intent,
+        "read_only": request.read_only,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _both(one: frozenset[ToolId] | None, other: frozenset[ToolId]) -> frozenset[ToolId]:

@@ -7,7 +7,7 @@ from time import perf_counter
 from shortlist.gateway.answers import text_result
 from shortlist.gateway.metatools import names_argument, text_argument
 from shortlist.gateway.state import ListChanged, State
-from shortlist.gateway.workspaces import Caller, Workspace, workspace_key
+from shortlist.gateway.workspaces import Caller, Workspace, activity_key, workspace_key
 from shortlist.models import Json, ToolId
 from shortlist.telemetry.events import Loaded, Unloaded
 from shortlist.text.clean import one_line
@@ -58,7 +58,7 @@ class Loading:
         if not gone:
             return text_result(self._not_unloaded(name, tools), is_error=True)
         key = workspace_key(owner)
-        self._state.seams.record(Unloaded(caller=caller.name, workspace=key, toolset=name, tools=gone))
+        self._state.seams.record(Unloaded(caller=caller.name, workspace=activity_key(caller), toolset=name, tools=gone))
         self._state.announce(ListChanged(key))
         return text_result(f"unloaded: toolset {name!r}: {self._names(gone)}")
 
@@ -74,7 +74,13 @@ class Loading:
             self._state.announce(ListChanged(key))
         milliseconds = (perf_counter() - started) * 1000
         self._state.seams.record(
-            Loaded(caller=caller.name, workspace=key, toolset=toolset, tools=new, milliseconds=milliseconds)
+            Loaded(
+                caller=caller.name,
+                workspace=activity_key(caller),
+                toolset=toolset,
+                tools=new,
+                milliseconds=milliseconds,
+            )
         )
         return text_result(self._loaded(tools, new, toolset, handle))
 

@@ -65,6 +65,16 @@ def workspace_key(caller: Caller) -> Key | None:
     return None
 
 
+def activity_key(caller: Caller) -> Key:
+    """Name whose doing a request is: one client's process, one workspace, else everybody under one name.
+
+    A process comes first: its client has one conversation, whatever workspaces it names in it.
+    """
+    if caller.process is not None:
+        return f"process:{caller.name}:{caller.process}"
+    return workspace_key(caller) or f"caller:{caller.name}"
+
+
 @dataclass(slots=True)
 class Workspace:
     """What one caller has loaded, in the order of loading, and what it did lately."""

@@ -12,7 +12,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Change, Index, VectorCache, embed_cached
-from shortlist.models import Confidence, Hit, Query, Ranking, SearchResult, Step, ToolId
+from shortlist.models import Confidence, Hit, Query, Ranking, Scores, SearchResult, Signal, Step, ToolId
 from shortlist.search.confidence import NOTHING, confidence_features
 from shortlist.search.explain import Explanation, explain
 from shortlist.search.features import Evidence
@@ -163,7 +163,7 @@ class Searcher:
         evidence, logits = self._evidence(run.request, outcome)
         return SearchResult(
             query=query,
-            hits=self._hits(query, outcome),
+            hits=self._hits(query, outcome, evidence),
             confidence=self._confidence(outcome.ranking, evidence, logits),
             steps=(*run.steps, *outcome.steps),
             notes=self._notes(),
@@ -234,17 +234,19 @@ class Searcher:
             return NOTHING
         return self._fitted.calibration.judge(confidence_features(evidence, logits, int(ranking.rows[0])))
 
-    def _hits(self, query: Query, outcome: Outcome) -> tuple[Hit, ...]:
+    def _hits(self, query: Query, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
         families: dict[int, list[int]] = {}
         if query.collapse and "families" in outcome.after:
             groups = Families(self.index).groups(outcome.before("families"), query.limit)
             families = {group[0]: group[1:] for group in groups}
+        compared = {name: (scores, scores[evidence.rows]) for name, scores in outcome.signals.items()}
         return tuple(
             Hit(
                 tool=self.index.tool(row),
                 score=score,
                 rank=position,
                 family=tuple(self.index.ids[other] for other in families.get(row, ())),
+                signals={name: _signal(scores[row], among) for name, (scores, among) in compared.items()},
             )
             for position, (row, score) in enumerate(outcome.ranking, 1)
         )
@@ -264,6 +266,11 @@ class Searcher:
         speller, known = self._parts.lexical.speller, self.index.lexical.frequency
         unknown = [asked.term for asked in request.analysed.terms if not asked.instead and not known(asked.term)]
         return {term: found[0] for term in unknown if (found := speller(term))}
+
+
+def _signal(score: np.float32, among: Scores) -> Signal:
+    """Place a score among the candidates': these are the best of every arm, so a rank that matters is exact."""
+    return Signal(float(score), int(np.count_nonzero(among > score)) + 1 if score > 0 else None)
 
 
 class _Pipelines:
