@@ -55,6 +55,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "onnxruntime": frozenset({"index.embedders", "search.rerank"}),
     "tokenizers": frozenset({"index.embedders", "search.rerank"}),
     "httpx2": frozenset({"upstream", "remote"}),
+    "opentelemetry": frozenset({"telemetry"}),
     "agents": frozenset({"integrations"}),
     "langchain_core": frozenset({"integrations"}),
     "pydantic_ai": frozenset({"integrations"}),

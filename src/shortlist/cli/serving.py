@@ -6,9 +6,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,9 +24,12 @@ from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.exchange import Round
 from shortlist.gateway.http import build_app
+from shortlist.gateway.probes import probe_routes
 from shortlist.gateway.snapshot import Options, definition_tokens
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
+from shortlist.telemetry.metrics import Metrics
+from shortlist.telemetry.otlp import exporting
 from shortlist.text.clean import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import UpstreamStatus
@@ -125,11 +130,16 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     settings = read_settings(arguments.config)
 
+    metrics = Metrics()
+
     async def run() -> None:
-        async with open_stack(settings, options) as stack:
+        async with open_stack(settings, options, metrics=metrics) as stack:
             await (_serve_http(stack, *address) if address else _serve_stdio(stack))
 
-    run_plainly(run)
+    with exporting(os.environ, metrics.instruments, version("shortlist-mcp")) as signals:
+        if signals:
+            say(f"sending {' and '.join(signals)} by OTLP")
+        run_plainly(run)
     return OK
 
 
@@ -159,7 +169,7 @@ def _leave_soon() -> None:
 
 
 async def _serve_http(stack: Stack, host: str, port: int) -> None:
-    app = build_app(stack.front, host)
+    app = build_app(stack.front, host, probe_routes(stack.gateway.state, stack.metrics.instruments, host))
     # Paths hold workspace handles, so there is no access log.
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=int(GRACE_SECONDS)
@@ -172,7 +182,25 @@ async def _serve_http(stack: Stack, host: str, port: int) -> None:
     say("paste into a client: " + json.dumps({"mcpServers": {"shortlist": {"type": "http", "url": url}}}))
     if not stack.settings.source:
         say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCH})}")
-    await uvicorn.Server(config).serve(sockets=[socket])
+    server = _Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_tell_signals, server)
+        await server.serve(sockets=[socket])
+        tasks.cancel_scope.cancel()
+
+
+class _Server(uvicorn.Server):
+    """Ends without raising the signal again: that would end the process before what it serves has ended."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _tell_signals(server: uvicorn.Server) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            server.handle_exit(number, None)
 
 
 def _address(text: str) -> tuple[str, int]:

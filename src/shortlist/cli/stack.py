@@ -18,11 +18,15 @@ from shortlist.errors import InvalidConfig
 from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.background import BackgroundSearch, Preparable
 from shortlist.gateway.gateway import Gateway
+from shortlist.gateway.observing import ObservedRequests, ObservedSearch, ObservedUpstreams, watch
 from shortlist.gateway.saved import SavedCatalog
 from shortlist.gateway.server import Front
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import Seams
 from shortlist.paths import data_folder
+from shortlist.telemetry.events import Event, Record
+from shortlist.telemetry.metrics import Metrics
+from shortlist.telemetry.tracing import note_on_span
 from shortlist.upstream.events import StateChanged, ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
@@ -39,6 +43,7 @@ class Stack:
     pool: UpstreamPool
     gateway: Gateway
     front: Front
+    metrics: Metrics
 
 
 def say(line: str) -> None:
@@ -70,8 +75,11 @@ def read_settings(explicit: str | None) -> Settings:
 
 
 @asynccontextmanager
-async def open_stack(settings: Settings, options: Options, *, models: bool = True) -> AsyncIterator[Stack]:
+async def open_stack(
+    settings: Settings, options: Options, *, models: bool = True, metrics: Metrics | None = None
+) -> AsyncIterator[Stack]:
     """Start servers, search and gateway; searches are answered at once from the saved catalog."""
+    metrics = metrics or Metrics()
     saved = SavedCatalog(data_folder() / "catalog", settings.servers)
     catalog = saved.load()
     search, answerer, events = BackgroundSearch(_searcher_of(models), catalog), Answerer(), _Events()
@@ -83,14 +91,23 @@ async def open_stack(settings: Settings, options: Options, *, models: bool = Tru
         log_directory=log_folder(),
     )
     seams = Seams(
+        record=_to_all(metrics.record, note_on_span),
         save=saved.save,
         explain=lambda query, tool_id: search.searcher.explain(query, tool_id).text(),
         stale=frozenset(catalog.servers),
     )
-    gateway = Gateway(settings, search, pool, options=options, seams=seams)
+    gateway = Gateway(
+        settings,
+        ObservedSearch(search, metrics),
+        ObservedUpstreams(pool, metrics.measure),
+        options=options,
+        seams=seams,
+    )
+    watch(gateway.state, metrics.instruments)
     events.take = gateway.on_upstream
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
+        front.server.middleware.append(ObservedRequests(metrics.measure))
         if models:
             pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
         async with pool:
@@ -98,8 +115,16 @@ async def open_stack(settings: Settings, options: Options, *, models: bool = Tru
                 tasks.start_soon(search.run)
             if settings.source:
                 tasks.start_soon(_reload, Path(settings.source), gateway, pool, saved)
-            yield Stack(settings, pool, gateway, front)
+            yield Stack(settings, pool, gateway, front, metrics)
         tasks.cancel_scope.cancel()
+
+
+def _to_all(*records: Record) -> Record:
+    def record(event: Event) -> None:
+        for each in records:
+            each(event)
+
+    return record
 
 
 def _searcher_of(models: bool) -> Callable[[Catalog], Preparable]:

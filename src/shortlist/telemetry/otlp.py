@@ -1,0 +1,144 @@
+"""Sends spans and metrics to an OpenTelemetry collector, as the standard OTEL_* variables say.
+
+Nothing of OpenTelemetry's SDK is imported unless one of them asks for it. The SDK itself reads the rest:
+OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS, OTEL_BSP_*, and so on.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, TypeAlias
+
+from shortlist.telemetry.instruments import Family, Instruments, Labels, Reading
+
+logger = logging.getLogger(__name__)
+
+Signal: TypeAlias = Literal["traces", "metrics"]
+PROTOCOL = "http/protobuf"
+SERVICE = "shortlist"
+FLUSH_SECONDS = 2.0
+"""A collector that does not answer holds up the end no longer."""
+
+
+def wants(signal: Signal, environment: Mapping[str, str]) -> bool:
+    """Say whether the environment asks for a signal: by an exporter, or by naming a place to send it to."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    exporter = environment.get(f"OTEL_{signal.upper()}_EXPORTER")
+    if exporter is not None:
+        return "otlp" in (name.strip() for name in exporter.split(","))
+    places = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT")
+    return any(environment.get(place) for place in places)
+
+
+@contextmanager
+def exporting(environment: Mapping[str, str], instruments: Instruments, version: str) -> Iterator[tuple[Signal, ...]]:
+    """Export what the environment asks for until the end, and send what is left then; gives what is sent."""
+    signals: tuple[Signal, ...] = ("traces", "metrics")
+    wanted = tuple(signal for signal in signals if wants(signal, environment))
+    if not wanted:
+        yield ()
+        return
+    try:
+        resource = _resource(environment, version)
+    except ImportError:
+        logger.warning(
+            "OTEL_* variables ask for telemetry, but OpenTelemetry's SDK is not installed: "
+            "pip install 'shortlist-mcp[otel]'. Going on without."
+        )
+        yield ()
+        return
+    _check_protocol(environment)
+    with ExitStack() as stack:
+        if "traces" in wanted:
+            stack.callback(_in_time, _start_traces(resource))
+        if "metrics" in wanted:
+            stack.callback(_in_time, _start_metrics(resource, instruments))
+        yield wanted
+
+
+def _in_time(stop: Callable[[], None]) -> None:
+    """Let what is left be sent, but not for long: the SDK would wait for half a minute."""
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    thread.join(FLUSH_SECONDS)
+
+
+def _check_protocol(environment: Mapping[str, str]) -> None:
+    asked = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", PROTOCOL)
+    if asked != PROTOCOL:
+        logger.warning("OTEL_EXPORTER_OTLP_PROTOCOL is %r; only %s is spoken here, and used.", asked, PROTOCOL)
+
+
+def _resource(environment: Mapping[str, str], version: str) -> Any:
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only when it is asked for
+
+    named = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    ours = {"service.version": version}
+    return Resource.create(ours if named else {**ours, "service.name": SERVICE})
+
+
+def _start_traces(resource: Any) -> Callable[[], None]:
+    from opentelemetry import trace  # noqa: PLC0415
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+
+    return provider.shutdown
+
+
+def _start_metrics(resource: Any, instruments: Instruments) -> Callable[[], None]:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
+    from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
+
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+    provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+    instruments.mirror(MeterMirror(provider.get_meter(SERVICE)))
+    return provider.shutdown
+
+
+class MeterMirror:
+    """Our families as instruments of an OpenTelemetry meter."""
+
+    def __init__(self, meter: Any) -> None:
+        self._meter = meter
+        self._made: dict[Family, Callable[[float, Mapping[str, str]], None]] = {}
+
+    def add(self, family: Family, labels: Labels, amount: float) -> None:
+        if family not in self._made:
+            self._made[family] = self._make(family)
+        self._made[family](amount, _attributes(family, labels))
+
+    def watch(self, family: Family, reading: Reading) -> None:
+        from opentelemetry.metrics import Observation  # noqa: PLC0415
+
+        def observe(_: Any) -> list[Observation]:
+            return [Observation(value, _attributes(family, labels)) for labels, value in reading().items()]
+
+        counts = family.kind == "counter"
+        create = self._meter.create_observable_counter if counts else self._meter.create_observable_gauge
+        create(family.name, [observe], unit=family.unit, description=family.help)
+
+    def _make(self, family: Family) -> Callable[[float, Mapping[str, str]], None]:
+        if family.kind == "counter":
+            add: Callable[[float, Mapping[str, str]], None] = self._meter.create_counter(
+                family.name, unit=family.unit, description=family.help
+            ).add
+            return add
+        record: Callable[[float, Mapping[str, str]], None] = self._meter.create_histogram(
+            family.name,
+            unit=family.unit,
+            description=family.help,
+            explicit_bucket_boundaries_advisory=family.buckets,
+        ).record
+        return record
+
+
+def _attributes(family: Family, labels: Labels) -> dict[str, str]:
+    return {key: value for key, value in zip(family.labels, labels, strict=True) if value}
