@@ -41,7 +41,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "gateway": GATEWAY | {"context"},
     "demo": GROUND | {"catalog"},
     "harness": GATEWAY | {"gateway", "evals", "demo"},
-    "web": GATEWAY | {"gateway"},
+    "web": GATEWAY | {"gateway", "evals.duplicates"},
     "cli": GATEWAY | LIBRARY | {"gateway", "web", "evals", "harness", "demo", "library", "filter", "integrations"},
     "__init__": LIBRARY | {"library", "filter", "integrations"},
 }
@@ -59,6 +59,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "agents": frozenset({"integrations"}),
     "langchain_core": frozenset({"integrations"}),
     "pydantic_ai": frozenset({"integrations"}),
+    "jinja2": frozenset({"web"}),
     "numkong": frozenset({"index.dense"}),
     "Stemmer": frozenset({"text.tokens"}),
 }

@@ -1,0 +1,105 @@
+"""Who may look: links that open once, and the sessions that they or a token open.
+
+All of it is kept in memory: a gateway that starts again prints a new link. A session belongs to one caller, and
+lasts only while that caller could still come in.
+"""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from shortlist.config.settings import TokenSettings
+from shortlist.gateway.workspaces import Caller
+
+LINK_SECONDS = 3_600.0
+SESSION_SECONDS = 12 * 3_600.0
+SECRET_BYTES = 32
+MOST_KEPT = 200
+"""Links or sessions at a time; the oldest makes room."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A browser that was let in."""
+
+    token: TokenSettings | None = None
+    """What it was opened with; None for the link, which works where there are no tokens."""
+    csrf: str = field(default_factory=lambda: secrets.token_urlsafe(SECRET_BYTES), repr=False)
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(name=self.token.name, has_token=True) if self.token else Caller()
+
+    def allows(self, form: str) -> bool:
+        """Say whether a form was made for this session, by what it carries."""
+        return hmac.compare_digest(self.csrf.encode(), form.encode())
+
+    def lasts(self, tokens: Mapping[str, TokenSettings]) -> bool:
+        """Say whether its caller could still come in under the configuration as it is now."""
+        return self.token == tokens.get(self.token.name) if self.token else not tokens
+
+
+class Access:
+    """Links by their key, and sessions by the secret in their cookie."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._links = _Kept[Session](LINK_SECONDS, clock)
+        self._sessions = _Kept[Session](SESSION_SECONDS, clock)
+        # Browsers send a cookie to every port of a host: each gateway has a name of its own.
+        self.cookie = f"shortlist-{secrets.token_hex(4)}"
+
+    def link(self) -> str:
+        """Make the key of a link that opens once."""
+        return self._links.keep(Session())
+
+    def follow(self, key: str) -> str | None:
+        """Use a link up, and give the secret of the session that it opens; None where it opens nothing."""
+        session = self._links.take(key)
+        return self._sessions.keep(session) if session else None
+
+    def open(self, token: TokenSettings) -> str:
+        """Open a session for the caller of a token, and give its secret."""
+        return self._sessions.keep(Session(token=token))
+
+    def session(self, secret: str, tokens: Mapping[str, TokenSettings]) -> Session | None:
+        found = self._sessions.get(secret)
+        return found if found and found.lasts(tokens) else None
+
+    def close(self, secret: str) -> None:
+        self._sessions.take(secret)
+
+
+class _Kept(Generic[T]):
+    """Values for a time, each under a random secret of which only the hash is kept."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, T]] = OrderedDict()
+
+    def keep(self, value: T) -> str:
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._kept[_hash(secret)] = (self._clock() + self._seconds, value)
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return secret
+
+    def get(self, secret: str) -> T | None:
+        until, value = self._kept.get(_hash(secret), (0.0, None))
+        return value if until > self._clock() else None
+
+    def take(self, secret: str) -> T | None:
+        value = self.get(secret)
+        self._kept.pop(_hash(secret), None)
+        return value
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,51 @@
+"""The dashboard's addresses."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from shortlist.gateway.http import LocalOnly
+from shortlist.web.access import Access
+from shortlist.web.door import Change, Door
+from shortlist.web.guard import Guard
+from shortlist.web.page import MakePage, Sources
+from shortlist.web.pages import playground, servers, tools
+
+STATIC = Path(__file__).parent / "static"
+
+PAGES: Mapping[str, MakePage] = {
+    "/search": playground.page,
+    "/servers": servers.listing,
+    "/servers/{server:path}": servers.page,
+    "/tools": tools.listing,
+    "/tools/{tool:path}": tools.page,
+}
+
+CHANGES: Mapping[str, Change] = {
+    "/servers/{server:path}/reconnect": servers.reconnect,
+}
+
+
+def dashboard_app(sources: Sources, access: Access, host: str) -> Starlette:
+    """Make an app of the dashboard alone."""
+    return Starlette(routes=dashboard_routes(sources, access), middleware=[Middleware(LocalOnly, host=host)])
+
+
+def dashboard_routes(sources: Sources, access: Access) -> list[BaseRoute]:
+    """Make the routes of the dashboard; they come last, since they answer every address that is left."""
+    door = Door(sources, access)
+    routes: list[BaseRoute] = [
+        Mount("/static", StaticFiles(directory=STATIC)),
+        Route("/open", door.follow_link),
+        Route("/sign-in", door.sign_in, methods=["POST"]),
+        *(Route(path, door.change(change), methods=["POST"]) for path, change in CHANGES.items()),
+        Route("/sign-out", door.sign_out, methods=["POST"]),
+        *(Route(path, door.page(make)) for path, make in PAGES.items()),
+        Route("/{rest:path}", door.no_such_page),
+    ]
+    guard = Middleware(Guard, access=access, tokens=lambda: sources.state.settings.tokens)
+    return [Mount("/", routes=routes, middleware=[guard])]

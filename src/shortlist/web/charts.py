@@ -1,0 +1,158 @@
+"""Charts as numbers: what a template needs to draw them as SVG, at any width and in any theme.
+
+Shapes are drawn into a box of WIDTH by HEIGHT that the browser stretches; words stand beside it as text, evenly
+spaced, so that they keep their size on a phone. Colours are classes: `tone-1` and so on.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+WIDTH, HEIGHT = 1000.0, 200.0
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+TICKS = 4
+LABELS = 6
+GAP = 0.18
+"""The part of its room that a bar leaves free."""
+
+Value: TypeAlias = float | None
+Kind: TypeAlias = Literal["bars", "lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line, or one layer of the bars; None where there was nothing to measure."""
+
+    name: str
+    values: Sequence[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    x: float
+    y: float
+    width: float
+    height: float
+    tone: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The room of one moment, with what to say when it is pointed at."""
+
+    x: float
+    width: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Something over time: bars that are stacked, or lines."""
+
+    title: str
+    kind: Kind
+    moments: Sequence[str]
+    series: Sequence[Series]
+    show: Callable[[float], str]
+    """Writes a number of this chart."""
+
+    @property
+    def empty(self) -> bool:
+        return not any(value for series in self.series for value in series.values)
+
+    @property
+    def top(self) -> float:
+        return self.ticks[-1]
+
+    @property
+    def ticks(self) -> tuple[float, ...]:
+        """Give round numbers from zero to above the largest value, evenly spaced."""
+        return round_ticks(max(self._heights(), default=0.0))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Give some of the moments, evenly spaced, the first and the last among them."""
+        last = len(self.moments) - 1
+        count = next((n for n in range(LABELS - 1, 0, -1) if last % n == 0), 1)
+        return tuple(self.moments[last * i // count] for i in range(count + 1)) if last > 0 else tuple(self.moments)
+
+    @property
+    def bars(self) -> Iterator[Bar]:
+        room = WIDTH / max(len(self.moments), 1)
+        for at in range(len(self.moments)):
+            below = 0.0
+            for tone, series in enumerate(self.series, 1):
+                height = (series.values[at] or 0.0) / self.top * HEIGHT
+                if height:
+                    yield Bar(
+                        _r(at * room + room * GAP / 2),
+                        _r(HEIGHT - below - height),
+                        _r(room * (1 - GAP)),
+                        _r(height),
+                        tone,
+                    )
+                below += height
+
+    @property
+    def paths(self) -> Iterator[tuple[int, str]]:
+        """Give each line's tone and path; a gap where there was nothing to measure."""
+        for tone, series in enumerate(self.series, 1):
+            yield tone, path(series.values, self.top, HEIGHT)
+
+    @property
+    def slots(self) -> Iterator[Slot]:
+        room = WIDTH / max(len(self.moments), 1)
+        for at, moment in enumerate(self.moments):
+            words = ", ".join(f"{series.name} {self._shown(series.values[at])}" for series in self.series)
+            yield Slot(_r(at * room), _r(room), f"{moment}: {words}")
+
+    @property
+    def rows(self) -> Iterator[tuple[str, list[str]]]:
+        """Give the same as a table."""
+        for at, moment in enumerate(self.moments):
+            yield moment, [self._shown(series.values[at]) for series in self.series]
+
+    def _heights(self) -> Iterator[float]:
+        if self.kind == "lines":
+            yield from (value for series in self.series for value in series.values if value is not None)
+        else:
+            yield from (
+                sum(value or 0.0 for value in layers) for layers in zip(*(s.values for s in self.series), strict=True)
+            )
+
+    def _shown(self, value: Value) -> str:
+        return "–" if value is None else self.show(value)
+
+
+def round_ticks(most: float) -> tuple[float, ...]:
+    """Divide the way from zero to beyond `most` into steps that people like."""
+    if most <= 0 or not math.isfinite(most):
+        return (0.0, 1.0)
+    magnitude = 10.0 ** math.floor(math.log10(most / TICKS))
+    step = next(s * magnitude for s in STEPS if s * magnitude * TICKS >= most * (1 - 1e-9))
+    return tuple(step * i for i in range(math.ceil(most / step - 1e-9) + 1))
+
+
+def path(values: Sequence[Value], top: float, height: float) -> str:
+    """Draw values from left to right through the middle of their rooms; one alone becomes a dash."""
+    room = WIDTH / max(len(values), 1)
+    drawn, pen = [], "M"
+    for at, value in enumerate(values):
+        if value is None:
+            pen = "M"
+            continue
+        alone = (at == 0 or values[at - 1] is None) and (at + 1 == len(values) or values[at + 1] is None)
+        x, y = (at + 0.5) * room, height - value / top * height
+        drawn.append(f"M{_r(x - room / 4)} {_r(y)}H{_r(x + room / 4)}" if alone else f"{pen}{_r(x)} {_r(y)}")
+        pen = "L"
+    return "".join(drawn)
+
+
+def spark(values: Sequence[Value]) -> str:
+    """Draw a small line without axes, from zero to its own largest value."""
+    return path(values, max([value for value in values if value is not None] or [0.0]) or 1.0, 40.0)
+
+
+def _r(number: float) -> float:
+    return round(number, 2)

@@ -1,0 +1,156 @@
+"""From a request to an answer: who is let in, what is read of a form, and how a page is written."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+from urllib.parse import parse_qsl
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from shortlist.errors import ShortlistError
+from shortlist.gateway.http import find_token
+from shortlist.web.access import SESSION_SECONDS, Access, Session
+from shortlist.web.guard import SESSION, is_own_form
+from shortlist.web.page import MakePage, NoSuchPage, Page, Sources, Visit
+from shortlist.web.templating import render
+
+MAX_FORM_BYTES = 16_384
+
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+Change: TypeAlias = Callable[[Visit], str]
+"""Does what a form asks for, and gives the address to show next."""
+
+
+class Door:
+    """Makes endpoints of pages and changes: nobody sees or changes anything without a session."""
+
+    def __init__(self, sources: Sources, access: Access) -> None:
+        self._sources = sources
+        self._access = access
+        self.no_such_page = self.page(_no_such_page)
+
+    def page(self, make: MakePage) -> Endpoint:
+        """Show a page; it is made in a thread, since it reads the store and searches."""
+
+        async def answer(request: Request) -> Response:
+            visit = self._visit(request)
+            if visit is None:
+                return self._closed()
+            return _written(await anyio.to_thread.run_sync(_made, make, visit), visit)
+
+        return answer
+
+    def change(self, change: Change) -> Endpoint:
+        """Do what a form asks for, if a page of this session sent it."""
+
+        async def answer(request: Request) -> Response:
+            visit = self._visit(request)
+            if visit is None:
+                return self._closed()
+            if not await _is_from(request, visit.session):
+                return _written(_REFUSED, visit)
+            try:
+                return RedirectResponse(change(visit), 303)
+            except ShortlistError as error:
+                return _written(_failure(error), visit)
+
+        return answer
+
+    async def follow_link(self, request: Request) -> Response:
+        """Use up a one-time link."""
+        secret = self._access.follow(request.query_params.get("key", ""))
+        return self._closed("used link") if secret is None else self._opened(request, secret)
+
+    async def sign_in(self, request: Request) -> Response:
+        """Take a token where there are some: a browser sends no bearer."""
+        given = await _form(request) if is_own_form(request.headers) else {}
+        token = find_token(given.get("token", "").strip(), self._sources.state.settings.tokens)
+        return self._closed("wrong token") if token is None else self._opened(request, self._access.open(token))
+
+    async def sign_out(self, request: Request) -> Response:
+        visit = self._visit(request)
+        if visit is not None and await _is_from(request, visit.session):
+            self._access.close(request.cookies.get(self._access.cookie, ""))
+        return RedirectResponse("/", 303)
+
+    def _visit(self, request: Request) -> Visit | None:
+        session: Session | None = request.scope[SESSION]
+        if session is None:
+            return None
+        return Visit(
+            sources=self._sources,
+            session=session,
+            address=request.url.path,
+            path=request.path_params,
+            query=request.query_params,
+        )
+
+    def _opened(self, request: Request, secret: str) -> Response:
+        # A page that goes on by itself, not a redirect: whoever follows a link from another site comes back with
+        # the cookie only from a page of ours.
+        response = HTMLResponse(render("opened.html", {}))
+        response.set_cookie(
+            self._access.cookie,
+            secret,
+            max_age=int(SESSION_SECONDS),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return response
+
+    def _closed(self, problem: str = "") -> Response:
+        values = {"problem": problem, "tokens": bool(self._sources.state.settings.tokens)}
+        return HTMLResponse(render("closed.html", values), 401)
+
+
+def _made(make: MakePage, visit: Visit) -> Page:
+    try:
+        return make(visit)
+    except NoSuchPage as error:
+        return Page("problem.html", "Not found", {"message": str(error)}, 404)
+    except ShortlistError as error:
+        return _failure(error)
+
+
+def _written(page: Page, visit: Visit) -> Response:
+    values = {
+        "title": page.title,
+        "address": visit.address,
+        "caller": visit.session.caller,
+        "limited": visit.limited,
+        "csrf": visit.session.csrf,
+        **page.values,
+    }
+    return HTMLResponse(render(page.template, values), page.status)
+
+
+def _failure(error: ShortlistError) -> Page:
+    return Page("problem.html", "That did not work", {"message": str(error)}, 400)
+
+
+def _no_such_page(visit: Visit) -> Page:
+    raise NoSuchPage(f"There is no page {visit.address!r}.")
+
+
+_REFUSED = Page(
+    "problem.html",
+    "Refused",
+    {"message": "The form is not from this session. Go back, load the page again, retry."},
+    403,
+)
+
+
+async def _is_from(request: Request, session: Session) -> bool:
+    return is_own_form(request.headers) and session.allows((await _form(request)).get("csrf", ""))
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Read a small form; what is too long counts as empty."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_FORM_BYTES:
+            return {}
+    return dict(parse_qsl(body.decode("utf-8", "replace")))

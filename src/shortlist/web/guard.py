@@ -1,0 +1,67 @@
+"""The door of the dashboard: lets a browser in by its cookie, and tells it to trust nothing but our own files."""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from shortlist.config.settings import TokenSettings
+from shortlist.gateway.http import bearer_token
+from shortlist.web.access import Access, Session
+
+SESSION = "shortlist.session"
+"""Where the endpoints find the session, in the scope; None for somebody who was not let in."""
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not `no-referrer`: under that, browsers send `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """Recognises the session of a request, and hardens every answer."""
+
+    def __init__(self, app: ASGIApp, access: Access, tokens: Callable[[], Mapping[str, TokenSettings]]) -> None:
+        self._app = app
+        self._access = access
+        self._tokens = tokens  # asked each time: the configuration may change while serving
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        scope[SESSION] = self._session(HTTPConnection(scope))
+        await self._app(scope, receive, hardened)
+
+    def _session(self, connection: HTTPConnection) -> Session | None:
+        tokens = self._tokens()
+        token = bearer_token(connection.headers.get("authorization", ""), tokens)
+        if token is not None:
+            return Session(token=token)
+        return self._access.session(connection.cookies.get(self._access.cookie, ""), tokens)
+
+
+def is_own_form(headers: Headers) -> bool:
+    """Say whether a request that changes something was sent by a page of this very origin, port included."""
+    origin, host = headers.get("origin", ""), headers.get("host", "")
+    try:
+        return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False

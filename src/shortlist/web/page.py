@@ -1,0 +1,74 @@
+"""What a page is made of: a visit by one caller, the sources that it may look into, and a template with its values."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from shortlist.errors import ShortlistError
+from shortlist.gateway.state import State
+from shortlist.models import Query, Tool, ToolId
+from shortlist.search.searcher import Explained
+from shortlist.web.access import Session
+
+
+class NoSuchPage(ShortlistError):
+    """What the address names is not there, or not for this caller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What the pages show: the gateway as it is, and what it recorded."""
+
+    state: State
+    explained: Callable[[Query, str], Explained]
+    """Searches by a named pipeline, with the reason of every hit."""
+    reconnect: Callable[[str], None] | None = None
+    """Connects to a server again; None where the servers belong to another process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One request of somebody who was let in."""
+
+    sources: Sources
+    session: Session
+    address: str = "/"
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> State:
+        return self.sources.state
+
+    @property
+    def limited(self) -> bool:
+        """Say whether the caller may see only some tools, and so nothing of what other callers do."""
+        return self.session.token is not None and self.session.token.limited
+
+    def may_see(self, tool_id: ToolId) -> bool:
+        return self.state.may_see(self.session.caller, tool_id)
+
+    def tools(self) -> dict[ToolId, Tool]:
+        """Give what the caller may see, in the order of the ids."""
+        visible, tools = self.state.visible(self.session.caller), self.state.snapshot.catalog.tools
+        return {tool_id: tool for tool_id, tool in tools.items() if visible is None or tool_id in visible}
+
+    def servers(self) -> tuple[str, ...]:
+        """Name the servers that the caller may know of, in the order of the configuration."""
+        caller, seen = self.session.caller, set(self.state.visible_servers(self.session.caller))
+        return tuple(
+            name for name in self.state.upstreams.status() if name in seen or self.state.may_use_server(caller, name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A template and what it is filled with."""
+
+    template: str
+    title: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+
+
+MakePage: TypeAlias = Callable[[Visit], Page]

@@ -1,0 +1,66 @@
+"""The servers behind the gateway: how they are, what they offer and how they do."""
+
+from dataclasses import dataclass
+
+from shortlist.gateway.snapshot import definition_tokens
+from shortlist.models import Tool
+from shortlist.upstream.events import UpstreamStatus
+from shortlist.web.page import NoSuchPage, Page, Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRow:
+    """One server, with what the caller may see of it."""
+
+    status: UpstreamStatus
+    title: str
+    description: str
+    stale: bool
+    """Its tools are those of the last time."""
+    tools: tuple[Tool, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Count what a model would pay for all its definitions."""
+        return sum(definition_tokens(tool) for tool in self.tools)
+
+
+def listing(visit: Visit) -> Page:
+    """Show all servers."""
+    return Page("servers.html", "Servers", {"rows": [_row(visit, name) for name in visit.servers()]})
+
+
+def page(visit: Visit) -> Page:
+    """Show one server."""
+    row = _row(visit, _named(visit))
+    names = {tool.id: visit.state.snapshot.name(tool.id) for tool in row.tools}
+    may_reconnect = visit.sources.reconnect is not None and not visit.limited
+    return Page("server.html", row.status.server, {"row": row, "names": names, "may_reconnect": may_reconnect})
+
+
+def reconnect(visit: Visit) -> str:
+    """Connect to a server again, or list its tools again."""
+    name = _named(visit)
+    if visit.sources.reconnect is None or visit.limited:
+        raise NoSuchPage(f"{name!r} cannot be reconnected from here.")
+    visit.sources.reconnect(name)
+    return visit.address.removesuffix("/reconnect")
+
+
+def _named(visit: Visit) -> str:
+    name = visit.path["server"]
+    if name not in visit.servers():
+        raise NoSuchPage(f"There is no server {name!r}.")
+    return name
+
+
+def _row(visit: Visit, name: str) -> ServerRow:
+    state = visit.state
+    server = state.snapshot.catalog.servers.get(name)
+    return ServerRow(
+        status=state.upstreams.status()[name],
+        title=server.title if server else "",
+        description=server.description if server else "",
+        stale=name in state.stale,
+        tools=tuple(tool for tool in state.snapshot.catalog.of_server(name) if visit.may_see(tool.id)),
+    )
