@@ -121,6 +121,8 @@ class Query:
     diverse: bool = False
     collapse: bool = False
     """Show near-duplicates of one tool on several servers as one family."""
+    pipeline: str | None = None
+    """The pipeline that answers in mode `hybrid`; None is the searcher's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from shortlist.catalog.toolsets import toolsets_for_intent
 from shortlist.disclosure.render import describe_text
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.answers import Surroundings, answer_tokens, circle_answer, search_answer, text_result
-from shortlist.gateway.metatools import SearchRequest, names_argument, search_request
+from shortlist.gateway.metatools import SearchRequest, defaults_of, names_argument, search_request
 from shortlist.gateway.state import State, did_you_mean
 from shortlist.gateway.workspaces import Caller, Workspace, activity_key
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
@@ -25,10 +25,12 @@ class Discovery:
 
     def search(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Answer search_tools."""
-        request = search_request(arguments)
+        variant = self._state.variant(caller)
+        request = search_request(arguments, defaults_of(variant))
         filters, notes = self._filters(caller, request)
         workspace = self._state.workspaces.for_circles(caller)
-        queries = [self._query(text, request, filters, workspace) for text in request.queries]
+        plain = [self._query(text, request, filters, workspace) for text in request.queries]
+        queries = [replace(query, pipeline=variant.pipeline) for query in plain]
         results = [self._state.search.search(query) for query in queries]
         results = [replace(result, hits=self._current(result.hits)[request.offset :]) for result in results]
         found = frozenset(hit.tool.id for result in results for hit in result.hits)
@@ -137,7 +139,7 @@ class Discovery:
 
     def _suggestions(self, caller: Caller, results: Sequence[SearchResult]) -> tuple[str, ...]:
         """Offer to load what was found, where loading is a way to call it."""
-        snapshot = self._state.snapshot
+        snapshot = self._state.view(caller)
         if snapshot.mode != "dynamic":
             return ()
         fitting = (hit.tool for result in results if result.confidence.level != "none" for hit in result.hits)

@@ -15,7 +15,14 @@ from shortlist.gateway.discovery import Discovery
 from shortlist.gateway.exchange import Exchange, Round
 from shortlist.gateway.instructions import instructions_of
 from shortlist.gateway.loading import Loading
-from shortlist.gateway.metatools import ALIASES, META_NAMES, menu_definitions, object_argument, text_argument
+from shortlist.gateway.metatools import (
+    ALIASES,
+    META_NAMES,
+    defaults_of,
+    menu_definitions,
+    object_argument,
+    text_argument,
+)
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams, State, ToolSearch, Upstreams
 from shortlist.gateway.workspaces import Caller
@@ -65,18 +72,18 @@ class Gateway:
 
     def instructions(self, caller: Caller) -> str:
         """Say when to search, and name the servers; the same bytes while the catalog is the same."""
-        return instructions_of(self.state.snapshot, self.state.visible_servers(caller))
+        return instructions_of(self.state.view(caller), self.state.visible_servers(caller))
 
     def list_tools(self, caller: Caller) -> list[dict[str, Json]]:
         """Give what this caller's client lists: the menu, what is bound, and at the end what is loaded."""
-        snapshot = self.state.snapshot
-        menu = menu_definitions(snapshot.menu) if snapshot.menu else []
+        snapshot = self.state.view(caller)
+        menu = menu_definitions(snapshot.menu, defaults_of(self.state.variant(caller))) if snapshot.menu else []
         bound = self.state.bound(caller)
         return menu + [bound_definition(snapshot.catalog.tools[i], snapshot.name(i)) for i in bound]
 
     async def call(self, exchange: Exchange, name: str, arguments: Mapping[str, Json], turn: Round) -> Result:
         """Answer a `tools/call`: a bound tool by its own name, one of the gateway's, or any that may be found."""
-        snapshot = self.state.snapshot
+        snapshot = self.state.view(exchange.caller)
         tool_id = snapshot.names.by_name.get(name)
         if tool_id is not None and self.state.is_bound(exchange.caller, tool_id):
             return await self.calling.call_bound(exchange, snapshot.catalog.tools[tool_id], arguments, turn)

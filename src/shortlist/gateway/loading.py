@@ -56,7 +56,7 @@ class Loading:
         workspace = self._state.workspaces.of(owner)
         gone = workspace.unload(tools) if workspace else ()
         if not gone:
-            return text_result(self._not_unloaded(name, tools), is_error=True)
+            return text_result(self._not_unloaded(caller, name, tools), is_error=True)
         key = workspace_key(owner)
         self._state.seams.record(Unloaded(caller=caller.name, workspace=activity_key(caller), toolset=name, tools=gone))
         self._state.announce(ListChanged(key))
@@ -67,7 +67,7 @@ class Loading:
     ) -> dict[str, Json]:
         started = perf_counter()
         owner, workspace, handle = self._workspace(_named(caller, arguments))
-        bound = self._state.snapshot.bound_ids
+        bound = self._state.view(caller).bound_ids
         new = workspace.load((tool_id for tool_id in tools if tool_id not in bound), toolset)
         key = workspace_key(owner)
         if new:
@@ -109,8 +109,8 @@ class Loading:
     def _names(self, tools: Sequence[ToolId]) -> str:
         return ", ".join(self._state.snapshot.name(tool_id) for tool_id in tools)
 
-    def _not_unloaded(self, toolset: str, tools: Sequence[ToolId]) -> str:
-        if not self._state.snapshot.bound_ids.isdisjoint(tools):
+    def _not_unloaded(self, caller: Caller, toolset: str, tools: Sequence[ToolId]) -> str:
+        if not self._state.view(caller).bound_ids.isdisjoint(tools):
             return (
                 f"refused: toolset {toolset!r} is bound for every client by the preset or always_load. "
                 "Only the configuration changes that."

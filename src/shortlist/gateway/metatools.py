@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from shortlist.disclosure.render import Detail
 from shortlist.errors import InvalidInput
 from shortlist.models import Json, SearchMode
+from shortlist.telemetry.experiments.plan import Variant
 
 Menu: TypeAlias = Literal["search", "minimal", "dynamic"]
 Format: TypeAlias = Literal["text", "toon", "json"]
@@ -102,9 +103,31 @@ MENUS: Mapping[Menu, tuple[dict[str, Any], ...]] = MappingProxyType(
 META_NAMES = frozenset(tool["name"] for menu in MENUS.values() for tool in menu)
 
 
-def menu_definitions(menu: Menu) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a search gets that asks for nothing else."""
+
+    limit: int = DEFAULT_LIMIT
+    detail: Detail = "compact"
+
+
+DEFAULTS = Defaults()
+
+
+def defaults_of(variant: Variant) -> Defaults:
+    """Give what a search gets in a variant of an experiment."""
+    if variant.limit is None and variant.detail is None:
+        return DEFAULTS
+    return Defaults(variant.limit or DEFAULT_LIMIT, variant.detail or "compact")
+
+
+def menu_definitions(menu: Menu, defaults: Defaults = DEFAULTS) -> list[dict[str, Any]]:
     """Give a menu's definitions as they are listed, in a fixed order."""
     copied: list[dict[str, Any]] = json.loads(json.dumps(MENUS[menu]))
+    for name in ("limit", "detail"):
+        stated = copied[0]["inputSchema"]["properties"].get(name, {})
+        if "default" in stated:
+            stated["default"] = getattr(defaults, name)
     return copied
 
 
@@ -127,13 +150,13 @@ class SearchRequest:
     format: Format | None = None
 
 
-def search_request(arguments: Arguments) -> SearchRequest:
+def search_request(arguments: Arguments, defaults: Defaults = DEFAULTS) -> SearchRequest:
     """Read the arguments of search_tools; says what is wrong with the first that is."""
     return SearchRequest(
         queries=_queries(arguments),
-        limit=_number(arguments, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT),
+        limit=_number(arguments, "limit", defaults.limit, 1, MAX_LIMIT),
         offset=_number(arguments, "offset", 0, 0, 10_000),
-        detail=_choice(arguments, "detail", get_args(Detail), "compact"),
+        detail=_choice(arguments, "detail", get_args(Detail), defaults.detail),
         servers=_names(arguments, "servers"),
         toolsets=_names(arguments, "toolsets"),
         category=_text(arguments, "category"),

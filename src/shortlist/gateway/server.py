@@ -198,7 +198,7 @@ class Front:
     # Requests
 
     async def _list_tools(self, context: Context, _: RequestParams) -> dict[str, Any]:
-        return {"tools": self.gateway.list_tools(self.caller(context))}
+        return {"tools": self.gateway.list_tools(self._exchange(context).caller)}
 
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> dict[str, Any]:
         exchange = self._exchange(context)

@@ -1,7 +1,7 @@
 """What follows from one catalog: names, toolsets, what is bound in every workspace, and who may see what."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from shortlist.catalog.catalog import Catalog
@@ -87,6 +87,20 @@ def take_snapshot(catalog: Catalog, settings: Settings, options: Options, co_use
         bound=tuple(i for i in dict.fromkeys(_bound(mode, settings, options, toolsets, shown)) if i in shown),
         hidden=hidden,
         plain=plain,
+    )
+
+
+def served_as(snapshot: Snapshot, settings: Settings, options: Options) -> Snapshot:
+    """Give a snapshot as other options serve it: another menu and other bound tools, under the same names."""
+    shown = {tool_id: tool for tool_id, tool in snapshot.catalog.tools.items() if tool_id not in snapshot.hidden}
+    mode = _mode(settings, options, shown)
+    bound = dict.fromkeys(_bound(mode, settings, options, snapshot.toolsets, shown))
+    return replace(
+        snapshot,
+        mode=mode,
+        menu=_menu(mode, options),
+        bound=tuple(tool_id for tool_id in bound if tool_id in shown),
+        plain=snapshot.plain and mode == "passthrough",
     )
 
 

@@ -12,11 +12,13 @@ from shortlist.config.settings import Settings, TokenSettings
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.exchange import Exchange
 from shortlist.gateway.results import Results
-from shortlist.gateway.snapshot import Options, Snapshot, check_options, take_snapshot
+from shortlist.gateway.snapshot import Options, Snapshot, check_options, served_as, take_snapshot
 from shortlist.gateway.uris import SeenUris
-from shortlist.gateway.workspaces import Caller, Key, Workspaces
+from shortlist.gateway.workspaces import Caller, Key, Workspaces, activity_key
 from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
 from shortlist.telemetry.events import Record, record_nothing
+from shortlist.telemetry.experiments.assignment import Assign, as_configured
+from shortlist.telemetry.experiments.plan import Variant
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, Peer, UpstreamStatus
 
@@ -74,6 +76,8 @@ class Seams:
     co_use: CoUse | None = None
     save: Callable[[Server, Sequence[Tool]], None] | None = None
     explain: Callable[[Query, ToolId], str] | None = None
+    variant: Assign = as_configured
+    """Which variant of a running experiment a workspace is served."""
     stale: frozenset[str] = field(default_factory=frozenset)
     """Servers whose tools come from a saved catalog until they connect."""
 
@@ -105,6 +109,21 @@ class State:
         self._arrival: dict[ToolId, int] = {}
         self._listeners: list[OnChange] = []
         self.snapshot = self._take_snapshot()
+        self._views: dict[Variant, Snapshot] = {}
+        """What workspaces with a variant are served instead."""
+
+    def variant(self, caller: Caller) -> Variant:
+        """Say how a caller's workspace is served in the experiment that runs, if one does."""
+        return self.seams.variant(caller.name, activity_key(caller))
+
+    def view(self, caller: Caller) -> Snapshot:
+        """Give what a caller is served: the snapshot, or as its variant changes it."""
+        variant = self.variant(caller)
+        if variant.mode is None and variant.preset is None:
+            return self.snapshot
+        if variant not in self._views:
+            self._views[variant] = self._view(variant)
+        return self._views[variant]
 
     def find(self, caller: Caller, name: str) -> Tool:
         """Give the tool of a wire name, an id, or a bare name that is unique; raises where it may not be seen."""
@@ -154,13 +173,13 @@ class State:
         visible, tools = self.visible(caller), self.snapshot.catalog.tools
         return {
             tool_id: None
-            for tool_id in (*self.snapshot.bound, *loaded)
+            for tool_id in (*self.view(caller).bound, *loaded)
             if tool_id in tools and (visible is None or tool_id in visible)
         }
 
     def is_bound(self, caller: Caller, tool_id: ToolId) -> bool:
         """Say whether a tool is listed for a caller, without making the list."""
-        if tool_id not in self.snapshot.bound_ids:
+        if tool_id not in self.view(caller).bound_ids:
             workspace = self.workspaces.of(caller)
             if workspace is None or tool_id not in workspace.loaded:
                 return False
@@ -198,6 +217,7 @@ class State:
         self.catalog = catalog
         self.search.update(catalog)
         self.snapshot = self._take_snapshot()
+        self._views = {variant: self._view(variant) for variant in self._views}
         if self._listed() != before:
             self.announce(ListChanged())
 
@@ -221,14 +241,28 @@ class State:
         found = process.extract(name[:200], names, limit=SUGGESTED_NAMES, score_cutoff=SIMILAR_ENOUGH)
         return tuple(match for match, _, _ in found)
 
-    def _listed(self) -> tuple[tuple[str, str], ...]:
+    def _listed(self) -> list[tuple[str, str]]:
         """Give what every client's list is made of, short enough to compare."""
-        snapshot = self.snapshot
-        hashes = snapshot.catalog.hashes
-        return ((snapshot.menu or "", ""), *((snapshot.name(i), hashes[i]) for i in snapshot.bound))
+        hashes = self.snapshot.catalog.hashes
+        return [
+            each
+            for view in (self.snapshot, *self._views.values())
+            for each in ((view.menu or "", ""), *((view.name(i), hashes[i]) for i in view.bound))
+        ]
 
     def _take_snapshot(self) -> Snapshot:
-        snapshot = take_snapshot(self.catalog, self.settings, self.options, self.seams.co_use)
+        return self._in_order(take_snapshot(self.catalog, self.settings, self.options, self.seams.co_use))
+
+    def _view(self, variant: Variant) -> Snapshot:
+        options = replace(
+            self.options,
+            mode=variant.mode or self.options.mode,
+            dynamic=self.options.dynamic and variant.mode is None,
+            preset=variant.preset or self.options.preset,
+        )
+        return self._in_order(served_as(self.snapshot, self.settings, options))
+
+    def _in_order(self, snapshot: Snapshot) -> Snapshot:
         for tool_id in snapshot.bound:
             self._arrival.setdefault(tool_id, len(self._arrival))
         # What was listed keeps its place and what is new comes last, so that prompt caches survive.

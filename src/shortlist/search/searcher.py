@@ -220,7 +220,9 @@ class Searcher:
         return query_vectors(self._active, query.text, apart=self._options.clauses)
 
     def _pipeline_for(self, query: Query) -> Pipeline:
-        return self.pipeline if query.mode == "hybrid" else self._pipelines[BY_MODE[query.mode]]
+        if query.mode == "hybrid":
+            return self._pipelines[query.pipeline] if query.pipeline else self.pipeline
+        return self._pipelines[BY_MODE[query.mode]]
 
     def _evidence(self, request: Request, outcome: Outcome) -> tuple[Evidence, np.ndarray]:
         evidence = outcome.fused.evidence
