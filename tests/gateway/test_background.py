@@ -37,6 +37,9 @@ class Slow:
     def explain(self, query: Query, tool_id: ToolId) -> str:
         return f"{query.text} {tool_id}"
 
+    def explained(self, query: Query, pipeline: str) -> str:
+        return f"{query.text} {pipeline}"
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import anyio
 import uvicorn
 from mcp.server.stdio import stdio_server
 
+from shortlist.cli.dashboard import dashboard_route, entrance
 from shortlist.cli.stack import Stack, log_folder, open_stack, read_settings, run_plainly, say
 from shortlist.config.settings import Mode
 from shortlist.disclosure.render import describe_text, signature_of
@@ -34,6 +35,7 @@ from shortlist.text.clean import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.upstream.stderr import log_path
+from shortlist.web.access import Access
 
 OK, FAILED = 0, 1
 SETTLE_SECONDS = 30.0
@@ -76,6 +78,7 @@ def _register_serve(subparsers: Any) -> None:
     serve.add_argument("--preset", help="what is bound from the start: default, full, or one of your own")
     serve.add_argument("--toolsets", type=_names, default=(), help="toolsets to bind from the start, by commas")
     serve.add_argument("--exclude", type=_names, default=(), help="toolsets to hide altogether, by commas")
+    serve.add_argument("--no-dashboard", action="store_true", help="with --http: no pages for a browser")
     serve.add_argument("--toon", action="store_true", help="write hit lists in TOON where that is smaller")
     serve.set_defaults(run=_serve)
 
@@ -129,12 +132,13 @@ def _serve(arguments: argparse.Namespace) -> int:
         toon=arguments.toon,
     )
     settings = read_settings(arguments.config)
+    pages = settings.dashboard and not arguments.no_dashboard
 
     metrics = Metrics()
 
     async def run() -> None:
         async with open_stack(settings, options, metrics=metrics) as stack:
-            await (_serve_http(stack, *address) if address else _serve_stdio(stack))
+            await (_serve_http(stack, *address, pages=pages) if address else _serve_stdio(stack))
 
     with exporting(os.environ, metrics.instruments, version("shortlist-mcp")) as signals:
         if signals:
@@ -168,8 +172,10 @@ def _leave_soon() -> None:
     timer.start()
 
 
-async def _serve_http(stack: Stack, host: str, port: int) -> None:
-    app = build_app(stack.front, host, probe_routes(stack.gateway.state, stack.metrics.instruments, host))
+async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool) -> None:
+    access = Access()
+    probes = probe_routes(stack.gateway.state, stack.metrics.instruments, host)
+    app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])])
     # Paths hold workspace handles, so there is no access log.
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=int(GRACE_SECONDS)
@@ -177,11 +183,14 @@ async def _serve_http(stack: Stack, host: str, port: int) -> None:
     socket = config.bind_socket()
     socket.listen()  # a client that reads the line below may connect at once
     bound = socket.getsockname()[1]
-    url = f"http://{host}:{bound}/mcp"
+    base = f"http://{host}:{bound}"
+    url = f"{base}/mcp"
     say(f"serving {url}")
     say("paste into a client: " + json.dumps({"mcpServers": {"shortlist": {"type": "http", "url": url}}}))
     if not stack.settings.source:
         say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCH})}")
+    if pages:
+        say(f"dashboard: {entrance(access, base, tokens=bool(stack.settings.tokens))}")
     server = _Server(config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_tell_signals, server)

@@ -44,6 +44,7 @@ class Stack:
     gateway: Gateway
     front: Front
     metrics: Metrics
+    search: BackgroundSearch
 
 
 def say(line: str) -> None:
@@ -115,7 +116,7 @@ async def open_stack(
                 tasks.start_soon(search.run)
             if settings.source:
                 tasks.start_soon(_reload, Path(settings.source), gateway, pool, saved)
-            yield Stack(settings, pool, gateway, front, metrics)
+            yield Stack(settings, pool, gateway, front, metrics, search)
         tasks.cancel_scope.cancel()
 
 

@@ -227,6 +227,7 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str)
         always_load=ours.always_load,
         tokens={name: TokenSettings(name=name, **dict(shape)) for name, shape in ours.tokens.items()},
         limits=_limits(ours.limits),
+        dashboard=ours.dashboard,
         source=source,
     )
 

@@ -158,6 +158,8 @@ class Settings:
     always_load: tuple[str, ...] = ()
     tokens: Mapping[str, TokenSettings] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
+    dashboard: bool = True
+    """Serve the pages of `web` beside `/mcp`."""
     source: str = ""
     """The file it was read from."""
 

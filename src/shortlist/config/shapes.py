@@ -120,6 +120,7 @@ class Options(Shape):
     always_load: Texts = ()
     tokens: dict[str, TokenShape] = {}
     limits: LimitsShape = LimitsShape()
+    dashboard: bool = True
 
 
 class Document(Shape):

@@ -32,6 +32,8 @@ class Preparable(Protocol):
 
     def explain(self, query: Query, tool_id: ToolId) -> Any: ...
 
+    def explained(self, query: Query, pipeline: str) -> Any: ...
+
 
 class BackgroundSearch:
     """Makes a search when it is first needed, keeps it up to date, and makes its vectors beside the event loop."""

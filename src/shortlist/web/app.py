@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
-from shortlist.gateway.http import LocalOnly
 from shortlist.web.access import Access
 from shortlist.web.door import Change, Door
 from shortlist.web.guard import Guard
@@ -30,22 +28,16 @@ CHANGES: Mapping[str, Change] = {
 }
 
 
-def dashboard_app(sources: Sources, access: Access, host: str) -> Starlette:
-    """Make an app of the dashboard alone."""
-    return Starlette(routes=dashboard_routes(sources, access), middleware=[Middleware(LocalOnly, host=host)])
-
-
-def dashboard_routes(sources: Sources, access: Access) -> list[BaseRoute]:
-    """Make the routes of the dashboard; they come last, since they answer every address that is left."""
+def dashboard(sources: Sources, access: Access) -> ASGIApp:
+    """Make the app of all pages; whoever serves it checks the Host and the Origin of requests, as the front does."""
     door = Door(sources, access)
     routes: list[BaseRoute] = [
         Mount("/static", StaticFiles(directory=STATIC)),
         Route("/open", door.follow_link),
         Route("/sign-in", door.sign_in, methods=["POST"]),
-        *(Route(path, door.change(change), methods=["POST"]) for path, change in CHANGES.items()),
         Route("/sign-out", door.sign_out, methods=["POST"]),
+        *(Route(path, door.change(change), methods=["POST"]) for path, change in CHANGES.items()),
         *(Route(path, door.page(make)) for path, make in PAGES.items()),
         Route("/{rest:path}", door.no_such_page),
     ]
-    guard = Middleware(Guard, access=access, tokens=lambda: sources.state.settings.tokens)
-    return [Mount("/", routes=routes, middleware=[guard])]
+    return Guard(Router(routes), access, lambda: sources.state.settings.tokens)
