@@ -43,16 +43,16 @@ def test_an_explanation_shows_what_each_stage_moved(twins: Searcher) -> None:
 
 def test_an_explained_search_is_the_search_with_an_explanation_of_each_hit(workplace: Searcher) -> None:
     query = Query(text="create a calendar event")
-    found = workplace.explained(query, "default")
+    found = workplace.explained(query)
     assert found.result.hits == workplace.search(query).hits
     assert list(found.explanations) == [workplace.explain(query, hit.tool.id) for hit in found.result.hits]
 
 
 def test_an_explained_search_asks_the_pipeline_that_is_named(workplace: Searcher) -> None:
-    query = Query(text="k8s pods")
-    assert {step.name for step in workplace.explained(query, "stackone").result.steps} >= {"bm25", "tfidf"}
+    found = workplace.explained(Query(text="k8s pods", pipeline="stackone"))
+    assert {step.name for step in found.result.steps} >= {"bm25", "tfidf"}
     with pytest.raises(InvalidInput, match="No pipeline 'best': there are default"):
-        workplace.explained(query, "best")
+        workplace.explained(Query(text="k8s pods", pipeline="best"))
 
 
 def test_a_tool_that_was_not_found_is_explained_too(workplace: Searcher) -> None:

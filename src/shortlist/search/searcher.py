@@ -135,9 +135,9 @@ class Searcher:
         """Find the best tools for a query."""
         return self._run(query, self._pipeline_for(query), self._answer)
 
-    def explained(self, query: Query, pipeline: str) -> Explained:
-        """Search by a named pipeline, and say of every hit why it is there."""
-        return self._run(query, self._pipelines[pipeline], self._explained)
+    def explained(self, query: Query) -> Explained:
+        """Search, and say of every hit why it is there."""
+        return self._run(query, self._pipeline_for(query), self._explained)
 
     def explain(self, query: Query, tool_id: ToolId) -> Explanation:
         """Say why a tool ranks where it does, found or not."""

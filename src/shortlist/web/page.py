@@ -20,8 +20,8 @@ class Sources:
     """What the pages show: the gateway as it is, and what it recorded."""
 
     state: State
-    explained: Callable[[Query, str], Explained]
-    """Searches by a named pipeline, with the reason of every hit."""
+    explained: Callable[[Query], Explained]
+    """Searches, with the reason of every hit."""
     reconnect: Callable[[str], None] | None = None
     """Connects to a server again; None where the servers belong to another process."""
 

@@ -109,8 +109,9 @@ def page(visit: Visit) -> Page:
 def _ask(visit: Visit, text: str, limit: int, pipeline: str) -> Explained | str:
     # As the gateway asks for a client: among what the caller may see, near-duplicates as one.
     filters = Filters(among=visit.state.visible(visit.session.caller))
+    query = Query(text=text, limit=limit, filters=filters, collapse=True, pipeline=pipeline)
     try:
-        return visit.sources.explained(Query(text=text, limit=limit, filters=filters, collapse=True), pipeline)
+        return visit.sources.explained(query)
     except ShortlistError as error:
         return str(error)
 
