@@ -7,7 +7,6 @@ prints its port first, then `{"spans": [...]}` or `{"metrics": [...]}` for every
 
 import gzip
 import json
-import sys
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -84,4 +83,4 @@ class Handler(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_port, flush=True)
-    sys.exit(server.serve_forever())
+    server.serve_forever()

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from shortlist.telemetry.otlp import wants
-from tests.telemetry.conftest import config_in, environment_in, receiving, stdio_client
+from tests.telemetry.support import config_in, environment_in, receiving, stdio_client
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 CALLER = "00f067aa0ba902b7"

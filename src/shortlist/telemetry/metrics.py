@@ -34,7 +34,7 @@ RELAYED = Family(
 )
 CALLS = Family(
     name="shortlist.calls",
-    help="Calls of upstream tools: ok, error (isError), invalid_arguments (never sent), failed, input_required.",
+    help="Calls of tools: ok, error (isError), invalid_arguments and unknown (never sent), failed, input_required.",
     labels=("server", "outcome"),
 )
 SEARCHES = Family(
@@ -90,6 +90,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.instruments = Instruments()
+        for family in (SEARCH_TOKENS, CIRCLES, LOADS, UNLOADS):
+            self.instruments.count(family, by=0)  # a rate can be taken from the first one on
 
     def record(self, event: Event) -> None:
         """Count an event."""
@@ -98,7 +100,8 @@ class Metrics:
                 self.instruments.count(SEARCHES, event.confidence)
                 self.instruments.count(SEARCH_TOKENS, by=count(event.tokens))
             case Called():
-                self.instruments.count(CALLS, event.tool.partition("/")[0], event.outcome)
+                server = "" if event.outcome == "unknown" else event.tool.partition("/")[0]
+                self.instruments.count(CALLS, server, event.outcome)
             case CircleBroken():
                 self.instruments.count(CIRCLES)
             case Loaded():
