@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -40,4 +41,4 @@ def dashboard(sources: Sources, access: Access) -> ASGIApp:
         *(Route(path, door.page(make)) for path, make in PAGES.items()),
         Route("/{rest:path}", door.no_such_page),
     ]
-    return Guard(Router(routes), access, lambda: sources.state.settings.tokens)
+    return Guard(Starlette(routes=routes), access, lambda: sources.state.settings.tokens)

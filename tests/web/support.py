@@ -1,0 +1,112 @@
+"""The dashboard over a real gateway with real servers, visited as a browser would: with cookies, over HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+import httpx2
+from starlette.routing import Mount
+
+from shortlist.config.settings import TokenSettings, hash_token
+from shortlist.gateway.http import build_app
+from shortlist.web.access import Access
+from shortlist.web.app import dashboard
+from shortlist.web.page import Sources
+from tests.gateway.support import Fixture, Served, serve
+
+ORIGIN = "http://127.0.0.1:8765"
+TOKENS = {
+    "ada": TokenSettings(name="ada", hash=hash_token("ada-secret")),
+    "bob": TokenSettings(name="bob", hash=hash_token("bob-secret"), servers=("beta",)),
+}
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A browser before the door, and what is behind it."""
+
+    http: httpx2.AsyncClient
+    access: Access
+    served: Served
+    clock: Clock = field(default_factory=Clock)
+
+    async def enter(self) -> httpx2.Response:
+        """Follow a fresh link."""
+        return await self.http.get(f"/open?key={self.access.link()}")
+
+    async def sign_in(self, token: str) -> httpx2.Response:
+        return await self.post("/sign-in", token=token)
+
+    async def post(self, path: str, headers: dict[str, str] | None = None, **form: str) -> httpx2.Response:
+        """Send a form as a page of ours would, with other headers where they are given."""
+        return await self.http.post(path, data=form, headers={"Origin": ORIGIN} if headers is None else headers)
+
+    async def read(self, path: str) -> "Seen":
+        """Give what a page shows."""
+        answer = await self.http.get(path)
+        assert answer.status_code == 200, answer.text
+        return Seen(answer.text)
+
+    async def csrf(self) -> str:
+        page = (await self.http.get("/servers")).text
+        return page.partition('name="csrf" value="')[2].partition('"')[0]
+
+
+@asynccontextmanager
+async def visiting(*fixtures: Fixture, **settings: Any) -> AsyncIterator[Visitor]:
+    """Serve fixtures with a dashboard, and stand before its door."""
+    clock = Clock()
+    async with serve(*fixtures, **settings) as served:
+        access = Access(clock)
+        sources = Sources(
+            state=served.gateway.state,
+            explained=served.gateway.state.search.explained,  # type: ignore[attr-defined]
+            reconnect=served.pool.refresh,
+        )
+        app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access))])
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as http:
+            yield Visitor(http, access, served, clock)
+
+
+class Seen(HTMLParser):
+    """The words of a page as a person sees them, and the elements that a browser makes of it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.words = ""
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def links(self) -> list[str]:
+        """Give all that a browser could load or follow."""
+        keys = ("href", "src", "action")
+        return [str(attributes[key]) for _, attributes in self.elements for key in keys if key in attributes]
+
+    def inline(self) -> list[str]:
+        """Give what the policy of the pages forbids: scripts and styles that stand in the page itself."""
+        attributes = [f"{tag}.{name}" for tag, found in self.elements for name in found if _runs(name)]
+        return attributes + [
+            tag for tag, found in self.elements if tag == "style" or (tag == "script" and "src" not in found)
+        ]
+
+
+def _runs(attribute: str) -> bool:
+    return attribute == "style" or attribute.startswith("on")
