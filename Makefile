@@ -2,6 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 FRAMEWORKS := .venv-frameworks/.installed
+BROWSER := .venv/.browser
 
 .PHONY: setup run test test-all format lock
 
@@ -22,8 +23,9 @@ test: setup
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
-# Conformance, foreign clients and frameworks: slow, and each installs what it needs beside the rest.
-test-all: setup $(FRAMEWORKS)
+# Conformance, foreign clients, frameworks and a browser: slow, and each installs what it needs beside the rest.
+test-all: setup $(FRAMEWORKS) $(BROWSER)
+	$(BIN)/python -m tests_all.browser.chromium
 	$(BIN)/python -m pytest tests_all
 	.venv-frameworks/bin/python -m pytest tests/frameworks tests/library
 
@@ -32,6 +34,10 @@ $(FRAMEWORKS): requirements-frameworks.lock pyproject.toml
 	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-frameworks.lock
 	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(FRAMEWORKS)
+
+$(BROWSER): $(STAMP) tests_all/browser/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests_all/browser/requirements.txt
+	touch $(BROWSER)
 
 format: setup
 	$(BIN)/ruff format .
