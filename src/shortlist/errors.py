@@ -8,6 +8,7 @@ ShortlistError
 ├── ToolNotFound           a name that is not in the catalog (or not visible here)
 ├── IndexFormatError       a saved index that this version cannot read
 ├── ModelError             weights or a model runtime that cannot be used
+├── StoreError             recorded events that cannot be read or written
 ├── DatasetMissing         benchmark or eval data that is not on this machine
 ├── TunedOnReportedSplit   an eval that would report on what it was fitted on
 └── UpstreamError          an MCP server failed; names the server
@@ -55,6 +56,10 @@ class IndexFormatError(ShortlistError):
 
 class ModelError(ShortlistError):
     """Weights or a model runtime that cannot be used."""
+
+
+class StoreError(ShortlistError):
+    """Recorded events that cannot be read or written; the message says why, and what would help."""
 
 
 class DatasetMissing(ShortlistError):

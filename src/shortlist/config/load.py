@@ -16,11 +16,13 @@ from shortlist.config.settings import (
     START_SECONDS,
     HttpTransport,
     Limits,
+    LogSettings,
     PresetSettings,
     ServerSettings,
     Settings,
     SseTransport,
     StdioTransport,
+    TelemetrySettings,
     TokenSettings,
     ToolOverride,
     ToolsetSettings,
@@ -29,6 +31,7 @@ from shortlist.config.settings import (
 from shortlist.config.shapes import (
     Document,
     LimitsShape,
+    LogsShape,
     Options,
     PresetShape,
     ServerOptions,
@@ -227,7 +230,9 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str)
         always_load=ours.always_load,
         tokens={name: TokenSettings(name=name, **dict(shape)) for name, shape in ours.tokens.items()},
         limits=_limits(ours.limits),
+        telemetry=TelemetrySettings(**ours.telemetry.model_dump(exclude_none=True)),
         dashboard=ours.dashboard,
+        logs=LogSettings(level=ours.logs.level, json=ours.logs.json_lines),
         source=source,
     )
 
@@ -259,7 +264,17 @@ _HASH_REMEDY = "tokens are stored hashed; write 'hash' with the SHA-256 of the t
 _KNOWN_KEYS = sorted(
     {
         field.alias or name
-        for shape in (Document, Options, ServerShape, ServerOptions, ToolShape, ToolsetShape, PresetShape, LimitsShape)
+        for shape in (
+            Document,
+            Options,
+            ServerShape,
+            ServerOptions,
+            ToolShape,
+            ToolsetShape,
+            PresetShape,
+            LimitsShape,
+            LogsShape,
+        )
         for name, field in shape.model_fields.items()
     }
 )

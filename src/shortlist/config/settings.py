@@ -9,6 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 Mode: TypeAlias = Literal["search", "dynamic", "static", "passthrough", "auto"]
 Effect: TypeAlias = Literal["read_only", "write", "destructive"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+Keeping: TypeAlias = Literal["keep", "hash", "omit"]
+"""What becomes of a text that is recorded; secrets in it are masked in any case."""
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 CALL_SECONDS = 60.0
@@ -145,6 +148,32 @@ DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """What is recorded about use, on this machine and nowhere else; docs/telemetry.md says it in full."""
+
+    enabled: bool = True
+    queries: Keeping = "keep"
+    arguments: Keeping = "omit"
+    days: float = 30.0
+    """How long everything is kept."""
+    megabytes: float = 1_000.0
+    """How much of it; the oldest goes first."""
+    tools: bool = False
+    """Offer get_stats, get_ab_test_report and report_task to clients."""
+
+
+DEFAULT_TELEMETRY = TelemetrySettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What is said on stderr, and whether a person or a machine reads it."""
+
+    level: LogLevel = "info"
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A whole configuration."""
 
@@ -158,6 +187,8 @@ class Settings:
     always_load: tuple[str, ...] = ()
     tokens: Mapping[str, TokenSettings] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
+    telemetry: TelemetrySettings = DEFAULT_TELEMETRY
+    logs: LogSettings = LogSettings()
     dashboard: bool = True
     """Serve the pages of `web` beside `/mcp`."""
     source: str = ""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from shortlist.config.settings import Effect, Mode
+from shortlist.config.settings import Effect, Keeping, LogLevel, Mode
 
 Kind = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamableHttp", "remote", "sse"]
 Positive = Annotated[float, Field(gt=0)]
@@ -109,6 +109,20 @@ class LimitsShape(Shape):
     auto_tokens: Count | None = None
 
 
+class TelemetryShape(Shape):
+    enabled: bool = True
+    queries: Keeping | None = None
+    arguments: Keeping | None = None
+    days: Positive | None = None
+    megabytes: Positive | None = None
+    tools: bool = False
+
+
+class LogsShape(Shape):
+    level: LogLevel = "info"
+    json_lines: bool = Field(False, alias="json")
+
+
 class Options(Shape):
     """Ours, under the top-level `shortlist` key."""
 
@@ -120,7 +134,9 @@ class Options(Shape):
     always_load: Texts = ()
     tokens: dict[str, TokenShape] = {}
     limits: LimitsShape = LimitsShape()
+    telemetry: TelemetryShape = TelemetryShape()
     dashboard: bool = True
+    logs: LogsShape = LogsShape()
 
 
 class Document(Shape):

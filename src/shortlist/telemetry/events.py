@@ -5,7 +5,7 @@ The rank of a called tool and the search it was found by are not known here: att
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from shortlist.models import Json, Level, Signal, ToolId
@@ -41,6 +41,8 @@ class SessionOpened(Act):
 
     mode: str
     tools: int
+    tokens: Tokens = 0
+    """What the gateway's instructions cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +79,17 @@ class Searched(Act):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircleBroken(Act):
     query: str
+    tokens: Tokens = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described(Act):
     tools: tuple[ToolId, ...]
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsetsListed(Act):
     tokens: Tokens
 
 
@@ -103,6 +111,8 @@ class Called(Act):
     """Called by its own name, not through call_tool."""
     size: int = 0
     """Characters of the result."""
+    tokens: Tokens = 0
+    """What the gateway's own words cost, where it refused the call."""
     arguments: Mapping[str, Json] | None = None
 
 
@@ -113,7 +123,6 @@ class Loaded(Act):
     tools: tuple[ToolId, ...]
     milliseconds: float
     tokens: Tokens = 0
-    """What the definitions that were added cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +180,7 @@ Event: TypeAlias = (
     | Searched
     | CircleBroken
     | Described
+    | ToolsetsListed
     | SuggestionGiven
     | Called
     | Loaded
@@ -191,3 +201,9 @@ def record_nothing(_: Event) -> None:
 def count(tokens: Tokens) -> int:
     """Give a number of tokens, counting them now where that was put off."""
     return tokens if isinstance(tokens, int) else tokens()
+
+
+def settled(event: Event) -> Event:
+    """Give the same event with its tokens counted."""
+    late = {name: count(getattr(event, name)) for name in ("tokens", "upfront") if callable(getattr(event, name, None))}
+    return replace(event, **late) if late else event  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ CREATE TABLE tallies (
   PRIMARY KEY (name, hour, key)
 ) WITHOUT ROWID;
 
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 -- For people who ask in SQL; the shape of these three stays as it is.
 CREATE VIEW ab_test_sessions AS
@@ -65,7 +65,8 @@ CREATE VIEW ab_tool_events AS
 SELECT workspace AS session_id,
        CASE WHEN miss IS NOT NULL THEN 'miss' WHEN kind = 'loaded' THEN 'load' WHEN kind = 'unloaded' THEN 'unload'
             ELSE 'discovery_suggestion' END AS event_type,
-       CASE WHEN kind = 'searched' THEN NULL ELSE subject END AS toolset_name,
+       CASE kind WHEN 'searched' THEN NULL WHEN 'called' THEN substr(subject, 1, instr(subject, '/') - 1)
+            ELSE subject END AS toolset_name,
        milliseconds AS latency_ms
 FROM events
 WHERE kind IN ('loaded', 'unloaded', 'suggested') OR miss IS NOT NULL;

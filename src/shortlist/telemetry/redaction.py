@@ -1,0 +1,103 @@
+"""What of a text may be kept: secrets never, the rest as the settings say."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shortlist.config.settings import Keeping
+from shortlist.models import Json
+
+MASK = "••••"
+LONGEST_QUERY = 1_000
+LONGEST_ARGUMENTS = 2_000
+HASH_BYTES = 8
+
+_NAME = (
+    r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passwd|pwd|credentials?|authorization)[\w-]*)"
+)
+_SECRET_NAME = re.compile(rf"^{_NAME}$", re.IGNORECASE)
+_PATTERNS = (
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+    re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),  # https://user:password@host
+    re.compile(r"(?<=\bbearer )\S{6,}|(?<=\bbasic )[A-Za-z0-9+/=]{12,}", re.IGNORECASE),
+    re.compile(
+        rf"(?:(?<=[\s\"'?&,;{{(])|^){_NAME}[\"']?(?:\s*[=:]\s*|\s+is\s+)[\"']?([^\s\"'&,;)}}]{{3,}})", re.IGNORECASE
+    ),
+    re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*"),  # a JSON web token
+    re.compile(
+        r"\b(?:sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abeprs]|AKIA|ASIA|AIza|hf|npm|pypi)[-_]?[\w-]{12,}"
+    ),
+    re.compile(r"(?<![\w/.-])(?=[\w+-]*\d)(?=[\w+-]*[a-z])(?=[\w+-]*[A-Z])[\w+-]{32,}={0,2}(?![\w/])"),  # random
+    re.compile(r"\b[0-9a-f]{40,}\b"),
+)
+
+
+def redact(text: str) -> str:
+    """Mask what is, or looks like, a key, a token or a password."""
+    for pattern in _PATTERNS:
+        text = pattern.sub(_masked, text)
+    return text
+
+
+def redact_json(value: Json, name: str = "") -> Json:
+    """Mask secrets anywhere in a value: all that stands under a secret's name, and what looks like one elsewhere."""
+    if isinstance(value, Mapping):
+        return {str(key): redact_json(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact_json(item, name) for item in value]
+    if value is not None and not isinstance(value, bool) and _SECRET_NAME.match(name):
+        return MASK
+    return redact(value) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privacy:
+    """How texts are kept; `key` is what hashes are keyed with, and is not kept beside them."""
+
+    queries: Keeping = "keep"
+    arguments: Keeping = "omit"
+    key: bytes = field(default=b"", repr=False)
+
+    def workspace(self, name: str) -> str:
+        """Name a workspace without naming what opens it."""
+        return self._hash(name)
+
+    def query(self, text: str) -> str | None:
+        if self.queries == "omit":
+            return None
+        return f"hash:{self._hash(text)}" if self.queries == "hash" else _encodable(redact(text))[:LONGEST_QUERY]
+
+    def call(self, arguments: Mapping[str, Json] | None) -> Json:
+        """Give what is kept of a call's arguments; None where nothing is."""
+        if self.arguments == "omit" or arguments is None:
+            return None
+        if self.arguments == "hash":
+            return f"hash:{self._hash(_json(arguments))}"
+        kept = redact_json(arguments)
+        text = _json(kept)
+        return kept if len(text) <= LONGEST_ARGUMENTS else f"{text[:LONGEST_ARGUMENTS]}…"
+
+    def name(self, text: str) -> str:
+        """Give a name that somebody typed as it may be kept."""
+        return _encodable(redact(text))[:200]
+
+    def _hash(self, text: str) -> str:
+        return hashlib.blake2b(_encodable(text).encode(), key=self.key, digest_size=HASH_BYTES).hexdigest()
+
+
+def _masked(match: re.Match[str]) -> str:
+    if not match.lastindex:
+        return MASK
+    start = match.start(1) - match.start()
+    return match.group()[:start] + MASK
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _encodable(text: str) -> str:
+    """Replace halves of surrogate pairs, which no database takes."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,212 @@
+"""Where events are kept: the roles that any database can take, and SQLite."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from shortlist.errors import StoreError
+from shortlist.telemetry.ledger import Batch, Entry
+from shortlist.telemetry.rows import StoredEvent
+from shortlist.telemetry.sessions import COUNTED, SessionChange
+from shortlist.telemetry.sqlite_store import SqliteFile
+from shortlist.telemetry.tallies import HOUR, Name
+
+PURGED_AT_ONCE = 5_000
+"""Events deleted in one transaction: a moment, so that other gateways write in between."""
+COLUMNS = (
+    *("id", "at", "kind", "caller", "workspace", "subject", "outcome", "search", "rank", "miss"),
+    *("milliseconds", "tokens", "data"),
+)
+
+Sums: TypeAlias = dict[tuple[str, str], float]
+"""By name and key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQuery:
+    """Which events; in the order of writing, or the latest first."""
+
+    after: int = 0
+    since: float | None = None
+    """Seconds since 1970."""
+    kinds: Sequence[str] = ()
+    workspace: str | None = None
+    subject: str | None = None
+    missed: bool = False
+    latest: bool = False
+    limit: int | None = None
+
+
+ALL = EventQuery()
+
+
+class EventWriter(Protocol):
+    """What the recorder asks of a store; raises StoreError, and then nothing was changed."""
+
+    def append(self, batch: Batch) -> None: ...
+
+    def purge(self, before: float, megabytes: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class EventReader(Protocol):
+    """What figures, pages and exports ask of a store."""
+
+    def events(self, query: EventQuery = ...) -> Iterator[StoredEvent]: ...
+
+    def sums(self, since: float | None = ..., names: Sequence[Name] = ...) -> Sums: ...
+
+    def series(self, names: Sequence[Name], since: float | None = ...) -> dict[int, Sums]: ...
+
+
+class EventStore(EventWriter, EventReader, Protocol):
+    """Both of them: what a server database has to implement."""
+
+
+class SqliteEventStore:
+    """Events, sums and sessions in the file of `sqlite_store`."""
+
+    def __init__(self, path: Path, *, write: bool = False) -> None:
+        self.file = SqliteFile(path, write=write)
+
+    def append(self, batch: Batch) -> None:
+        """Write a batch whole or not at all, and tell its events their ids."""
+        try:
+            with self.file.transaction() as connection:
+                (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()
+                for number, entry in enumerate(batch.entries, last + 1):
+                    entry.place.id = number
+                connection.executemany(_INSERT_EVENT, map(_event_row, batch.entries))
+                tallies = ((name, hour, key, value) for (name, hour, key), value in batch.tallies.items())
+                connection.executemany(_ADD_TALLY, tallies)
+                connection.executemany(_ADD_SESSION, (_session_row(w, c) for w, c in batch.sessions.items()))
+        except StoreError:
+            for entry in batch.entries:
+                entry.place.id = None
+            raise
+
+    def purge(self, before: float, megabytes: float) -> None:
+        """Delete what happened before a second since 1970, then the oldest until the rest fits."""
+        while self._purge_events("at < ?", int(before * 1000)):
+            pass
+        while self.file.megabytes() > megabytes and self._purge_events("? = 0", 0):
+            pass
+        with self.file.transaction() as connection:
+            connection.execute("DELETE FROM tallies WHERE hour < ?", (int(before // HOUR),))
+            connection.execute("DELETE FROM sessions WHERE last < ?", (int(before * 1000),))
+
+    def events(self, query: EventQuery = ALL) -> Iterator[StoredEvent]:
+        """Give events that fit; a row at a time, so that an export needs no memory."""
+        where, values = _conditions(query)
+        order = "DESC" if query.latest else "ASC"
+        sql = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {where} ORDER BY id {order} LIMIT ?"  # noqa: S608
+        limit = -1 if query.limit is None else query.limit
+        yield from map(_stored, self.file.rows(sql, (*values, limit)))
+
+    def sums(self, since: float | None = None, names: Sequence[Name] = ()) -> Sums:
+        """Add up the tallies since the beginning of an hour, all or some by name."""
+        where, values = _tally_conditions(since, names)
+        sql = f"SELECT name, key, sum(value) FROM tallies WHERE {where} GROUP BY name, key"  # noqa: S608
+        return {(name, key): value for name, key, value in self.file.rows(sql, values)}
+
+    def series(self, names: Sequence[Name], since: float | None = None) -> dict[int, Sums]:
+        """Give tallies hour by hour (hours since 1970)."""
+        where, values = _tally_conditions(since, names)
+        found: dict[int, Sums] = {}
+        sql = f"SELECT hour, name, key, value FROM tallies WHERE {where} ORDER BY hour"  # noqa: S608
+        for hour, name, key, value in self.file.rows(sql, values):
+            found.setdefault(hour, {})[name, key] = value
+        return found
+
+    def note(self, name: str) -> str | None:
+        """Give what was written down under a name."""
+        found = self.file.query("SELECT value FROM notes WHERE name = ?", (name,))
+        return found[0][0] if found else None
+
+    def write_note(self, name: str, value: str) -> None:
+        with self.file.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, value))
+
+    def close(self) -> None:
+        self.file.close()
+
+    def _purge_events(self, condition: str, value: int) -> bool:
+        oldest = f"SELECT id FROM events WHERE {condition} ORDER BY id LIMIT {PURGED_AT_ONCE}"  # noqa: S608
+        with self.file.transaction() as connection:
+            done = connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,))  # noqa: S608
+        return done.rowcount > 0
+
+
+def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
+    asked: list[tuple[str, Any]] = [("id > ?", query.after)]
+    if query.since is not None:
+        asked.append(("at >= ?", int(query.since * 1000)))
+    if query.workspace is not None:
+        asked.append(("workspace = ?", query.workspace))
+    if query.subject is not None:
+        asked.append(("subject = ?", query.subject))
+    where = [condition for condition, _ in asked]
+    values = [value for _, value in asked]
+    if query.missed:
+        where.append("miss IS NOT NULL")
+    if query.kinds:
+        where.append(f"kind IN ({_marks(query.kinds)})")
+        values += query.kinds
+    return " AND ".join(where), values
+
+
+def _tally_conditions(since: float | None, names: Sequence[Name]) -> tuple[str, list[Any]]:
+    where, values = ["hour >= ?"], [int(since // HOUR) if since is not None else 0]
+    if names:
+        where.append(f"name IN ({_marks(names)})")
+    return " AND ".join(where), [*values, *names]
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ",".join("?" * len(values))
+
+
+def _event_row(entry: Entry) -> dict[str, Any]:
+    data = json.dumps(entry.columns["data"], ensure_ascii=False, separators=(",", ":"))
+    search = entry.search.id if entry.search else None
+    return {**dict.fromkeys(COLUMNS), **entry.columns, "id": entry.place.id, "search": search, "data": data}
+
+
+def _stored(row: Sequence[Any]) -> StoredEvent:
+    columns = dict(zip(COLUMNS, row, strict=True))
+    return StoredEvent(**{**columns, "data": json.loads(columns["data"])})
+
+
+def _session_row(workspace: str, change: SessionChange) -> dict[str, Any]:
+    return {
+        **{name: change.counts.get(name, 0) for name in COUNTED},
+        "workspace": workspace,
+        "caller": change.caller,
+        "mode": change.mode,
+        "opened": change.first,
+        "last": change.last,
+        "initial": change.initial_tools,
+        "toolsets": json.dumps(change.toolsets),
+    }
+
+
+_INSERT_EVENT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)})"  # noqa: S608
+_ADD_TALLY = """
+INSERT INTO tallies (name, hour, key, value) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET value = value + excluded.value
+"""
+_ADDED = [name for name in COUNTED if name != "tools"]
+_ADD_SESSION = f"""
+INSERT INTO sessions (workspace, caller, mode, opened, last, initial_tools, tools, toolsets, {", ".join(_ADDED)})
+VALUES (:workspace, :caller, :mode, :opened, :last, coalesce(:initial, 0), coalesce(:initial, 0) + :tools, :toolsets,
+        {", ".join(f":{name}" for name in _ADDED)})
+ON CONFLICT DO UPDATE SET
+  mode = coalesce(:mode, mode), last = max(last, :last),
+  initial_tools = coalesce(:initial, initial_tools), tools = coalesce(:initial, tools) + :tools,
+  toolsets = (SELECT json_group_array(value) FROM
+              (SELECT value FROM json_each(sessions.toolsets) UNION SELECT value FROM json_each(:toolsets))),
+  {", ".join(f"{name} = {name} + :{name}" for name in _ADDED)}
+"""  # noqa: S608
