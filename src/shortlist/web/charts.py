@@ -154,5 +154,23 @@ def spark(values: Sequence[Value]) -> str:
     return path(values, max([value for value in values if value is not None] or [0.0]) or 1.0, 40.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An effect with its bounds around zero, from 0 to 100 on a scale of its own."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def drawable(self) -> bool:
+        return all(map(math.isfinite, (self.value, self.low, self.high)))
+
+    def at(self, number: float) -> float:
+        """Place a number; zero is in the middle."""
+        most = max(abs(self.low), abs(self.high)) * 1.1 or 1.0
+        return _r(50 + number / most * 50)
+
+
 def _r(number: float) -> float:
     return round(number, 2)

@@ -8,6 +8,7 @@ from shortlist.models import Filters, Hit, Query, SearchResult, ToolId
 from shortlist.search.explain import Explanation
 from shortlist.search.presets import PIPELINES
 from shortlist.search.searcher import Explained
+from shortlist.text.clean import one_line
 from shortlist.web.page import Page, Visit
 
 LIMITS = (5, 10, 20)
@@ -93,7 +94,7 @@ def page(visit: Visit) -> Page:
     found = {name: _ask(visit, text, limit, name) for name in chosen if name and text}
     return Page(
         "playground.html",
-        f"{text} · Playground" if text else "Playground",
+        f"{one_line(text, 60)} · Playground" if text else "Playground",
         {
             "text": text,
             "limit": limit,

@@ -1,10 +1,56 @@
 "use strict";
 
-// Times in the reader's own zone, on pointing at them.
-function localise(root) {
+const POLL_MILLISECONDS = 2000;
+const MOST_ROWS = 300;
+
+// A time is written as so long ago; pointing at it shows the reader's own clock.
+function showOwnTime(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     time.title = new Date(time.dateTime).toLocaleString();
   }
 }
 
-localise(document);
+// On a phone the menu scrolls sideways: begin where the reader is.
+function showPlaceInMenu() {
+  const here = document.querySelector(".bar nav [aria-current]");
+  const menu = document.querySelector(".bar nav");
+  if (here && menu) menu.scrollLeft = here.offsetLeft - menu.clientWidth / 2 + here.clientWidth / 2;
+}
+
+// The page of activity fetches what is new, and puts it on top.
+function followActivity(table) {
+  const body = table.tBodies[0];
+  const pause = document.getElementById("pause");
+  let paused = false;
+
+  async function fetchNew() {
+    const newest = body.rows.length ? body.rows[0].dataset.id : 0;
+    const answer = await fetch(`${table.dataset.feed}&after=${newest}`);
+    if (!answer.ok) return;
+    const rows = document.createElement("tbody");
+    rows.innerHTML = await answer.text();
+    showOwnTime(rows);
+    for (const row of rows.rows) row.classList.add("fresh");
+    if (rows.rows.length) document.getElementById("none-yet")?.remove();
+    body.prepend(...rows.rows);
+    while (body.rows.length > MOST_ROWS) body.deleteRow(-1);
+  }
+
+  async function run() {
+    if (!paused && !document.hidden) await fetchNew().catch(() => {});
+    setTimeout(run, POLL_MILLISECONDS);
+  }
+
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    paused = !paused;
+    pause.setAttribute("aria-pressed", String(paused));
+    pause.textContent = paused ? "Go on" : "Pause";
+  });
+  setTimeout(run, POLL_MILLISECONDS);
+}
+
+showOwnTime(document);
+showPlaceInMenu();
+const activity = document.getElementById("activity");
+if (activity) followActivity(activity);
