@@ -5,7 +5,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
+from shortlist.config.settings import LogSettings
 from shortlist.errors import InvalidInput, ShortlistError
+from shortlist.telemetry.logs import configure_logs
 
 COMMANDS: Mapping[str, str] = {
     "serve": "serving",
@@ -25,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "ablate": "evals",
     "sweep": "evals",
     "doctor": "evals",
+    "replay": "harness",
 }
 """Each command and the module that has it: only that one is imported, so that starting stays cheap."""
 
@@ -35,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 1 says that it failed, 2 that the input has to change."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser(given).parse_args(given)
+    configure_logs(LogSettings())
     try:
         return int(options.run(options))
     except InvalidInput as error:

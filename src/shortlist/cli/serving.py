@@ -20,7 +20,7 @@ from mcp.server.stdio import stdio_server
 
 from shortlist.cli.dashboard import dashboard_route, entrance
 from shortlist.cli.stack import Stack, log_folder, open_stack, read_settings, run_plainly, say
-from shortlist.config.settings import Mode
+from shortlist.config.settings import LogLevel, Mode
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.exchange import Round
@@ -80,6 +80,8 @@ def _register_serve(subparsers: Any) -> None:
     serve.add_argument("--exclude", type=_names, default=(), help="toolsets to hide altogether, by commas")
     serve.add_argument("--no-dashboard", action="store_true", help="with --http: no pages for a browser")
     serve.add_argument("--toon", action="store_true", help="write hit lists in TOON where that is smaller")
+    serve.add_argument("--log-level", choices=get_args(LogLevel), help="how much is said on stderr (default: info)")
+    serve.add_argument("--log-json", action="store_true", help="say it in JSON, one object a line")
     serve.set_defaults(run=_serve)
 
 
@@ -131,9 +133,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         dynamic=arguments.dynamic,
         toon=arguments.toon,
     )
-    settings = read_settings(arguments.config)
+    logs = {"level": arguments.log_level, "json": arguments.log_json}
+    settings = read_settings(arguments.config, {key: value for key, value in logs.items() if value})
     pages = settings.dashboard and not arguments.no_dashboard
-
     metrics = Metrics()
 
     async def run() -> None:
@@ -178,7 +180,13 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool) -> Non
     app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])])
     # Paths hold workspace handles, so there is no access log.
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=int(GRACE_SECONDS)
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=int(GRACE_SECONDS),
     )
     socket = config.bind_socket()
     socket.listen()  # a client that reads the line below may connect at once

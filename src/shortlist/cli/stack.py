@@ -1,18 +1,18 @@
 """Puts the parts together: configuration, servers, search, gateway."""
 
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.load import find_config, load_settings
-from shortlist.config.settings import Settings
+from shortlist.config.settings import EMPTY, Settings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig
 from shortlist.gateway.answerer import Answerer
@@ -25,14 +25,18 @@ from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import Seams
 from shortlist.paths import data_folder
 from shortlist.telemetry.events import Event, Record
+from shortlist.telemetry.logs import NOTICES, configure_logs
 from shortlist.telemetry.metrics import Metrics
 from shortlist.telemetry.tracing import note_on_span
-from shortlist.upstream.events import StateChanged, ToolsChanged, UpstreamEvent
+from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
 Done = TypeVar("Done")
 
 RELOAD_SECONDS = 2.0
+
+logger = logging.getLogger(__name__)
+notices = logging.getLogger(NOTICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,8 @@ class Stack:
 
 
 def say(line: str) -> None:
-    """Tell the user something; stdout belongs to the protocol."""
-    print(f"shortlist: {line}", file=sys.stderr, flush=True)
+    """Tell the user something, on stderr: stdout belongs to the protocol."""
+    notices.info(line)
 
 
 def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
@@ -63,15 +67,19 @@ def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
         raise error from None
 
 
-def read_settings(explicit: str | None) -> Settings:
-    """Read the configuration asked for, else the user's own, else the bundled demo servers; say which."""
+def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Settings:
+    """Read the configuration asked for, else the user's own, else the bundled demo servers; say which.
+
+    `logs` are the log settings of the command line, which come before those of the configuration.
+    """
     path = find_config(explicit)
-    if path is None:
-        servers = demo_settings()
-        say(f"no configuration: serving the {len(servers)} bundled demo servers (`shortlist import` adds yours)")
-        return Settings(servers=servers)
-    settings = load_settings(path)
-    say(f"using {path} ({len(settings.servers)} servers)")
+    settings = load_settings(path) if path else Settings(servers=demo_settings())
+    configure_logs(replace(settings.logs, **logs))
+    count = len(settings.servers)
+    if path:
+        say(f"using {path} ({count} servers)")
+    else:
+        say(f"no configuration: serving the {count} bundled demo servers (`shortlist import` adds yours)")
     return settings
 
 
@@ -142,18 +150,13 @@ def log_folder() -> Path:
 
 
 class _Events:
-    """Hands events to the gateway, and what a user should know to stderr."""
+    """Hands events to the gateway, which comes after the servers that have them."""
 
     def __init__(self) -> None:
         self.take: Callable[[UpstreamEvent], None] = lambda _: None
 
     def __call__(self, event: UpstreamEvent) -> None:
         self.take(event)
-        if isinstance(event, StateChanged) and event.status.error:
-            say(f"{event.server}: {event.status.state}: {event.status.error}")
-        elif isinstance(event, ToolsChanged):
-            for problem in event.problems:
-                say(f"{event.server}: {problem}")
 
 
 async def _reload(path: Path, gateway: Gateway, pool: UpstreamPool, saved: SavedCatalog) -> None:
@@ -168,7 +171,7 @@ async def _reload(path: Path, gateway: Gateway, pool: UpstreamPool, saved: Saved
         try:
             settings = load_settings(path)
         except InvalidConfig as error:
-            say(f"{error} (the running configuration is kept)")
+            logger.warning("%s (the running configuration is kept)", error)
             continue
         gateway.configure(settings)
         saved.servers = settings.servers

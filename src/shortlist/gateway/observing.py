@@ -1,5 +1,6 @@
 """Watches a gateway from outside: put around its search, its servers and its front, it traces and times."""
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from shortlist.telemetry.metrics import READY, STATES, TOOLS, Measure, Metrics, 
 from shortlist.telemetry.tracing import mark_failed, search_span, upstream_span
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
+
+logger = logging.getLogger(__name__)
 
 TOOL_ERROR = "tool_error"
 """What the conventions call a result with isError, which is no failure of the protocol."""
@@ -90,6 +93,7 @@ class ObservedUpstreams:
                 if error:
                     mark_failed(span, error)
                 seconds = perf_counter() - started
+                logger.debug("server %r: %s took %.1f ms%s", server, method, seconds * 1000, error and f": {error}")
                 self.measure(Operation(side="client", method=method, target=server, seconds=seconds, error=error))
 
     async def notify(self, server: str, method: str, params: Mapping[str, Json] = EMPTY) -> None:
@@ -117,6 +121,7 @@ class ObservedRequests:
         finally:
             seconds = perf_counter() - started
             method = ctx.method if ctx.method in SPEC_CLIENT_METHODS else OTHER
+            logger.debug("%s took %.1f ms%s", method, seconds * 1000, error and f": {error}")
             self.measure(Operation(side="server", method=method, target=_own_tool(ctx), seconds=seconds, error=error))
 
 

@@ -260,6 +260,7 @@ class Upstream:
         self._announced = connection.announces("tools")
         self._ready_at = time.monotonic()
         self._set("ready", None)
+        self._say(logging.INFO, " is ready: %d tools", len(self._tools or ()))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep_listed, connection)
@@ -289,7 +290,7 @@ class Upstream:
                 with anyio.fail_after(self.settings.start_seconds):
                     await self._list(connection)
             except (UpstreamError, TimeoutError) as error:
-                logger.warning("server %r: listing its tools again failed: %s", self.settings.name, error)
+                self._say(logging.WARNING, ": listing its tools again failed: %s", error)
 
     async def _keep_listening(self, connection: Connection) -> None:
         """Open the change stream again whenever it breaks; what changed in between is read anew."""
@@ -305,7 +306,7 @@ class Upstream:
         try:
             await connection.watch(self._watched)
         except UpstreamError as error:
-            logger.warning("server %r: watching its resources failed: %s", self.settings.name, error)
+            self._say(logging.WARNING, ": watching its resources failed: %s", error)
 
     async def _keep_alive(self, connection: Connection) -> None:
         """Ping when nothing was heard for a while."""
@@ -325,7 +326,7 @@ class Upstream:
     async def _list(self, connection: Connection) -> None:
         listing = await connection.list_tools(self.settings)
         for problem in listing.problems:
-            logger.warning("server %r: %s", self.settings.name, problem)
+            self._say(logging.WARNING, ": %s", problem)
         tools = tuple(listing.tools.values())
         if tools != self._tools:
             self._tools = tools
@@ -359,7 +360,7 @@ class Upstream:
         return False
 
     async def _rest(self, state: State, reason: str, seconds: float) -> None:
-        logger.warning("server %r is %s: %s", self.settings.name, state, reason)
+        self._say(logging.WARNING, " is %s: %s", state, reason)
         self._wake = anyio.Event()
         self._set(state, reason)
         with anyio.move_on_after(seconds):
@@ -382,6 +383,9 @@ class Upstream:
         self._changed.set()
         self._changed = anyio.Event()
         self._emit(StateChanged(server=self.settings.name, status=self.status()))
+
+    def _say(self, level: int, words: str, *more: object) -> None:
+        logger.log(level, f"server %r{words}", self.settings.name, *more, extra={"server": self.settings.name})
 
     def _emit(self, event: UpstreamEvent) -> None:
         try:

@@ -1,0 +1,80 @@
+"""Log lines on stderr, for a person or for a machine; stdout belongs to the protocol.
+
+Our own loggers speak from the level that is set; everybody else's only of warnings, since what libraries say below
+that holds addresses and bodies. Secrets are masked in every line but the notices to whoever started the program.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from shortlist.config.settings import LogSettings
+from shortlist.telemetry.redaction import redact, redact_json
+
+OURS = "shortlist"
+NOTICES = "shortlist.notices"
+"""What a person at the terminal is told: addresses, what to paste, a link that opens once."""
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure_logs(settings: LogSettings) -> None:
+    """Write log lines to stderr as the settings say; once more replaces what was set before."""
+    handler = StderrHandler()
+    handler.setFormatter(JsonLine() if settings.json else PlainLine())
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    root = logging.getLogger()
+    root.handlers = [*(other for other in root.handlers if not isinstance(other, StderrHandler)), handler]
+    root.setLevel(max(level, logging.WARNING))
+    logging.getLogger(OURS).setLevel(level)
+    logging.captureWarnings(True)
+
+
+class StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to what stderr is at the moment."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+
+class PlainLine(logging.Formatter):
+    """`shortlist: warning: …`; a notice is the bare text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == NOTICES:
+            return f"{OURS}: {record.getMessage()}"
+        whose = "" if record.name.partition(".")[0] == OURS else f"{record.name}: "
+        trouble = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return redact(f"{OURS}: {record.levelname.lower()}: {whose}{record.getMessage()}{trouble}")
+
+
+class JsonLine(logging.Formatter):
+    """One object a line: when, how bad, who, what, and whatever the caller added."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(record.getMessage()),
+            **_trace(),
+            **{key: redact_json(value, key) for key, value in vars(record).items() if key not in _STANDARD},
+        }
+        if record.exc_info:
+            line["exception"] = redact(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _trace() -> dict[str, str]:
+    """Name the trace that a line belongs to, so that both can be read together."""
+    from opentelemetry.trace import get_current_span  # noqa: PLC0415 - only where lines are for machines
+
+    context = get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}

@@ -1,0 +1,132 @@
+"""What a real gateway says on stderr: how much, in which form, and never a secret."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shortlist.config.settings import LogSettings
+from shortlist.telemetry.logs import NOTICES, JsonLine, PlainLine, configure_logs
+from tests.telemetry.support import PROGRAM, SECONDS
+
+SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"
+LEAKY = f"""
+import sys
+print("starting with api_key={SECRET}", file=sys.stderr, flush=True)
+sys.exit(3)
+"""
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+@pytest.fixture
+def leaky(tmp_path: Path) -> Path:
+    """Configure a server that prints its key and dies."""
+    path = tmp_path / "leaky.json"
+    path.write_text(json.dumps({"mcpServers": {"leaky": {"command": sys.executable, "args": ["-c", LEAKY]}}}))
+    return path
+
+
+def stderr_of(environment: dict[str, str], config: Path, *arguments: str) -> list[str]:
+    """Serve until the server's first failure has been said, and give every line up to then."""
+    command = [*PROGRAM, "serve", "--config", str(config), *arguments]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process: Any
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
+        process.stdin.write(json.dumps(INITIALIZE) + "\n")
+        process.stdin.flush()
+        answered = process.stdout.readline()
+        lines = []
+        for line in process.stderr:
+            lines.append(line.rstrip("\n"))
+            if "leaky" in line and "failed" in line:
+                break
+        process.stdin.close()
+        rest = process.stdout.read()
+        lines += process.stderr.read().splitlines()
+        assert process.wait(SECONDS) == 0
+    assert json.loads(answered)["id"] == 1
+    assert rest == ""
+    return lines
+
+
+def test_lines_for_a_person_name_the_server_and_hide_its_key(environment: dict[str, str], leaky: Path) -> None:
+    lines = stderr_of(environment, leaky)
+    assert all(line.startswith("shortlist: ") for line in lines)
+    assert any("warning: server 'leaky' is failed" in line for line in lines)
+    assert "starting with" in "\n".join(lines)
+    assert SECRET not in "\n".join(lines)
+
+
+def test_lines_for_a_machine_are_objects(environment: dict[str, str], leaky: Path) -> None:
+    lines = [json.loads(line) for line in stderr_of(environment, leaky, "--log-json", "--log-level", "debug")]
+    failed = next(line for line in lines if line.get("server") == "leaky" and "is failed" in line["message"])
+    served = next(line for line in lines if line["message"].startswith("initialize took"))
+    assert {"time", "level", "logger", "message"} <= set(lines[0])
+    assert failed["level"] == "warning"
+    assert served["level"] == "debug"
+    assert SECRET not in json.dumps(lines)
+
+
+def test_the_configuration_sets_level_and_form(environment: dict[str, str], leaky: Path) -> None:
+    document = json.loads(leaky.read_text())
+    leaky.write_text(json.dumps({**document, "shortlist": {"logs": {"level": "warning", "json": True}}}))
+    lines = [json.loads(line) for line in stderr_of(environment, leaky)]
+    assert {line["level"] for line in lines} == {"warning"}
+
+
+def test_a_level_that_is_none_is_refused(environment: dict[str, str], leaky: Path) -> None:
+    command = [*PROGRAM, "serve", "--config", str(leaky), "--log-level", "loud"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 2
+    assert "debug" in done.stderr
+
+
+def record(name: str = "shortlist.upstream", message: str = "key %s", *more: Any, **extra: Any) -> logging.LogRecord:
+    found = logging.LogRecord(name, logging.WARNING, __file__, 1, message, more, None)
+    vars(found).update(extra)
+    return found
+
+
+def test_what_a_caller_adds_is_part_of_the_object_and_masked_by_its_name() -> None:
+    line = json.loads(JsonLine().format(record(message="down", server="s", token="abc")))
+    assert line["server"] == "s"
+    assert "abc" not in json.dumps(line)
+
+
+def test_a_traceback_hides_secrets_too() -> None:
+    try:
+        raise RuntimeError(f"Authorization: Bearer {SECRET}")
+    except RuntimeError:
+        failed = record(message="broken")
+        failed.exc_info = sys.exc_info()
+    for form in (JsonLine(), PlainLine()):
+        assert "RuntimeError" in form.format(failed)
+        assert SECRET not in form.format(failed)
+
+
+def test_a_notice_to_whoever_started_it_is_shown_as_it_is() -> None:
+    link = f"http://127.0.0.1:1/open?key={SECRET}"
+    assert PlainLine().format(record(NOTICES, link)) == f"shortlist: {link}"
+
+
+def test_libraries_speak_of_warnings_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    configure_logs(LogSettings(level="debug"))
+    try:
+        logging.getLogger("httpx2").info("GET https://example.org/?key=1")
+        logging.getLogger("httpx2").warning("slow")
+        logging.getLogger("shortlist.search").debug("looked")
+    finally:
+        configure_logs(LogSettings())
+    assert said.getvalue() == "shortlist: warning: httpx2: slow\nshortlist: debug: looked\n"
