@@ -14,11 +14,11 @@ from shortlist.gateway.metatools import read_request
 from shortlist.gateway.results import page_notice, paged_result, text_of_result
 from shortlist.gateway.rounds import OpenCalls, is_input_required, relay
 from shortlist.gateway.state import State
-from shortlist.gateway.validation import Check, check_arguments
 from shortlist.gateway.workspaces import Caller, activity_key
 from shortlist.models import Json, Tool
 from shortlist.telemetry.events import Called, Outcome
 from shortlist.upstream.events import CallOptions
+from shortlist.validation import Check, check_arguments
 
 SCHEMA_CHARACTERS = 6_000
 """How much of a schema a refused call shows."""

@@ -8,11 +8,11 @@ from typing import Any, Unpack
 from shortlist.disclosure.render import describe_text
 from shortlist.errors import ToolNotFound
 from shortlist.filter import Chat, ToolFilter
-from shortlist.gateway.validation import check_arguments
 from shortlist.library.options import Choices
 from shortlist.library.results import FilterResult
 from shortlist.models import Json, Tool
 from shortlist.text.clean import one_line
+from shortlist.validation import check_arguments
 
 MENU_DESCRIPTION = 100
 

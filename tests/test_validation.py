@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.gateway.validation import Check, check_arguments
 from shortlist.models import Tool
+from shortlist.validation import Check, check_arguments
 
 
 def check(schema: Any, arguments: dict[str, Any]) -> Check:
