@@ -37,6 +37,8 @@ class HashingEmbedder:
         return np.stack([_hashed(text) for text in texts]) if texts else np.zeros((0, DIMENSIONS), np.float32)
 
     def embed_query(self, text: str) -> Vectors:
+        if self.failure:
+            raise self.failure
         return _hashed(text)
 
 

@@ -306,21 +306,14 @@ class ToolFilter:
             reason = "No tool passes the filters." if len(self.catalog) else "The catalog is empty."
             return SearchResult(query=asked, hits=(), confidence=NOTHING, notes=(reason,)), self._view
         with self._lock:
-            return self._answered(asked, looked), self._view
+            return self._ready(looked).search(asked), self._view
 
     def _ask(self, asked: Query) -> SearchResult:
         run = _Run(self.defaults)
         looked = self._look_up(asked, run)
         with self._lock:
-            found = self._answered(asked, looked)
+            found = self._ready(looked).search(asked)
         return replace(found, notes=(*run.warnings, *found.notes))
-
-    def _answered(self, asked: Query, looked: "_Vector") -> SearchResult:
-        try:
-            return self._ready(looked).search(asked)
-        except ModelError as error:  # its vector was forgotten meanwhile, and the model has failed since
-            found = self._ready(_Vector("failed", failed=True)).search(asked)
-            return replace(found, notes=(*found.notes, f"Searching by words alone: {error}"))
 
     def _ready(self, looked: "_Vector") -> Searcher:
         """Give what can search now: without its vectors the same index, by the weights fitted for words alone."""

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from shortlist.errors import ModelError
 from shortlist.index.index import Index
 from shortlist.models import Query
@@ -34,6 +36,21 @@ def test_a_model_that_cannot_be_loaded_is_told_and_words_answer() -> None:
     result = source.search(Query(text="create a calendar event"))
     assert result.hits[0].tool.id == "calendar/create_event"
     assert "The weights are damaged." in result.notes
+
+
+def test_a_model_that_fails_in_the_middle_is_told_and_words_answer() -> None:
+    model = HashingEmbedder()
+    source = Searcher(catalog(WORKPLACE), model)
+    source.prepare()
+    model.failure = BROKEN
+    query = Query(text="create a calendar event")
+    result = source.search(query)
+    assert result.hits[0].tool.id == "calendar/create_event"
+    assert result.notes == ("Searching by words alone: The weights are damaged.",)
+    assert result == replace(searcher(WORKPLACE, dense=False).search(query), steps=result.steps, notes=result.notes)
+    assert source.explain(query, "calendar/create_event").text()
+    model.failure = None
+    assert source.search(query).notes == ()
 
 
 def test_a_tool_that_just_came_is_found_by_its_words() -> None:

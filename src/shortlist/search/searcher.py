@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.errors import InvalidQuery, ShortlistError, ToolNotFound
+from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Change, Index, VectorCache, embed_cached
 from shortlist.models import Confidence, Hit, Query, Ranking, Scores, SearchResult, Signal, Step, ToolId
@@ -133,30 +133,41 @@ class Searcher:
 
     def search(self, query: Query) -> SearchResult:
         """Find the best tools for a query."""
-        return self._run(query, self._pipeline_for(query), self._answer)
+        return self._run(query, Searcher._answer)
 
     def explained(self, query: Query) -> Explained:
         """Search, and say of every hit why it is there."""
-        return self._run(query, self._pipeline_for(query), self._explained)
+        return self._run(query, Searcher._explained)
 
     def explain(self, query: Query, tool_id: ToolId) -> Explanation:
         """Say why a tool ranks where it does, found or not."""
         if tool_id not in self.index.rows:
             raise ToolNotFound(tool_id, suggestions=self.similar_names(tool_id))
-        return self._run(query, self._pipeline_for(query), lambda run: self._explanation(run, tool_id))
+        return self._run(query, lambda searcher, run: searcher._explanation(run, tool_id))
 
-    def _run(self, query: Query, pipeline: Pipeline, finish: Callable[[_Run], T]) -> T:
-        """Ask a pipeline, and finish its outcome before the index can change."""
+    def _run(self, query: Query, finish: Callable[["Searcher", _Run], T]) -> T:
+        """Ask the query's pipeline, and finish its outcome before the index can change."""
         check(query)
-        started = perf_counter()
-        asker, vectors = self._active, self._vectors(query, pipeline)
+        pipeline, started = self._pipeline_for(query), perf_counter()
+        try:
+            asker, vectors = self._active, self._vectors(query, pipeline)
+        except ModelError as error:
+            return self._without_model(error)._run(query, finish)
         took = (perf_counter() - started) * 1000
         steps = (Step("embed", took, len(vectors)),) if vectors is not None else ()
         with self._lock:
             started = perf_counter()
             request = self._request(query, vectors if asker is self._active else None)
             read = Step("read", (perf_counter() - started) * 1000, len(request.analysed.terms))
-            return finish(_Run(request, pipeline.run(request), (*steps, read)))
+            return finish(self, _Run(request, pipeline.run(request), (*steps, read)))
+
+    def _without_model(self, error: ModelError) -> "Searcher":
+        """Give a searcher of the same index by the weights fitted for words alone, which says why."""
+        with self._lock:
+            words = Searcher(self.index, options=self._options)
+        words._lock = self._lock
+        words.failure = f"Searching by words alone: {error}"
+        return words
 
     def _answer(self, run: _Run) -> SearchResult:
         query, outcome = run.request.query, run.outcome
