@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from shortlist.errors import InvalidInput
 from shortlist.filter import ToolFilter
 from shortlist.models import Query, Ranking
-from shortlist.remote import ProviderRefused, ProviderUnavailable
+from shortlist.remote import Endpoint, Patience, ProviderRefused, ProviderUnavailable, Remote
 from shortlist.search.request import Request
-from shortlist.search.rerank import Rerank, Reranker, mix, reranked, reranker_of
+from shortlist.search.rerank import WIRES, RemoteReranker, Rerank, Reranker, mix, reranked, reranker_of
 from shortlist.text.queries import analyse
 from tests.fakes import WORKPLACE, catalog, searcher
 from tests.providers.wires import KEY, RERANKERS, Provider, serving
@@ -31,8 +31,16 @@ def provider(name: str) -> Iterator[Provider]:
         yield running
 
 
-def reranker(name: str, provider: Provider, key: str = KEY) -> Any:
-    return reranker_of(name, base_url=provider.url, api_key=key, sleep=lambda _: None)
+def reranker(name: str, provider: Provider, key: str = KEY, waited: list[float] | None = None) -> Any:
+    sleep = (lambda _: None) if waited is None else waited.append
+    return reranker_of(name, base_url=provider.url, api_key=key, sleep=sleep)
+
+
+def impatient(name: str, provider: Provider) -> RemoteReranker:
+    """Make a reranker that waits a fifth of a second for an answer, twice."""
+    endpoint = Endpoint(provider=name, url=provider.url, headers={"Authorization": f"Bearer {KEY}"}, key_variable="K")
+    patience = Patience(seconds=0.2, attempts=2, wait_seconds=5.0)
+    return RemoteReranker(WIRES[name], Remote(endpoint, sleep=lambda _: None), "a-model", patience)
 
 
 class Backwards:
@@ -59,6 +67,41 @@ def test_a_wrong_key_and_a_server_error_are_told_apart(name: str, provider: Prov
         reranker(name, provider).scores("a", ["b"])
 
 
+def test_too_many_requests_wait_as_long_as_the_provider_says(name: str, provider: Provider) -> None:
+    provider.replies = [JSONResponse({"message": "slow down"}, 429, {"Retry-After": "1"})]
+    waited: list[float] = []
+    assert reranker(name, provider, waited=waited).scores("send", ["send mail", "read"]).argmax() == 0
+    assert waited == [1.0]
+
+
+def test_a_provider_that_asks_for_too_long_a_wait_is_given_up_at_once(name: str, provider: Provider) -> None:
+    provider.replies = [JSONResponse({}, 429, {"Retry-After": "3600"})]
+    waited: list[float] = []
+    with pytest.raises(ProviderUnavailable, match="429"):
+        reranker(name, provider, waited=waited).scores("a", ["b"])
+    assert waited == []
+
+
+def test_an_error_that_passes_is_tried_again(name: str, provider: Provider) -> None:
+    provider.replies = [PlainTextResponse("oops", 500)]
+    assert len(reranker(name, provider).scores("a", ["b", "c"])) == 2
+    assert len(provider.seen) == 2
+
+
+def test_a_provider_that_hangs_is_given_up_in_time(name: str, provider: Provider) -> None:
+    provider.replies = [None, None]
+    with pytest.raises(ProviderUnavailable, match="no answer within"):
+        impatient(name, provider).scores("a", ["b"])
+    assert len(provider.seen) == 2
+
+
+def test_an_answer_cut_off_in_its_middle_is_a_failure_of_the_provider(name: str, provider: Provider) -> None:
+    cut = Response('{"results": [{"index": 0, "relevance_sc', 200, media_type="application/json")
+    provider.replies = [cut, cut]
+    with pytest.raises(ProviderUnavailable, match="not JSON"):
+        reranker(name, provider).scores("a", ["b"])
+
+
 def test_an_answer_that_lacks_a_text_is_a_failure_of_the_provider(name: str, provider: Provider) -> None:
     provider.replies = [JSONResponse({"results": [{"index": 0, "relevance_score": 1.0}], "data": []})]
     with pytest.raises(ProviderUnavailable, match="no score for every text"):
@@ -74,6 +117,24 @@ def test_a_filter_reranks_its_best_and_says_what_it_took(name: str, provider: Pr
     assert found.metrics.rerank_milliseconds is not None
     assert len(provider.seen[0].body["documents"]) == 5
     assert [tool.score for tool in found.tools] == sorted((tool.score for tool in found.tools), reverse=True)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        JSONResponse({}, 429, {"Retry-After": "3600"}),
+        JSONResponse({"detail": "no"}, 401),
+        Response('{"results": [', 200, media_type="application/json"),
+    ],
+    ids=["429", "401", "cut off"],
+)
+def test_whatever_goes_wrong_the_ranking_stays_with_a_warning(name: str, provider: Provider, reply: Response) -> None:
+    plain = ToolFilter(catalog(WORKPLACE), embedding=None).filter("merge a pull request")
+    made = ToolFilter(catalog(WORKPLACE), embedding=None, reranker=reranker(name, provider))
+    provider.replies = [reply, reply]
+    found = made.filter("merge a pull request")
+    assert found.names() == plain.names()
+    assert any("Not reranked" in warning and name in warning for warning in found.warnings)
 
 
 def test_a_reranker_that_is_down_leaves_the_ranking_and_a_warning(name: str, provider: Provider) -> None:
