@@ -10,6 +10,7 @@ from shortlist.telemetry.redaction import Privacy
 from shortlist.telemetry.rows import Columns, columns_of
 from shortlist.telemetry.sessions import SessionChange, change_of
 from shortlist.telemetry.tallies import HOUR, tallies_of
+from shortlist.telemetry.together import UsedTogether
 
 
 class Stamped(NamedTuple):
@@ -42,8 +43,9 @@ class Batch:
 class Ledger:
     """Takes events in the order in which they happened, and remembers what later ones are judged by."""
 
-    def __init__(self, privacy: Privacy) -> None:
+    def __init__(self, privacy: Privacy, together: UsedTogether | None = None) -> None:
         self._privacy = privacy
+        self._together = together or UsedTogether()
         self._trails = Trails()
 
     def enter(self, batch: Batch, stamped: Stamped) -> None:
@@ -58,6 +60,8 @@ class Ledger:
         for tally in tallies_of(event, known):
             if tally.value:
                 batch.tallies[tally.name, hour if tally.hour is None else tally.hour, tally.key] += tally.value  # type: ignore[assignment]
+        for other in known.together:
+            self._together.add(columns["subject"], other)
         if isinstance(event, Act):
             change = batch.sessions.setdefault(columns["workspace"], SessionChange(caller=event.caller))
             change.add(change_of(event, columns["miss"]), columns["at"])

@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+import os
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from shortlist.config.settings import Keeping
 from shortlist.models import Json
@@ -13,6 +16,7 @@ MASK = "••••"
 LONGEST_QUERY = 1_000
 LONGEST_ARGUMENTS = 2_000
 HASH_BYTES = 8
+KEY_BYTES = 32
 
 _NAME = (
     r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passwd|pwd|credentials?|authorization)[\w-]*)"
@@ -85,6 +89,20 @@ class Privacy:
 
     def _hash(self, text: str) -> str:
         return hashlib.blake2b(_encodable(text).encode(), key=self.key, digest_size=HASH_BYTES).hexdigest()
+
+
+def hash_key(path: Path) -> bytes:
+    """Give this machine's own key of hashes, making it once; one that cannot be kept lasts as long as the process."""
+    made = secrets.token_bytes(KEY_BYTES)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(made)
+    except FileExistsError:
+        made = path.read_bytes()[:KEY_BYTES]
+    except OSError:
+        pass
+    return made
 
 
 def _masked(match: re.Match[str]) -> str:

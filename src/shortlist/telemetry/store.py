@@ -4,24 +4,22 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from shortlist.errors import StoreError
 from shortlist.telemetry.ledger import Batch, Entry
 from shortlist.telemetry.rows import StoredEvent
 from shortlist.telemetry.sessions import COUNTED, SessionChange
 from shortlist.telemetry.sqlite_store import SqliteFile
-from shortlist.telemetry.tallies import HOUR, Name
+from shortlist.telemetry.tallies import HOUR, Name, Sums
 
 PURGED_AT_ONCE = 5_000
 """Events deleted in one transaction: a moment, so that other gateways write in between."""
+DAY = 86_400.0
 COLUMNS = (
     *("id", "at", "kind", "caller", "workspace", "subject", "outcome", "search", "rank", "miss"),
     *("milliseconds", "tokens", "data"),
 )
-
-Sums: TypeAlias = dict[tuple[str, str], float]
-"""By name and key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +87,11 @@ class SqliteEventStore:
             raise
 
     def purge(self, before: float, megabytes: float) -> None:
-        """Delete what happened before a second since 1970, then the oldest until the rest fits."""
+        """Delete what happened before a second since 1970, then the oldest until the rest fits.
+
+        That second moves on by a day at most: a clock that jumps ahead for a moment does not cost everything.
+        """
+        before = self._careful(before)
         while self._purge_events("at < ?", int(before * 1000)):
             pass
         while self.file.megabytes() > megabytes and self._purge_events("? = 0", 0):
@@ -121,17 +123,15 @@ class SqliteEventStore:
             found.setdefault(hour, {})[name, key] = value
         return found
 
-    def note(self, name: str) -> str | None:
-        """Give what was written down under a name."""
-        found = self.file.query("SELECT value FROM notes WHERE name = ?", (name,))
-        return found[0][0] if found else None
-
-    def write_note(self, name: str, value: str) -> None:
-        with self.file.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, value))
-
     def close(self) -> None:
         self.file.close()
+
+    def _careful(self, before: float) -> float:
+        last = self.file.query("SELECT value FROM notes WHERE name = 'purged before'")
+        careful = min(before, float(last[0][0]) + DAY) if last else before
+        with self.file.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO notes VALUES ('purged before', ?)", (str(careful),))
+        return careful
 
     def _purge_events(self, condition: str, value: int) -> bool:
         oldest = f"SELECT id FROM events WHERE {condition} ORDER BY id LIMIT {PURGED_AT_ONCE}"  # noqa: S608

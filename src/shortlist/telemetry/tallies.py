@@ -53,6 +53,9 @@ Name: TypeAlias = Literal[
     "together",  # by two tools, in order: workspaces that called both
 ]
 
+Sums: TypeAlias = dict[tuple[str, str], float]
+"""Tallies added up, by name and key."""
+
 HOUR = 3_600
 STEP = math.log(1.1)
 """Milliseconds are counted in buckets a tenth wide, so that a percentile is right within 5 %."""
@@ -88,6 +91,11 @@ def tallies_of(event: Event, known: Attribution) -> Iterator[Tally]:
 def pair(one: str, other: str) -> str:
     """Name two tools, whichever was called first."""
     return "\n".join(sorted((one, other)))
+
+
+def unpair(key: str) -> tuple[str, str]:
+    one, _, other = key.partition("\n")
+    return one, other
 
 
 def _searched(event: Searched, known: Attribution) -> Iterator[Tally]:
