@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from shortlist.telemetry.events import Searched
 from shortlist.telemetry.instruments import MAX_SERIES, OTHER, Family, Instruments
+from shortlist.telemetry.metrics import MOST_UNCOUNTED, Metrics
 from tests.telemetry.support import SECRETS, get
 
 PLAIN = Family(name="things", help="Things.", labels=("kind",))
@@ -115,3 +117,19 @@ def test_a_histogram_counts_every_value_at_or_below_each_bound(values: list[floa
         assert value(text, "thing_duration_seconds_bucket", le=f"{bound:g}") == below
     assert value(text, "thing_duration_seconds_bucket", le="+Inf") == len(values)
     assert value(text, "thing_duration_seconds_sum") == pytest.approx(sum(values))
+
+
+def test_tokens_are_counted_when_somebody_reads_and_never_all_at_once_by_a_search() -> None:
+    metrics, counted = Metrics(), []
+
+    def tokens() -> int:
+        counted.append(1)
+        return 7
+
+    searched = Searched(caller="c", workspace="w", query="q", hits=(), confidence="none", probability=0, tokens=tokens)
+    for _ in range(MOST_UNCOUNTED):
+        metrics.record(searched)
+    assert not counted
+    metrics.record(searched)
+    assert len(counted) == 1
+    assert value(metrics.instruments.exposition(), "shortlist_search_tokens_total") == 7 * (MOST_UNCOUNTED + 1)

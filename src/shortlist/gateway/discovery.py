@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from shortlist.catalog.toolsets import toolsets_for_intent
 from shortlist.disclosure.render import describe_text
@@ -179,7 +180,7 @@ class Discovery:
                     hits=_found(result.hits),
                     confidence=result.confidence.level,
                     probability=result.confidence.probability,
-                    tokens=(lambda: answer_tokens(answer)) if part == 0 else 0,
+                    tokens=cache(lambda: answer_tokens(answer)) if part == 0 else 0,
                     limit=request.limit,
                     offset=request.offset,
                     mode=request.mode,

@@ -4,16 +4,19 @@ The two `mcp.*` families are those of the semantic conventions for MCP. No label
 or from tools: there would be no end to them. Figures per tool are in the event store.
 """
 
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shortlist.models import SearchResult
-from shortlist.telemetry.events import Called, CircleBroken, Event, Loaded, Searched, Unloaded, count
-from shortlist.telemetry.instruments import Family, Instruments
+from shortlist.telemetry.events import Called, CircleBroken, Event, Loaded, Searched, Tokens, Unloaded, count
+from shortlist.telemetry.instruments import Family, Instruments, Labels
 
 _OPERATION_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """As the conventions say."""
+MOST_UNCOUNTED = 1_000
 _SEARCH_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 SERVED = Family(
@@ -66,7 +69,9 @@ READY = Family(
     name="shortlist.upstream.ready", help="1 while a server is connected, else 0.", kind="gauge", labels=("server",)
 )
 TOOLS = Family(name="shortlist.tools", help="Tools known of each server.", kind="gauge", labels=("server",))
-DROPPED = Family(name="shortlist.events.dropped", help="Events that could not be recorded.")
+DROPPED = Family(
+    name="shortlist.events.dropped", help="Events that could not be recorded, by the reason.", labels=("reason",)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.instruments = Instruments()
-        for family in (SEARCH_TOKENS, CIRCLES, LOADS, UNLOADS):
+        self._uncounted: deque[Tokens] = deque()
+        self._tokens, self._counting = 0, threading.Lock()
+        self.instruments.read(SEARCH_TOKENS, self._search_tokens)
+        for family in (CIRCLES, LOADS, UNLOADS):
             self.instruments.count(family, by=0)  # a rate can be taken from the first one on
 
     def record(self, event: Event) -> None:
@@ -98,7 +106,7 @@ class Metrics:
         match event:
             case Searched():
                 self.instruments.count(SEARCHES, event.confidence)
-                self.instruments.count(SEARCH_TOKENS, by=count(event.tokens))
+                self._owe(event.tokens)
             case Called():
                 server = "" if event.outcome == "unknown" else event.tool.partition("/")[0]
                 self.instruments.count(CALLS, server, event.outcome)
@@ -113,6 +121,21 @@ class Metrics:
         """Time a request."""
         family = SERVED if operation.side == "server" else RELAYED
         self.instruments.observe(family, operation.seconds, operation.method, operation.target, operation.error)
+
+    def _owe(self, tokens: Tokens) -> None:
+        """Leave the counting to whoever reads; by then the recorder, which also wants to know, has mostly done it."""
+        self._uncounted.append(tokens)
+        if len(self._uncounted) > MOST_UNCOUNTED:
+            self._count_to(MOST_UNCOUNTED)
+
+    def _search_tokens(self) -> Mapping[Labels, float]:
+        self._count_to(0)
+        return {(): self._tokens}
+
+    def _count_to(self, left: int) -> None:
+        with self._counting:
+            while len(self._uncounted) > left:
+                self._tokens += count(self._uncounted.popleft())
 
     def searched(self, result: SearchResult) -> None:
         """Time a search and its steps."""
