@@ -48,10 +48,10 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 """What each part of the package, or one module of it, may know of; a new part finds its place here first."""
 
 OWNERS: Mapping[str, frozenset[str]] = {
-    "mcp": frozenset({"upstream", "gateway", "demo", "cli.serving"}),
-    "mcp_types": frozenset({"upstream", "gateway", "demo"}),
-    "starlette": frozenset({"gateway", "web", "cli", "demo"}),
-    "uvicorn": frozenset({"gateway", "web", "cli", "demo"}),
+    "mcp": frozenset({"upstream", "gateway", "demo", "harness", "cli.serving"}),
+    "mcp_types": frozenset({"upstream", "gateway", "demo", "harness"}),
+    "starlette": frozenset({"gateway", "web", "cli", "demo", "harness"}),
+    "uvicorn": frozenset({"gateway", "web", "cli", "demo", "harness"}),
     "onnxruntime": frozenset({"index.embedders", "search.rerank"}),
     "tokenizers": frozenset({"index.embedders", "search.rerank"}),
     "httpx2": frozenset({"upstream", "remote"}),

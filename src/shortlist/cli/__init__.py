@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "sweep": "evals",
     "doctor": "evals",
     "replay": "harness",
+    "ab": "experiments",
 }
 """Each command and the module that has it: only that one is imported, so that starting stays cheap."""
 

@@ -3,13 +3,16 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import get_args
 
 from shortlist.config.settings import Mode
 from shortlist.disclosure.render import Detail
+from shortlist.errors import InvalidInput
 from shortlist.models import Json
 
 ALPHA = 0.05
 """How often an experiment without any effect may ever claim one."""
+MOST_HITS = 50
 MINIMUM = 50
 """Workspaces in every arm before anything is concluded: the intervals rest on a normal approximation."""
 
@@ -32,10 +35,32 @@ class Variant:
 
     @property
     def name(self) -> str:
+        """Name it by what it sets."""
         return ",".join(f"{key}={value}" for key, value in self.settings().items()) or "as configured"
 
 
 AS_CONFIGURED = Variant()
+_KEYS = tuple(field.name for field in fields(Variant))
+_CHOICES: Mapping[str, tuple[str, ...]] = {"mode": get_args(Mode), "detail": get_args(Detail)}
+
+
+def read_variant(text: str) -> Variant:
+    """Read a variant as people write it: `mode=dynamic,limit=10`; empty or `as configured` changes nothing."""
+    settings: dict[str, Json] = {}
+    for part in text.split(",") if text.strip() not in ("", AS_CONFIGURED.name) else ():
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        if key not in _KEYS or not value:
+            raise InvalidInput(f"A variant sets {', '.join(_KEYS)}, as in mode=dynamic,limit=10; not {part.strip()!r}.")
+        if key in _CHOICES and value not in _CHOICES[key]:
+            raise InvalidInput(f"{key} must be one of {', '.join(_CHOICES[key])}, not {value!r}.")
+        settings[key] = _limit(value) if key == "limit" else value
+    return Variant(**settings)
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_HITS:
+        raise InvalidInput(f"limit goes from 1 to {MOST_HITS}, not {text!r}.")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

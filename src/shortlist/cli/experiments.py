@@ -1,0 +1,154 @@
+"""`shortlist ab`: start, watch, judge and stop an experiment."""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from shortlist.config.load import find_config, load_settings
+from shortlist.config.settings import Settings
+from shortlist.errors import InvalidInput
+from shortlist.models import Json
+from shortlist.telemetry.experiments.outcomes import DEFAULT_GUARDRAILS, DEFAULT_METRIC, METRICS
+from shortlist.telemetry.experiments.plan import ALPHA, AS_CONFIGURED, MINIMUM, Experiment, Variant, read_variant
+from shortlist.telemetry.experiments.report import build_report
+from shortlist.telemetry.experiments.store import ExperimentStore
+from shortlist.telemetry.experiments.text import conclusion, report_text
+from shortlist.telemetry.sqlite_store import SqliteFile, events_path
+
+OK = 0
+Arguments: TypeAlias = argparse.Namespace
+BUILT_IN_PRESETS = ("default", "full")
+
+
+def register(subparsers: Any) -> None:
+    """Add `ab` and its four actions."""
+    ab = subparsers.add_parser("ab", help="compare ways of serving by experiment")
+    actions = ab.add_subparsers(metavar="ACTION", required=True)
+    _register_start(actions)
+    _action(actions, "status", _status, "say which experiment runs and how far it is")
+    report = _action(actions, "report", _report, "judge an experiment; looking early and often is fine")
+    report.add_argument("name", nargs="?", help="default: the latest")
+    stop = _action(actions, "stop", _stop, "end an experiment; everybody is served as configured again")
+    stop.add_argument("name", nargs="?", help="default: the one that runs")
+
+
+def _register_start(actions: Any) -> None:
+    start = _action(actions, "start", _start, "serve workspaces the variants of an experiment, by chance")
+    start.add_argument("name")
+    start.add_argument(
+        "--variant",
+        action="append",
+        required=True,
+        metavar="SETTINGS",
+        help="mode, preset, pipeline, detail or limit, as in mode=dynamic,limit=10 (repeatable). The first is the "
+        "control; a single one is compared with how you serve now",
+    )
+    start.add_argument("--metric", choices=tuple(METRICS), default=DEFAULT_METRIC, help="what decides")
+    start.add_argument("--guardrail", action="append", choices=tuple(METRICS), help="must not get worse (repeatable)")
+    start.add_argument("--alpha", type=float, default=ALPHA, help="how often no effect may ever be called one")
+    start.add_argument("--minimum", type=int, default=MINIMUM, help="workspaces in every arm before it says anything")
+    start.add_argument("--config", help="the configuration that is served, to check presets against")
+
+
+def _action(actions: Any, name: str, run: Callable[[Arguments], int], what: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=what)
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _start(arguments: Arguments) -> int:
+    experiment = Experiment(
+        name=_named(arguments.name),
+        variants=_variants(arguments),
+        metric=arguments.metric,
+        guardrails=tuple(arguments.guardrail or DEFAULT_GUARDRAILS),
+        alpha=_alpha(arguments.alpha),
+        minimum=_minimum(arguments.minimum),
+    )
+    begun = ExperimentStore(SqliteFile(events_path(), write=True)).start(experiment)
+    names = " against ".join(repr(variant.name) for variant in begun.variants)
+    _show(
+        arguments,
+        begun.data(),
+        f"Started {begun.name!r}: {names}, judged by {METRICS[begun.metric].meaning}.\n"
+        "Gateways that run take it up within seconds. `shortlist ab report` may be asked at any time.",
+    )
+    return OK
+
+
+def _status(arguments: Arguments) -> int:
+    store = ExperimentStore(SqliteFile(events_path()))
+    running = store.running()
+    if running is None:
+        _show(arguments, None, "No experiment is running. `shortlist ab start` begins one.")
+        return OK
+    report = build_report(running, store.outcomes(running))
+    sizes = ", ".join(f"{name}: {count}" for name, count in report.workspaces.items())
+    data = {"experiment": running.data(), "workspaces": dict(report.workspaces), "mismatched": report.mismatched}
+    _show(arguments, data, f"{running.name!r} is running. Workspaces: {sizes}\n{conclusion(report)}")
+    return OK
+
+
+def _report(arguments: Arguments) -> int:
+    store = ExperimentStore(SqliteFile(events_path()))
+    experiment = store.get(arguments.name)
+    report = build_report(experiment, store.outcomes(experiment))
+    _show(arguments, report.data(), report_text(report))
+    return OK
+
+
+def _stop(arguments: Arguments) -> int:
+    store = ExperimentStore(SqliteFile(events_path(), write=True))
+    running = store.running()
+    if arguments.name is None and running is None:
+        raise InvalidInput("No experiment is running.")
+    stopped = store.stop(arguments.name or (running.name if running else ""))
+    _show(arguments, stopped.data(), f"Stopped {stopped.name!r}. `shortlist ab report {stopped.name}` stays as it is.")
+    return OK
+
+
+def _variants(arguments: Arguments) -> tuple[Variant, ...]:
+    given = tuple(read_variant(text) for text in arguments.variant)
+    variants = given if len(given) > 1 else (AS_CONFIGURED, *given)
+    if len(set(variants)) < len(variants):
+        raise InvalidInput("Two variants are the same. Give at least one that differs from how you serve now.")
+    _check_names(variants, arguments.config)
+    return variants
+
+
+def _check_names(variants: Sequence[Variant], config: str | None) -> None:
+    """Refuse presets and pipelines that nobody would find when they are served."""
+    # Half a second of imports that only a pipeline's name is worth.
+    from shortlist.search.presets import PIPELINES  # noqa: PLC0415
+
+    path = find_config(config)
+    presets = (*(load_settings(path) if path else Settings()).presets, *BUILT_IN_PRESETS)
+    for variant in variants:
+        if variant.preset is not None and variant.preset not in presets:
+            raise InvalidInput(f"No preset {variant.preset!r}. There are {', '.join(presets)}.")
+        if variant.pipeline is not None and variant.pipeline not in PIPELINES:
+            raise InvalidInput(f"No pipeline {variant.pipeline!r}. There are {', '.join(PIPELINES)}.")
+
+
+def _named(name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise InvalidInput("An experiment needs a name of printable characters.")
+    return name.strip()
+
+
+def _alpha(value: float) -> float:
+    if not 0 < value < 0.5:
+        raise InvalidInput(f"--alpha goes from 0 to 0.5, as in 0.05, not {value:g}.")
+    return value
+
+
+def _minimum(value: int) -> int:
+    if value < 2:
+        raise InvalidInput(f"--minimum is at least 2 workspaces, not {value}.")
+    return value
+
+
+def _show(arguments: Arguments, data: Json, text: str) -> None:
+    print(json.dumps(data, ensure_ascii=False, indent=2) if arguments.json else text)

@@ -1,0 +1,98 @@
+"""Replay scenarios, and run tasks with a model, through a real gateway."""
+
+import argparse
+import json
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from shortlist.cli.stack import run_plainly, say
+from shortlist.errors import InvalidInput
+from shortlist.evals.tables import to_json, to_markdown
+from shortlist.harness.gateway import Place, warm_up
+from shortlist.harness.replay import by_scenario, replay, totals
+from shortlist.harness.scenarios import read_scenarios
+from shortlist.telemetry.experiments.plan import Variant, read_variant
+
+OK = 0
+STATIC_AND_DYNAMIC = ("mode=static", "mode=dynamic")
+
+
+def register(subparsers: Any) -> None:
+    """Add `replay`."""
+    replayed = subparsers.add_parser("replay", help="replay a scenario file under several ways of serving")
+    replayed.add_argument("scenarios", type=Path, help="a JSON file; docs/experiments.md shows its shape")
+    replayed.add_argument("--only", action="append", help="only the scenario of this name (repeatable)")
+    replayed.add_argument(
+        "--variant",
+        action="append",
+        metavar="SETTINGS",
+        help="a way of serving, as in mode=dynamic or mode=static,preset=full (repeatable; default: static, dynamic)",
+    )
+    _servers(replayed)
+    replayed.set_defaults(run=_replay)
+
+
+def _servers(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--config", type=Path, help="a configuration file (default: your own, else the demo servers)")
+    which.add_argument("--catalog", type=Path, help="a catalog file: its servers are stubs that do nothing")
+    parser.add_argument("--json", action="store_true")
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    scenarios = read_scenarios(arguments.scenarios)
+    if arguments.only:
+        scenarios = tuple(scenario for scenario in scenarios if scenario.name in arguments.only)
+    if not scenarios:
+        raise InvalidInput(f"{arguments.scenarios} has no scenario of that name.")
+    variants = [_served(text) for text in arguments.variant or STATIC_AND_DYNAMIC]
+
+    async def run() -> int:
+        async with _place(arguments, variants) as place:
+            found = []
+            for variant in variants:
+                for number, scenario in enumerate(scenarios, 1):
+                    say(f"{variant.name}: {number}/{len(scenarios)} {scenario.name}")
+                    found.append(await replay(place, scenario, variant))
+        tables = [totals(found), by_scenario(found)]
+        print(to_json({"replayed": found}) if arguments.json else to_markdown(tables))
+        return OK
+
+    return run_plainly(run)
+
+
+def _served(text: str) -> Variant:
+    variant = read_variant(text)
+    if extra := set(variant.settings()) - {"mode", "preset"}:
+        raise InvalidInput(f"A replay varies mode and preset, not {', '.join(sorted(extra))}.")
+    return variant
+
+
+@asynccontextmanager
+async def _place(arguments: argparse.Namespace, variants: Sequence[Variant]) -> AsyncIterator[Place]:
+    """Make a folder for the gateways of a run, stubs where a catalog is given, and saved catalogs for each part."""
+    with tempfile.TemporaryDirectory(prefix="shortlist-") as name:
+        folder = Path(name)
+        async with _config(arguments, folder) as config:
+            place = Place(folder, config)
+            for variant in variants:
+                for server, state in (await warm_up(place, variant.name)).items():
+                    say(f"{server} is {state}: its tools are missing")
+            yield place
+
+
+@asynccontextmanager
+async def _config(arguments: argparse.Namespace, folder: Path) -> AsyncIterator[Path | None]:
+    if arguments.catalog is None:
+        yield arguments.config.resolve() if arguments.config else None
+        return
+    # A web server and a protocol's two ends, which no other command needs.
+    from shortlist.harness.stubs import stubs  # noqa: PLC0415
+
+    async with stubs(arguments.catalog) as config:
+        path = folder / "stubs.json"
+        path.write_text(json.dumps(config), "utf-8")
+        yield path

@@ -1,0 +1,148 @@
+"""A real gateway for a run: `shortlist serve` as a process, and an MCP client on its stdin and stdout."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import anyio
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from shortlist.disclosure.budget import estimate_tokens
+from shortlist.disclosure.render import compact_json
+from shortlist.errors import ShortlistError
+from shortlist.gateway.metatools import SEARCH
+from shortlist.models import Json
+
+COMMAND = (sys.executable, "-m", "shortlist.cli")
+START_SECONDS = 60.0
+READY_SECONDS = 60.0
+READY_PAUSE_SECONDS = 0.3
+SHOWN_LINES = 5
+LOG = "gateway.log"
+
+
+class GatewayFailed(ShortlistError):
+    """A gateway that did not start, with the last it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run's gateways live: a folder of their own for data, and the configuration they serve."""
+
+    folder: Path
+    config: Path | None = None
+    """None: the user's own, else the demo servers."""
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        config = ("--config", str(self.config)) if self.config else ()
+        return [*COMMAND, name, *config, *arguments]
+
+    def environment(self, part: str) -> dict[str, str]:
+        """Keep what a gateway records out of the user's own data; vectors are shared, they take long to make."""
+        return {**os.environ, "XDG_DATA_HOME": str(self.folder / part), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back for a call."""
+
+    text: str
+    is_error: bool
+    milliseconds: float
+    structured: Mapping[str, Json] | None = None
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """One client's session with one gateway."""
+
+    client: Client
+    instructions: str
+    _tokens: dict[str, int] = field(default_factory=dict)
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """List what the client may call now, as it goes over the wire."""
+        listed = await self.client.list_tools(cache_mode="bypass")
+        return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
+
+    def tokens(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """Estimate what a list costs its reader."""
+        return sum(self._tokens_of(compact_json(tool)) for tool in tools)
+
+    async def call(self, name: str, arguments: Mapping[str, Json]) -> Answer:
+        """Call a tool; what the protocol refuses is an error like any other."""
+        started = perf_counter()
+        try:
+            result = await self.client.call_tool(name, dict(arguments))
+        except MCPError as error:
+            return Answer(text=str(error), is_error=True, milliseconds=(perf_counter() - started) * 1000)
+        return Answer(
+            text="\n".join(block.text for block in result.content if block.type == "text"),
+            is_error=bool(result.is_error),
+            milliseconds=(perf_counter() - started) * 1000,
+            structured=result.structured_content,
+        )
+
+    async def ready(self) -> None:
+        """Wait until searches are answered by everything that there is: all servers, and the model's vectors."""
+        if SEARCH["name"] not in {tool["name"] for tool in await self.tools()}:
+            return
+        with anyio.move_on_after(READY_SECONDS):
+            for number in range(1_000):
+                # Another question each time, or the gateway would rightly say that we go in circles.
+                answer = await self.call(SEARCH["name"], {"query": f"ready {number}", "format": "json"})
+                if not (answer.structured or {}).get("notes"):
+                    return
+                await anyio.sleep(READY_PAUSE_SECONDS)
+
+    def _tokens_of(self, definition: str) -> int:
+        if definition not in self._tokens:
+            self._tokens[definition] = estimate_tokens(definition)
+        return self._tokens[definition]
+
+
+@asynccontextmanager
+async def connected(place: Place, part: str, *arguments: str) -> AsyncIterator[Connected]:
+    """Start a gateway, and connect as a client that has a session; the process has ended when this has."""
+    command = place.command("serve", *arguments)
+    server = StdioServerParameters(command=command[0], args=command[1:], env=place.environment(part))
+    log = place.folder / LOG
+    started = False
+    try:
+        with log.open("a", encoding="utf-8") as said, anyio.fail_after(START_SECONDS) as scope:
+            async with Client(stdio_client(server, errlog=said), mode="legacy") as client:
+                started, scope.deadline = True, math.inf
+                yield Connected(client, client.instructions or "")
+    except Exception as error:
+        if started:
+            raise
+        raise GatewayFailed(f"The gateway did not start ({type(error).__name__}). {_last(log)}") from error
+
+
+async def warm_up(place: Place, part: str) -> Mapping[str, str]:
+    """Connect every server once, so that gateways start from a saved catalog; name those that are not ready."""
+    done = await anyio.run_process(
+        place.command("status", "--json"), env=place.environment(part), check=False, stderr=None
+    )
+    try:
+        statuses: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise GatewayFailed("The servers could not be connected; `shortlist status` says why.") from None
+    return {name: status["state"] for name, status in statuses.items() if status["state"] != "ready"}
+
+
+def _last(log: Path) -> str:
+    lines = log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:]
+    return "It said: " + " / ".join(lines) if lines else "It said nothing."
