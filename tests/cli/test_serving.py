@@ -145,3 +145,27 @@ def test_closing_stdin_ends_the_gateway(environment: dict[str, str], config: Pat
     done = run(environment, "serve", "--config", str(config), input=json.dumps(INITIALIZE) + "\n")
     assert done.returncode == 0
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
+
+
+def test_logs_show_the_last_of_what_a_server_said(environment: dict[str, str], tmp_path: Path) -> None:
+    noisy = "import sys\nfor i in range(60): print(f'line {i} \\x1b[31mred', file=sys.stderr)\nsys.exit(3)"
+    path = tmp_path / "noisy.json"
+    path.write_text(json.dumps({"mcpServers": {"noisy": {"command": sys.executable, "args": ["-c", noisy]}}}))
+    assert run(environment, "status", "--config", str(path)).returncode == 1
+    shown = run(environment, "logs", "noisy", "--lines", "1000")
+    last = run(environment, "logs", "noisy", "--lines", "2")
+    data = json.loads(run(environment, "logs", "noisy", "--json").stdout)
+    assert "line 0 " in shown.stdout
+    assert "line 59 " in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert shown.stdout.splitlines()[-2:] == last.stdout.splitlines()
+    assert run(environment, "logs", "noisy", "--lines", "0").stdout.strip() == ""
+    assert data["server"] == "noisy"
+    assert data["lines"] == shown.stdout.splitlines()[-50:]
+
+
+def test_logs_of_a_server_that_nobody_knows_say_so(environment: dict[str, str]) -> None:
+    done = run(environment, "logs", "nobody")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "No log of a server 'nobody'" in done.stderr

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -366,7 +367,7 @@ async def _toolsets(task: Task) -> int:
 def _logs(arguments: argparse.Namespace) -> int:
     path = log_path(log_folder(), arguments.server)
     try:
-        lines = path.read_text("utf-8", "replace").splitlines()[-max(arguments.lines, 0) :]
+        lines = deque(path.read_text("utf-8", "replace").splitlines(), maxlen=max(arguments.lines, 0))
     except OSError:
         raise InvalidInput(
             f"No log of a server {arguments.server!r}: it never wrote to stderr, or has another name."
