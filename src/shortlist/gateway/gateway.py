@@ -28,7 +28,7 @@ from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams, State, ToolSear
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json, Server
 from shortlist.telemetry.events import CatalogChanged
-from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent
+from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
 
 Result: TypeAlias = dict[str, Any]
 MetaTool: TypeAlias = Callable[[Caller, Mapping[str, Json]], Result]
@@ -126,8 +126,8 @@ class Gateway:
             self._take_tools(event)
         elif isinstance(event, Notified):
             self.state.announce(event)
-        elif isinstance(event, StateChanged) and event.status.state == "stopped":
-            self.state.stale.discard(event.server)
+        elif isinstance(event, StateChanged):
+            self._take_state(event.status)
 
     def configure(self, settings: Settings) -> None:
         """Take up a new configuration; servers that are gone take their tools with them."""
@@ -136,6 +136,15 @@ class Gateway:
         for name in set(catalog.servers) - set(settings.servers):
             catalog = catalog.without_server(name)
         self.state.renew(catalog)
+
+    def _take_state(self, status: UpstreamStatus) -> None:
+        """Tell clients that prompts and resources came with a server, or went with it."""
+        if status.state == "stopped":
+            self.state.stale.discard(status.server)
+        offered = status.peer.capabilities if status.peer and status.state in ("ready", "stopped") else {}
+        for kind in ("prompts", "resources"):
+            if kind in offered:
+                self.state.announce(Notified(server=status.server, method=f"notifications/{kind}/list_changed"))
 
     def _take_tools(self, event: ToolsChanged) -> None:
         state, server = self.state, self._server(event.server)
