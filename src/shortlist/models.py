@@ -108,6 +108,24 @@ class Filters:
     exclude: frozenset[ToolId] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, and the group of callers with whom it shares what was learned from use."""
+
+    name: str = "local"
+    group: str = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exemplar:
+    """A query that led to a successful call of a tool, by whom, and how much that still counts (0…1)."""
+
+    query: str
+    tool: ToolId
+    by: Asker = Asker()
+    weight: float = 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """What is asked for, what may answer it, and what is known about the caller."""
@@ -123,6 +141,7 @@ class Query:
     """Show near-duplicates of one tool on several servers as one family."""
     pipeline: str | None = None
     """The pipeline that answers in mode `hybrid`; None is the searcher's own."""
+    asker: Asker = Asker()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,9 @@ class Calibration:
         )
         return cls(right, present, raw["none_below"])
 
-    def judge(self, features: Matrix) -> Confidence:
-        """Judge an answer by its first hit."""
-        present = self.present(features)
+    def judge(self, features: Matrix, proven: float = 0.0) -> Confidence:
+        """Judge an answer by its first hit; `proven` is how sure it is from use that the hit is a match."""
+        present = 1 - (1 - self.present(features)) * (1 - proven)
         right = min(self.right(features), present)
         return Confidence(
             level=self._level(right, present),

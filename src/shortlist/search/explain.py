@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shortlist.models import Ranking, ToolId
+from shortlist.search.exemplars import EXEMPLARS
 from shortlist.search.features import CANDIDATE_FEATURES, QUERY_FEATURES, named
 from shortlist.search.pipeline import Outcome
 from shortlist.search.presets import Parts
@@ -118,7 +119,8 @@ def _parts(outcome: Outcome, row: int) -> Mapping[str, float]:
     if evidence is None or weights is None or row not in evidence.rows:
         return {}
     values = evidence.candidates[int(np.flatnonzero(evidence.rows == row)[0])] * weights
-    return named(CANDIDATE_FEATURES, values)
+    learned = outcome.signals.get(EXEMPLARS)
+    return {**named(CANDIDATE_FEATURES, values), **({EXEMPLARS: float(learned[row])} if learned is not None else {})}
 
 
 def _stages(outcome: Outcome, row: int) -> Mapping[str, tuple[int | None, int | None]]:

@@ -7,6 +7,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.index import Index
 from shortlist.index.lexical import FieldWeight, LexicalIndex
 from shortlist.models import SearchMode, ToolId
+from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
 from shortlist.search.features import FeatureReader
 from shortlist.search.fitted import Fitted
 from shortlist.search.fusion import AdaptiveFusion, Fuse, RankFusion, SingleArm, WeightedFusion
@@ -48,11 +49,14 @@ class Parts:
     lexical: LexicalRetriever
     reader: FeatureReader
     together: Together = nothing_together
+    memory: Memory | None = None
 
     @classmethod
-    def of(cls, index: Index, fitted: Fitted, together: Together = nothing_together) -> "Parts":
+    def of(
+        cls, index: Index, fitted: Fitted, together: Together = nothing_together, memory: Memory | None = None
+    ) -> "Parts":
         lexical = LexicalRetriever(index)
-        return cls(index, fitted, lexical, FeatureReader(index, lexical), together)
+        return cls(index, fitted, lexical, FeatureReader(index, lexical), together, memory)
 
     def stages(self) -> dict[str, Stage]:
         return {
@@ -65,10 +69,12 @@ class Parts:
 
 
 def _default(parts: Parts) -> Pipeline:
+    fuse = AdaptiveFusion(parts.reader, parts.fitted.fusion, parts.index.ids)
+    learned = {EXEMPLARS: ExemplarRetriever(parts.index, parts.memory)} if parts.memory is not None else {}
     return Pipeline(
         name="default",
-        retrievers={"lexical": parts.lexical, "dense": DenseRetriever(parts.index)},
-        fuse=AdaptiveFusion(parts.reader, parts.fitted.fusion, parts.index.ids),
+        retrievers={"lexical": parts.lexical, "dense": DenseRetriever(parts.index), **learned},
+        fuse=LiftedFusion(fuse, parts.index.ids) if learned else fuse,
         stages=parts.stages(),
         fitted_on=parts.fitted.fitted_on,
     )

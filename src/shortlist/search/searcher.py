@@ -12,8 +12,9 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Change, Index, VectorCache, embed_cached
-from shortlist.models import Confidence, Hit, Query, Ranking, Scores, SearchResult, Signal, Step, ToolId
+from shortlist.models import Confidence, Hit, Query, Scores, SearchResult, Signal, Step, ToolId
 from shortlist.search.confidence import NOTHING, confidence_features
+from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
 from shortlist.search.features import Evidence
 from shortlist.search.fitted import Fitted, fitted_for
@@ -39,6 +40,8 @@ class Options:
     together: Together = nothing_together
     clauses: bool = True
     """Embed the parts of a query that asks for several things; each costs as much as a query."""
+    memory: Memory | None = None
+    """What was learned from use; None learns nothing."""
 
 
 DEFAULTS = Options()
@@ -121,6 +124,8 @@ class Searcher:
             with self._lock:
                 self.index.put_vectors(embedder, texts, vectors)
                 self._use(embedder)
+        if self._options.memory is not None:
+            self._options.memory.follow(embedder)
 
     def update(self, catalog: Catalog) -> Change:
         """Take up a changed catalog; new tools are found by their words until their vectors come."""
@@ -175,7 +180,7 @@ class Searcher:
         return SearchResult(
             query=query,
             hits=self._hits(query, outcome, evidence),
-            confidence=self._confidence(outcome.ranking, evidence, logits),
+            confidence=self._confidence(outcome, evidence, logits),
             steps=(*run.steps, *outcome.steps),
             notes=self._notes(),
             did_you_mean=self._did_you_mean(run.request),
@@ -204,7 +209,7 @@ class Searcher:
     def _use(self, embedder: Embedder | None) -> None:
         self._active = embedder
         self._fitted: Fitted = fitted_for(embedder.model_id.partition("@")[0] if embedder else None)
-        self._parts = Parts.of(self.index, self._fitted, self._options.together)
+        self._parts = Parts.of(self.index, self._fitted, self._options.together, self._options.memory)
         self._pipelines = _Pipelines(self._parts)
 
     def _prepare_quietly(self, progress: Progress | None) -> None:
@@ -240,12 +245,17 @@ class Searcher:
         if evidence is None:
             rows = outcome.fused.ranking.rows.astype(np.int64)
             evidence = self._parts.reader(request, outcome.signals, rows)
-        return evidence, evidence.candidates @ self._fitted.fusion.for_query(evidence)
+        logits = evidence.candidates @ self._fitted.fusion.for_query(evidence)
+        learned = outcome.signals.get(EXEMPLARS)
+        return evidence, logits if learned is None else logits + learned[evidence.rows]
 
-    def _confidence(self, ranking: Ranking, evidence: Evidence, logits: np.ndarray) -> Confidence:
-        if not len(ranking):
+    def _confidence(self, outcome: Outcome, evidence: Evidence, logits: np.ndarray) -> Confidence:
+        if not len(outcome.ranking):
             return NOTHING
-        return self._fitted.calibration.judge(confidence_features(evidence, logits, int(ranking.rows[0])))
+        first = int(outcome.ranking.rows[0])
+        learned = outcome.signals.get(EXEMPLARS)
+        proven = float(learned[first]) / MOST_LIFT if learned is not None else 0.0
+        return self._fitted.calibration.judge(confidence_features(evidence, logits, first), proven)
 
     def _hits(self, query: Query, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
         families: dict[int, list[int]] = {}

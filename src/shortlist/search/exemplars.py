@@ -1,0 +1,262 @@
+"""Learning from use: queries that led to a call lift the called tools for queries like them.
+
+What a caller did counts for itself. Others of its group count only where they agree: of what they say for a tool,
+the loudest is left out, so one caller alone lifts nothing for anybody else. docs/learning.md says what that bounds.
+"""
+
+import math
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.index.dense import DenseIndex
+from shortlist.index.embedders import Embedder, Vectors
+from shortlist.index.index import Index, VectorCache
+from shortlist.models import Asker, Exemplar, Scores, ToolId
+from shortlist.search.fusion import Fuse, Fused
+from shortlist.search.request import Request, Signals, rank
+from shortlist.text.queries import AnalysedQuery, analyse
+
+EXEMPLARS = "exemplars"
+"""The arm's name: what it gives is added to the fused scores as it is."""
+MOST_LIFT = 6.0
+"""In log-odds, for what every near exemplar says; a first hit that is farther ahead stays first."""
+DOUBT = 0.3
+"""Belongs to no tool when the lift is shared out, so that few or far exemplars lift little."""
+NEAREST = 12
+"""So many exemplars are listened to …"""
+NEAREST_OF_ANOTHER = 4
+"""… and so many of one other caller at most."""
+EASE = 0.1
+"""How fast an exemplar counts less as it is less like the query: a cosine of 0.9 counts half, of 0.5 a tenth."""
+
+
+class Likeness(Protocol):
+    """Says how like a request's query each exemplar's is, 0 to 1; None where it cannot."""
+
+    def __call__(self, request: Request, model_id: str | None, /) -> Scores | None: ...
+
+
+class LikeVectors:
+    """The cosine of the queries' vectors."""
+
+    def __init__(self, embedder: Embedder, vectors: Vectors) -> None:
+        self._index = DenseIndex(embedder.dimensions, embedder.model_id)
+        self._index.grow(len(vectors))
+        self._index.put(np.arange(len(vectors)), vectors)
+
+    def __call__(self, request: Request, model_id: str | None) -> Scores | None:
+        if request.vectors is None or model_id != self._index.model_id:
+            return None
+        likeness: Scores = self._index.scores(request.vectors[:1])[0].clip(0, 1)
+        return likeness
+
+
+class LikeWords:
+    """The cosine of the queries' terms, rare ones first: for a search without a model."""
+
+    def __init__(self, queries: Sequence[AnalysedQuery]) -> None:
+        self._size = len(queries)
+        self._frequency = Counter(asked.term for query in queries for asked in query.terms)
+        postings: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+        for row, query in enumerate(queries):
+            for term, weight in self._weights(query).items():
+                postings[term].append((row, weight))
+        self._postings = {
+            term: (np.array([row for row, _ in found]), np.array([weight for _, weight in found], np.float32))
+            for term, found in postings.items()
+        }
+
+    def __call__(self, request: Request, _model_id: str | None) -> Scores | None:
+        likeness = np.zeros(self._size, np.float32)
+        for term, weight in self._weights(request.analysed).items():
+            if term in self._postings:
+                rows, weights = self._postings[term]
+                likeness[rows] += np.float32(weight) * weights
+        return likeness
+
+    def _weights(self, query: AnalysedQuery) -> dict[str, float]:
+        raw = {a.term: a.weight * math.log1p(self._size / (0.5 + self._frequency[a.term])) for a in query.terms}
+        length = math.sqrt(sum(weight * weight for weight in raw.values())) or 1.0
+        return {term: weight / length for term, weight in raw.items()}
+
+
+class Said(NamedTuple):
+    """What one exemplar says for its tool."""
+
+    tool: ToolId
+    caller: str
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The exemplars of one group, a slice for each caller."""
+
+    tools: tuple[ToolId, ...]
+    weights: Scores
+    callers: Mapping[str, slice]
+    likeness: Likeness
+
+    def lifts(self, request: Request, model_id: str | None) -> dict[ToolId, float]:
+        """Share the lift among the tools that the nearest exemplars name."""
+        likeness = self.likeness(request, model_id)
+        if likeness is None:
+            return {}
+        strengths = self.weights * EASE * likeness / (1 + EASE - likeness)
+        asker = request.query.asker.name
+        offers = [said for caller in self.callers for said in self._offers(caller, strengths, caller == asker)]
+        heard = sorted(_backed(offers, asker), key=lambda said: -said.strength)[:NEAREST]
+        support = {tool: believed(heard, tool, asker) for tool in {said.tool for said in heard}}
+        total = sum(support.values()) + DOUBT
+        return {tool: MOST_LIFT * strength / total for tool, strength in support.items()}
+
+    def _offers(self, caller: str, strengths: Scores, own: bool) -> Iterator[Said]:
+        part = self.callers[caller]
+        most = NEAREST if own else NEAREST_OF_ANOTHER
+        for at in _largest(strengths[part], most).tolist():
+            row = part.start + at
+            if strengths[row] > 0:
+                yield Said(self.tools[row], caller, float(strengths[row]))
+
+
+def _backed(offers: Sequence[Said], asker: str) -> Iterator[Said]:
+    """Leave out the tools that a single other caller names: they could only take the places of others."""
+    backers: defaultdict[ToolId, set[str]] = defaultdict(set)
+    for said in offers:
+        backers[said.tool].add(said.caller)
+    return (said for said in offers if asker in backers[said.tool] or len(backers[said.tool]) > 1)
+
+
+def believed(heard: Iterable[Said], tool: ToolId, asker: str) -> float:
+    """Add up what is said for a tool: all of the asker's own, and of the others all but the loudest.
+
+    Another caller counts for one perfect match at most, however often it says the same.
+    """
+    by_caller: defaultdict[str, float] = defaultdict(float)
+    for said in heard:
+        if said.tool == tool:
+            by_caller[said.caller] += said.strength
+    own = by_caller.pop(asker, 0.0)
+    others = [min(strength, 1.0) for strength in by_caller.values()]
+    return own + sum(others) - max(others, default=0.0)
+
+
+class Memory:
+    """What was learned from use, ready to be compared with queries.
+
+    `teach` and `follow` embed, so they belong beside the requests; searches read whatever is ready.
+    """
+
+    def __init__(self, cache: VectorCache | None = None) -> None:
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._exemplars: tuple[Exemplar, ...] = ()
+        self._embedder: Embedder | None = None
+        self._shelves: Mapping[str, Shelf] = {}
+
+    def __len__(self) -> int:
+        return len(self._exemplars)
+
+    def teach(self, exemplars: Iterable[Exemplar]) -> None:
+        """Take up what is known now in place of what was."""
+        with self._lock:
+            self._exemplars = tuple(exemplars)
+            self._shelves = self._arranged()
+
+    def follow(self, embedder: Embedder | None) -> None:
+        """Compare by another model from now on."""
+        with self._lock:
+            if embedder is not self._embedder:
+                self._embedder = embedder
+                self._shelves = self._arranged()
+
+    def lifts(self, request: Request, model_id: str | None) -> Mapping[ToolId, float]:
+        """Say how far each tool is lifted for a request, in the units of fused scores."""
+        shelf = self._shelves.get(request.query.asker.group)
+        return shelf.lifts(request, model_id) if shelf else {}
+
+    def _arranged(self) -> dict[str, Shelf]:
+        groups: defaultdict[str, list[Exemplar]] = defaultdict(list)
+        for exemplar in sorted(self._exemplars, key=lambda e: (e.by.name, e.tool, e.query)):
+            groups[exemplar.by.group].append(exemplar)
+        return {group: self._shelf(exemplars) for group, exemplars in groups.items()}
+
+    def _shelf(self, exemplars: Sequence[Exemplar]) -> Shelf:
+        return Shelf(
+            tools=tuple(exemplar.tool for exemplar in exemplars),
+            weights=np.array([exemplar.weight for exemplar in exemplars], np.float32),
+            callers=_slices([exemplar.by for exemplar in exemplars]),
+            likeness=self._likeness([exemplar.query for exemplar in exemplars]),
+        )
+
+    def _likeness(self, queries: Sequence[str]) -> Likeness:
+        if self._embedder is None:
+            return LikeWords([analyse(query) for query in queries])
+        return LikeVectors(self._embedder, embed_queries(self._embedder, queries, self._cache))
+
+
+class ExemplarRetriever:
+    """Scores each row by how far exemplars lift it."""
+
+    def __init__(self, index: Index, memory: Memory) -> None:
+        self._index = index
+        self._memory = memory
+
+    def __call__(self, request: Request) -> Scores:
+        scores = np.zeros(self._index.lexical.size, np.float32)
+        model_id = self._index.dense.model_id if self._index.dense else None
+        for tool, lift in self._memory.lifts(request, model_id).items():
+            row = self._index.rows.get(tool)
+            if row is not None and (request.mask is None or request.mask[row]):
+                scores[row] = lift
+        return scores
+
+
+class LiftedFusion:
+    """Another fusion, and on top of it the lift that exemplars give."""
+
+    def __init__(self, fuse: Fuse, ids: list[ToolId]) -> None:
+        self._fuse = fuse
+        self._ids = ids
+
+    def __call__(self, request: Request, signals: Signals) -> Fused:
+        fused = self._fuse(request, signals)
+        lift = signals.get(EXEMPLARS)
+        if lift is None or not lift.any():
+            return fused
+        rows = fused.ranking.rows
+        lifted = rank(fused.ranking.scores + lift[rows], rows, self._ids, len(rows))
+        return replace(fused, ranking=lifted)
+
+
+def embed_queries(embedder: Embedder, queries: Sequence[str], cache: VectorCache | None) -> Vectors:
+    """Embed queries as queries, each distinct one once, and not at all if the cache has it."""
+    place = f"{embedder.model_id}/queries"  # apart from documents: some models embed the two differently
+    distinct = list(dict.fromkeys(queries))
+    known = cache.get(place, distinct) if cache is not None else {}
+    fresh = {query: embedder.embed_query(query) for query in distinct if query not in known}
+    if cache is not None:
+        cache.put(place, fresh)
+    known = {**known, **fresh}
+    return np.stack([known[query] for query in queries]) if queries else np.zeros((0, embedder.dimensions), np.float32)
+
+
+def _slices(by: Sequence[Asker]) -> dict[str, slice]:
+    names = [asker.name for asker in by]
+    counts = Counter(names)
+    return {name: slice(start := names.index(name), start + count) for name, count in counts.items()}
+
+
+def _largest(values: Scores, count: int) -> NDArray[np.int64]:
+    """Give the places of the largest values; equal ones in their order."""
+    if len(values) > count:
+        threshold = np.partition(values, len(values) - count)[len(values) - count]
+        above, ties = np.flatnonzero(values > threshold), np.flatnonzero(values == threshold)
+        return np.sort(np.concatenate([above, ties[: count - len(above)]]))
+    return np.arange(len(values))
