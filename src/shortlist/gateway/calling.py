@@ -8,15 +8,17 @@ import anyio.abc
 import anyio.to_thread
 
 from shortlist.disclosure.render import compact_json
+from shortlist.errors import ToolNotFound
 from shortlist.gateway.answers import text_result
 from shortlist.gateway.exchange import Exchange, Round
 from shortlist.gateway.metatools import read_request
+from shortlist.gateway.recording import Finished
 from shortlist.gateway.results import page_notice, paged_result, text_of_result
 from shortlist.gateway.rounds import OpenCalls, is_input_required, relay
 from shortlist.gateway.state import State
-from shortlist.gateway.workspaces import Caller, activity_key
+from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json, Tool
-from shortlist.telemetry.events import Called, Outcome
+from shortlist.telemetry.events import Outcome
 from shortlist.upstream.events import CallOptions
 from shortlist.validation import Check, check_arguments
 
@@ -37,11 +39,12 @@ class Calling:
 
     async def call(self, exchange: Exchange, name: str, arguments: Mapping[str, Json], turn: Round) -> Result:
         """Call a tool that the client has no schema of: checked before it is sent, paged when it is large."""
-        tool = self._state.find(exchange.caller, name)
+        tool = self._find(exchange.caller, name, arguments)
         check = check_arguments(tool, arguments)
         if check.violations:
-            self._record(exchange.caller, tool, "invalid_arguments", native=False)
-            return self._refusal(tool, check)
+            refusal = self._refusal(tool, check)
+            self._state.recording.refused(exchange.caller, tool.id, "invalid_arguments", arguments, refusal)
+            return text_result(refusal, is_error=True)
         result = await self.call_bound(exchange, tool, arguments, turn, native=False)
         if check.unchecked and not is_input_required(result):
             result = _with_note(result, f"[The arguments were not checked: {check.unchecked}.]")
@@ -53,6 +56,7 @@ class Calling:
         """Call a tool exactly as if the client spoke to its server."""
         started = perf_counter()
         outcome: Outcome = "failed"
+        result: Result | None = None
         try:
             params = {"name": tool.name, "arguments": dict(arguments)}
             result = await self.request(exchange, tool.server, "tools/call", params, turn)
@@ -60,7 +64,14 @@ class Calling:
             self._state.uris.note(tool.server, result)
             return result
         finally:
-            self._record(exchange.caller, tool, outcome, (perf_counter() - started) * 1000, native=native)
+            call = Finished(
+                tool=tool.id,
+                arguments=arguments,
+                outcome=outcome,
+                milliseconds=(perf_counter() - started) * 1000,
+                native=native,
+            )
+            self._state.recording.called(exchange.caller, call, result)
             workspace = self._state.workspaces.for_circles(exchange.caller)
             if workspace is not None:
                 workspace.called(tool.id)
@@ -96,16 +107,20 @@ class Calling:
             return text_result(f"Nothing in the result matches {request.query!r}. Read it with offset=0.")
         return text_result("\n\n".join(f"[offset {p.offset}]\n{p.text}" for p in passages))
 
-    def _refusal(self, tool: Tool, check: Check) -> Result:
+    def _find(self, caller: Caller, name: str, arguments: Mapping[str, Json]) -> Tool:
+        try:
+            return self._state.find(caller, name)
+        except ToolNotFound as error:
+            self._state.recording.refused(caller, name, "unknown", arguments, str(error))
+            raise
+
+    def _refusal(self, tool: Tool, check: Check) -> str:
         schema = compact_json(tool.input_schema)
         if len(schema) > SCHEMA_CHARACTERS:
             schema = f"{schema[:SCHEMA_CHARACTERS]}… (describe_tools shows all of it)"
         wrong = "\n".join(f"- {violation}" for violation in check.violations)
         name = self._state.snapshot.name(tool.id)
-        return text_result(
-            f"{name} was NOT invoked: its arguments do not fit its schema.\n{wrong}\nSchema: {schema}",
-            is_error=True,
-        )
+        return f"{name} was NOT invoked: its arguments do not fit its schema.\n{wrong}\nSchema: {schema}"
 
     async def _paged(self, caller: Caller, result: Result) -> Result:
         results, owner = self._state.results, _owner(caller)
@@ -118,18 +133,6 @@ class Calling:
             pages = results.cut(text)
         handle = results.keep(owner, pages)
         return paged_result(result, results.page(owner, handle), handle)
-
-    def _record(self, caller: Caller, tool: Tool, outcome: Outcome, milliseconds: float = 0.0, *, native: bool) -> None:
-        self._state.seams.record(
-            Called(
-                caller=caller.name,
-                workspace=activity_key(caller),
-                tool=tool.id,
-                outcome=outcome,
-                milliseconds=milliseconds,
-                native=native,
-            )
-        )
 
 
 def _outcome(result: Result) -> Outcome:

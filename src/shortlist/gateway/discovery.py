@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 
 from shortlist.catalog.toolsets import toolsets_for_intent
 from shortlist.disclosure.render import describe_text
 from shortlist.errors import InvalidInput, ToolNotFound
-from shortlist.gateway.answers import Surroundings, answer_tokens, circle_answer, search_answer, text_result
+from shortlist.gateway.answers import Surroundings, circle_answer, search_answer, text_result
 from shortlist.gateway.metatools import SearchRequest, defaults_of, names_argument, search_request
 from shortlist.gateway.state import State, did_you_mean
-from shortlist.gateway.workspaces import Caller, Workspace, activity_key
+from shortlist.gateway.workspaces import Caller, Workspace
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
-from shortlist.telemetry.events import CircleBroken, Described, FoundTool, Searched
 
 CIRCLE_SEARCHES = 3
 """So often the same hits are shown without a call in between."""
@@ -39,7 +37,7 @@ class Discovery:
         if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
             return self._break_circle(caller, request, found, workspace)
         answer = search_answer(request, results, self._surroundings(caller, request, results, notes))
-        self._record(caller, request, results, answer)
+        self._state.recording.searched(caller, request, results, answer)
         return answer
 
     def describe(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
@@ -55,14 +53,7 @@ class Discovery:
             found.append(tool.id)
             parts.append(describe_text(tool, self._state.snapshot.name(tool.id), self._extras(tool)))
         answer = text_result("\n\n".join(parts), is_error=not found)
-        self._state.seams.record(
-            Described(
-                caller=caller.name,
-                workspace=activity_key(caller),
-                tools=tuple(found),
-                tokens=lambda: answer_tokens(answer),
-            )
-        )
+        self._state.recording.described(caller, found, answer)
         return answer
 
     def _query(self, text: str, request: SearchRequest, filters: Filters, workspace: Workspace | None) -> Query:
@@ -116,9 +107,10 @@ class Discovery:
         self, caller: Caller, request: SearchRequest, found: frozenset[ToolId], workspace: Workspace
     ) -> dict[str, Json]:
         query, state = request.queries[0], self._state
-        state.seams.record(CircleBroken(caller=caller.name, workspace=activity_key(caller), query=query))
         names = [state.snapshot.name(tool_id) for tool_id in sorted(found)]
-        return circle_answer(query, names, workspace.times(found))
+        answer = circle_answer(query, names, workspace.times(found))
+        state.recording.circle_broken(caller, query, answer)
+        return answer
 
     def _surroundings(
         self, caller: Caller, request: SearchRequest, results: Sequence[SearchResult], notes: tuple[str, ...]
@@ -147,11 +139,9 @@ class Discovery:
         hits = [tool for tool in fitting if not self._state.is_bound(caller, tool.id)]
         if not hits:
             return ()
-        sets = ", ".join(
-            f"{name!r} ({len(snapshot.toolsets[name].tools)} tools)"
-            for name in dict.fromkeys(tool.server for tool in hits)
-            if name in snapshot.toolsets
-        )
+        offered = [name for name in dict.fromkeys(tool.server for tool in hits) if name in snapshot.toolsets]
+        self._state.recording.suggested(caller, offered)
+        sets = ", ".join(f"{name!r} ({len(snapshot.toolsets[name].tools)} tools)" for name in offered)
         first = snapshot.name(hits[0].id)
         return (f"Not loaded yet: load_tools(names=[{first!r}]), or load_toolset of {sets}.",)
 
@@ -167,47 +157,6 @@ class Discovery:
         partners = sorted(state.seams.co_use(tool.id)) if state.seams.co_use else []
         names = ", ".join(state.snapshot.name(i) for i in partners if i in state.snapshot.catalog.tools)
         return [*([f"note: {note}"] if note else []), *([f"often used with: {names}"] if names else [])]
-
-    def _record(
-        self, caller: Caller, request: SearchRequest, results: Sequence[SearchResult], answer: dict[str, Json]
-    ) -> None:
-        for part, result in enumerate(results):
-            self._state.seams.record(
-                Searched(
-                    caller=caller.name,
-                    workspace=activity_key(caller),
-                    query=result.query.text,
-                    hits=_found(result.hits),
-                    confidence=result.confidence.level,
-                    probability=result.confidence.probability,
-                    tokens=cache(lambda: answer_tokens(answer)) if part == 0 else 0,
-                    limit=request.limit,
-                    offset=request.offset,
-                    mode=request.mode,
-                    filters=_asked_filters(request),
-                    steps={step.name: step.milliseconds for step in result.steps},
-                    part=part,
-                )
-            )
-
-
-def _found(hits: Iterable[Hit]) -> tuple[FoundTool, ...]:
-    return tuple(
-        FoundTool(tool=hit.tool.id, rank=hit.rank, score=hit.score, signals=hit.signals, family=hit.family)
-        for hit in hits
-    )
-
-
-def _asked_filters(request: SearchRequest) -> dict[str, Json]:
-    """Give the limits that the caller set itself, for the record."""
-    asked = {
-        "servers": request.servers and sorted(request.servers),
-        "toolsets": request.toolsets and sorted(request.toolsets),
-        "category": request.category,
-        "intent": request.intent,
-        "read_only": request.read_only,
-    }
-    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _both(one: frozenset[ToolId] | None, other: frozenset[ToolId]) -> frozenset[ToolId]:

@@ -10,6 +10,7 @@ import anyio.to_thread
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import bound_definition
 from shortlist.errors import InvalidInput
+from shortlist.gateway.answers import text_result
 from shortlist.gateway.calling import Calling
 from shortlist.gateway.discovery import Discovery
 from shortlist.gateway.exchange import Exchange, Round
@@ -17,17 +18,20 @@ from shortlist.gateway.instructions import instructions_of
 from shortlist.gateway.loading import Loading
 from shortlist.gateway.metatools import (
     ALIASES,
+    MENUS,
     META_NAMES,
+    REPORT_NAMES,
     defaults_of,
     menu_definitions,
     object_argument,
+    report_definitions,
+    task_report,
     text_argument,
 )
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams, State, ToolSearch, Upstreams
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json, Server
-from shortlist.telemetry.events import CatalogChanged
 from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
 
 Result: TypeAlias = dict[str, Any]
@@ -79,17 +83,24 @@ class Gateway:
         snapshot = self.state.view(caller)
         menu = menu_definitions(snapshot.menu, defaults_of(self.state.variant(caller))) if snapshot.menu else []
         bound = self.state.bound(caller)
+        if self.state.settings.telemetry.tools and not snapshot.plain:
+            menu += report_definitions()
+        self._meet(caller)
+        self.state.recording.listed(caller, snapshot, menu, bound, self.state.visible(caller))
         return menu + [bound_definition(snapshot.catalog.tools[i], snapshot.name(i)) for i in bound]
 
     async def call(self, exchange: Exchange, name: str, arguments: Mapping[str, Json], turn: Round) -> Result:
         """Answer a `tools/call`: a bound tool by its own name, one of the gateway's, or any that may be found."""
         snapshot = self.state.view(exchange.caller)
+        self._meet(exchange.caller)
         tool_id = snapshot.names.by_name.get(name)
         if tool_id is not None and self.state.is_bound(exchange.caller, tool_id):
             return await self.calling.call_bound(exchange, snapshot.catalog.tools[tool_id], arguments, turn)
         if snapshot.plain:
             return await self._let_the_server_refuse(exchange, name, arguments, turn)
         target, translate = ALIASES.get(name, (name, dict))
+        if self.state.settings.telemetry.tools and target in REPORT_NAMES:
+            return await self._report(exchange.caller, target, arguments)
         if target not in META_NAMES:
             return await self.calling.call(exchange, name, arguments, turn)
         if target == "call_tool":
@@ -101,9 +112,27 @@ class Gateway:
         target, _ = ALIASES.get(name, (name, dict))
         if target == "call_tool":
             raise InvalidInput("call_tool cannot call itself. Give it the name of a tool that search_tools found.")
-        if target in META_NAMES:
+        if target in META_NAMES or target in REPORT_NAMES:
             return await self.call(exchange, name, inner, turn)
         return await self.calling.call(exchange, name, inner, turn)
+
+    async def _report(self, caller: Caller, name: str, arguments: Mapping[str, Json]) -> Result:
+        """Answer one of the tools about telemetry; reading the store takes a moment."""
+        if name == "report_task":
+            request = task_report(arguments)
+            self.state.recording.task_reported(caller, request.completed, request.task)
+            return text_result("Noted.")
+        report = self.state.seams.reports.get(name)
+        if report is None:
+            raise InvalidInput(f"{name} has nothing to report: telemetry is switched off here.")
+        return text_result(await anyio.to_thread.run_sync(report, arguments, self.state.visible(caller)))
+
+    def _meet(self, caller: Caller) -> None:
+        if self.state.recording.meets(caller):
+            view = self.state.view(caller)
+            menu = len(MENUS[view.menu]) if view.menu else 0
+            bound = sum(1 for tool_id in view.bound if self.state.may_see(caller, tool_id))
+            self.state.recording.opened(caller, view, menu + bound, self.instructions(caller))
 
     async def _let_the_server_refuse(
         self, exchange: Exchange, name: str, arguments: Mapping[str, Json], turn: Round
@@ -139,6 +168,7 @@ class Gateway:
 
     def _take_state(self, status: UpstreamStatus) -> None:
         """Tell clients that prompts and resources came with a server, or went with it."""
+        self.state.recording.upstream_changed(status.server, status.state)
         if status.state == "stopped":
             self.state.stale.discard(status.server)
         offered = status.peer.capabilities if status.peer and status.state in ("ready", "stopped") else {}
@@ -156,13 +186,12 @@ class Gateway:
         state.renew(after)
         if (save := state.seams.save) is not None:
             self.spawn(lambda: anyio.to_thread.run_sync(save, server, event.tools))
-        state.seams.record(CatalogChanged(server=event.server, tools=len(event.tools), fingerprint=after.fingerprint))
+        state.recording.catalog_changed(event.server, len(event.tools), state.snapshot)
 
     def _server(self, name: str) -> Server:
         settings = self.state.settings.servers.get(name)
-        status = self.state.upstreams.status().get(name)
         known = self.state.catalog.servers.get(name, Server(name=name))
-        peer = status.peer if status else None
+        peer = self.state.upstreams.peer(name)
         said = (peer.info.get("description") or peer.instructions) if peer else ""
         return Server(
             name=name,

@@ -7,9 +7,8 @@ from time import perf_counter
 from shortlist.gateway.answers import text_result
 from shortlist.gateway.metatools import names_argument, text_argument
 from shortlist.gateway.state import ListChanged, State
-from shortlist.gateway.workspaces import Caller, Workspace, activity_key, workspace_key
+from shortlist.gateway.workspaces import Caller, Workspace, workspace_key
 from shortlist.models import Json, ToolId
-from shortlist.telemetry.events import Loaded, Unloaded
 from shortlist.text.clean import one_line
 
 MAX_LOADED_AT_ONCE = 50
@@ -35,7 +34,9 @@ class Loading:
                 lines.append(
                     f"{toolset.name} ({len(tools)} tools{state})" + (f": {description}" if description else "")
                 )
-        return text_result("\n".join(lines) or "No toolsets: no server is connected.")
+        answer = text_result("\n".join(lines) or "No toolsets: no server is connected.")
+        self._state.recording.toolsets_listed(caller, answer)
+        return answer
 
     def load_toolset(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Answer load_toolset."""
@@ -58,7 +59,7 @@ class Loading:
         if not gone:
             return text_result(self._not_unloaded(caller, name, tools), is_error=True)
         key = workspace_key(owner)
-        self._state.seams.record(Unloaded(caller=caller.name, workspace=activity_key(caller), toolset=name, tools=gone))
+        self._state.recording.unloaded(caller, name, gone)
         self._state.announce(ListChanged(key))
         return text_result(f"unloaded: toolset {name!r}: {self._names(gone)}")
 
@@ -73,16 +74,9 @@ class Loading:
         if new:
             self._state.announce(ListChanged(key))
         milliseconds = (perf_counter() - started) * 1000
-        self._state.seams.record(
-            Loaded(
-                caller=caller.name,
-                workspace=activity_key(caller),
-                toolset=toolset,
-                tools=new,
-                milliseconds=milliseconds,
-            )
-        )
-        return text_result(self._loaded(tools, new, toolset, handle))
+        answer = text_result(self._loaded(tools, new, toolset, handle))
+        self._state.recording.loaded(caller, toolset, new, milliseconds, answer)
+        return answer
 
     def _workspace(self, caller: Caller) -> tuple[Caller, Workspace, str | None]:
         """Find the workspace to load into; a modern client that names none is given a new handle."""

@@ -77,6 +77,7 @@ MINIMAL_SEARCH = _tool(
     {"query": {**_TEXT, "description": "The action in plain words"}, "limit": _NUMBER, "servers": _TEXTS},
     ("query",),
 )
+_SINCE = {**_TEXT, "description": "e.g. 24h, 7d, 2026-01-31"}
 _WORKSPACE = {"workspace": {**_TEXT, "description": "Handle from an earlier load"}}
 LIST_TOOLSETS = _tool("list_toolsets", "List groups of tools that can be loaded.", {})
 LOAD_TOOLSET = _tool(
@@ -101,6 +102,19 @@ MENUS: Mapping[Menu, tuple[dict[str, Any], ...]] = MappingProxyType(
     }
 )
 META_NAMES = frozenset(tool["name"] for menu in MENUS.values() for tool in menu)
+
+REPORTS = (
+    _reads(_tool("get_stats", "How tool discovery does here: figures and their meaning.", {"since": _SINCE})),
+    _reads(_tool("get_ab_test_report", "The report of an experiment, by default the latest.", {"experiment": _TEXT})),
+    _tool(
+        "report_task",
+        "Say how the user's task ended.",
+        {"completed": {"type": "boolean"}, "task": {**_TEXT, "description": "What it was, in a few words"}},
+        ("completed",),
+    ),
+)
+"""Offered beside any menu where the configuration says so."""
+REPORT_NAMES = frozenset(tool["name"] for tool in REPORTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +143,27 @@ def menu_definitions(menu: Menu, defaults: Defaults = DEFAULTS) -> list[dict[str
         if "default" in stated:
             stated["default"] = getattr(defaults, name)
     return copied
+
+
+def report_definitions() -> list[dict[str, Any]]:
+    """Give the definitions of the tools about telemetry."""
+    copied: list[dict[str, Any]] = json.loads(json.dumps(REPORTS))
+    return copied
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """How a task ended, by its caller's own word."""
+
+    completed: bool
+    task: str
+
+
+def task_report(arguments: Arguments) -> TaskReport:
+    completed = _flag(arguments, "completed")
+    if completed is None:
+        raise InvalidInput("'completed' is missing: say true or false.")
+    return TaskReport(completed, _text(arguments, "task") or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

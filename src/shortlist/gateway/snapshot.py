@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names, names_of
@@ -64,6 +63,12 @@ class Snapshot:
             self._visible[key] = allowed - self.hidden
         return self._visible[key]
 
+    def tokens(self, tools: Iterable[ToolId] | None) -> int:
+        """Estimate what listing some tools costs, or all that are not hidden; opens only what was never counted."""
+        known = self.catalog.hashes
+        wanted = (i for i in known if i not in self.hidden) if tools is None else (i for i in tools if i in known)
+        return sum(_counted.get(known[i]) or definition_tokens(self.catalog.tools[i]) for i in wanted)
+
     def _allowed(self, token: TokenSettings) -> Iterable[ToolId]:
         for name in token.servers or ():
             yield from self.catalog.members.get(name, ())
@@ -112,14 +117,15 @@ def check_options(settings: Settings, options: Options) -> None:
         raise InvalidConfig(f"No preset {preset!r}. There are {', '.join(known)}.")
 
 
-@lru_cache(maxsize=65_536)
-def _definition_tokens(definition: str) -> int:
-    return estimate_tokens(definition)
+_counted: dict[str, int] = {}
+"""Tokens of definitions by their content: the same in every catalog that has it, and counted once."""
 
 
 def definition_tokens(tool: Tool) -> int:
     """Estimate what a tool costs when it is bound."""
-    return _definition_tokens(tool.definition)
+    if tool.content_hash not in _counted or not tool.content_hash:
+        _counted[tool.content_hash] = estimate_tokens(tool.definition)
+    return _counted[tool.content_hash]
 
 
 def _mode(settings: Settings, options: Options, tools: Mapping[ToolId, Tool]) -> Mode:

@@ -11,6 +11,7 @@ from shortlist.catalog.toolsets import CoUse
 from shortlist.config.settings import Settings, TokenSettings
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.exchange import Exchange
+from shortlist.gateway.recording import Recording
 from shortlist.gateway.results import Results
 from shortlist.gateway.snapshot import Options, Snapshot, check_options, served_as, take_snapshot
 from shortlist.gateway.uris import SeenUris
@@ -21,6 +22,7 @@ from shortlist.telemetry.experiments.assignment import Assign, as_configured
 from shortlist.telemetry.experiments.plan import Variant
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, Peer, UpstreamStatus
+from shortlist.upstream.events import State as UpstreamState
 
 SUGGESTED_NAMES = 3
 SIMILAR_ENOUGH = 60
@@ -43,6 +45,8 @@ class Upstreams(Protocol):
     """What the gateway asks of the servers behind it."""
 
     def status(self) -> Mapping[str, UpstreamStatus]: ...
+
+    def states(self) -> Mapping[str, UpstreamState]: ...
 
     def peer(self, server: str) -> Peer | None:
         """Give what a server said about itself, without looking at the others; None until it has."""
@@ -68,6 +72,10 @@ Change: TypeAlias = ListChanged | Notified
 OnChange: TypeAlias = Callable[[Change], None]
 
 
+Report: TypeAlias = Callable[[Mapping[str, Json], frozenset[ToolId] | None], str]
+"""From the arguments of a tool, and the tools that its caller may see, to its answer; may take a while."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seams:
     """What others may plug in: a record of events, what is known about use, a place to save the catalog."""
@@ -76,6 +84,8 @@ class Seams:
     co_use: CoUse | None = None
     save: Callable[[Server, Sequence[Tool]], None] | None = None
     explain: Callable[[Query, ToolId], str] | None = None
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    """What get_stats and get_ab_test_report answer, by the name of the tool."""
     variant: Assign = as_configured
     """Which variant of a running experiment a workspace is served."""
     stale: frozenset[str] = field(default_factory=frozenset)
@@ -100,6 +110,7 @@ class State:
         self.upstreams = upstreams
         self.options = options
         self.seams = seams
+        self.recording = Recording(seams.record, arguments=settings.telemetry.arguments != "omit")
         self.stale = set(seams.stale)
         self.workspaces = Workspaces(seconds=limits.workspace_seconds, most=limits.workspaces)
         self.results = Results(characters=limits.result_characters, seconds=limits.result_seconds, most=limits.results)
@@ -190,15 +201,14 @@ class State:
         members = self.snapshot.catalog.members
         return tuple(
             name
-            for name, status in self.upstreams.status().items()
-            if status.state == "connecting" and not members.get(name) and self.may_use_server(caller, name)
+            for name, state in self.upstreams.states().items()
+            if state == "connecting" and not members.get(name) and self.may_use_server(caller, name)
         )
 
     def toolset(self, name: str) -> tuple[ToolId, ...]:
         """Give the tools of a toolset; raises where there is none of that name."""
         found = self.snapshot.toolsets.get(name)
-        status = self.upstreams.status().get(name)
-        if found is None and status is not None and status.state == "connecting":
+        if found is None and self.upstreams.states().get(name) == "connecting":
             raise UpstreamUnavailable(name, STILL_STARTING)
         if found is None:
             raise InvalidInput(f"No toolset {name!r}. {did_you_mean(name, tuple(self.snapshot.toolsets))}")
@@ -208,8 +218,8 @@ class State:
         """Say what a caller should know about a server before using it; nothing when it is ready."""
         if server in self.stale:
             return "stale: from the saved catalog"
-        status = self.upstreams.status().get(server)
-        return "" if status is None or status.state == "ready" else f"server {status.state.replace('_', ' ')}"
+        state = self.upstreams.states().get(server)
+        return "" if state is None or state == "ready" else f"server {state.replace('_', ' ')}"
 
     def renew(self, catalog: Catalog) -> None:
         """Derive everything anew from a catalog and the settings, and tell if what is listed changed."""

@@ -12,8 +12,26 @@ from shortlist.models import Json, Level, Signal, ToolId
 
 Outcome: TypeAlias = Literal["ok", "error", "invalid_arguments", "failed", "input_required", "unknown"]
 """`error`: the tool says so itself. `failed`: no answer came. `unknown`: no tool of that name is here."""
-Tokens: TypeAlias = int | Callable[[], int]
-"""So many, or how to count them: counting takes longer than most requests, so the writer does it."""
+
+
+class Later:
+    """A number that is counted when it is first asked for: counting tokens takes longer than most requests."""
+
+    __slots__ = ("_count", "_number")
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count: Callable[[], int] | None = count
+        self._number = 0
+
+    def __call__(self) -> int:
+        if (count := self._count) is not None:
+            self._number = count()
+            self._count = None  # and what it was counted from can go
+        return self._number
+
+
+Tokens: TypeAlias = int | Later
+"""So many, or how to count them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,5 +223,9 @@ def count(tokens: Tokens) -> int:
 
 def settled(event: Event) -> Event:
     """Give the same event with its tokens counted."""
-    late = {name: count(getattr(event, name)) for name in ("tokens", "upfront") if callable(getattr(event, name, None))}
+    late = {
+        name: count(getattr(event, name))
+        for name in ("tokens", "upfront")
+        if isinstance(getattr(event, name, 0), Later)
+    }
     return replace(event, **late) if late else event  # type: ignore[arg-type]

@@ -1,0 +1,203 @@
+"""What happens at the gateway, as the facts that are recorded; counting tokens is left to whoever keeps them."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shortlist.disclosure.budget import estimate_tokens
+from shortlist.disclosure.render import compact_json
+from shortlist.gateway.answers import answer_tokens
+from shortlist.gateway.metatools import SearchRequest
+from shortlist.gateway.snapshot import Snapshot
+from shortlist.gateway.workspaces import Caller, Key, activity_key
+from shortlist.models import Hit, Json, SearchResult, ToolId
+from shortlist.telemetry.events import (
+    Called,
+    CatalogChanged,
+    CircleBroken,
+    Described,
+    FoundTool,
+    Later,
+    Listed,
+    Loaded,
+    Outcome,
+    Record,
+    Searched,
+    SessionOpened,
+    SuggestionGiven,
+    TaskReported,
+    ToolsetsListed,
+    Unloaded,
+    UpstreamChanged,
+    record_nothing,
+)
+
+REMEMBERED_SESSIONS = 10_000
+
+Answer = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A call that was sent to its server and has ended."""
+
+    tool: ToolId
+    arguments: Mapping[str, Json]
+    outcome: Outcome
+    milliseconds: float
+    native: bool
+
+
+class Recording:
+    """Hands facts to a recorder; `arguments` says whether it wants those of calls."""
+
+    def __init__(self, record: Record, *, arguments: bool = False) -> None:
+        self._record = record
+        self._arguments = arguments
+        self._met: OrderedDict[Key, None] = OrderedDict()
+
+    def meets(self, caller: Caller) -> bool:
+        """Say whether this caller's session has not been met yet; only once."""
+        key = activity_key(caller)
+        if key in self._met or self._record is record_nothing:
+            return False
+        self._met[key] = None
+        if len(self._met) > REMEMBERED_SESSIONS:
+            self._met.popitem(last=False)
+        return True
+
+    def opened(self, caller: Caller, view: Snapshot, tools: int, instructions: str) -> None:
+        tokens = Later(lambda: estimate_tokens(instructions))
+        self._record(SessionOpened(**_act(caller), mode=view.mode, tools=tools, tokens=tokens))
+
+    def listed(
+        self,
+        caller: Caller,
+        view: Snapshot,
+        menu: Sequence[Answer],
+        bound: Iterable[ToolId],
+        visible: frozenset[ToolId] | None,
+    ) -> None:
+        ids = tuple(bound)
+        self._record(
+            Listed(
+                **_act(caller),
+                tools=len(menu) + len(ids),
+                tokens=Later(lambda: sum(estimate_tokens(compact_json(t)) for t in menu) + view.tokens(ids)),
+                upfront=Later(lambda: view.tokens(visible)),
+            )
+        )
+
+    def searched(self, caller: Caller, request: SearchRequest, results: Sequence[SearchResult], answer: Answer) -> None:
+        tokens = Later(lambda: answer_tokens(answer))
+        for part, result in enumerate(results):
+            self._record(
+                Searched(
+                    **_act(caller),
+                    query=result.query.text,
+                    hits=tuple(map(_found, result.hits)),
+                    confidence=result.confidence.level,
+                    probability=result.confidence.probability,
+                    tokens=0 if part else tokens,
+                    limit=request.limit,
+                    offset=request.offset,
+                    mode=request.mode,
+                    filters=_asked(request),
+                    steps={step.name: step.milliseconds for step in result.steps},
+                    part=part,
+                )
+            )
+
+    def suggested(self, caller: Caller, toolsets: Iterable[str]) -> None:
+        for toolset in toolsets:
+            self._record(SuggestionGiven(**_act(caller), toolset=toolset))
+
+    def circle_broken(self, caller: Caller, query: str, answer: Answer) -> None:
+        self._record(CircleBroken(**_act(caller), query=query, tokens=Later(lambda: answer_tokens(answer))))
+
+    def described(self, caller: Caller, tools: Iterable[ToolId], answer: Answer) -> None:
+        self._record(Described(**_act(caller), tools=tuple(tools), tokens=Later(lambda: answer_tokens(answer))))
+
+    def called(self, caller: Caller, call: Finished, result: Answer | None) -> None:
+        """Note a call that was sent, and what came back."""
+        self._record(
+            Called(
+                caller=caller.name,
+                workspace=activity_key(caller),
+                tool=call.tool,
+                outcome=call.outcome,
+                milliseconds=call.milliseconds,
+                native=call.native,
+                size=_size(result) if result else 0,
+                arguments=call.arguments if self._arguments else None,
+            )
+        )
+
+    def refused(self, caller: Caller, tool: ToolId, outcome: Outcome, arguments: Mapping[str, Json], said: str) -> None:
+        """Note a call that was never sent, and what the reason cost."""
+        self._record(
+            Called(
+                caller=caller.name,
+                workspace=activity_key(caller),
+                tool=tool,
+                outcome=outcome,
+                milliseconds=0.0,
+                native=False,
+                tokens=Later(lambda: estimate_tokens(said)),
+                arguments=arguments if self._arguments else None,
+            )
+        )
+
+    def toolsets_listed(self, caller: Caller, answer: Answer) -> None:
+        self._record(ToolsetsListed(**_act(caller), tokens=Later(lambda: answer_tokens(answer))))
+
+    def loaded(
+        self, caller: Caller, toolset: str, tools: tuple[ToolId, ...], milliseconds: float, answer: Answer
+    ) -> None:
+        tokens = Later(lambda: answer_tokens(answer))
+        self._record(Loaded(**_act(caller), toolset=toolset, tools=tools, milliseconds=milliseconds, tokens=tokens))
+
+    def unloaded(self, caller: Caller, toolset: str, tools: tuple[ToolId, ...]) -> None:
+        self._record(Unloaded(**_act(caller), toolset=toolset, tools=tools))
+
+    def task_reported(self, caller: Caller, completed: bool, task: str) -> None:
+        self._record(TaskReported(**_act(caller), completed=completed, task=task))
+
+    def upstream_changed(self, server: str, state: str) -> None:
+        self._record(UpstreamChanged(server=server, up=state == "ready", state=state))
+
+    def catalog_changed(self, server: str, tools: int, snapshot: Snapshot) -> None:
+        self._record(
+            CatalogChanged(
+                server=server,
+                tools=tools,
+                fingerprint=snapshot.catalog.fingerprint,
+                upfront=Later(lambda: snapshot.tokens(None)),
+            )
+        )
+
+
+def _act(caller: Caller) -> dict[str, str]:
+    return {"caller": caller.name, "workspace": activity_key(caller)}
+
+
+def _found(hit: Hit) -> FoundTool:
+    return FoundTool(tool=hit.tool.id, rank=hit.rank, score=hit.score, signals=hit.signals, family=hit.family)
+
+
+def _asked(request: SearchRequest) -> dict[str, Json]:
+    """Give the limits that the caller set itself."""
+    asked = {
+        "servers": request.servers and sorted(request.servers),
+        "toolsets": request.toolsets and sorted(request.toolsets),
+        "category": request.category,
+        "intent": request.intent,
+        "read_only": request.read_only,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _size(result: Answer) -> int:
+    """Count the characters of a result's texts, images and other blocks."""
+    blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
+    return sum(len(part) for block in blocks for key in ("text", "data") if isinstance(part := block.get(key), str))
