@@ -1,9 +1,12 @@
 """The dashboard over a real gateway with real servers, visited as a browser would: with cookies, over HTTP."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
@@ -11,6 +14,10 @@ from starlette.routing import Mount
 
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.gateway.http import build_app
+from shortlist.telemetry.events import Event
+from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.telemetry.redaction import Privacy
+from shortlist.telemetry.store import SqliteEventStore
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
 from shortlist.web.page import Sources
@@ -21,6 +28,8 @@ TOKENS = {
     "ada": TokenSettings(name="ada", hash=hash_token("ada-secret")),
     "bob": TokenSettings(name="bob", hash=hash_token("bob-secret"), servers=("beta",)),
 }
+
+BLOCKS = frozenset({"p", "li", "td", "th", "tr", "dt", "dd", "h1", "h2", "h3", "h4", "div", "section"})
 
 
 class Clock:
@@ -40,6 +49,8 @@ class Visitor:
     http: httpx2.AsyncClient
     access: Access
     served: Served
+    events: Path
+    """Where the events are."""
     clock: Clock = field(default_factory=Clock)
 
     async def enter(self) -> httpx2.Response:
@@ -65,19 +76,33 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(*fixtures: Fixture, **settings: Any) -> AsyncIterator[Visitor]:
-    """Serve fixtures with a dashboard, and stand before its door."""
+async def visiting(*fixtures: Fixture, events: Sequence[Event] = (), **settings: Any) -> AsyncIterator[Visitor]:
+    """Serve fixtures with a dashboard over what was recorded, and stand before its door."""
     clock = Clock()
-    async with serve(*fixtures, **settings) as served:
-        access = Access(clock)
-        sources = Sources(
-            state=served.gateway.state,
-            explained=served.gateway.state.search.explained,  # type: ignore[attr-defined]
-            reconnect=served.pool.refresh,
-        )
-        app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access))])
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as http:
-            yield Visitor(http, access, served, clock)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "events.sqlite"
+        write(path, events)
+        async with serve(*fixtures, **settings) as served:
+            access = Access(clock)
+            sources = Sources(
+                state=served.gateway.state,
+                explained=served.gateway.state.search.explained,  # type: ignore[attr-defined]
+                open_store=lambda: SqliteEventStore(path),
+                reconnect=served.pool.refresh,
+            )
+            app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access))])
+            async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as http:
+                yield Visitor(http, access, served, path, clock)
+
+
+def write(path: Path, events: Sequence[Event]) -> None:
+    """Record events, one a second until now."""
+    batch, ledger, now = Batch(), Ledger(Privacy(key=b"test")), time.time()
+    for number, event in enumerate(events):
+        at = now - len(events) + number
+        ledger.enter(batch, Stamped(at, at, event))
+    with closing(SqliteEventStore(path, write=True)) as store:
+        store.append(batch)
 
 
 class Seen(HTMLParser):
@@ -94,6 +119,7 @@ class Seen(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
+        self.words += " " if tag in BLOCKS else ""
 
     def links(self) -> list[str]:
         """Give all that a browser could load or follow."""

@@ -12,16 +12,22 @@ from shortlist.web.access import Access
 from shortlist.web.door import Change, Door
 from shortlist.web.guard import Guard
 from shortlist.web.page import MakePage, Sources
-from shortlist.web.pages import playground, servers, tools
+from shortlist.web.pages import activity, experiments, misses, overview, playground, servers, tools
 
 STATIC = Path(__file__).parent / "static"
 
 PAGES: Mapping[str, MakePage] = {
+    "/": overview.page,
     "/search": playground.page,
     "/servers": servers.listing,
     "/servers/{server:path}": servers.page,
     "/tools": tools.listing,
     "/tools/{tool:path}": tools.page,
+    "/misses": misses.page,
+    "/experiments": experiments.listing,
+    "/experiments/{experiment:path}": experiments.page,
+    "/activity": activity.page,
+    "/activity/feed": activity.feed,
 }
 
 CHANGES: Mapping[str, Change] = {

@@ -26,6 +26,7 @@ class Series:
 
     name: str
     values: Sequence[Value]
+    tone: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +80,20 @@ class Chart:
 
     @property
     def bars(self) -> Iterator[Bar]:
-        room = WIDTH / max(len(self.moments), 1)
+        room, top = WIDTH / max(len(self.moments), 1), self.top
         for at in range(len(self.moments)):
-            below = 0.0
-            for tone, series in enumerate(self.series, 1):
-                height = (series.values[at] or 0.0) / self.top * HEIGHT
+            floor = HEIGHT
+            for series in self.series:
+                height = (series.values[at] or 0.0) / top * HEIGHT
+                floor -= height
                 if height:
-                    yield Bar(
-                        _r(at * room + room * GAP / 2),
-                        _r(HEIGHT - below - height),
-                        _r(room * (1 - GAP)),
-                        _r(height),
-                        tone,
-                    )
-                below += height
+                    yield Bar(_r((at + GAP / 2) * room), _r(floor), _r((1 - GAP) * room), _r(height), series.tone)
 
     @property
     def paths(self) -> Iterator[tuple[int, str]]:
         """Give each line's tone and path; a gap where there was nothing to measure."""
-        for tone, series in enumerate(self.series, 1):
-            yield tone, path(series.values, self.top, HEIGHT)
+        for series in self.series:
+            yield series.tone, path(series.values, self.top, HEIGHT)
 
     @property
     def slots(self) -> Iterator[Slot]:

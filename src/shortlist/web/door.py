@@ -1,6 +1,6 @@
 """From a request to an answer: who is let in, what is read of a form, and how a page is written."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
@@ -8,11 +8,11 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from shortlist.errors import ShortlistError
+from shortlist.errors import ShortlistError, StoreError
 from shortlist.gateway.http import find_token
 from shortlist.web.access import SESSION_SECONDS, Access, Session
 from shortlist.web.guard import SESSION, is_own_form
-from shortlist.web.page import MakePage, NoSuchPage, Page, Sources, Visit
+from shortlist.web.page import MakePage, NoSuchPage, NotForThisToken, Page, Sources, Visit
 from shortlist.web.templating import render
 
 MAX_FORM_BYTES = 16_384
@@ -108,8 +108,6 @@ class Door:
 def _made(make: MakePage, visit: Visit) -> Page:
     try:
         return make(visit)
-    except NoSuchPage as error:
-        return Page("problem.html", "Not found", {"message": str(error)}, 404)
     except ShortlistError as error:
         return _failure(error)
 
@@ -127,7 +125,15 @@ def _written(page: Page, visit: Visit) -> Response:
 
 
 def _failure(error: ShortlistError) -> Page:
-    return Page("problem.html", "That did not work", {"message": str(error)}, 400)
+    title, status = next((found for kind, found in _FAILURES.items() if isinstance(error, kind)), ("Not possible", 400))
+    return Page("problem.html", title, {"message": str(error)}, status)
+
+
+_FAILURES: Mapping[type[ShortlistError], tuple[str, int]] = {
+    NoSuchPage: ("Not found", 404),
+    NotForThisToken: ("Not for this token", 403),
+    StoreError: ("Nothing to show", 503),
+}
 
 
 def _no_such_page(visit: Visit) -> Page:

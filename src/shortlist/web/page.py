@@ -1,18 +1,28 @@
 """What a page is made of: a visit by one caller, the sources that it may look into, and a template with its values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from shortlist.errors import ShortlistError
+from shortlist.errors import ShortlistError, StoreError
 from shortlist.gateway.state import State
 from shortlist.models import Query, Tool, ToolId
 from shortlist.search.searcher import Explained
+from shortlist.telemetry.figures import ToolFigures, stats
+from shortlist.telemetry.store import SqliteEventStore
 from shortlist.web.access import Session
 
 
 class NoSuchPage(ShortlistError):
     """What the address names is not there, or not for this caller."""
+
+
+class NotForThisToken(ShortlistError):
+    """What all callers do is shown to those that may see all tools."""
+
+    def __init__(self) -> None:
+        super().__init__("This token may see some of the tools, and nothing of what other callers do.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +32,8 @@ class Sources:
     state: State
     explained: Callable[[Query], Explained]
     """Searches, with the reason of every hit."""
+    open_store: Callable[[], SqliteEventStore]
+    """Opens what was recorded; raises StoreError where there is nothing to open."""
     reconnect: Callable[[str], None] | None = None
     """Connects to a server again; None where the servers belong to another process."""
 
@@ -45,6 +57,23 @@ class Visit:
         """Say whether the caller may see only some tools, and so nothing of what other callers do."""
         return self.session.token is not None and self.session.token.limited
 
+    @contextmanager
+    def record(self) -> Iterator[SqliteEventStore]:
+        """Read what was recorded; raises where that cannot be read, or is not for this caller."""
+        if self.limited:
+            raise NotForThisToken
+        with closing(self.sources.open_store()) as store:
+            yield store
+
+    def use(self) -> "Use":
+        """Give the use of tools and servers; nothing where none is kept, or where it is not for this caller."""
+        try:
+            with self.record() as store:
+                found = stats(store)
+        except (NotForThisToken, StoreError):
+            return Use()
+        return Use({tool.name: tool for tool in found.tools}, {server.name: server for server in found.servers})
+
     def may_see(self, tool_id: ToolId) -> bool:
         return self.state.may_see(self.session.caller, tool_id)
 
@@ -59,6 +88,14 @@ class Visit:
         return tuple(
             name for name in self.state.upstreams.status() if name in seen or self.state.may_use_server(caller, name)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What all callers together did with each tool and each server, as long as it is kept."""
+
+    tools: Mapping[ToolId, ToolFigures] = field(default_factory=dict)
+    servers: Mapping[str, ToolFigures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def milliseconds(number: float | None) -> str:
         return f"{number / 1000:.0f} s"
     if number >= 1_000:
         return f"{number / 1000:.1f} s"
-    return f"{number:.0f} ms" if number >= 10 else f"{number:.1f} ms"
+    return f"{number:.0f} ms" if number >= 10 else f"{number:.1f} ms" if number >= 0.05 or not number else "< 0.1 ms"
 
 
 def moment(second: float) -> str:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from shortlist.gateway.snapshot import definition_tokens
 from shortlist.models import Tool
+from shortlist.telemetry.figures import ToolFigures
 from shortlist.upstream.events import UpstreamStatus
-from shortlist.web.page import NoSuchPage, Page, Visit
+from shortlist.web.page import NoSuchPage, Page, Use, Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class ServerRow:
     stale: bool
     """Its tools are those of the last time."""
     tools: tuple[Tool, ...]
+    used: ToolFigures | None
 
     @property
     def tokens(self) -> int:
@@ -27,15 +29,24 @@ class ServerRow:
 
 def listing(visit: Visit) -> Page:
     """Show all servers."""
-    return Page("servers.html", "Servers", {"rows": [_row(visit, name) for name in visit.servers()]})
+    use = visit.use()
+    return Page("servers.html", "Servers", {"rows": [_row(visit, name, use) for name in visit.servers()]})
 
 
 def page(visit: Visit) -> Page:
     """Show one server."""
-    row = _row(visit, _named(visit))
-    names = {tool.id: visit.state.snapshot.name(tool.id) for tool in row.tools}
-    may_reconnect = visit.sources.reconnect is not None and not visit.limited
-    return Page("server.html", row.status.server, {"row": row, "names": names, "may_reconnect": may_reconnect})
+    use = visit.use()
+    row = _row(visit, _named(visit), use)
+    return Page(
+        "server.html",
+        row.status.server,
+        {
+            "row": row,
+            "names": visit.state.snapshot.name,
+            "used": use.tools,
+            "may_reconnect": visit.sources.reconnect is not None and not visit.limited,
+        },
+    )
 
 
 def reconnect(visit: Visit) -> str:
@@ -54,7 +65,7 @@ def _named(visit: Visit) -> str:
     return name
 
 
-def _row(visit: Visit, name: str) -> ServerRow:
+def _row(visit: Visit, name: str, use: Use) -> ServerRow:
     state = visit.state
     server = state.snapshot.catalog.servers.get(name)
     return ServerRow(
@@ -63,4 +74,5 @@ def _row(visit: Visit, name: str) -> ServerRow:
         description=server.description if server else "",
         stale=name in state.stale,
         tools=tuple(tool for tool in state.snapshot.catalog.of_server(name) if visit.may_see(tool.id)),
+        used=use.servers.get(name),
     )

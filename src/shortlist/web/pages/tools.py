@@ -1,16 +1,95 @@
 """The tools: what is used, what fails, what says the same as another, and what nobody finds."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.errors import StoreError
 from shortlist.evals.duplicates import near_duplicates
 from shortlist.gateway.snapshot import definition_tokens
-from shortlist.models import ToolId
+from shortlist.models import Tool, ToolId
+from shortlist.telemetry.figures import ToolFigures
+from shortlist.telemetry.rows import StoredEvent
+from shortlist.telemetry.store import EventQuery
 from shortlist.web.page import NoSuchPage, Page, Visit
 
-PER_PAGE = 100
+PER_PAGE = 50
+LATEST_CALLS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRow:
+    """A tool with what is known of its use."""
+
+    tool: Tool
+    name: str
+    used: ToolFigures | None
+    twins: tuple[ToolId, ...]
+
+    @property
+    def tokens(self) -> int:
+        return definition_tokens(self.tool)
+
+    @property
+    def shown(self) -> int:
+        return self.used.shown if self.used else 0
+
+    @property
+    def calls(self) -> int:
+        return self.used.calls if self.used else 0
+
+    @property
+    def errors(self) -> float:
+        return (self.used.error_rate if self.used else None) or 0.0
+
+    @property
+    def mrr(self) -> float | None:
+        return self.used.mrr if self.used else None
+
+
+VIEWS: Mapping[str, tuple[str, Callable[[ToolRow], bool]]] = {
+    "": ("all", lambda _: True),
+    "called": ("called", lambda row: row.calls > 0),
+    "failing": ("failing", lambda row: row.errors > 0),
+    "unseen": ("never found", lambda row: row.shown == 0),
+    "uncalled": ("found, never called", lambda row: row.shown > 0 and row.calls == 0),
+    "twins": ("near-duplicates", lambda row: bool(row.twins)),
+}
+
+SORTS: Mapping[str, tuple[str, Callable[[ToolRow], float]]] = {
+    "calls": ("Calls", lambda row: -row.calls),
+    "shown": ("Found", lambda row: -row.shown),
+    "mrr": ("MRR", lambda row: 2.0 if row.mrr is None else row.mrr),
+    "errors": ("Errors", lambda row: -row.errors),
+    "time": ("Time", lambda row: -((row.used.milliseconds if row.used else None) or 0.0)),
+    "tokens": ("Tokens", lambda row: -row.tokens),
+}
+"""Columns that can be sorted by: the most first, and of the MRR the worst."""
+
+
+def listing(visit: Visit) -> Page:
+    """Show tools that fit a view and a few letters, sorted, a page at a time."""
+    view, sort = _one_of(visit, "view", VIEWS, ""), _one_of(visit, "sort", SORTS, "calls")
+    letters, rows = visit.query.get("q", "").strip(), _rows(visit)
+    fitting = [row for row in rows if _has(row, letters.lower())]
+    chosen = sorted(filter(VIEWS[view][1], fitting), key=lambda row: (SORTS[sort][1](row), row.tool.id))
+    pages = max(1, -(-len(chosen) // PER_PAGE))
+    number = min(_number(visit.query.get("page", "")), pages)
+    return Page(
+        "tools.html",
+        "Tools",
+        {
+            "rows": chosen[(number - 1) * PER_PAGE : number * PER_PAGE],
+            "count": len(chosen),
+            "views": {key: (words, sum(map(fits, fitting))) for key, (words, fits) in VIEWS.items()},
+            "sorts": {key: words for key, (words, _) in SORTS.items()},
+            "asked": {"view": view, "sort": sort, "q": letters},
+            "page": number,
+            "pages": pages,
+        },
+    )
 
 
 def page(visit: Visit) -> Page:
@@ -18,30 +97,45 @@ def page(visit: Visit) -> Page:
     tool_id = visit.path["tool"]
     if not visit.may_see(tool_id):
         raise NoSuchPage(f"There is no tool {tool_id!r}.")
-    tool = visit.state.snapshot.catalog.tools[tool_id]
-    return Page(
-        "tool.html",
-        visit.state.snapshot.name(tool_id),
-        {
-            "tool": tool,
-            "name": visit.state.snapshot.name(tool_id),
-            "tokens": definition_tokens(tool),
-            "definition": json.dumps(tool.mcp(), indent=2, ensure_ascii=False),
-            "twins": [other for other in _twins(visit).get(tool_id, ()) if other != tool_id and visit.may_see(other)],
-        },
-    )
+    row = next(row for row in _rows(visit) if row.tool.id == tool_id)
+    calls = [] if visit.limited else _latest_calls(visit, tool_id)
+    definition = json.dumps(row.tool.mcp(), indent=2, ensure_ascii=False)
+    return Page("tool.html", row.name, {"row": row, "definition": definition, "calls": calls})
 
 
-def listing(visit: Visit) -> Page:
-    """Show all tools."""
-    return Page(
-        "tools.html", "Tools", {"rows": list(visit.tools().values())[:PER_PAGE], "names": visit.state.snapshot.name}
-    )
+def _rows(visit: Visit) -> list[ToolRow]:
+    tools, used = visit.tools(), visit.use().tools
+    families = _families(visit.state.snapshot.catalog)
+    return [
+        ToolRow(
+            tool=tool,
+            name=visit.state.snapshot.name(tool_id),
+            used=used.get(tool_id),
+            twins=tuple(twin for twin in families.get(tool_id, ()) if twin != tool_id and twin in tools),
+        )
+        for tool_id, tool in tools.items()
+    ]
 
 
-def _twins(visit: Visit) -> Mapping[ToolId, tuple[ToolId, ...]]:
-    """Give the near-duplicates of each tool that has some."""
-    return _families(visit.state.snapshot.catalog)
+def _latest_calls(visit: Visit, tool_id: ToolId) -> list[StoredEvent]:
+    try:
+        with visit.record() as store:
+            return list(store.events(EventQuery(kinds=("called",), subject=tool_id, latest=True, limit=LATEST_CALLS)))
+    except StoreError:
+        return []
+
+
+def _one_of(visit: Visit, key: str, known: Mapping[str, object], otherwise: str) -> str:
+    given = visit.query.get(key, otherwise)
+    return given if given in known else otherwise
+
+
+def _number(text: str) -> int:
+    return max(1, int(text)) if text.isdecimal() and len(text) < 7 else 1
+
+
+def _has(row: ToolRow, letters: str) -> bool:
+    return letters in row.name.lower() or letters in row.tool.description.lower()
 
 
 @lru_cache(maxsize=2)  # a catalog is a value, and finding what is alike in a large one takes a second

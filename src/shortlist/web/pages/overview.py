@@ -1,0 +1,190 @@
+"""The overview: every figure for a stretch of time, and the main ones over it."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from shortlist.telemetry.figures import FIGURES, Tallied, Unit, latency, stats
+from shortlist.telemetry.store import EventReader
+from shortlist.telemetry.tallies import HOUR, Name, Sums
+from shortlist.web.charts import Chart, Series, Value, spark
+from shortlist.web.page import Page, Visit
+from shortlist.web.templating import milliseconds, percent, short
+
+BUSIEST = 8
+
+DRAWN: tuple[Name, ...] = (
+    *("searches", "searches_picked", "searches_rephrased", "calls", "found_at", "unfound"),
+    *("tokens", "upfront", "milliseconds"),
+)
+"""The tallies behind what is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The time that is looked at, in equal parts."""
+
+    name: str
+    parts: int
+    hours: int
+    """In each part."""
+    form: str
+    """How the beginning of a part is written."""
+
+    def begins(self, now: float) -> list[int]:
+        """Give the hours in which the parts begin, the last being the one that is not over."""
+        last = int(now // HOUR) // self.hours * self.hours
+        return [last - self.hours * back for back in reversed(range(self.parts))]
+
+    def label(self, hour: int) -> str:
+        return datetime.fromtimestamp(hour * HOUR, UTC).strftime(self.form)
+
+
+STRETCHES: Mapping[str, Stretch] = {
+    "24h": Stretch("24 hours", 24, 1, "%H:%M"),
+    "7d": Stretch("7 days", 28, 6, "%d %b %H:%M"),
+    "30d": Stretch("30 days", 30, 24, "%d %b"),
+}
+WRITTEN: Mapping[Unit, Callable[[float], str]] = {"": short, "%": percent, "tokens": short}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure, with its course and its meaning."""
+
+    label: str
+    value: str
+    note: str
+    meaning: str
+    spark: str
+    tone: int
+
+
+def page(visit: Visit) -> Page:
+    """Show the figures of a stretch of time."""
+    if visit.limited:
+        return Page("limited.html", "Overview", {"tools": len(visit.tools()), "servers": len(visit.servers())})
+    chosen = visit.query.get("range", "")
+    chosen = chosen if chosen in STRETCHES else "7d"
+    stretch = STRETCHES[chosen]
+    begins = stretch.begins(time.time())
+    with visit.record() as store:
+        whole = stats(store, begins[0] * HOUR)
+        course = Course(stretch, begins, _tallied(store, stretch, begins))
+    return Page(
+        "overview.html",
+        "Overview",
+        {
+            "stretches": STRETCHES,
+            "chosen": chosen,
+            "stats": whole,
+            "tiles": list(_tiles(whole.figures, whole.latency, course)),
+            "charts": course.charts(),
+            "busiest": [tool for tool in whole.tools if tool.calls][:BUSIEST],
+            "names": visit.state.snapshot.name,
+            "figures": [(name, figure, written(name, whole.figures[name])) for name, figure in FIGURES.items()],
+            "kept": visit.state.settings.telemetry,
+        },
+    )
+
+
+def written(name: str, value: float | None) -> str:
+    """Write a figure in its unit."""
+    return "–" if value is None else WRITTEN[FIGURES[name].unit](value)
+
+
+def _tallied(store: EventReader, stretch: Stretch, begins: Sequence[int]) -> list[Tallied]:
+    """Add up the hours of each part."""
+    parts: list[Sums] = [{} for _ in begins]
+    for hour, sums in store.series(DRAWN, begins[0] * HOUR).items():
+        part = parts[min((hour - begins[0]) // stretch.hours, len(parts) - 1)]
+        for key, value in sums.items():
+            part[key] = part.get(key, 0.0) + value
+    return [Tallied(part) for part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Figures over time: each point is the figure of one part."""
+
+    stretch: Stretch
+    begins: Sequence[int]
+    parts: Sequence[Tallied]
+
+    def figure(self, name: str) -> list[Value]:
+        return [FIGURES[name].compute(part) for part in self.parts]
+
+    def took(self, percentile: str) -> list[Value]:
+        """Give a percentile of whole searches."""
+        return [latency(part).get("search", {}).get(percentile) for part in self.parts]
+
+    def calls(self, *outcomes: str) -> list[Value]:
+        return [part.total("calls", *outcomes) for part in self.parts]
+
+    def charts(self) -> list[Chart]:
+        shown = [_sum(pair) for pair in zip(self.figure("tokens_listed"), self.figure("tokens_discovery"), strict=True)]
+        saved = [max(value or 0.0, 0.0) for value in self.figure("tokens_saved")]
+        return [
+            self._chart(
+                "Tokens: shown, and saved against listing everything",
+                short,
+                Series("shown", shown, tone=1),
+                Series("saved", saved, tone=2),
+            ),
+            self._chart(
+                "Calls",
+                short,
+                Series("ok", self.calls("ok", "input_required"), tone=1),
+                Series("refused", self.calls("invalid_arguments", "unknown"), tone=3),
+                Series("failed", self.calls("error", "failed"), tone=4),
+            ),
+            self._chart(
+                "Calls whose tool a search had found",
+                percent,
+                Series("at any place", self.figure("recall_proxy"), tone=1),
+                Series("at the first", self.figure("top_1"), tone=2),
+                lines=True,
+            ),
+            self._chart(
+                "Time of a search",
+                milliseconds,
+                Series("median", self.took("p50"), tone=1),
+                Series("95 %", self.took("p95"), tone=3),
+                lines=True,
+            ),
+        ]
+
+    def _chart(self, title: str, show: Callable[[float], str], *series: Series, lines: bool = False) -> Chart:
+        moments = [self.stretch.label(hour) for hour in self.begins]
+        return Chart(title=title, kind="lines" if lines else "bars", moments=moments, series=series, show=show)
+
+
+def _sum(values: Sequence[Value]) -> float:
+    return sum(value or 0.0 for value in values)
+
+
+def _tiles(
+    figures: Mapping[str, float | None], latency: Mapping[str, Mapping[str, float]], course: Course
+) -> list[Tile]:
+    def tile(name: str, label: str, note: str, tone: int = 1) -> Tile:
+        drawn = spark([max(value, 0.0) if value is not None else None for value in course.figure(name)])
+        return Tile(label, written(name, figures[name]), note, FIGURES[name].meaning, drawn, tone)
+
+    say = {name: written(name, value) for name, value in figures.items()}
+    took = latency.get("search", {})
+    return [
+        tile("tokens_saved", "Tokens saved", f"{say['saved_share']} of listing everything", 2),
+        tile("calls", "Calls", f"{say['searches_per_call']} searches for each"),
+        tile("recall_proxy", "Found by search", f"{say['top_1']} at the first place"),
+        tile("unfound_calls", "Unfound calls", f"{say['rephrased']} of searches asked again", 4),
+        tile("error_rate", "Errors", f"{say['invalid_arguments']} more with wrong arguments", 4),
+        Tile(
+            "Time of a search",
+            milliseconds(took.get("p50")),
+            f"95 % within {milliseconds(took.get('p95'))}",
+            "Half of all searches took no longer.",
+            spark(course.took("p50")),
+            3,
+        ),
+    ]

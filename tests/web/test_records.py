@@ -1,0 +1,214 @@
+"""The pages over what was recorded: figures, use, misses, experiments, activity."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shortlist.telemetry.events import Called, EventsLost, Exposed, FoundTool, Listed, Searched, SessionOpened
+from shortlist.telemetry.experiments.plan import Experiment, Variant
+from shortlist.telemetry.experiments.store import ExperimentStore
+from shortlist.telemetry.store import SqliteEventStore
+from tests.gateway.support import Fixture
+from tests.web.support import TOKENS, Seen, Visitor, visiting, write
+
+pytestmark = pytest.mark.anyio
+WHO: dict[str, Any] = {"caller": "claude", "workspace": "session:1"}
+SEARCH = Searched(
+    **WHO,
+    query="sum up <b>two</b> numbers",
+    hits=(FoundTool(tool="alpha/echo", rank=1, score=2.0), FoundTool(tool="alpha/add", rank=2, score=1.5)),
+    confidence="low",
+    probability=0.3,
+    tokens=100,
+    steps={"lexical": 4.0},
+)
+CALL = Called(**WHO, tool="alpha/add", outcome="ok", milliseconds=20.0, native=False)
+EVENTS = (
+    SessionOpened(**WHO, mode="search", tools=4, tokens=50),
+    Listed(**WHO, tools=4, tokens=350, upfront=10_000),
+    SEARCH,
+    CALL,
+    replace(CALL, outcome="error"),
+    replace(CALL, tool="alpha/long"),  # no search returned it
+    replace(CALL, tool="alpha/none", outcome="unknown"),
+)
+RECORD_PAGES = ("/misses", "/experiments", "/experiments/shape", "/activity", "/activity/feed")
+
+
+def text(page: Seen) -> str:
+    return re.sub(r"\s+", " ", page.words)
+
+
+async def test_the_overview_shows_the_figures_of_the_record() -> None:
+    async with visiting(Fixture("alpha"), events=EVENTS) as visitor:
+        await visitor.enter()
+        words = text(await visitor.read("/?range=24h"))
+    assert "Tokens saved 9,500 95.0% of listing everything" in words  # 10,000 less 350, 50 and 100
+    assert "Calls 3 0.33 searches for each" in words
+    assert "Found by search 50.0% 0% at the first place" in words  # add at rank 2; long by no search
+    assert "Unfound calls 1" in words
+    assert "Errors 33.3%" in words
+    assert "alpha__add 2 50.0%" in words
+    assert "of first calls that a search was needed for" in words.lower()
+
+
+@pytest.mark.parametrize("address", ["/", "/?range=7d", "/?range=30d", "/?range=never"])
+async def test_an_overview_of_nothing_says_so(address: str) -> None:
+    async with visiting(Fixture("alpha")) as visitor:
+        await visitor.enter()
+        page = await visitor.read(address)
+    assert "Nothing was recorded in this time" in page.words
+
+
+async def test_lost_events_are_shown() -> None:
+    async with visiting(Fixture("alpha"), events=[*EVENTS, EventsLost(count=12, reason="queue full")]) as visitor:
+        await visitor.enter()
+        words = text(await visitor.read("/"))
+    assert "12 events could not be kept: 12 queue full" in words
+
+
+async def test_tools_are_sorted_and_picked_by_their_use() -> None:
+    async with visiting(Fixture("alpha"), events=EVENTS) as visitor:
+        await visitor.enter()
+        views = {view: await names(visitor, f"view={view}") for view in ("", "called", "failing", "unseen", "uncalled")}
+        by_name = await names(visitor, "q=ECHO")
+        by_tokens = await names(visitor, "sort=tokens")
+        nothing = await names(visitor, "q=zzz")
+        wild = await names(visitor, "view=x&sort=y&page=99999999999")
+    assert views[""][:2] == ["alpha__add", "alpha__long"]
+    assert views["called"] == ["alpha__add", "alpha__long"]
+    assert views["failing"] == ["alpha__add"]
+    assert views["uncalled"] == ["alpha__echo"]
+    assert "alpha__add" not in views["unseen"]
+    assert "alpha__ask_user" in views["unseen"]
+    assert by_name == ["alpha__echo"]
+    assert by_tokens[0] == "alpha__add"
+    assert nothing == []
+    assert wild == views[""]
+
+
+async def names(visitor: Visitor, query: str) -> list[str]:
+    page = (await visitor.http.get(f"/tools?{query}")).text
+    return re.findall(r'<th scope="row"><a class="name" href="/tools/[^"]*">([^<]*)</a>', page)
+
+
+async def test_tools_that_say_the_same_are_shown_together() -> None:
+    async with visiting(Fixture("alpha"), Fixture("beta")) as visitor:
+        await visitor.enter()
+        listed = text(await visitor.read("/tools?view=twins"))
+        one = text(await visitor.read("/tools/alpha%2Fadd"))
+    assert "alpha__add Add two numbers. says the same as beta/add" in listed
+    assert "Says the same as beta/add" in one
+
+
+async def test_a_tools_page_shows_its_calls() -> None:
+    async with visiting(Fixture("alpha"), events=EVENTS) as visitor:
+        await visitor.enter()
+        words = text(await visitor.read("/tools/alpha%2Fadd"))
+    assert "Calls 2 20 ms on average" in words
+    assert "MRR 0.50" in words
+    assert "found at 2" in words
+    assert '"inputSchema"' in words
+
+
+async def test_a_server_shows_how_its_calls_ended() -> None:
+    async with visiting(Fixture("alpha"), events=EVENTS) as visitor:
+        await visitor.enter()
+        words = text(await visitor.read("/servers/alpha"))
+    assert "Calls 3 20 ms on average" in words
+    assert "Errors 33.3%" in words
+
+
+async def test_misses_name_the_search_that_went_before() -> None:
+    again = replace(SEARCH, query="sum up two numbers please")
+    empty = replace(SEARCH, query="zzz", hits=(), workspace="session:2")
+    async with visiting(Fixture("alpha"), events=[*EVENTS, SEARCH, again, empty]) as visitor:
+        await visitor.enter()
+        all_of_them = text(await visitor.read("/misses"))
+        unfound = text(await visitor.read("/misses?kind=unfound"))
+    assert "sum up <b>two</b> numbers” 1. alpha/echo 2. alpha/add called alpha/long" in unfound
+    assert "asked again" not in unfound.partition("Then")[2]
+    assert "asked again: “sum up two numbers please”" in all_of_them
+    assert "called alpha/none, which is not there" in all_of_them
+    assert "“zzz” no hits" in all_of_them
+
+
+async def test_activity_comes_latest_first_and_goes_on_from_where_it_was() -> None:
+    async with visiting(Fixture("alpha"), events=EVENTS) as visitor:
+        await visitor.enter()
+        page = await visitor.read("/activity")
+        newest = int(next(found["data-id"] or "" for tag, found in page.elements if tag == "tr" and "data-id" in found))
+        nothing = await visitor.http.get(f"/activity/feed?after={newest}")
+        write(visitor.events, [replace(CALL, milliseconds=777.0)])
+        new = await visitor.http.get(f"/activity/feed?after={newest}")
+        searches = text(await visitor.read("/activity?kind=searched"))
+        wild = await visitor.http.get("/activity/feed?after=99999999999999999999&kind=x'")
+    assert newest == len(EVENTS)
+    assert nothing.text.strip() == ""
+    assert new.text.count("<tr") == 1
+    assert "777 ms" in new.text
+    assert "<html" not in new.text
+    assert "2 hits, first alpha/echo" in searches
+    assert "alpha/long" not in searches
+    assert wild.status_code == 200
+
+
+async def test_an_experiment_is_listed_and_has_a_page() -> None:
+    events = [replace(CALL, workspace=f"session:{n}") for n in range(4)]
+    async with visiting(Fixture("alpha")) as visitor:
+        plan = Experiment(
+            name="shape", variants=(Variant(detail="compact"), Variant(detail="full")), metric="errors", minimum=2
+        )
+        store = SqliteEventStore(visitor.events, write=True)
+        ExperimentStore(store.file).start(plan)
+        store.close()
+        exposed = [
+            Exposed(caller="claude", workspace=f"session:{n}", experiment="shape", variant=plan.variants[n % 2].name)
+            for n in range(4)
+        ]
+        write(visitor.events, [*exposed, *events])
+        await visitor.enter()
+        listed, page = text(await visitor.read("/experiments")), text(await visitor.read("/experiments/shape"))
+        missing = await visitor.http.get("/experiments/none")
+    assert "shape" in listed
+    assert "running" in listed
+    assert "detail=compact 2 control, workspaces" in page
+    assert "calls that ended in an error, of all calls" in page
+    assert "H1: fewer tools are active than in the control" in page
+    assert missing.status_code == 404
+
+
+@pytest.mark.parametrize("path", RECORD_PAGES)
+async def test_what_all_callers_do_is_not_for_a_limited_token(path: str) -> None:
+    async with visiting(Fixture("alpha"), Fixture("beta"), events=EVENTS, tokens=TOKENS) as visitor:
+        await visitor.sign_in("bob-secret")
+        answer = await visitor.http.get(path)
+    assert answer.status_code == 403
+    assert "numbers" not in answer.text
+
+
+async def test_a_limited_token_is_shown_no_figures() -> None:
+    async with visiting(Fixture("alpha"), Fixture("beta"), events=EVENTS, tokens=TOKENS) as visitor:
+        await visitor.sign_in("bob-secret")
+        start, server = text(await visitor.read("/")), text(await visitor.read("/servers/beta"))
+    assert "Your token may use 11 tools of 1 servers" in start
+    assert "Misses" not in start
+    assert "Calls 0" in server
+
+
+@pytest.mark.parametrize("damage", ["gone", "damaged"])
+async def test_a_record_that_cannot_be_read_takes_nothing_else_down(damage: str) -> None:
+    async with visiting(Fixture("alpha"), events=EVENTS) as visitor:
+        await visitor.enter()
+        for file in visitor.events.parent.iterdir():
+            file.unlink()
+        if damage == "damaged":
+            visitor.events.write_bytes(b"no database" * 1_000)
+        record = [await visitor.http.get(path) for path in ("/", *RECORD_PAGES)]
+        others = [
+            await visitor.http.get(path) for path in ("/search?q=add", "/servers", "/tools", "/tools/alpha%2Fadd")
+        ]
+    assert {answer.status_code for answer in record} == {503}
+    assert {answer.status_code for answer in others} == {200}

@@ -1,0 +1,148 @@
+"""Two weeks of use, made up: agents that search the demo catalog by its golden queries and call what they find."""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from shortlist.catalog.readers import read_catalog
+from shortlist.disclosure.budget import estimate_tokens
+from shortlist.index.embedders import shipped
+from shortlist.models import Query, SearchResult
+from shortlist.search.searcher import Searcher
+from shortlist.telemetry.events import (
+    Act,
+    Called,
+    Described,
+    Event,
+    FoundTool,
+    Listed,
+    Outcome,
+    Searched,
+    SessionOpened,
+    TaskReported,
+    UpstreamChanged,
+)
+from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.telemetry.redaction import Privacy
+from shortlist.telemetry.store import SqliteEventStore
+
+DAY = 86_400.0
+DEMO = files("shortlist.demo")
+CALLERS = ("claude-code", "cursor", "support-bot")
+OUTCOMES: tuple[Outcome, ...] = ("ok",) * 95 + ("error",) * 2 + ("invalid_arguments",) * 2 + ("failed",)
+REPHRASED = ("please {}", "how can I {}", "{} now")
+BATCH = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something somebody wants, what search answers to it, and the tool that does it."""
+
+    query: str
+    answer: SearchResult
+    tool: str
+
+
+class Agents:
+    """People's agents at work; the same ones every time."""
+
+    def __init__(self, sessions: int, days: float, now: float) -> None:
+        self._chance = random.Random(6)
+        self._tasks = list(_tasks())
+        self._upfront = _upfront()
+        self._sessions = sessions
+        self._begin, self._days = now - days * DAY, days
+
+    def work(self) -> Iterator[Stamped]:
+        """Give all that happens, in the order of time."""
+        starts = sorted(self._start() for _ in range(self._sessions))
+        happened = (stamped for number, at in enumerate(starts) for stamped in self._session(number, at))
+        return iter(sorted(happened, key=lambda stamped: stamped.at))
+
+    def _start(self) -> float:
+        """More work by day than by night, and more in the second week than in the first."""
+        chance = self._chance
+        day = int(self._days * max(chance.random(), chance.random() * 0.8))
+        return self._begin + day * DAY + min(max(chance.gauss(13.5, 3.2), 0.0), 23.4) * 3_600
+
+    def _session(self, number: int, at: float) -> Iterator[Stamped]:
+        who = {"caller": self._chance.choice(CALLERS), "workspace": f"session:{number}"}
+        events: list[Event] = [
+            SessionOpened(**who, mode="search", tools=4, tokens=160),
+            Listed(**who, tools=4, tokens=890, upfront=self._upfront),
+        ]
+        for _ in range(self._chance.choice((1, 1, 2, 2, 3, 4))):
+            events += self._task(who)
+        for event in events:
+            at += self._chance.expovariate(1 / 9)
+            yield Stamped(at, at, event)
+
+    def _task(self, who: dict[str, str]) -> Iterator[Act]:
+        chance, task = self._chance, self._chance.choice(self._tasks)
+        yield self._searched(who, task.query, task)
+        found = task.tool in {hit.tool.id for hit in task.answer.hits}
+        if not found and chance.random() < 0.7:
+            yield self._searched(who, chance.choice(REPHRASED).format(task.query), task)
+        if chance.random() < 0.12:
+            return
+        if chance.random() < 0.25:
+            yield Described(**who, tools=(task.tool,), tokens=chance.randint(90, 260))
+        for _ in range(chance.choice((1, 1, 1, 2))):
+            yield self._called(who, task.tool)
+        if chance.random() < 0.3:
+            yield TaskReported(**who, completed=chance.random() < 0.9)
+
+    def _searched(self, who: dict[str, str], query: str, task: Task) -> Searched:
+        answer = task.answer
+        return Searched(
+            **who,
+            query=query,
+            hits=tuple(FoundTool(tool=hit.tool.id, rank=hit.rank, score=hit.score) for hit in answer.hits),
+            confidence=answer.confidence.level,
+            probability=answer.confidence.probability,
+            tokens=self._chance.randint(240, 420),
+            steps={
+                **{step.name: step.milliseconds * self._chance.lognormvariate(0, 0.3) for step in answer.steps},
+                "embed": self._chance.lognormvariate(1.2, 0.3),
+            },
+        )
+
+    def _called(self, who: dict[str, str], tool: str) -> Called:
+        outcome = self._chance.choice(OUTCOMES)
+        if tool.startswith(("vault/", "postgres/")) and self._chance.random() < 0.2:
+            outcome = "error"
+        took = self._chance.lognormvariate(4.4, 0.8)
+        return Called(**who, tool=tool, outcome=outcome, milliseconds=took, native=False, size=int(took * 20))
+
+
+def seed(path: Path, now: float, *, sessions: int = 1_200, days: float = 14.0) -> None:
+    """Write the work of agents into a store, as a gateway would have."""
+    store, ledger, batch = SqliteEventStore(path, write=True), Ledger(Privacy(key=b"demo")), Batch()
+    for stamped in Agents(sessions, days, now).work():
+        if stamped.at > now:
+            continue
+        ledger.enter(batch, stamped)
+        if len(batch.entries) >= BATCH:
+            store.append(batch)
+            batch = Batch()
+    ledger.enter(batch, Stamped(now, now, UpstreamChanged(server="slack", up=True, state="ready")))
+    store.append(batch)
+    store.close()
+
+
+def _tasks() -> Iterator[Task]:
+    searcher = Searcher(read_catalog(Path(str(DEMO / "catalog"))).catalog, shipped("static"))
+    searcher.prepare()
+    for line in (DEMO / "golden.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        if case["gold"] and case["query"].isascii():  # a bare machine has no fonts for the others
+            answer = searcher.search(Query(text=case["query"], collapse=True))
+            yield Task(case["query"], answer, case["gold"][0])
+
+
+def _upfront() -> int:
+    catalog = read_catalog(Path(str(DEMO / "catalog"))).catalog
+    return sum(estimate_tokens(tool.definition) for tool in catalog.tools.values())
