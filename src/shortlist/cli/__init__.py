@@ -28,7 +28,10 @@ COMMANDS: Mapping[str, str] = {
     "sweep": "evals",
     "doctor": "evals",
     "replay": "harness",
+    "run-tasks": "harness",
     "ab": "experiments",
+    "stats": "telemetry",
+    "events": "telemetry",
 }
 """Each command and the module that has it: only that one is imported, so that starting stays cheap."""
 

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import anyio
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.config.load import find_config, load_settings
-from shortlist.config.settings import EMPTY, Settings
+from shortlist.config.settings import EMPTY, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig
 from shortlist.gateway.answerer import Answerer
@@ -26,7 +27,7 @@ from shortlist.gateway.state import Seams
 from shortlist.paths import data_folder
 from shortlist.telemetry.events import Event, Record
 from shortlist.telemetry.logs import NOTICES, configure_logs
-from shortlist.telemetry.metrics import Metrics
+from shortlist.telemetry.metrics import DROPPED, Metrics
 from shortlist.telemetry.tracing import note_on_span
 from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
@@ -34,6 +35,7 @@ from shortlist.upstream.pool import UpstreamPool
 Done = TypeVar("Done")
 
 RELOAD_SECONDS = 2.0
+NOT_RECORDED = TelemetrySettings(enabled=False)
 
 logger = logging.getLogger(__name__)
 notices = logging.getLogger(NOTICES)
@@ -88,7 +90,16 @@ async def open_stack(
     settings: Settings, options: Options, *, models: bool = True, metrics: Metrics | None = None
 ) -> AsyncIterator[Stack]:
     """Start servers, search and gateway; searches are answered at once from the saved catalog."""
-    metrics = metrics or Metrics()
+    # A command that looks at the servers is no use of them: only what is served is recorded.
+    with open_telemetry(settings.telemetry if models else NOT_RECORDED) as telemetry:
+        async with _open_stack(settings, options, telemetry, models=models, metrics=metrics or Metrics()) as stack:
+            yield stack
+
+
+@asynccontextmanager
+async def _open_stack(
+    settings: Settings, options: Options, telemetry: Telemetry, *, models: bool, metrics: Metrics
+) -> AsyncIterator[Stack]:
     saved = SavedCatalog(data_folder() / "catalog", settings.servers)
     catalog = saved.load()
     search, answerer, events = BackgroundSearch(_searcher_of(models), catalog), Answerer(), _Events()
@@ -100,7 +111,9 @@ async def open_stack(
         log_directory=log_folder(),
     )
     seams = Seams(
-        record=_to_all(metrics.record, note_on_span),
+        record=_to_all(metrics.record, note_on_span, telemetry.record),
+        co_use=telemetry.together,
+        reports=telemetry.reports,
         save=saved.save,
         explain=lambda query, tool_id: search.searcher.explain(query, tool_id).text(),
         stale=frozenset(catalog.servers),
@@ -113,6 +126,7 @@ async def open_stack(
         seams=seams,
     )
     watch(gateway.state, metrics.instruments)
+    metrics.instruments.read(DROPPED, lambda: {(reason,): count for reason, count in telemetry.lost().items()})
     events.take = gateway.on_upstream
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)

@@ -164,7 +164,9 @@ class Recording:
         self._record(TaskReported(**_act(caller), completed=completed, task=task))
 
     def upstream_changed(self, server: str, state: str) -> None:
-        self._record(UpstreamChanged(server=server, up=state == "ready", state=state))
+        """Note that a server came up or went down; a first attempt and the gateway's own end are neither."""
+        if state not in ("connecting", "stopped"):
+            self._record(UpstreamChanged(server=server, up=state == "ready", state=state))
 
     def catalog_changed(self, server: str, tools: int, snapshot: Snapshot) -> None:
         self._record(

@@ -1,7 +1,7 @@
 """Every figure, defined once: a name, its meaning in words, and how it follows from the tallies."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -205,6 +205,17 @@ class Stats:
     tools: tuple[ToolFigures, ...]
     servers: tuple[ToolFigures, ...]
     lost: Mapping[str, int]
+
+    def among(self, visible: frozenset[ToolId] | None) -> "Stats":
+        """Leave out the tools and servers that somebody may not see."""
+        if visible is None:
+            return self
+        seen = {tool.partition("/")[0] for tool in visible}
+        return replace(
+            self,
+            tools=tuple(tool for tool in self.tools if tool.name in visible),
+            servers=tuple(server for server in self.servers if server.name in seen),
+        )
 
     def json(self) -> dict[str, Json]:
         return asdict(self)

@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from shortlist.errors import StoreError
 from shortlist.telemetry.events import Event, EventsLost
@@ -24,6 +25,8 @@ RETRY_SECONDS = (0.5, 30.0)
 CLOSE_SECONDS = 3.0
 PURGE_SECONDS = 3_600.0
 DAY = 86_400.0
+
+Reason: TypeAlias = Literal["queue full", "store failed", "unwritable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ class Recorder:
         self._clocks = clocks
         self._capacity = capacity
         self._queue: deque[Stamped] = deque()
-        self._lost: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter(dict.fromkeys(get_args(Reason), 0))
         self._told: Counter[str] = Counter()
         """What of it the store has been told."""
         self._losing = threading.Lock()
@@ -78,7 +81,7 @@ class Recorder:
     def __call__(self, event: Event) -> None:
         """Take an event; when too many wait it is counted as lost."""
         if len(self._queue) >= self._capacity or self._closing.is_set():
-            self._lose("queue full" if not self._closing.is_set() else "closing", 1)
+            self._lose("queue full", 1)
             return
         self._queue.append(self._stamped(event))
         if not self._wake.is_set():
@@ -91,6 +94,12 @@ class Recorder:
         """How many events could not be kept, by reason."""
         with self._losing:
             return dict(self._lost)
+
+    @property
+    def untold(self) -> Mapping[str, int]:
+        """How many of them the store does not know of yet."""
+        with self._losing:
+            return dict(self._lost - self._told)
 
     def close(self) -> None:
         """Write what waits, for a moment at most; what is left is counted as lost."""
@@ -108,7 +117,7 @@ class Recorder:
                 self._started = True
                 self._thread.start()
 
-    def _lose(self, reason: str, count: int) -> None:
+    def _lose(self, reason: Reason, count: int) -> None:
         with self._losing:
             self._lost[reason] += count
 

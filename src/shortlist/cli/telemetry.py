@@ -1,0 +1,123 @@
+"""`shortlist stats` and `shortlist events`: what was recorded about use."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from shortlist.errors import InvalidInput
+from shortlist.telemetry.figures import stats
+from shortlist.telemetry.rows import StoredEvent
+from shortlist.telemetry.sqlite_store import events_path
+from shortlist.telemetry.stats_text import parse_since, stats_text
+from shortlist.telemetry.store import EventQuery, SqliteEventStore
+from shortlist.text.clean import one_line
+
+OK = 0
+FOLLOW_SECONDS = 0.5
+LATEST = 20
+"""Events shown where nothing else is asked for."""
+
+
+def register(subparsers: Any) -> None:
+    """Add `stats` and `events`."""
+    figures = subparsers.add_parser(
+        "stats", help="figures of use: recall, misses, ranks, tokens saved, latency, errors"
+    )
+    figures.add_argument("--since", help="24h, 7d, or a date (default: everything that is kept)")
+    figures.add_argument("--export", metavar="FILE", help="write the events themselves to a file, as JSON lines")
+    figures.add_argument("--json", action="store_true")
+    figures.set_defaults(run=_stats)
+    events = subparsers.add_parser("events", help="what happened, event by event")
+    events.add_argument("--since", help=f"24h, 7d, or a date (default: the latest {LATEST})")
+    events.add_argument("--kind", action="append", default=[], help="only this kind, as in called (repeatable)")
+    events.add_argument("--misses", action="store_true", help="only retrieval misses")
+    events.add_argument("--follow", action="store_true", help="go on with what happens next, until interrupted")
+    events.add_argument("--json", action="store_true", help="one JSON object a line")
+    events.set_defaults(run=_events)
+
+
+def _stats(arguments: argparse.Namespace) -> int:
+    since = parse_since(arguments.since) if arguments.since else None
+    with _store() as store:
+        if arguments.export:
+            _export(store, Path(arguments.export), since)
+        found = stats(store, since)
+    print(json.dumps(found.json(), indent=2) if arguments.json else stats_text(found))
+    return OK
+
+
+def _export(store: SqliteEventStore, path: Path, since: float | None) -> None:
+    count = 0
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            for event in store.events(EventQuery(since=since)):
+                _write(event, file)
+                count += 1
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}.") from None
+    print(f"shortlist: {count:,} events written to {path}", file=sys.stderr)
+
+
+def _events(arguments: argparse.Namespace) -> int:
+    with _store() as store:
+        last = 0
+        for event in _first(store, arguments):
+            _show(event, arguments)
+            last = event.id
+        while arguments.follow:
+            sys.stdout.flush()
+            time.sleep(FOLLOW_SECONDS)
+            for event in store.events(_query(arguments, after=last)):
+                _show(event, arguments)
+                last = event.id
+    return OK
+
+
+def _first(store: SqliteEventStore, arguments: argparse.Namespace) -> list[StoredEvent] | Iterator[StoredEvent]:
+    if arguments.since:
+        return store.events(_query(arguments, since=parse_since(arguments.since)))
+    return list(store.events(_query(arguments, latest=True, limit=LATEST)))[::-1]
+
+
+def _query(arguments: argparse.Namespace, **more: Any) -> EventQuery:
+    return EventQuery(kinds=tuple(arguments.kind), missed=arguments.misses, **more)
+
+
+def _show(event: StoredEvent, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        _write(event, sys.stdout)
+    else:
+        print(_line(event))
+
+
+def _write(event: StoredEvent, file: TextIO) -> None:
+    file.write(json.dumps(event.json(), ensure_ascii=False) + "\n")
+
+
+def _line(event: StoredEvent) -> str:
+    at = datetime.fromtimestamp(event.at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    facts = {
+        "": event.outcome,
+        "rank": event.rank,
+        "miss": event.miss,
+        "ms": None if event.milliseconds is None else f"{event.milliseconds:.1f}",
+        "tokens": event.tokens,
+    }
+    details = " ".join(f"{name} {value}".strip() for name, value in facts.items() if value is not None)
+    who, about = (event.workspace or "")[:8], one_line(event.subject or "", 60)
+    return f"{at}  {who:<8}  {event.kind:<10} {about}  {details}".rstrip()
+
+
+@contextmanager
+def _store() -> Iterator[SqliteEventStore]:
+    store = SqliteEventStore(events_path())
+    try:
+        yield store
+    finally:
+        store.close()
