@@ -318,6 +318,9 @@ class NoServers:
     def status(self) -> dict[str, Any]:
         return {}
 
+    def states(self) -> dict[str, Any]:
+        return {}
+
     def peer(self, _: str) -> None:
         return None
 

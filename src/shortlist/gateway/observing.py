@@ -20,6 +20,7 @@ from shortlist.telemetry.metrics import READY, STATES, TOOLS, Measure, Metrics, 
 from shortlist.telemetry.tracing import mark_failed, search_span, upstream_span
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
+from shortlist.upstream.events import State as UpstreamState
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +33,13 @@ _FAILURES: Mapping[type[BaseException], str] = {
 }
 
 
-def watch(state: State, instruments: Instruments) -> None:
+def watch(gateway: State, instruments: Instruments) -> None:
     """Let the instruments read how the servers are and what they have."""
-    instruments.read(STATES, lambda: Counter((status.state,) for status in state.upstreams.status().values()))
+    instruments.read(STATES, lambda: Counter((state,) for state in gateway.upstreams.states().values()))
     instruments.read(
-        READY, lambda: {(name,): int(status.state == "ready") for name, status in state.upstreams.status().items()}
+        READY, lambda: {(name,): int(state == "ready") for name, state in gateway.upstreams.states().items()}
     )
-    instruments.read(TOOLS, lambda: {(name,): len(tools) for name, tools in state.catalog.members.items()})
+    instruments.read(TOOLS, lambda: {(name,): len(tools) for name, tools in gateway.catalog.members.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ class ObservedUpstreams:
 
     def status(self) -> Mapping[str, UpstreamStatus]:
         return self.inner.status()
+
+    def states(self) -> Mapping[str, UpstreamState]:
+        return self.inner.states()
 
     def peer(self, server: str) -> Peer | None:
         return self.inner.peer(server)

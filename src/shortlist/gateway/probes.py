@@ -38,4 +38,4 @@ def is_searchable(state: State) -> bool:
     """Say whether a search has something to search: tools, or at least the word of every server that it has none."""
     if len(state.catalog):
         return True
-    return all(status.state != "connecting" for status in state.upstreams.status().values())
+    return "connecting" not in state.upstreams.states().values()

@@ -66,8 +66,10 @@ class Router:
         state = self._gateway.state
         return [
             name
-            for name, status in state.upstreams.status().items()
-            if status.peer is not None and capability in status.peer.capabilities and state.may_use_server(caller, name)
+            for name in state.upstreams.states()
+            if (peer := state.upstreams.peer(name)) is not None
+            and capability in peer.capabilities
+            and state.may_use_server(caller, name)
         ]
 
     async def listing(self, exchange: Exchange, kind: Listed, cursor: str | None) -> Result:
@@ -136,7 +138,8 @@ class Router:
         self._levels[holder] = level
         wanted = min(self._levels.values(), key=_LEVELS.index)
         for server in self.servers(exchange.caller, "logging"):
-            if self._gateway.state.upstreams.status()[server].era == "legacy":
+            peer = self._gateway.state.upstreams.peer(server)
+            if peer is not None and peer.era == "legacy":
                 await self._ask(exchange, server, "logging/setLevel", {"level": wanted})
 
     def level(self, holder: object) -> str | None:

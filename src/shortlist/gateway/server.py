@@ -252,10 +252,11 @@ class Front:
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     async def _roots_changed(self, context: Context, _: NotificationParams) -> None:
-        caller = self.caller(context)
-        for server, status in self.gateway.state.upstreams.status().items():
-            if status.era == "legacy" and self.gateway.state.may_use_server(caller, server):
-                await self.gateway.state.upstreams.notify(server, "notifications/roots/list_changed")
+        caller, state = self.caller(context), self.gateway.state
+        for server in state.upstreams.states():
+            peer = state.upstreams.peer(server)
+            if peer is not None and peer.era == "legacy" and state.may_use_server(caller, server):
+                await state.upstreams.notify(server, "notifications/roots/list_changed")
 
     async def _instruct(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Give each caller instructions that name what it may see, when it connects."""

@@ -16,6 +16,7 @@ from mcp_types.version import (
 )
 
 from shortlist.models import Json
+from shortlist.upstream.errors import ClosedByProbe
 from shortlist.upstream.events import Peer
 from shortlist.upstream.wire import Wire, client_info
 
@@ -31,13 +32,6 @@ class NoCommonVersion(Exception):
             f"it speaks protocol {offered!r}, and this gateway {HANDSHAKE_PROTOCOL_VERSIONS!r} "
             f"and {MODERN_PROTOCOL_VERSIONS!r}; update the server"
         )
-
-
-class ClosedByProbe(Exception):
-    """The server ended when it was asked something it does not know; it may live without being asked."""
-
-    def __init__(self) -> None:
-        super().__init__("it closed the connection before it was ready")
 
 
 async def negotiate(wire: Wire, *, probe: bool = True) -> Peer:

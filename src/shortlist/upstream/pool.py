@@ -10,7 +10,7 @@ import anyio
 from shortlist.config.settings import DEFAULT_LIMITS, EMPTY, Limits, ServerSettings
 from shortlist.models import Json
 from shortlist.upstream.errors import UpstreamUnavailable
-from shortlist.upstream.events import NO_OPTIONS, CallOptions, Client, OnEvent, Peer, UpstreamStatus
+from shortlist.upstream.events import NO_OPTIONS, CallOptions, Client, OnEvent, Peer, State, UpstreamStatus
 from shortlist.upstream.host import DEFAULT_CADENCE, Cadence, Host
 from shortlist.upstream.supervisor import Upstream
 
@@ -79,8 +79,12 @@ class UpstreamPool:
         await self._tasks.__aexit__(None, None, None)
 
     def status(self) -> Mapping[str, UpstreamStatus]:
-        """Give every server's state, in configuration order."""
+        """Give all there is to say of every server, in configuration order."""
         return {name: upstream.status() for name, upstream in self._upstreams.items()}
+
+    def states(self) -> Mapping[str, State]:
+        """Give every server's state alone, in configuration order: every search asks, so it costs little."""
+        return {name: upstream.state for name, upstream in self._upstreams.items()}
 
     def peer(self, server: str) -> Peer | None:
         """Give what a server said about itself when it connected; every call asks, so it costs nothing."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -21,7 +21,13 @@ from shortlist.config.settings import (
 from shortlist.errors import UpstreamError
 from shortlist.models import Json, Tool
 from shortlist.upstream.connection import Connection, Dial, auth_remedy, connect
-from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamUnavailable
+from shortlist.upstream.errors import (
+    ClosedByProbe,
+    UpstreamNeedsAuth,
+    UpstreamRefused,
+    UpstreamUnavailable,
+    cause_of,
+)
 from shortlist.upstream.events import (
     CallOptions,
     Notified,
@@ -33,7 +39,6 @@ from shortlist.upstream.events import (
     UpstreamStatus,
 )
 from shortlist.upstream.host import Host
-from shortlist.upstream.negotiate import ClosedByProbe
 from shortlist.upstream.stderr import StderrLog, log_path
 from shortlist.upstream.transports import HttpNotes
 
@@ -66,7 +71,7 @@ class Upstream:
         self._probe = True
         self._connection: Connection | None = None
         self.peer: Peer | None = None
-        self._state: State = "connecting"
+        self.state: State = "connecting"
         self._since = time.time()
         self._error: str | None = None
         self._attempts = 0
@@ -88,7 +93,7 @@ class Upstream:
     def status(self) -> UpstreamStatus:
         return UpstreamStatus(
             server=self.settings.name,
-            state=self._state,
+            state=self.state,
             since=self._since,
             tools=len(self._tools or ()),
             error=self._error,
@@ -145,7 +150,7 @@ class Upstream:
         await self._ended.wait()
 
     async def first_outcome(self) -> None:
-        while self._state == "connecting":
+        while self.state == "connecting":
             await self._changed.wait()
 
     async def asked(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
@@ -176,10 +181,10 @@ class Upstream:
 
     async def _ready(self, deadline: float) -> Connection:
         self._wanted.set()
-        if self._live is None and self._state != "connecting":
+        if self._live is None and self.state != "connecting":
             deadline = min(deadline, anyio.current_time() + self._host.cadence.reconnect_seconds)
         with anyio.CancelScope(deadline=deadline):
-            while self._live is None and self._state in ("connecting", "ready", "stale"):
+            while self._live is None and self.state in ("connecting", "ready", "stale"):
                 await self._changed.wait()
         if self._live is None:
             raise self._unavailable()
@@ -192,11 +197,11 @@ class Upstream:
 
     def _unavailable(self) -> UpstreamUnavailable:
         name = self.settings.name
-        if self._state == "needs_auth":
+        if self.state == "needs_auth":
             return UpstreamNeedsAuth(name, self._error or "it wants credentials")
-        if self._state == "connecting":
+        if self.state == "connecting":
             return UpstreamUnavailable(name, "it is still starting; try again later, or see `shortlist status`")
-        return UpstreamUnavailable(name, f"it is {self._state}: {self._error or 'it is not running'}")
+        return UpstreamUnavailable(name, f"it is {self.state}: {self._error or 'it is not running'}")
 
     async def _enter(self, room: anyio.Semaphore, deadline: float) -> None:
         with anyio.CancelScope(deadline=deadline) as waiting:
@@ -214,7 +219,7 @@ class Upstream:
                 return
             error: Exception = ConnectionError("the connection ended")
         except Exception as caught:  # the border to foreign code: whatever it does, the others go on
-            error = _cause(caught)
+            error = cause_of(caught)
         await self._failed(error, notes)
 
     async def _connect_and_serve(self, notes: HttpNotes) -> None:
@@ -377,9 +382,9 @@ class Upstream:
         return said + status + (f"; it last said: {' | '.join(lines)}" if lines else "")
 
     def _set(self, state: State, error: str | None) -> None:
-        if state != self._state:
+        if state != self.state:
             self._since = time.time()
-        self._state, self._error = state, error
+        self.state, self._error = state, error
         self._changed.set()
         self._changed = anyio.Event()
         self._emit(StateChanged(server=self.settings.name, status=self.status()))
@@ -392,18 +397,3 @@ class Upstream:
             self._host.on_event(event)
         except Exception:  # a listener's mistake must not take the connection down
             logger.exception("server %r: an event could not be handled", self.settings.name)
-
-
-def _cause(error: BaseException) -> Exception:
-    """Find what a group of errors is about: the transport's own, before the closing it led to."""
-    found = [leaf for leaf in _leaves(error) if isinstance(leaf, Exception)]
-    named = [leaf for leaf in found if not isinstance(leaf, (MCPError, UpstreamUnavailable, ClosedByProbe))]
-    return (named or found)[0]
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
