@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "call": "serving",
     "toolsets": "serving",
     "logs": "serving",
+    "dashboard": "dashboard",
     "import": "importing",
     "search": "searching",
     "explain": "searching",

@@ -1,30 +1,76 @@
-"""The dashboard: beside a gateway that serves HTTP, or alone over what one has kept."""
+"""`shortlist dashboard`: the pages over what a gateway has recorded, whatever it serves over."""
 
-from functools import cache
-from importlib import import_module
+import argparse
+import webbrowser
+from pathlib import Path
+from typing import Any
 
-import anyio.to_thread
+import anyio
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.routing import Mount
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from shortlist.cli.stack import Stack
+from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.readers import read_catalog
+from shortlist.cli.engine import make_searcher
+from shortlist.cli.entrance import entrance
+from shortlist.cli.listening import address, listen
+from shortlist.cli.pages import open_store
+from shortlist.cli.searching import DEMO
+from shortlist.cli.stack import read_settings, run_plainly, say
+from shortlist.config.settings import Settings
+from shortlist.gateway.background import BackgroundSearch
+from shortlist.gateway.http import LocalOnly, check_binding
+from shortlist.gateway.saved import SavedCatalog
+from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, State
+from shortlist.paths import data_folder
 from shortlist.web.access import Access
+from shortlist.web.app import dashboard
+from shortlist.web.page import Sources
+from shortlist.web.recorded import RecordedUpstreams
 
 
-def dashboard_route(stack: Stack, access: Access) -> Mount:
-    """Answer every address that is left with the dashboard."""
-
-    @cache
-    def pages() -> ASGIApp:
-        made: ASGIApp = import_module("shortlist.cli.pages").pages_of(stack, access)
-        return made
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await (await anyio.to_thread.run_sync(pages))(scope, receive, send)
-
-    return Mount("/", app)
+def register(subparsers: Any) -> None:
+    """Add `dashboard`."""
+    parser = subparsers.add_parser("dashboard", help="show in a browser what the gateway has recorded")
+    parser.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
+    parser.add_argument("--http", metavar="HOST:PORT", default="127.0.0.1:0", help="where (default: any free port)")
+    parser.add_argument("--open", action="store_true", help="open it in the browser of this machine")
+    parser.set_defaults(run=_dashboard)
 
 
-def entrance(access: Access, base: str, *, tokens: bool) -> str:
-    """Say how a browser comes in."""
-    return f"{base}/ (sign in with a token)" if tokens else f"{base}/open?key={access.link()} (opens once)"
+def _dashboard(arguments: argparse.Namespace) -> int:
+    host, port = address(arguments.http)
+    settings = read_settings(arguments.config)
+    check_binding(host, settings.tokens)
+    run_plainly(lambda: _serve(settings, host, port, arguments.open))
+    return 0
+
+
+async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -> None:
+    search, access = BackgroundSearch(lambda catalog: make_searcher(catalog, models=True), _catalog(settings)), Access()
+    upstreams = RecordedUpstreams(tuple(settings.servers), open_store)
+    sources = Sources(
+        state=State(settings, search, upstreams, NO_OPTIONS, NO_SEAMS),
+        explained=search.searcher.explained,
+        open_store=open_store,
+    )
+    app = Starlette(routes=[Mount("/", dashboard(sources, access))], middleware=[Middleware(LocalOnly, host=host)])
+
+    def announce(base: str) -> None:
+        link = entrance(access, base, tokens=bool(settings.tokens))
+        say(f"dashboard: {link}")
+        if open_browser:
+            webbrowser.open(link.partition(" ")[0])
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(search.run)
+        await listen(app, host, port, announce)
+        tasks.cancel_scope.cancel()
+
+
+def _catalog(settings: Settings) -> Catalog:
+    """Give the tools as the gateway knew them last; the demo servers' never change."""
+    if not settings.source:
+        return read_catalog(Path(DEMO)).catalog
+    return SavedCatalog(data_folder() / "catalog", settings.servers).load()

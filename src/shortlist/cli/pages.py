@@ -11,11 +11,16 @@ from shortlist.web.page import Sources
 
 
 def pages_of(stack: Stack, access: Access) -> ASGIApp:
-    """Show a stack that is running here."""
+    """Show a gateway that runs in this process."""
     sources = Sources(
         state=stack.gateway.state,
         explained=stack.search.searcher.explained,
-        open_store=lambda: SqliteEventStore(events_path()),
+        open_store=open_store,
         reconnect=stack.pool.refresh,
     )
     return dashboard(sources, access)
+
+
+def open_store() -> SqliteEventStore:
+    """Open what was recorded on this machine."""
+    return SqliteEventStore(events_path())

@@ -7,8 +7,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import anyio
-import uvicorn
 from mcp.server.stdio import stdio_server
 
-from shortlist.cli.dashboard import dashboard_route, entrance
+from shortlist.cli.entrance import dashboard_route, entrance
+from shortlist.cli.listening import GRACE_SECONDS, address, listen
 from shortlist.cli.stack import Stack, log_folder, open_stack, read_settings, run_plainly, say
 from shortlist.config.settings import LogLevel, Mode
 from shortlist.disclosure.render import describe_text, signature_of
@@ -40,7 +39,6 @@ from shortlist.web.access import Access
 
 OK, FAILED = 0, 1
 SETTLE_SECONDS = 30.0
-GRACE_SECONDS = 3.0
 FIRST_SEARCH = "let the team know the deploy is done"
 """One that the demo servers answer."""
 LOCAL_CALLER = Caller(era="modern", process="cli")
@@ -124,7 +122,7 @@ def _with_stack(command: Callable[[Task], Awaitable[int]], arguments: argparse.N
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    address = _address(arguments.http) if arguments.http else None
+    where = address(arguments.http) if arguments.http else None
     options = Options(
         mode=arguments.mode,
         menu=arguments.menu,
@@ -141,7 +139,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     async def run() -> None:
         async with open_stack(settings, options, metrics=metrics) as stack:
-            await (_serve_http(stack, *address, pages=pages) if address else _serve_stdio(stack))
+            await (_serve_http(stack, *where, pages=pages) if where else _serve_stdio(stack))
 
     with exporting(os.environ, metrics.instruments, version("shortlist-mcp")) as signals:
         if signals:
@@ -179,53 +177,17 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool) -> Non
     access = Access()
     probes = probe_routes(stack.gateway.state, stack.metrics.instruments, host)
     app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])])
-    # Paths hold workspace handles, so there is no access log.
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=int(GRACE_SECONDS),
-    )
-    socket = config.bind_socket()
-    socket.listen()  # a client that reads the line below may connect at once
-    bound = socket.getsockname()[1]
-    base = f"http://{host}:{bound}"
-    url = f"{base}/mcp"
-    say(f"serving {url}")
-    say("paste into a client: " + json.dumps({"mcpServers": {"shortlist": {"type": "http", "url": url}}}))
-    if not stack.settings.source:
-        say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCH})}")
-    if pages:
-        say(f"dashboard: {entrance(access, base, tokens=bool(stack.settings.tokens))}")
-    server = _Server(config)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_tell_signals, server)
-        await server.serve(sockets=[socket])
-        tasks.cancel_scope.cancel()
 
+    def announce(base: str) -> None:
+        url = f"{base}/mcp"
+        say(f"serving {url}")
+        say("paste into a client: " + json.dumps({"mcpServers": {"shortlist": {"type": "http", "url": url}}}))
+        if not stack.settings.source:
+            say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCH})}")
+        if pages:
+            say(f"dashboard: {entrance(access, base, tokens=bool(stack.settings.tokens))}")
 
-class _Server(uvicorn.Server):
-    """Ends without raising the signal again: that would end the process before what it serves has ended."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _tell_signals(server: uvicorn.Server) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for number in signals:
-            server.handle_exit(number, None)
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidInput(f"--http takes HOST:PORT, as in 127.0.0.1:8765, not {text!r}.")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    await listen(app, host, port, announce)
 
 
 # status, tools, call, toolsets, logs

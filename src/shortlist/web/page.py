@@ -11,6 +11,7 @@ from shortlist.models import Query, Tool, ToolId
 from shortlist.search.searcher import Explained
 from shortlist.telemetry.figures import ToolFigures, stats
 from shortlist.telemetry.store import SqliteEventStore
+from shortlist.upstream.events import UpstreamStatus
 from shortlist.web.access import Session
 
 
@@ -25,6 +26,10 @@ class NotForThisToken(ShortlistError):
         super().__init__("This token may see some of the tools, and nothing of what other callers do.")
 
 
+OpenStore: TypeAlias = Callable[[], SqliteEventStore]
+"""Opens what was recorded; raises StoreError where there is nothing to open."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """What the pages show: the gateway as it is, and what it recorded."""
@@ -32,8 +37,7 @@ class Sources:
     state: State
     explained: Callable[[Query], Explained]
     """Searches, with the reason of every hit."""
-    open_store: Callable[[], SqliteEventStore]
-    """Opens what was recorded; raises StoreError where there is nothing to open."""
+    open_store: OpenStore
     reconnect: Callable[[str], None] | None = None
     """Connects to a server again; None where the servers belong to another process."""
 
@@ -82,12 +86,12 @@ class Visit:
         visible, tools = self.state.visible(self.session.caller), self.state.snapshot.catalog.tools
         return {tool_id: tool for tool_id, tool in tools.items() if visible is None or tool_id in visible}
 
-    def servers(self) -> tuple[str, ...]:
-        """Name the servers that the caller may know of, in the order of the configuration."""
-        caller, seen = self.session.caller, set(self.state.visible_servers(self.session.caller))
-        return tuple(
-            name for name in self.state.upstreams.status() if name in seen or self.state.may_use_server(caller, name)
-        )
+    def servers(self) -> dict[str, UpstreamStatus]:
+        """Give how the servers are that the caller may know of, in the order of the configuration."""
+        state, caller = self.state, self.session.caller
+        seen = set(state.visible_servers(caller))
+        found = state.upstreams.status()
+        return {name: how for name, how in found.items() if name in seen or state.may_use_server(caller, name)}
 
 
 @dataclass(frozen=True, slots=True)

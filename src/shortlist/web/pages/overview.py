@@ -42,9 +42,9 @@ class Stretch:
 
 
 STRETCHES: Mapping[str, Stretch] = {
-    "24h": Stretch("24 hours", 24, 1, "%H:%M"),
-    "7d": Stretch("7 days", 28, 6, "%d %b %H:%M"),
-    "30d": Stretch("30 days", 30, 24, "%d %b"),
+    "24h": Stretch("24 hours", 25, 1, "%H:%M"),
+    "7d": Stretch("7 days", 29, 6, "%d %b %H:%M"),
+    "30d": Stretch("30 days", 31, 24, "%d %b"),
 }
 WRITTEN: Mapping[Unit, Callable[[float], str]] = {"": short, "%": percent, "tokens": short}
 

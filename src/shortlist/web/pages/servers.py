@@ -30,7 +30,7 @@ class ServerRow:
 def listing(visit: Visit) -> Page:
     """Show all servers."""
     use = visit.use()
-    return Page("servers.html", "Servers", {"rows": [_row(visit, name, use) for name in visit.servers()]})
+    return Page("servers.html", "Servers", {"rows": [_row(visit, status, use) for status in visit.servers().values()]})
 
 
 def page(visit: Visit) -> Page:
@@ -51,28 +51,29 @@ def page(visit: Visit) -> Page:
 
 def reconnect(visit: Visit) -> str:
     """Connect to a server again, or list its tools again."""
-    name = _named(visit)
+    name = _named(visit).server
     if visit.sources.reconnect is None or visit.limited:
         raise NoSuchPage(f"{name!r} cannot be reconnected from here.")
     visit.sources.reconnect(name)
     return visit.address.removesuffix("/reconnect")
 
 
-def _named(visit: Visit) -> str:
+def _named(visit: Visit) -> UpstreamStatus:
     name = visit.path["server"]
-    if name not in visit.servers():
+    found = visit.servers().get(name)
+    if found is None:
         raise NoSuchPage(f"There is no server {name!r}.")
-    return name
+    return found
 
 
-def _row(visit: Visit, name: str, use: Use) -> ServerRow:
-    state = visit.state
-    server = state.snapshot.catalog.servers.get(name)
+def _row(visit: Visit, status: UpstreamStatus, use: Use) -> ServerRow:
+    name, catalog = status.server, visit.state.snapshot.catalog
+    server = catalog.servers.get(name)
     return ServerRow(
-        status=state.upstreams.status()[name],
+        status=status,
         title=server.title if server else "",
         description=server.description if server else "",
-        stale=name in state.stale,
-        tools=tuple(tool for tool in state.snapshot.catalog.of_server(name) if visit.may_see(tool.id)),
+        stale=name in visit.state.stale,
+        tools=tuple(tool for tool in catalog.of_server(name) if visit.may_see(tool.id)),
         used=use.servers.get(name),
     )

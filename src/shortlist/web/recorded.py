@@ -1,0 +1,71 @@
+"""A gateway that runs in another process, as far as it has left traces: its record and its saved catalog."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import NoReturn, cast, get_args
+
+from shortlist.config.settings import EMPTY
+from shortlist.errors import StoreError
+from shortlist.models import Json
+from shortlist.telemetry.rows import StoredEvent
+from shortlist.telemetry.store import EventQuery
+from shortlist.upstream.errors import UpstreamUnavailable
+from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, State, UpstreamStatus
+from shortlist.web.page import OpenStore
+
+LOOKED_AT = 1_000
+"""The latest comings and goings of all servers."""
+
+
+class RecordedUpstreams:
+    """Servers as their last recorded state tells; nothing can be asked of them from here."""
+
+    def __init__(self, servers: Sequence[str], open_store: OpenStore) -> None:
+        self._servers = servers
+        self._open_store = open_store
+
+    def status(self) -> Mapping[str, UpstreamStatus]:
+        """Give every server's last state, in configuration order; `stopped` where none was ever recorded."""
+        last = self._last()
+        return {name: _status(name, last.get(name)) for name in self._servers}
+
+    def states(self) -> Mapping[str, State]:
+        return {name: status.state for name, status in self.status().items()}
+
+    def peer(self, server: str) -> Peer | None:  # noqa: ARG002 - of none
+        return None
+
+    async def request(
+        self,
+        server: str,
+        method: str,  # noqa: ARG002 - none is
+        params: Mapping[str, Json] = EMPTY,  # noqa: ARG002
+        *,
+        options: CallOptions = NO_OPTIONS,  # noqa: ARG002
+    ) -> dict[str, Json]:
+        return _refuse(server)
+
+    async def notify(self, server: str, method: str, params: Mapping[str, Json] = EMPTY) -> None:  # noqa: ARG002
+        _refuse(server)
+
+    async def watch(self, server: str, uris: Sequence[str]) -> None:  # noqa: ARG002
+        _refuse(server)
+
+    def _last(self) -> dict[str, StoredEvent]:
+        found: dict[str, StoredEvent] = {}
+        try:
+            with closing(self._open_store()) as store:
+                for event in store.events(EventQuery(kinds=("upstream",), latest=True, limit=LOOKED_AT)):
+                    found.setdefault(event.subject or "", event)
+        except StoreError:
+            return {}
+        return found
+
+
+def _status(name: str, event: StoredEvent | None) -> UpstreamStatus:
+    state = event.outcome if event and event.outcome in get_args(State) else "stopped"
+    return UpstreamStatus(server=name, state=cast("State", state), since=event.at / 1000 if event else 0.0)
+
+
+def _refuse(server: str) -> NoReturn:
+    raise UpstreamUnavailable(server, "it is run by the gateway, and this is only its dashboard")
