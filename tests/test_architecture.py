@@ -40,7 +40,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "evals": SEARCH - {"config"} | {"disclosure"},
     "gateway": GATEWAY | {"context", "validation"},
     "demo": GROUND | {"catalog"},
-    "harness": GATEWAY | {"gateway", "evals", "demo"},
+    "harness": GATEWAY | {"gateway", "evals", "demo", "integrations.formats"},
     "web": GATEWAY | {"gateway", "evals.duplicates"},
     "cli": GATEWAY | LIBRARY | {"gateway", "web", "evals", "harness", "demo", "library", "filter", "integrations"},
     "__init__": LIBRARY | {"library", "filter", "integrations"},

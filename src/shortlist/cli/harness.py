@@ -2,8 +2,9 @@
 
 import argparse
 import json
+import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from typing import Any
 from shortlist.cli.stack import run_plainly, say
 from shortlist.errors import InvalidInput
 from shortlist.evals.tables import to_json, to_markdown
+from shortlist.harness.attempts import arms_table, tasks_table
+from shortlist.harness.chat import KEY_VARIABLE, chat_model
 from shortlist.harness.gateway import Place, warm_up
 from shortlist.harness.replay import by_scenario, replay, totals
 from shortlist.harness.scenarios import read_scenarios
+from shortlist.harness.tasks import ARMS, attempt, read_tasks
 from shortlist.telemetry.experiments.plan import Variant, read_variant
 
 OK = 0
@@ -21,7 +25,7 @@ STATIC_AND_DYNAMIC = ("mode=static", "mode=dynamic")
 
 
 def register(subparsers: Any) -> None:
-    """Add `replay`."""
+    """Add `replay` and `run-tasks`."""
     replayed = subparsers.add_parser("replay", help="replay a scenario file under several ways of serving")
     replayed.add_argument("scenarios", type=Path, help="a JSON file; docs/experiments.md shows its shape")
     replayed.add_argument("--only", action="append", help="only the scenario of this name (repeatable)")
@@ -33,6 +37,16 @@ def register(subparsers: Any) -> None:
     )
     _servers(replayed)
     replayed.set_defaults(run=_replay)
+    tasks = subparsers.add_parser("run-tasks", help="run tasks with a model under several ways of serving")
+    tasks.add_argument("tasks", type=Path, help="a JSON file; docs/experiments.md shows its shape")
+    tasks.add_argument(
+        "--endpoint", metavar="URL", help="any that speaks OpenAI's Chat Completions (default: OPENAI_BASE_URL)"
+    )
+    tasks.add_argument("--model", required=True)
+    tasks.add_argument("--arm", action="append", choices=tuple(ARMS), help="only this way of serving (repeatable)")
+    tasks.add_argument("--repeat", type=int, default=1, help="attempts at each task under each way of serving")
+    _servers(tasks)
+    tasks.set_defaults(run=_run_tasks)
 
 
 def _servers(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +65,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     variants = [_served(text) for text in arguments.variant or STATIC_AND_DYNAMIC]
 
     async def run() -> int:
-        async with _place(arguments, variants) as place:
+        async with _place(arguments) as place:
             found = []
             for variant in variants:
                 for number, scenario in enumerate(scenarios, 1):
@@ -64,6 +78,32 @@ def _replay(arguments: argparse.Namespace) -> int:
     return run_plainly(run)
 
 
+def _run_tasks(arguments: argparse.Namespace) -> int:
+    tasks = read_tasks(arguments.tasks)
+    arms = arguments.arm or tuple(ARMS)
+    url = arguments.endpoint or os.environ.get("OPENAI_BASE_URL")
+    if not url:
+        raise InvalidInput("Which endpoint? Give --endpoint, as in http://127.0.0.1:11434/v1, or set OPENAI_BASE_URL.")
+    model = chat_model(url, arguments.model, os.environ.get(KEY_VARIABLE))
+
+    async def run() -> int:
+        async with _place(arguments) as place:
+            attempts = []
+            # In turns, so that an endpoint that gets slower or dearer does so for every way of serving.
+            for task in tasks:
+                for arm in (arm for _ in range(arguments.repeat) for arm in arms):
+                    attempts.append(await attempt(place, model, task, arm))
+                    say(f"{task.name}, {arm}: {'done' if attempts[-1].completed else 'not done'}")
+        tables = [arms_table(attempts), tasks_table(attempts)]
+        print(to_json({"attempts": attempts}) if arguments.json else to_markdown(tables))
+        return OK
+
+    try:
+        return run_plainly(run)
+    finally:
+        model.close()
+
+
 def _served(text: str) -> Variant:
     variant = read_variant(text)
     if extra := set(variant.settings()) - {"mode", "preset"}:
@@ -72,15 +112,14 @@ def _served(text: str) -> Variant:
 
 
 @asynccontextmanager
-async def _place(arguments: argparse.Namespace, variants: Sequence[Variant]) -> AsyncIterator[Place]:
-    """Make a folder for the gateways of a run, stubs where a catalog is given, and saved catalogs for each part."""
+async def _place(arguments: argparse.Namespace) -> AsyncIterator[Place]:
+    """Make a folder for the gateways of a run, stubs where a catalog is given, and a saved catalog."""
     with tempfile.TemporaryDirectory(prefix="shortlist-") as name:
         folder = Path(name)
         async with _config(arguments, folder) as config:
             place = Place(folder, config)
-            for variant in variants:
-                for server, state in (await warm_up(place, variant.name)).items():
-                    say(f"{server} is {state}: its tools are missing")
+            for server, state in (await warm_up(place)).items():
+                say(f"{server} is {state}: its tools are missing")
             yield place
 
 

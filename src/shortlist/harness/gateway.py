@@ -45,9 +45,14 @@ class Place:
         config = ("--config", str(self.config)) if self.config else ()
         return [*COMMAND, name, *config, *arguments]
 
-    def environment(self, part: str) -> dict[str, str]:
+    @property
+    def events(self) -> Path:
+        """Say where the gateways record what happens."""
+        return self.folder / "shortlist" / "events.sqlite"
+
+    def environment(self) -> dict[str, str]:
         """Keep what a gateway records out of the user's own data; vectors are shared, they take long to make."""
-        return {**os.environ, "XDG_DATA_HOME": str(self.folder / part), "PYTHONPATH": os.pathsep.join(sys.path)}
+        return {**os.environ, "XDG_DATA_HOME": str(self.folder), "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +119,10 @@ class Connected:
 
 
 @asynccontextmanager
-async def connected(place: Place, part: str, *arguments: str) -> AsyncIterator[Connected]:
+async def connected(place: Place, *arguments: str) -> AsyncIterator[Connected]:
     """Start a gateway, and connect as a client that has a session; the process has ended when this has."""
     command = place.command("serve", *arguments)
-    server = StdioServerParameters(command=command[0], args=command[1:], env=place.environment(part))
+    server = StdioServerParameters(command=command[0], args=command[1:], env=place.environment())
     log = place.folder / LOG
     started = False
     try:
@@ -131,15 +136,16 @@ async def connected(place: Place, part: str, *arguments: str) -> AsyncIterator[C
         raise GatewayFailed(f"The gateway did not start ({type(error).__name__}). {_last(log)}") from error
 
 
-async def warm_up(place: Place, part: str) -> Mapping[str, str]:
+async def warm_up(place: Place) -> Mapping[str, str]:
     """Connect every server once, so that gateways start from a saved catalog; name those that are not ready."""
-    done = await anyio.run_process(
-        place.command("status", "--json"), env=place.environment(part), check=False, stderr=None
-    )
+    with (place.folder / LOG).open("a", encoding="utf-8") as said:
+        done = await anyio.run_process(
+            place.command("status", "--json"), env=place.environment(), check=False, stderr=said
+        )
     try:
         statuses: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise GatewayFailed("The servers could not be connected; `shortlist status` says why.") from None
+        raise GatewayFailed(f"The servers could not be connected. {_last(place.folder / LOG)}") from None
     return {name: status["state"] for name, status in statuses.items() if status["state"] != "ready"}
 
 

@@ -40,7 +40,7 @@ class Replayed:
 
 async def replay(place: Place, scenario: Scenario, variant: Variant) -> Replayed:
     """Run one scenario in a fresh session of a fresh gateway."""
-    async with connected(place, variant.name, *serve_arguments(variant)) as session:
+    async with connected(place, *serve_arguments(variant)) as session:
         await session.ready()
         return await _replayed(session, scenario, variant)
 

@@ -1,0 +1,60 @@
+"""Attempts side by side: what each way of serving completes, and what it costs."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shortlist.evals.tables import Table
+from shortlist.harness.tasks import Attempt
+
+Figure = Callable[[Sequence[Attempt]], str]
+
+
+def arms_table(attempts: Sequence[Attempt]) -> Table:
+    """Sum up every way of serving."""
+    arms = list(dict.fromkeys(each.arm for each in attempts))
+    by_arm = {arm: [each for each in attempts if each.arm == arm] for arm in arms}
+    rows = tuple((label, *(figure(by_arm[arm]) for arm in arms)) for label, figure in _FIGURES.items())
+    return Table("Ways of serving side by side", ("", *arms), rows)
+
+
+def tasks_table(attempts: Sequence[Attempt]) -> Table:
+    """Put the attempts at each task next to each other."""
+    arms = list(dict.fromkeys(each.arm for each in attempts))
+    tasks = list(dict.fromkeys(each.task for each in attempts))
+    cells: dict[tuple[str, str], list[str]] = {}
+    for each in attempts:
+        cells.setdefault((each.task, each.arm), []).append(_cell(each))
+    rows = tuple((task, *("; ".join(cells.get((task, arm), ["–"])) for arm in arms)) for task in tasks)
+    return Table("Tasks", ("task", *arms), rows)
+
+
+def _cell(each: Attempt) -> str:
+    if each.failure:
+        return f"failed: {each.failure}"
+    tokens = each.prompt_tokens + each.completion_tokens
+    return f"{'done' if each.completed else 'NOT done'}, {each.turns} turns, {tokens:,} tokens"
+
+
+def _mean(pick: Callable[[Attempt], float]) -> Figure:
+    return lambda attempts: f"{sum(pick(each) for each in attempts) / len(attempts):,.1f}"
+
+
+def _share(pick: Callable[[Attempt], bool]) -> Figure:
+    return lambda attempts: f"{sum(pick(each) for each in attempts)} of {len(attempts)}"
+
+
+def _misses(attempts: Sequence[Attempt]) -> str:
+    known = [each.misses for each in attempts if each.misses is not None]
+    return f"{sum(known) / len(known):,.1f}" if known else "–"
+
+
+_FIGURES: Mapping[str, Figure] = {
+    "completed": _share(lambda each: each.completed),
+    "could not be run": _share(lambda each: bool(each.failure)),
+    "turns (mean)": _mean(lambda each: each.turns),
+    "prompt tokens (mean)": _mean(lambda each: each.prompt_tokens),
+    "completion tokens (mean)": _mean(lambda each: each.completion_tokens),
+    "searches (mean)": _mean(lambda each: each.searches),
+    "calls (mean)": _mean(lambda each: each.calls),
+    "errors (mean)": _mean(lambda each: each.errors),
+    "retrieval misses (mean)": _misses,
+}

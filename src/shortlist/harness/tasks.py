@@ -1,0 +1,178 @@
+"""Tasks for a model, each run under several ways of serving: what it completes, and at what cost.
+
+`{"tasks": [{"name": …, "prompt": …, "expect": {"calls": [tool], "answer": [words]}}]}`: a task is complete when each
+of the calls was made and succeeded, and the last message has all of the words.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import anyio
+import anyio.to_thread
+from pydantic import Field
+
+from shortlist.gateway.metatools import CALL, SEARCH
+from shortlist.harness.chat import ChatModel, Message, Reply, ToolCall
+from shortlist.harness.gateway import Answer, Connected, Place, connected
+from shortlist.harness.scenarios import Value, read_json
+from shortlist.remote import ProviderRefused, ProviderUnavailable
+from shortlist.telemetry.sqlite_store import SqliteFile
+
+ARMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "all-upfront": ("--mode", "passthrough"),
+        "search": ("--mode", "search"),
+        "dynamic": ("--mode", "dynamic"),
+    }
+)
+MOST_TURNS = 20
+REFUSED_FOR_ALL = frozenset({401, 403, 404})
+"""A wrong key, URL or model."""
+SYSTEM = "Carry out the user's task with the tools you have, then answer in a few words."
+
+
+class Expected(Value):
+    calls: tuple[str, ...] = ()
+    """Tools that have to be called with success: `server/tool`, or a name that is unique."""
+    answer: tuple[str, ...] = ()
+    """Words that the last message has to have, in any case."""
+
+
+class Task(Value):
+    name: str
+    prompt: str = Field(min_length=1)
+    expect: Expected = Expected()
+
+
+class _File(Value):
+    tasks: tuple[Task, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One task under one way of serving."""
+
+    task: str
+    arm: str
+    completed: bool
+    turns: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    searches: int = 0
+    calls: int = 0
+    errors: int = 0
+    misses: int | None = None
+    """Retrieval misses as the gateway recorded them; None where it records nothing."""
+    failure: str = ""
+    """Why the model could not go on, where it could not."""
+
+
+def read_tasks(path: Path) -> tuple[Task, ...]:
+    """Read a task file; says what is wrong with the first that is."""
+    return read_json(path, _File).tasks
+
+
+async def attempt(place: Place, model: ChatModel, task: Task, arm: str) -> Attempt:
+    """Run one task in a fresh session of a fresh gateway."""
+    before = _misses(place)
+    async with connected(place, *ARMS[arm]) as session:
+        run = _Run(session, model, task)
+        failure = await run.through()
+    if run.refused is not None:
+        raise run.refused
+    after = _misses(place)
+    return Attempt(
+        task=task.name,
+        arm=arm,
+        completed=not failure and run.complete(),
+        turns=len(run.replies),
+        prompt_tokens=sum(reply.prompt_tokens for reply in run.replies),
+        completion_tokens=sum(reply.completion_tokens for reply in run.replies),
+        searches=sum(name == SEARCH["name"] for name, _ in run.made),
+        calls=len(run.made),
+        errors=sum(answer.is_error for _, answer in run.made),
+        misses=after - (before or 0) if after is not None else None,
+        failure=failure,
+    )
+
+
+class _Run:
+    """A conversation between a model and a gateway, in which the task is the only thing a user says."""
+
+    def __init__(self, session: Connected, model: ChatModel, task: Task) -> None:
+        self._session, self._model, self._task = session, model, task
+        system = "\n\n".join(filter(None, (SYSTEM, session.instructions)))
+        self._messages: list[Message] = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": task.prompt},
+        ]
+        self.replies: list[Reply] = []
+        self.made: list[tuple[str, Answer]] = []
+        """Calls by the name of the tool that they reached in the end."""
+        self.refused: ProviderRefused | None = None
+        """Why no other task would fare better."""
+
+    async def through(self) -> str:
+        """Take turns until the model makes no more calls; says why it could not go on, where it could not."""
+        for _ in range(MOST_TURNS):
+            try:
+                reply = await self._turn()
+            except ProviderRefused as refused:
+                self.refused = refused if refused.status in REFUSED_FOR_ALL else None
+                return str(refused)
+            except ProviderUnavailable as unavailable:
+                return str(unavailable)
+            if not reply.calls:
+                return ""
+            for call in reply.calls:
+                await self._make(call)
+        return f"No end after {MOST_TURNS} turns."
+
+    def complete(self) -> bool:
+        """Say whether everything that is expected was called and said."""
+        succeeded = {name for name, answer in self.made if not answer.is_error}
+        said = self.replies[-1].text.casefold()
+        expect = self._task.expect
+        return all(_is_among(tool, succeeded) for tool in expect.calls) and all(
+            words.casefold() in said for words in expect.answer
+        )
+
+    async def _turn(self) -> Reply:
+        tools = await self._session.tools()  # a load in the last turn has changed them
+        reply = await anyio.to_thread.run_sync(partial(self._model.reply, tuple(self._messages), tools))
+        self.replies.append(reply)
+        self._messages.append(reply.message)
+        return reply
+
+    async def _make(self, call: ToolCall) -> None:
+        answer = (
+            Answer(text=call.problem, is_error=True, milliseconds=0.0)
+            if call.problem
+            else await self._session.call(call.name, call.arguments)
+        )
+        self.made.append((_reached(call), answer))
+        self._messages.append({"role": "tool", "tool_call_id": call.id, "content": answer.text})
+
+
+def _reached(call: ToolCall) -> str:
+    """Name the tool that a call is for, also through call_tool."""
+    inner = call.arguments.get("name") if call.name == CALL["name"] else None
+    return inner if isinstance(inner, str) else call.name
+
+
+def _is_among(tool: str, names: set[str]) -> bool:
+    wanted = tool.replace("/", "__", 1)
+    return any(name.replace("/", "__", 1) == wanted or name.endswith(f"__{wanted}") for name in names)
+
+
+def _misses(place: Place) -> int | None:
+    if not place.events.is_file():
+        return None
+    file = SqliteFile(place.events)
+    try:
+        return int(file.query("SELECT coalesce(sum(misses), 0) FROM sessions")[0][0])
+    finally:
+        file.close()
