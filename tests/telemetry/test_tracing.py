@@ -14,6 +14,8 @@ from tests.telemetry.support import config_in, environment_in, receiving, stdio_
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 CALLER = "00f067aa0ba902b7"
 META: Any = {"traceparent": f"00-{TRACE}-{CALLER}-01", "tracestate": "congo=t61rcWkgMzE"}
+OFTEN = {"OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
+"""Milliseconds: a client that ends kills its server soon after, however busy the machine is."""
 SERVER, CLIENT = 2, 3
 ERROR = 2
 
@@ -36,8 +38,8 @@ class Arrived:
 def arrived(tmp_path_factory: pytest.TempPathFactory) -> Arrived:
     folder = tmp_path_factory.mktemp("gateway")
     with receiving() as receiver:
-        environment = {**environment_in(folder), "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint}
-        meta = anyio.run(_everything, environment, config_in(folder))
+        otel = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint, **OFTEN}
+        meta = anyio.run(_everything, environment_in(folder) | otel, config_in(folder))
         received = receiver.received()
     spans = [span for request in received for span in request.get("spans", ())]
     metrics = {metric["name"]: metric for request in received for metric in request.get("metrics", ())}

@@ -140,10 +140,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     async def run() -> None:
         async with open_stack(settings, options, metrics=metrics) as stack:
             await (_serve_http(stack, *where, pages=pages) if where else _serve_stdio(stack))
+            export.end()
 
-    with exporting(os.environ, metrics.instruments, version("shortlist-mcp")) as signals:
-        if signals:
-            say(f"sending {' and '.join(signals)} by OTLP")
+    with exporting(os.environ, metrics.instruments, version("shortlist-mcp")) as export:
+        if export.signals:
+            say(f"sending {' and '.join(export.signals)} by OTLP")
         run_plainly(run)
     return OK
 

@@ -126,7 +126,7 @@ async def _open_stack(
         seams=seams,
     )
     watch(gateway.state, metrics.instruments)
-    metrics.instruments.read(DROPPED, lambda: {(reason,): count for reason, count in telemetry.lost().items()})
+    metrics.instruments.read(DROPPED, lambda: {("",): 0, **{(why,): count for why, count in telemetry.lost().items()}})
     events.take = gateway.on_upstream
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)

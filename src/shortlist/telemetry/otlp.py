@@ -6,9 +6,10 @@ OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER, OTEL_EXPORTER_
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, Literal, Self, TypeAlias
 
 from shortlist.telemetry.instruments import Family, Instruments, Labels, Reading
 
@@ -32,14 +33,36 @@ def wants(signal: Signal, environment: Mapping[str, str]) -> bool:
     return any(environment.get(place) for place in places)
 
 
-@contextmanager
-def exporting(environment: Mapping[str, str], instruments: Instruments, version: str) -> Iterator[tuple[Signal, ...]]:
-    """Export what the environment asks for until the end, and send what is left then; gives what is sent."""
+class Export:
+    """What is being sent to a collector until it ends."""
+
+    def __init__(self, stops: Mapping[Signal, Callable[[], None]] = MappingProxyType({})) -> None:
+        self.signals = tuple(stops)
+        self._enders = [threading.Thread(target=stop, daemon=True) for stop in stops.values()]
+        self._ended = False
+
+    def end(self) -> None:
+        """Begin to send what is left, beside whatever else is ending: a client may not wait long for it."""
+        for thread in () if self._ended else self._enders:
+            thread.start()
+        self._ended = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        until = monotonic() + FLUSH_SECONDS
+        for thread in self._enders:
+            thread.join(max(until - monotonic(), 0))
+
+
+def exporting(environment: Mapping[str, str], instruments: Instruments, version: str) -> Export:
+    """Start to send what the environment asks for."""
     signals: tuple[Signal, ...] = ("traces", "metrics")
-    wanted = tuple(signal for signal in signals if wants(signal, environment))
+    wanted = [signal for signal in signals if wants(signal, environment)]
     if not wanted:
-        yield ()
-        return
+        return Export()
     try:
         resource = _resource(environment, version)
     except ImportError:
@@ -47,22 +70,13 @@ def exporting(environment: Mapping[str, str], instruments: Instruments, version:
             "OTEL_* variables ask for telemetry, but OpenTelemetry's SDK is not installed: "
             "pip install 'shortlist-mcp[otel]'. Going on without."
         )
-        yield ()
-        return
+        return Export()
     _check_protocol(environment)
-    with ExitStack() as stack:
-        if "traces" in wanted:
-            stack.callback(_in_time, _start_traces(resource))
-        if "metrics" in wanted:
-            stack.callback(_in_time, _start_metrics(resource, instruments))
-        yield wanted
-
-
-def _in_time(stop: Callable[[], None]) -> None:
-    """Let what is left be sent, but not for long: the SDK would wait for half a minute."""
-    thread = threading.Thread(target=stop, daemon=True)
-    thread.start()
-    thread.join(FLUSH_SECONDS)
+    start: Mapping[Signal, Callable[[Any], Callable[[], None]]] = {
+        "traces": _start_traces,
+        "metrics": lambda resource: _start_metrics(resource, instruments),
+    }
+    return Export({signal: start[signal](resource) for signal in wanted})
 
 
 def _check_protocol(environment: Mapping[str, str]) -> None:
