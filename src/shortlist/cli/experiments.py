@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from shortlist.cli.recording import experiments
 from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidInput
@@ -12,9 +13,7 @@ from shortlist.models import Json
 from shortlist.telemetry.experiments.outcomes import DEFAULT_GUARDRAILS, DEFAULT_METRIC, METRICS
 from shortlist.telemetry.experiments.plan import ALPHA, AS_CONFIGURED, MINIMUM, Experiment, Variant, read_variant
 from shortlist.telemetry.experiments.report import build_report
-from shortlist.telemetry.experiments.store import ExperimentStore
 from shortlist.telemetry.experiments.text import conclusion, report_text
-from shortlist.telemetry.sqlite_store import SqliteFile, events_path
 
 OK = 0
 Arguments: TypeAlias = argparse.Namespace
@@ -67,7 +66,8 @@ def _start(arguments: Arguments) -> int:
         alpha=_alpha(arguments.alpha),
         minimum=_minimum(arguments.minimum),
     )
-    begun = ExperimentStore(SqliteFile(events_path(), write=True)).start(experiment)
+    with experiments(write=True) as store:
+        begun = store.start(experiment)
     names = " against ".join(repr(variant.name) for variant in begun.variants)
     _show(
         arguments,
@@ -79,12 +79,13 @@ def _start(arguments: Arguments) -> int:
 
 
 def _status(arguments: Arguments) -> int:
-    store = ExperimentStore(SqliteFile(events_path()))
-    running = store.running()
+    with experiments() as store:
+        running = store.running()
+        outcomes = store.outcomes(running) if running else []
     if running is None:
         _show(arguments, None, "No experiment is running. `shortlist ab start` begins one.")
         return OK
-    report = build_report(running, store.outcomes(running))
+    report = build_report(running, outcomes)
     sizes = ", ".join(f"{name}: {count}" for name, count in report.workspaces.items())
     data = {"experiment": running.data(), "workspaces": dict(report.workspaces), "mismatched": report.mismatched}
     _show(arguments, data, f"{running.name!r} is running. Workspaces: {sizes}\n{conclusion(report)}")
@@ -92,19 +93,19 @@ def _status(arguments: Arguments) -> int:
 
 
 def _report(arguments: Arguments) -> int:
-    store = ExperimentStore(SqliteFile(events_path()))
-    experiment = store.get(arguments.name)
-    report = build_report(experiment, store.outcomes(experiment))
+    with experiments() as store:
+        experiment = store.get(arguments.name)
+        report = build_report(experiment, store.outcomes(experiment))
     _show(arguments, report.data(), report_text(report))
     return OK
 
 
 def _stop(arguments: Arguments) -> int:
-    store = ExperimentStore(SqliteFile(events_path(), write=True))
-    running = store.running()
-    if arguments.name is None and running is None:
-        raise InvalidInput("No experiment is running.")
-    stopped = store.stop(arguments.name or (running.name if running else ""))
+    with experiments(write=True) as store:
+        running = store.running()
+        if arguments.name is None and running is None:
+            raise InvalidInput("No experiment is running.")
+        stopped = store.stop(arguments.name or (running.name if running else ""))
     _show(arguments, stopped.data(), f"Stopped {stopped.name!r}. `shortlist ab report {stopped.name}` stays as it is.")
     return OK
 

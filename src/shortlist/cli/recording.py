@@ -10,11 +10,13 @@ from shortlist.gateway.state import Report
 from shortlist.models import Json, ToolId
 from shortlist.paths import data_folder
 from shortlist.telemetry.events import Record, record_nothing
+from shortlist.telemetry.experiments.assignment import Assign, Assignments, as_configured
+from shortlist.telemetry.experiments.store import ExperimentStore
 from shortlist.telemetry.figures import stats
 from shortlist.telemetry.ledger import Ledger
 from shortlist.telemetry.recorder import Recorder, Retention
 from shortlist.telemetry.redaction import Privacy, hash_key
-from shortlist.telemetry.sqlite_store import events_path
+from shortlist.telemetry.sqlite_store import SqliteFile, events_path
 from shortlist.telemetry.stats_text import parse_since, stats_text
 from shortlist.telemetry.store import SqliteEventStore
 from shortlist.telemetry.together import UsedTogether
@@ -28,6 +30,9 @@ class Telemetry:
     lost: Callable[[], Mapping[str, int]] = dict
     together: UsedTogether = field(default_factory=UsedTogether)
     reports: Mapping[str, Report] = field(default_factory=dict)
+    variant: Assign = as_configured
+    follow: Callable[[], bool] = lambda: False
+    """Take up the experiment that runs now, if any; says whether it is another one."""
 
 
 @contextmanager
@@ -43,12 +48,15 @@ def open_telemetry(settings: TelemetrySettings) -> Iterator[Telemetry]:
         Ledger(privacy, together),
         retention=Retention(days=settings.days, megabytes=settings.megabytes),
     )
+    assignments = Assignments(recorder)
     try:
         yield Telemetry(
             record=recorder,
+            variant=assignments,
+            follow=lambda: _follow(assignments),
             lost=lambda: recorder.lost,
             together=together,
-            reports={"get_stats": _StatsReport(recorder)},
+            reports={"get_stats": _StatsReport(recorder), "get_ab_test_report": _ab_test_report},
         )
     finally:
         recorder.close()
@@ -67,6 +75,36 @@ class _StatsReport:
             return stats_text(stats(store, since).among(visible), lost=self.recorder.untold)
         finally:
             store.close()
+
+
+def _ab_test_report(arguments: Mapping[str, Json], _: frozenset[ToolId] | None) -> str:
+    """Answer get_ab_test_report; it names variants and sums, and no tool."""
+    # Statistics that are seldom asked for and take long to import.
+    from shortlist.telemetry.experiments.report import build_report  # noqa: PLC0415
+    from shortlist.telemetry.experiments.text import report_text  # noqa: PLC0415
+
+    with experiments() as store:
+        experiment = store.get(str(arguments["experiment"]) if arguments.get("experiment") else None)
+        return report_text(build_report(experiment, store.outcomes(experiment)))
+
+
+def _follow(assignments: Assignments) -> bool:
+    """Take up what the store says; a store that cannot be read changes nothing."""
+    try:
+        with experiments() as store:
+            return assignments.follow(store.running())
+    except StoreError:
+        return False
+
+
+@contextmanager
+def experiments(*, write: bool = False) -> Iterator[ExperimentStore]:
+    """Open the experiments on this machine."""
+    file = SqliteFile(events_path(), write=write)
+    try:
+        yield ExperimentStore(file)
+    finally:
+        file.close()
 
 
 def _together() -> UsedTogether:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.recording import Telemetry, open_telemetry
@@ -23,7 +24,7 @@ from shortlist.gateway.observing import ObservedRequests, ObservedSearch, Observ
 from shortlist.gateway.saved import SavedCatalog
 from shortlist.gateway.server import Front
 from shortlist.gateway.snapshot import Options
-from shortlist.gateway.state import Seams
+from shortlist.gateway.state import ListChanged, Seams
 from shortlist.paths import data_folder
 from shortlist.telemetry.events import Event, Record
 from shortlist.telemetry.logs import NOTICES, configure_logs
@@ -114,6 +115,7 @@ async def _open_stack(
         record=_to_all(metrics.record, note_on_span, telemetry.record),
         co_use=telemetry.together,
         reports=telemetry.reports,
+        variant=telemetry.variant,
         save=saved.save,
         explain=lambda query, tool_id: search.searcher.explain(query, tool_id).text(),
         stale=frozenset(catalog.servers),
@@ -127,6 +129,7 @@ async def _open_stack(
     )
     watch(gateway.state, metrics.instruments)
     metrics.instruments.read(DROPPED, lambda: {("",): 0, **{(why,): count for why, count in telemetry.lost().items()}})
+    telemetry.follow()  # before the first request, so that nobody is served twice
     events.take = gateway.on_upstream
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
@@ -136,6 +139,7 @@ async def _open_stack(
         async with pool:
             if models:
                 tasks.start_soon(search.run)
+                tasks.start_soon(_follow_experiments, telemetry, gateway)
             if settings.source:
                 tasks.start_soon(_reload, Path(settings.source), gateway, pool, saved)
             yield Stack(settings, pool, gateway, front, metrics, search)
@@ -171,6 +175,14 @@ class _Events:
 
     def __call__(self, event: UpstreamEvent) -> None:
         self.take(event)
+
+
+async def _follow_experiments(telemetry: Telemetry, gateway: Gateway) -> None:
+    """Serve the variants of whatever experiment runs; who is served otherwise than before is told to list again."""
+    while True:
+        await anyio.sleep(RELOAD_SECONDS)
+        if await anyio.to_thread.run_sync(telemetry.follow):
+            gateway.state.announce(ListChanged())
 
 
 async def _reload(path: Path, gateway: Gateway, pool: UpstreamPool, saved: SavedCatalog) -> None:

@@ -128,7 +128,7 @@ class Gateway:
         return text_result(await anyio.to_thread.run_sync(report, arguments, self.state.visible(caller)))
 
     def _meet(self, caller: Caller) -> None:
-        if self.state.recording.meets(caller):
+        if self.state.recording.meets(caller, self.state.variant(caller)):
             view = self.state.view(caller)
             menu = len(MENUS[view.menu]) if view.menu else 0
             bound = sum(1 for tool_id in view.bound if self.state.may_see(caller, tool_id))

@@ -31,6 +31,7 @@ from shortlist.telemetry.events import (
     UpstreamChanged,
     record_nothing,
 )
+from shortlist.telemetry.experiments.plan import Variant
 
 REMEMBERED_SESSIONS = 10_000
 
@@ -54,11 +55,11 @@ class Recording:
     def __init__(self, record: Record, *, arguments: bool = False) -> None:
         self._record = record
         self._arguments = arguments
-        self._met: OrderedDict[Key, None] = OrderedDict()
+        self._met: OrderedDict[tuple[Key, Variant], None] = OrderedDict()
 
-    def meets(self, caller: Caller) -> bool:
-        """Say whether this caller's session has not been met yet; only once."""
-        key = activity_key(caller)
+    def meets(self, caller: Caller, variant: Variant) -> bool:
+        """Say whether this caller's session has not been met yet, served like this; only once."""
+        key = activity_key(caller), variant
         if key in self._met or self._record is record_nothing:
             return False
         self._met[key] = None
