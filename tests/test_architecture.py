@@ -38,7 +38,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "filter": LIBRARY | {"library"},
     "integrations": LIBRARY | {"library", "filter", "validation"},
     "evals": SEARCH - {"config"} | {"disclosure"},
-    "gateway": GATEWAY | {"context", "validation"},
+    "gateway": GATEWAY | {"context", "selection", "validation"},
     "demo": GROUND | {"catalog"},
     "harness": GATEWAY | {"gateway", "evals", "demo", "integrations.formats"},
     "web": GATEWAY | {"gateway", "evals.duplicates"},

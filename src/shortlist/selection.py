@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import names_of
+from shortlist.config.settings import SelectionSettings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, InvalidQuery, ModelError
 from shortlist.models import Filters, Query, SearchResult, Tool, ToolId
@@ -275,6 +276,16 @@ def language_model(
         key_variable=wire.key_variable,
     )
     return RemoteModel(wire, Remote(endpoint), model or wire.model, patience)
+
+
+def configured_model(settings: SelectionSettings) -> RemoteModel | None:
+    """Give the model that a configuration names, else the environment's; None where a key is missing."""
+    if settings.provider is None and settings.base_url is None:
+        return model_from_environment()
+    provider = settings.provider or "openai"
+    if settings.base_url is None and not (settings.api_key or os.environ.get(CHATS[provider].key_variable)):
+        return None
+    return language_model(provider, settings.model, base_url=settings.base_url, api_key=settings.api_key)
 
 
 def model_from_environment(environment: Mapping[str, str] = os.environ) -> RemoteModel | None:

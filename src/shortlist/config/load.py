@@ -18,6 +18,7 @@ from shortlist.config.settings import (
     Limits,
     LogSettings,
     PresetSettings,
+    SelectionSettings,
     ServerSettings,
     Settings,
     SseTransport,
@@ -34,6 +35,7 @@ from shortlist.config.shapes import (
     LogsShape,
     Options,
     PresetShape,
+    SelectionShape,
     ServerOptions,
     ServerShape,
     ToolsetShape,
@@ -92,7 +94,7 @@ def settings_of(tree: Mapping[str, Any], *, source: str, environment: Mapping[st
         settings = _Entry(name, raw, source, place, variables).settings()
         if settings is not None:
             servers[name] = settings
-    return _settings(document.shortlist, servers, source)
+    return _settings(document.shortlist, servers, source, variables)
 
 
 def _server_entries(document: Document) -> Iterator[tuple[str, str, Any]]:
@@ -219,7 +221,7 @@ def _text(value: str | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str) -> Settings:
+def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str, variables: Variables) -> Settings:
     return Settings(
         servers=servers,
         mode=ours.mode,
@@ -233,8 +235,20 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str)
         telemetry=TelemetrySettings(**ours.telemetry.model_dump(exclude_none=True)),
         dashboard=ours.dashboard,
         logs=LogSettings(level=ours.logs.level, json=ours.logs.json_lines),
+        smart_select=_selection(ours.smart_select, variables, source),
         source=source,
     )
+
+
+def _selection(shape: SelectionShape | bool, variables: Variables, source: str) -> SelectionSettings | None:
+    """Take the short form, true, as well; the key may be named in a variable."""
+    if isinstance(shape, bool):
+        return SelectionSettings() if shape else None
+    try:
+        key = variables.expand(shape.api_key) if shape.api_key else None
+    except MissingVariable as missing:
+        raise InvalidConfig(f"{source}: shortlist.smart_select.api_key: {missing}") from None
+    return SelectionSettings(**{**dict(shape), "api_key": key})
 
 
 def _preset(name: str, shape: PresetShape | tuple[str, ...]) -> PresetSettings:
@@ -274,6 +288,7 @@ _KNOWN_KEYS = sorted(
             PresetShape,
             LimitsShape,
             LogsShape,
+            SelectionShape,
         )
         for name, field in shape.model_fields.items()
     }

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 Mode: TypeAlias = Literal["search", "dynamic", "static", "passthrough", "auto"]
 Effect: TypeAlias = Literal["read_only", "write", "destructive"]
+Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 Keeping: TypeAlias = Literal["keep", "hash", "omit"]
 """What becomes of a text that is recorded; secrets in it are masked in any case."""
@@ -166,6 +167,16 @@ DEFAULT_TELEMETRY = TelemetrySettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionSettings:
+    """Who picks for smart_select_tools; where nothing is said, the first provider whose key is in the environment."""
+
+    provider: Provider | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """What is said on stderr, and whether a person or a machine reads it."""
 
@@ -189,6 +200,8 @@ class Settings:
     limits: Limits = DEFAULT_LIMITS
     telemetry: TelemetrySettings = DEFAULT_TELEMETRY
     logs: LogSettings = LogSettings()
+    smart_select: SelectionSettings | None = None
+    """None: smart_select_tools is not offered."""
     dashboard: bool = True
     """Serve the pages of `web` beside `/mcp`."""
     source: str = ""

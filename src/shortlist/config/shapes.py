@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from shortlist.config.settings import Effect, Keeping, LogLevel, Mode
+from shortlist.config.settings import Effect, Keeping, LogLevel, Mode, Provider
 
 Kind = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamableHttp", "remote", "sse"]
 Positive = Annotated[float, Field(gt=0)]
@@ -118,9 +118,16 @@ class TelemetryShape(Shape):
     tools: bool = False
 
 
+class SelectionShape(Shape):
+    provider: Provider | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+
+
 class LogsShape(Shape):
     level: LogLevel = "info"
-    json_lines: bool = Field(False, alias="json")
+    json_lines: bool = Field(default=False, alias="json")
 
 
 class Options(Shape):
@@ -137,6 +144,7 @@ class Options(Shape):
     telemetry: TelemetryShape = TelemetryShape()
     dashboard: bool = True
     logs: LogsShape = LogsShape()
+    smart_select: SelectionShape | bool = False
 
 
 class Document(Shape):

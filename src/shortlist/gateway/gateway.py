@@ -1,6 +1,7 @@
 """One catalog over all servers: what a client lists and calls, and what changes underneath."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -20,14 +21,17 @@ from shortlist.gateway.metatools import (
     ALIASES,
     MENUS,
     META_NAMES,
+    OPTIONAL_NAMES,
     REPORT_NAMES,
+    SELECT,
     defaults_of,
     menu_definitions,
     object_argument,
-    report_definitions,
+    optional_definitions,
     task_report,
     text_argument,
 )
+from shortlist.gateway.selecting import Selecting
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams, State, ToolSearch, Upstreams
 from shortlist.gateway.workspaces import Caller
@@ -53,6 +57,7 @@ class Gateway:
         self.state = State(settings, search, upstreams, options, seams)
         self._tasks = anyio.create_task_group()
         self.calling = Calling(self.state, self._tasks)
+        self._selecting = Selecting(self.state)
         discovery, loading = Discovery(self.state), Loading(self.state)
         self._meta: Mapping[str, MetaTool] = {
             "search_tools": discovery.search,
@@ -83,8 +88,9 @@ class Gateway:
         snapshot = self.state.view(caller)
         menu = menu_definitions(snapshot.menu, defaults_of(self.state.variant(caller))) if snapshot.menu else []
         bound = self.state.bound(caller)
-        if self.state.settings.telemetry.tools and not snapshot.plain:
-            menu += report_definitions()
+        if not snapshot.plain:
+            settings = self.state.settings
+            menu += optional_definitions(reports=settings.telemetry.tools, select=settings.smart_select is not None)
         self._meet(caller)
         self.state.recording.listed(caller, snapshot, menu, bound, self.state.visible(caller))
         return menu + [bound_definition(snapshot.catalog.tools[i], snapshot.name(i)) for i in bound]
@@ -99,8 +105,8 @@ class Gateway:
         if snapshot.plain:
             return await self._let_the_server_refuse(exchange, name, arguments, turn)
         target, translate = ALIASES.get(name, (name, dict))
-        if self.state.settings.telemetry.tools and target in REPORT_NAMES:
-            return await self._report(exchange.caller, target, arguments)
+        if (optional := self._optional(target)) is not None:
+            return await optional(exchange.caller, arguments)
         if target not in META_NAMES:
             return await self.calling.call(exchange, name, arguments, turn)
         if target == "call_tool":
@@ -112,11 +118,20 @@ class Gateway:
         target, _ = ALIASES.get(name, (name, dict))
         if target == "call_tool":
             raise InvalidInput("call_tool cannot call itself. Give it the name of a tool that search_tools found.")
-        if target in META_NAMES or target in REPORT_NAMES:
+        if target in META_NAMES | OPTIONAL_NAMES:
             return await self.call(exchange, name, inner, turn)
         return await self.calling.call(exchange, name, inner, turn)
 
-    async def _report(self, caller: Caller, name: str, arguments: Mapping[str, Json]) -> Result:
+    def _optional(self, name: str) -> Callable[[Caller, Mapping[str, Json]], Awaitable[Result]] | None:
+        """Give what answers a tool that is offered where the configuration says so."""
+        settings = self.state.settings
+        if settings.telemetry.tools and name in REPORT_NAMES:
+            return partial(self._report, name)
+        if settings.smart_select is not None and name == SELECT["name"]:
+            return self._selecting.select
+        return None
+
+    async def _report(self, name: str, caller: Caller, arguments: Mapping[str, Json]) -> Result:
         """Answer one of the tools about telemetry; reading the store takes a moment."""
         if name == "report_task":
             request = task_report(arguments)

@@ -20,6 +20,7 @@ MAX_NAMES = 10
 MAX_LIMIT = 50
 MAX_QUERY_CHARACTERS = 4_000
 DEFAULT_LIMIT = 5
+DEFAULT_SELECTED = 8
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -115,6 +116,16 @@ REPORTS = (
 )
 """Offered beside any menu where the configuration says so."""
 REPORT_NAMES = frozenset(tool["name"] for tool in REPORTS)
+SELECT = _reads(
+    _tool(
+        "smart_select_tools",
+        "Let a small model read the whole catalog and pick the tools for a task; slower than search_tools.",
+        {"request": {**_TEXT, "description": "The task in plain words"}, "limit": _NUMBER},
+        ("request",),
+    )
+)
+"""Offered where the configuration names who picks."""
+OPTIONAL_NAMES = REPORT_NAMES | {SELECT["name"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +156,24 @@ def menu_definitions(menu: Menu, defaults: Defaults = DEFAULTS) -> list[dict[str
     return copied
 
 
-def report_definitions() -> list[dict[str, Any]]:
-    """Give the definitions of the tools about telemetry."""
-    copied: list[dict[str, Any]] = json.loads(json.dumps(REPORTS))
+def optional_definitions(*, reports: bool, select: bool) -> list[dict[str, Any]]:
+    """Give the definitions of the tools that are offered where the configuration says so."""
+    offered = (*(REPORTS if reports else ()), *((SELECT,) if select else ()))
+    copied: list[dict[str, Any]] = json.loads(json.dumps(offered))
     return copied
+
+
+@dataclass(frozen=True, slots=True)
+class SelectRequest:
+    """What smart_select_tools was asked for."""
+
+    request: str
+    limit: int
+
+
+def select_request(arguments: Arguments) -> SelectRequest:
+    request = text_argument(arguments, "request")[:MAX_QUERY_CHARACTERS]
+    return SelectRequest(request, _number(arguments, "limit", DEFAULT_SELECTED, 1, MAX_LIMIT))
 
 
 @dataclass(frozen=True, slots=True)

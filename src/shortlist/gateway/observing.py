@@ -12,7 +12,7 @@ from mcp_types.methods import SPEC_CLIENT_METHODS
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import EMPTY
-from shortlist.gateway.metatools import META_NAMES
+from shortlist.gateway.metatools import META_NAMES, OPTIONAL_NAMES
 from shortlist.gateway.state import State, ToolSearch, Upstreams
 from shortlist.models import Json, Query, SearchResult
 from shortlist.telemetry.instruments import OTHER, Instruments
@@ -132,7 +132,7 @@ class ObservedRequests:
 def _own_tool(ctx: ServerRequestContext) -> str:
     """Name the gateway's own tool that is called; any other name is the client's word, and there are too many."""
     name = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
-    return name if isinstance(name, str) and name in META_NAMES else ""
+    return name if isinstance(name, str) and name in META_NAMES | OPTIONAL_NAMES else ""
 
 
 def _tool_error(method: str, result: object) -> str:

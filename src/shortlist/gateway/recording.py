@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import compact_json
 from shortlist.gateway.answers import answer_tokens
-from shortlist.gateway.metatools import SearchRequest
+from shortlist.gateway.metatools import SearchRequest, SelectRequest
 from shortlist.gateway.snapshot import Snapshot
 from shortlist.gateway.workspaces import Caller, Key, activity_key
 from shortlist.models import Hit, Json, SearchResult, ToolId
+from shortlist.selection import Selection
 from shortlist.telemetry.events import (
     Called,
     CatalogChanged,
@@ -108,6 +109,26 @@ class Recording:
                     part=part,
                 )
             )
+
+    def selected(self, caller: Caller, request: SelectRequest, selection: Selection, answer: Answer) -> None:
+        """Record a pick as the search that it stands for; a model gives no probability."""
+        hits = tuple(FoundTool(tool=tool.id, rank=rank, score=0.0) for rank, tool in enumerate(selection.tools, 1))
+        self._record(
+            Searched(
+                **_act(caller),
+                query=request.request,
+                hits=hits,
+                confidence="medium" if hits else "none",
+                probability=0.0,
+                tokens=Later(lambda: answer_tokens(answer)),
+                limit=request.limit,
+                offset=0,
+                filters={},
+                part=0,
+                mode=f"select:{selection.by}",
+                steps={"select": selection.milliseconds},
+            )
+        )
 
     def suggested(self, caller: Caller, toolsets: Iterable[str]) -> None:
         for toolset in toolsets:
