@@ -1,12 +1,16 @@
 """`/metrics` of a real process, read with Prometheus' own parser; who may read it, and the probes beside it."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from shortlist.telemetry.events import Searched
+from shortlist.telemetry import metrics
+from shortlist.telemetry.events import Later, Searched
 from shortlist.telemetry.instruments import MAX_SERIES, OTHER, Family, Instruments
 from shortlist.telemetry.metrics import MOST_UNCOUNTED, Metrics
 from tests.telemetry.support import SECRETS, get
@@ -120,16 +124,29 @@ def test_a_histogram_counts_every_value_at_or_below_each_bound(values: list[floa
 
 
 def test_tokens_are_counted_when_somebody_reads_and_never_all_at_once_by_a_search() -> None:
-    metrics, counted = Metrics(), []
+    made, counted = Metrics(), []
 
     def tokens() -> int:
         counted.append(1)
         return 7
 
-    searched = Searched(caller="c", workspace="w", query="q", hits=(), confidence="none", probability=0, tokens=tokens)
+    searched = Searched(
+        caller="c", workspace="w", query="q", hits=(), confidence="none", probability=0, tokens=Later(tokens)
+    )
     for _ in range(MOST_UNCOUNTED):
-        metrics.record(searched)
+        made.record(searched)
     assert not counted
-    metrics.record(searched)
+    made.record(searched)
     assert len(counted) == 1
-    assert value(metrics.instruments.exposition(), "shortlist_search_tokens_total") == 7 * (MOST_UNCOUNTED + 1)
+    assert value(made.instruments.exposition(), "shortlist_search_tokens_total") == 7 * (MOST_UNCOUNTED + 1)
+
+
+def test_the_page_lists_every_metric_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "observability.md").read_text("utf-8")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith(("| `mcp_", "| `shortlist_"))]
+    listed = {name: labels for _, names, _, labels, *_ in rows for name in re.findall(r"`(\w+)`", names)}
+    known = {family.exposed_name: family for family in vars(metrics).values() if isinstance(family, Family)}
+    assert listed.keys() == known.keys()
+    for name, labels in listed.items():
+        exposed = [label.replace(".", "_") for label in known[name].labels]
+        assert re.findall(r"`(\w+)`", labels) == exposed, name
