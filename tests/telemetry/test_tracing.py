@@ -1,6 +1,8 @@
 """Spans and metrics arrive at a real OTLP receiver, a process of its own."""
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import anyio
 import pytest
 
 from shortlist.telemetry.otlp import wants
-from tests.telemetry.support import config_in, environment_in, receiving, stdio_client
+from tests.telemetry.support import SECONDS, config_in, environment_in, receiving, stdio_client
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 CALLER = "00f067aa0ba902b7"
@@ -144,3 +146,27 @@ async def test_a_collector_that_is_not_there_disturbs_no_call(environment: dict[
 )
 def test_the_standard_variables_decide_what_is_sent(environment: dict[str, str], wanted: bool) -> None:
     assert wants("traces", environment) is wanted
+
+
+def python(code: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
+
+
+def test_nothing_of_the_sdk_is_imported_unless_it_is_asked_for() -> None:
+    done = python(
+        "import sys, shortlist.cli.serving as serving\n"
+        "with serving.exporting({}, serving.Metrics().instruments, '1') as export: print(export.signals)\n"
+        "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
+    )
+    assert done.stdout.splitlines() == ["()", "[]"]
+
+
+def test_without_the_extra_the_remedy_is_said_and_serving_goes_on() -> None:
+    done = python(
+        "import sys; sys.modules['opentelemetry.sdk'] = None\n"
+        "import shortlist.cli.serving as serving\n"
+        "asked = {'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://127.0.0.1:9'}\n"
+        "with serving.exporting(asked, serving.Metrics().instruments, '1') as export: print(export.signals)"
+    )
+    assert done.stdout.strip() == "()"
+    assert "pip install 'shortlist-mcp[otel]'" in done.stderr
