@@ -31,6 +31,8 @@ COMMANDS: Mapping[str, str] = {
     "replay": "harness",
     "run-tasks": "harness",
     "ab": "experiments",
+    "learned": "learning",
+    "mine": "learning",
     "stats": "telemetry",
     "events": "telemetry",
 }

@@ -6,18 +6,28 @@ from shortlist.errors import ModelError
 from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.paths import cache_folder
+from shortlist.search.exemplars import Memory
 from shortlist.search.searcher import Options, Searcher
 
 MODELS = ("small", "static")
 """The shipped models, the better one first."""
 
 
-def make_searcher(catalog: Catalog, *, models: bool) -> Searcher:
+def make_searcher(catalog: Catalog, *, models: bool, memory: Memory | None = None) -> Searcher:
     """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
     if not models:
         return Searcher(catalog)
-    options = Options(cache=SqliteVectorCache(cache_folder() / "vectors.sqlite"))
+    options = Options(cache=_cache(), memory=memory)
     return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
+
+
+def make_memory() -> Memory:
+    """Make an empty place for what is learned from use."""
+    return Memory(_cache())
+
+
+def _cache() -> SqliteVectorCache:
+    return SqliteVectorCache(cache_folder() / "vectors.sqlite")
 
 
 def _embedder() -> Embedder | None:

@@ -21,6 +21,7 @@ from shortlist.evals.contender import Contender, Ranked
 from shortlist.evals.datasets import Dataset, demo_catalog, load_dataset, own_dataset, read_catalogs
 from shortlist.evals.doctor import Doctor
 from shortlist.evals.gates import Gate, read_limits
+from shortlist.evals.learned import LOCAL, Learned, read_learned
 from shortlist.evals.runfile import load_runs, save_runs
 from shortlist.evals.runner import LIMIT, Progress, Run, Runner, no_progress
 from shortlist.evals.sizes import SizePoint, measure_size
@@ -67,6 +68,7 @@ def _add_eval(subparsers: Subparsers) -> None:
     parser.add_argument("--max-drop", action="append", default=[], metavar="METRIC=VALUE")
     parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="save what happened to every query")
     parser.add_argument("--limit", type=int, default=LIMIT, help="how many tools to ask for")
+    _add_learned_arguments(parser)
     _add_format_arguments(parser)
 
 
@@ -112,6 +114,7 @@ def _add_rank(subparsers: Subparsers) -> None:
     parser.add_argument("--queries", type=Path, required=True)
     _add_engine_arguments(parser)
     parser.add_argument("--limit", type=int, default=LIMIT)
+    _add_learned_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="RANKED.jsonl")
 
 
@@ -135,6 +138,11 @@ def _add_own_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pipeline", action="append", default=[])
     parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help="small, static, none or a folder")
+
+
+def _add_learned_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--exemplars", type=Path, metavar="FILE", help="what `shortlist learned export` wrote")
+    parser.add_argument("--as", dest="caller", default=LOCAL.name, help="the caller whose own exemplars these are")
 
 
 def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
@@ -185,7 +193,8 @@ def _eval(args: Arguments) -> int:
     if args.sizes:
         return _eval_sizes(args)
     gate = _gate(args)
-    runs = _runs(_datasets(args, DEFAULT_DATASET), _pipelines(args), _embedder(args.embedder), args.limit)
+    datasets, learned = _datasets(args, DEFAULT_DATASET), _learned(args)
+    runs = _runs(datasets, _pipelines(args), _embedder(args.embedder), args.limit, learned)
     if args.out:
         save_runs([run for found in runs.values() for run in found], args.out)
     first = next(iter(runs.values()))
@@ -227,12 +236,16 @@ def _gate(args: Arguments) -> Gate:
 
 
 def _runs(
-    datasets: Sequence[Dataset], pipelines: Sequence[str], embedder: Embedder | None, limit: int = LIMIT
+    datasets: Sequence[Dataset],
+    pipelines: Sequence[str],
+    embedder: Embedder | None,
+    limit: int = LIMIT,
+    learned: Learned | None = None,
 ) -> dict[str, list[Run]]:
     """Run every pipeline on every set; a catalog is read and indexed once."""
     runs: dict[str, list[Run]] = {name: [] for name in pipelines}
     for dataset in datasets:
-        loaded = _loaded(dataset, embedder)
+        loaded = _loaded(dataset, embedder, learned=learned)
         for name, found in runs.items():
             found.append(loaded.run(loaded.bench.contender(name), limit))
     return runs
@@ -330,7 +343,7 @@ def _rank(args: Arguments) -> int:
     (pipeline,) = _one(_pipelines(args))
     catalog = _read(tuple(args.catalog))
     embedder = _embedder(args.embedder)
-    bench = Bench(catalog, embedder, vectors=_vectors(embedder), progress=_progress("vectors"))
+    bench = Bench(catalog, embedder, vectors=_vectors(embedder), progress=_progress("vectors"), learned=_learned(args))
     contender, progress = bench.contender(pipeline), _progress("rank")
     try:
         with args.out.open("w", encoding="utf-8") as out:
@@ -361,13 +374,23 @@ def _datasets(args: Arguments, default: str) -> list[Dataset]:
     return [dataset.only(split=args.split) for dataset in (*map(load_dataset, names), *own)]
 
 
-def _loaded(dataset: Dataset, embedder: Embedder | None, more: Sequence[Path] = ()) -> Loaded:
+def _learned(args: Arguments) -> Learned | None:
+    return read_learned(args.exemplars, args.caller) if args.exemplars else None
+
+
+def _loaded(
+    dataset: Dataset, embedder: Embedder | None, more: Sequence[Path] = (), learned: Learned | None = None
+) -> Loaded:
     """Read and index a dataset's catalog, and say what is wrong with its labels."""
     catalog = _with_distractors(_read(dataset.catalogs), _read(tuple(more)) if more else None)
     problems = find_problems(dataset.cases, catalog.tools)
     _warn(dataset.name, [f"{each.kind} ({', '.join(each.cases)}): {each.message}" for each in problems])
     progress = _progress(f"{dataset.name} vectors")
-    return Loaded(dataset, Bench(catalog, embedder, vectors=_vectors(embedder), progress=progress))
+    if learned is not None:
+        given, learned = learned, learned.besides(case.query for case in dataset.cases)
+        left_out = len(given.exemplars) - len(learned.exemplars)
+        _say(f"{dataset.name}: {len(learned.exemplars)} exemplars, {left_out} left out: they ask what a case asks")
+    return Loaded(dataset, Bench(catalog, embedder, vectors=_vectors(embedder), progress=progress, learned=learned))
 
 
 @functools.lru_cache(maxsize=1)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from shortlist.models import Asker
+
 Mode: TypeAlias = Literal["search", "dynamic", "static", "passthrough", "auto"]
 Effect: TypeAlias = Literal["read_only", "write", "destructive"]
 Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
@@ -118,6 +120,8 @@ class TokenSettings:
     hash: str = field(repr=False)
     servers: tuple[str, ...] | None = None
     toolsets: tuple[str, ...] | None = None
+    group: str | None = None
+    """Callers of one group learn from each other's use; None learns from its own alone."""
 
     @property
     def limited(self) -> bool:
@@ -159,6 +163,8 @@ class TelemetrySettings:
     """How long everything is kept."""
     megabytes: float = 1_000.0
     """How much of it; the oldest goes first."""
+    learning: bool = True
+    """Let searches learn from the calls that followed earlier ones; needs queries to be kept."""
     tools: bool = False
     """Offer get_stats, get_ab_test_report and report_task to clients."""
 
@@ -206,6 +212,11 @@ class Settings:
     """Serve the pages of `web` beside `/mcp`."""
     source: str = ""
     """The file it was read from."""
+
+    def asker(self, caller: str) -> Asker:
+        """Say as whom a caller asks, and with which group it shares what is learned."""
+        token = self.tokens.get(caller)
+        return Asker(caller, f"group:{token.group}" if token and token.group else caller)
 
 
 def hash_token(token: str) -> str:

@@ -96,6 +96,7 @@ class TokenShape(Shape):
     hash: TokenHash
     servers: Texts | None = None
     toolsets: Texts | None = None
+    group: str | None = None
 
 
 class LimitsShape(Shape):
@@ -115,6 +116,7 @@ class TelemetryShape(Shape):
     arguments: Keeping | None = None
     days: Positive | None = None
     megabytes: Positive | None = None
+    learning: bool = True
     tools: bool = False
 
 

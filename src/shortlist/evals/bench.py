@@ -8,10 +8,12 @@ from typing import TypeAlias
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidInput, InvalidQuery
 from shortlist.evals.contender import NOTHING_FOUND, Contender, Ranked, Ranker
+from shortlist.evals.learned import Learned
 from shortlist.evals.sweep import Make
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, VectorCache
-from shortlist.models import Query, SearchResult, Tool, ToolId
+from shortlist.models import Asker, Query, SearchResult, Tool, ToolId
+from shortlist.search.exemplars import Memory
 from shortlist.search.fitted import fitted_for
 from shortlist.search.pipeline import Pipeline
 from shortlist.search.presets import Parts, stackone, weighted
@@ -50,8 +52,10 @@ class Bench:
         *,
         vectors: VectorCache | None = None,
         progress: Progress | None = None,
+        learned: Learned | None = None,
     ) -> None:
         self.catalog = catalog
+        self._learned = learned
         self._embedder = embedder
         self._vectors = vectors if vectors is not None else VectorMemory()
         self._progress = progress
@@ -60,11 +64,16 @@ class Bench:
 
     def contender(self, pipeline: str) -> Contender:
         """Give a named pipeline behind the searcher that users have."""
-        options = Options(pipeline=pipeline)
+        memory = Memory(self._vectors) if self._learned else None
+        options = Options(pipeline=pipeline, memory=memory)
         searcher = Searcher(self._index, None, options=options)
         if self._with_vectors(searcher.pipeline):
             searcher = Searcher(self._index, self._embedder, options=options)
-        return self._named(searcher.pipeline, _searching(searcher))
+        if memory is None or self._learned is None:
+            return self._named(searcher.pipeline, _searching(searcher, Asker()))
+        memory.follow(searcher.embedder)
+        memory.teach(self._learned.exemplars)
+        return self._named(searcher.pipeline, _searching(searcher, self._learned.asker))
 
     def build(self, pipelines: Sequence[str], tools: Mapping[ToolId, Tool]) -> dict[str, Contender]:
         """Give pipelines over some of the tools; vectors that are remembered are not made again."""
@@ -131,10 +140,10 @@ class Bench:
         return self._named(pipeline, rank)
 
 
-def _searching(searcher: Searcher) -> Ranker:
+def _searching(searcher: Searcher, asker: Asker) -> Ranker:
     def rank(text: str, limit: int) -> Ranked:
         try:
-            return _ranked(searcher.search(Query(text=text, limit=limit)))
+            return _ranked(searcher.search(Query(text=text, limit=limit, asker=asker)))
         except InvalidQuery:  # an empty query finds nothing; the rest of the set still counts
             return NOTHING_FOUND
 

@@ -43,20 +43,21 @@ class Problem:
 
 def read_cases(path: Path) -> tuple[Case, ...]:
     """Read JSONL, gzipped or not; an unreadable line or an id used twice is an error that names it."""
-    cases = tuple(
-        _case(_object(line, place), place) for number, line in _lines(path) for place in [f"{path.name}, line {number}"]
-    )
+    cases = tuple(_case(fields, place) for place, fields in read_objects(path))
     _check_unique_ids(cases, path.name)
     return cases
 
 
 def read_queries(path: Path) -> tuple[tuple[str, str], ...]:
     """Read ids and queries alone, from cases or from lines that have no labels."""
-    placed = [(f"{path.name}, line {number}", line) for number, line in _lines(path)]
-    return tuple(
-        (_text(fields, "id", place), _text(fields, "query", place))
-        for place, fields in ((place, _object(line, place)) for place, line in placed)
-    )
+    return tuple((_text(fields, "id", place), _text(fields, "query", place)) for place, fields in read_objects(path))
+
+
+def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """Read the objects of a JSONL file, each with its place for an error to name."""
+    for number, line in _lines(path):
+        place = f"{path.name}, line {number}"
+        yield place, _object(line, place)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -64,7 +65,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         lines = text.decode("utf-8-sig").split("\n")  # not splitlines: queries may hold U+2028
     except FileNotFoundError as error:
-        raise DatasetMissing(f"No file {str(path)!r}. Check the path of the cases.") from error
+        raise DatasetMissing(f"No file {str(path)!r}. Check the path.") from error
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InvalidInput(f"Cannot read {str(path)!r}: {error}. Pass UTF-8 JSONL, gzipped or not.") from error
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
@@ -81,6 +82,11 @@ def _object(line: str, place: str) -> Mapping[str, Json]:
 
 
 def _case(fields: Mapping[str, Json], place: str) -> Case:
+    if fields.get("reviewed", True) is not True:
+        raise InvalidInput(
+            f"{place}: nobody has reviewed this case. Check that its tools answer the query, correct or delete the "
+            "line, and set 'reviewed' to true."
+        )
     split = _text(fields, "split", place, default="test")
     gold = _ids(fields.get("gold"), place)
     groups = fields.get("gold_groups")

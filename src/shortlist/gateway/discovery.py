@@ -29,7 +29,8 @@ class Discovery:
         filters, notes = self._filters(caller, request)
         workspace = self._state.workspaces.for_circles(caller)
         plain = [self._query(text, request, filters, workspace) for text in request.queries]
-        queries = [replace(query, pipeline=variant.pipeline) for query in plain]
+        asker = self._state.settings.asker(caller.name)
+        queries = [replace(query, pipeline=variant.pipeline, asker=asker) for query in plain]
         results = [self._state.search.search(query) for query in queries]
         results = [replace(result, hits=self._current(result.hits)[request.offset :]) for result in results]
         found = frozenset(hit.tool.id for result in results for hit in result.hits)

@@ -1,0 +1,102 @@
+"""`shortlist learned` and `mine`: what use has taught searches, shown, exported, cleared, and made into cases."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from shortlist.cli.teaching import exemplar_store
+from shortlist.errors import InvalidInput
+from shortlist.models import Json
+from shortlist.telemetry.exemplars import Pair, mined_cases, weight_of
+from shortlist.text.clean import one_line
+
+Arguments: TypeAlias = argparse.Namespace
+
+OK = 0
+SHOWN = 20
+
+
+def register(subparsers: Any) -> None:
+    """Add `learned` with its three actions, and `mine`."""
+    learned = subparsers.add_parser("learned", help="what searches have learned from use")
+    actions = learned.add_subparsers(metavar="ACTION", required=True)
+    shown = _action(actions, "list", _list, "show queries and the tools they led to, the latest first")
+    shown.add_argument("--limit", type=int, default=SHOWN)
+    shown.add_argument("--json", action="store_true")
+    export = _action(
+        actions, "export", _export, "write them as JSON lines, for `eval --exemplars` and `rank --exemplars`"
+    )
+    export.add_argument("file", type=Path, metavar="FILE.jsonl")
+    _action(actions, "clear", _clear, "forget them; what was called so far is not learned again")
+    mine = _action(subparsers, "mine", _mine, "write cases for `eval` from the log, to be reviewed before use")
+    mine.add_argument("file", type=Path, metavar="CASES.jsonl")
+
+
+def _action(actions: Any, name: str, run: Callable[[Arguments], int], what: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+    parser.add_argument("--caller", help="only of this caller")
+    parser.add_argument("--tool", help="only of this tool, by its id")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _list(arguments: Arguments) -> int:
+    pairs, now = _pairs(arguments), time.time()
+    shown = pairs[: max(arguments.limit, 0)]
+    if arguments.json:
+        print(json.dumps([_exported(pair, now) for pair in shown], ensure_ascii=False, indent=2))
+        return OK
+    print(f"{len(pairs)} queries led to a call of {len({pair.tool for pair in pairs})} tools.")
+    for pair in shown:
+        count = f"{pair.successes} ok" + (f", {pair.errors} failed" if pair.errors else "")
+        print(
+            f"  {pair.caller}: {one_line(pair.query, 80)!r} → {pair.tool} ({count}; counts {weight_of(pair, now):.2f})"
+        )
+    if len(shown) < len(pairs):
+        print(f"  … and {len(pairs) - len(shown)} more (--limit)")
+    return OK
+
+
+def _export(arguments: Arguments) -> int:
+    now = time.time()
+    return _write(arguments.file, [_exported(pair, now) for pair in _pairs(arguments)], "exemplars")
+
+
+def _clear(arguments: Arguments) -> int:
+    with exemplar_store() as store:
+        count = store.clear(caller=arguments.caller, tool=arguments.tool)
+    print(f"{count} forgotten; a gateway that runs takes it up within seconds.")
+    return OK
+
+
+def _mine(arguments: Arguments) -> int:
+    done = _write(arguments.file, mined_cases(_pairs(arguments)), "cases")
+    print(
+        "Review each line: correct `gold`, delete what is wrong, set `reviewed` to true. `eval` refuses it until then."
+    )
+    return done
+
+
+def _pairs(arguments: Arguments) -> list[Pair]:
+    """Give what the log knows up to now, whether or not a gateway runs."""
+    with exemplar_store() as store:
+        store.learn()
+        return store.pairs(caller=arguments.caller, tool=arguments.tool)
+
+
+def _exported(pair: Pair, now: float) -> dict[str, Json]:
+    return {**asdict(pair), "weight": round(weight_of(pair, now), 4)}
+
+
+def _write(path: Path, lines: Iterable[dict[str, Json]], what: str) -> int:
+    written = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
+    try:
+        path.write_text("".join(written), "utf-8")
+    except OSError as error:
+        raise InvalidInput(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+    print(f"{len(written)} {what} written to {path}")
+    return OK
