@@ -1,4 +1,8 @@
+import json
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -13,11 +17,22 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="package")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Give gateways over the demo servers a folder of their own, with a saved catalog and nobody's vectors."""
+    """Give gateways over a demo server a folder of their own, with a saved catalog and nobody's vectors."""
     folder = tmp_path_factory.mktemp("harness")
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("CACHE", "CONFIG"):
             patch.setenv(f"XDG_{kind}_HOME", str(folder / kind.lower()))
-        made = Place(folder)
+        made = Place(folder, _config(folder))
         anyio.run(warm_up, made)
         yield made
+
+
+def _config(folder: Path) -> Path:
+    weather = {
+        "command": sys.executable,
+        "args": ["-m", "shortlist.demo.server", "weather"],
+        "env": {"PYTHONPATH": os.pathsep.join(sys.path)},
+    }
+    path = folder / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"weather": weather}}))
+    return path

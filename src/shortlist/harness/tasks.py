@@ -136,7 +136,7 @@ class _Run:
         succeeded = {name for name, answer in self.made if not answer.is_error}
         said = self.replies[-1].text.casefold()
         expect = self._task.expect
-        return all(_is_among(tool, succeeded) for tool in expect.calls) and all(
+        return all(is_among(tool, succeeded) for tool in expect.calls) and all(
             words.casefold() in said for words in expect.answer
         )
 
@@ -163,9 +163,11 @@ def _reached(call: ToolCall) -> str:
     return inner if isinstance(inner, str) else call.name
 
 
-def _is_among(tool: str, names: set[str]) -> bool:
-    wanted = tool.replace("/", "__", 1)
-    return any(name.replace("/", "__", 1) == wanted or name.endswith(f"__{wanted}") for name in names)
+def is_among(tool: str, names: set[str]) -> bool:
+    """Say whether a tool was named: in full, or alone where the gateway takes that for one of its own."""
+    server, _, own = tool.replace("__", "/", 1).rpartition("/")
+    full = f"{server}__{own}"
+    return any(name.replace("/", "__", 1) in (full, own) or (not server and name.endswith(full)) for name in names)
 
 
 def _misses(place: Place) -> int | None:
