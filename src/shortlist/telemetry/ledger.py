@@ -1,6 +1,6 @@
 """Events into a batch for the store: attributed, summed up, and with what may not be kept left out."""
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Batch:
     """What is written in one transaction."""
 
     entries: list[Entry] = field(default_factory=list)
-    tallies: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+    tallies: defaultdict[tuple[str, int, str], float] = field(default_factory=lambda: defaultdict(float))
     """By name, hour and key."""
     sessions: dict[str, SessionChange] = field(default_factory=dict)
 
@@ -57,9 +57,9 @@ class Ledger:
         batch.entries.append(Entry(columns, place, known.search.place if known.search else None))
         if isinstance(event, Listed):
             event = _growth(trail, event)
-        for tally in tallies_of(event, known):
-            if tally.value:
-                batch.tallies[tally.name, hour if tally.hour is None else tally.hour, tally.key] += tally.value  # type: ignore[assignment]
+        for name, key, value, earlier in tallies_of(event, known):
+            if value:
+                batch.tallies[name, hour if earlier is None else earlier, key] += value
         for other in known.together:
             self._together.add(columns["subject"], other)
         if isinstance(event, Act):

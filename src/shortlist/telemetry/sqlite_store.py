@@ -101,6 +101,8 @@ class SqliteFile:
     def _explained(self) -> Iterator[None]:
         try:
             yield
+        except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
+            raise  # our own mistake, which waiting does not mend
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self.path}: {error}. {_remedy(error)}") from error
 

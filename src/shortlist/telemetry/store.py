@@ -11,7 +11,8 @@ from shortlist.telemetry.ledger import Batch, Entry
 from shortlist.telemetry.rows import StoredEvent
 from shortlist.telemetry.sessions import COUNTED, SessionChange
 from shortlist.telemetry.sqlite_store import SqliteFile
-from shortlist.telemetry.tallies import HOUR, Name, Sums
+from shortlist.telemetry.tallies import Name, Sums
+from shortlist.telemetry.tally_store import add_tallies, purge_tallies, read_series, read_sums
 
 PURGED_AT_ONCE = 5_000
 """Events deleted in one transaction: a moment, so that other gateways write in between."""
@@ -78,8 +79,7 @@ class SqliteEventStore:
                 for number, entry in enumerate(batch.entries, last + 1):
                     entry.place.id = number
                 connection.executemany(_INSERT_EVENT, map(_event_row, batch.entries))
-                tallies = ((name, hour, key, value) for (name, hour, key), value in batch.tallies.items())
-                connection.executemany(_ADD_TALLY, tallies)
+                add_tallies(connection, batch.tallies)
                 connection.executemany(_ADD_SESSION, (_session_row(w, c) for w, c in batch.sessions.items()))
         except StoreError:
             for entry in batch.entries:
@@ -97,7 +97,7 @@ class SqliteEventStore:
         while self.file.megabytes() > megabytes and self._purge_events("? = 0", 0):
             pass
         with self.file.transaction() as connection:
-            connection.execute("DELETE FROM tallies WHERE hour < ?", (int(before // HOUR),))
+            purge_tallies(connection, before)
             connection.execute("DELETE FROM sessions WHERE last < ?", (int(before * 1000),))
 
     def events(self, query: EventQuery = ALL) -> Iterator[StoredEvent]:
@@ -109,19 +109,12 @@ class SqliteEventStore:
         yield from map(_stored, self.file.rows(sql, (*values, limit)))
 
     def sums(self, since: float | None = None, names: Sequence[Name] = ()) -> Sums:
-        """Add up the tallies since the beginning of an hour, all or some by name."""
-        where, values = _tally_conditions(since, names)
-        sql = f"SELECT name, key, sum(value) FROM tallies WHERE {where} GROUP BY name, key"  # noqa: S608
-        return {(name, key): value for name, key, value in self.file.rows(sql, values)}
+        """Add up the tallies since the beginning of an hour (of tools: of a day), all or some by name."""
+        return read_sums(self.file, since, names)
 
     def series(self, names: Sequence[Name], since: float | None = None) -> dict[int, Sums]:
-        """Give tallies hour by hour (hours since 1970)."""
-        where, values = _tally_conditions(since, names)
-        found: dict[int, Sums] = {}
-        sql = f"SELECT hour, name, key, value FROM tallies WHERE {where} ORDER BY hour"  # noqa: S608
-        for hour, name, key, value in self.file.rows(sql, values):
-            found.setdefault(hour, {})[name, key] = value
-        return found
+        """Give tallies hour by hour (hours since 1970; of tools: day by day)."""
+        return read_series(self.file, since, names)
 
     def close(self) -> None:
         self.file.close()
@@ -153,20 +146,9 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
     if query.missed:
         where.append("miss IS NOT NULL")
     if query.kinds:
-        where.append(f"kind IN ({_marks(query.kinds)})")
+        where.append(f"kind IN ({','.join('?' * len(query.kinds))})")
         values += query.kinds
     return " AND ".join(where), values
-
-
-def _tally_conditions(since: float | None, names: Sequence[Name]) -> tuple[str, list[Any]]:
-    where, values = ["hour >= ?"], [int(since // HOUR) if since is not None else 0]
-    if names:
-        where.append(f"name IN ({_marks(names)})")
-    return " AND ".join(where), [*values, *names]
-
-
-def _marks(values: Sequence[Any]) -> str:
-    return ",".join("?" * len(values))
 
 
 def _event_row(entry: Entry) -> dict[str, Any]:
@@ -194,10 +176,6 @@ def _session_row(workspace: str, change: SessionChange) -> dict[str, Any]:
 
 
 _INSERT_EVENT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)})"  # noqa: S608
-_ADD_TALLY = """
-INSERT INTO tallies (name, hour, key, value) VALUES (?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET value = value + excluded.value
-"""
 _ADDED = [name for name in COUNTED if name != "tools"]
 _ADD_SESSION = f"""
 INSERT INTO sessions (workspace, caller, mode, opened, last, initial_tools, tools, toolsets, {", ".join(_ADDED)})

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shortlist.telemetry.attribution import Attribution
 from shortlist.telemetry.events import (
@@ -62,8 +61,7 @@ STEP = math.log(1.1)
 SHORTEST = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(NamedTuple):
     """So much more of something; in the event's own hour, or in that of the search it belongs to."""
 
     name: Name

@@ -44,13 +44,36 @@ CREATE TABLE sessions (
 ) WITHOUT ROWID;
 CREATE INDEX sessions_by_time ON sessions (last);
 
--- Sums by the hour, kept up likewise: every figure is computed from these alone (telemetry/figures.py).
+-- Sums, kept up likewise: every figure is computed from these four alone (telemetry/figures.py).
 CREATE TABLE tallies (
-  name TEXT NOT NULL,
   hour INTEGER NOT NULL,        -- hours since 1970
-  key TEXT NOT NULL,            -- a tool, a rank, a bucket of milliseconds, …; '' where the name says it all
+  name TEXT NOT NULL,
+  key TEXT NOT NULL,            -- an outcome, a rank, …; '' where the name says it all
   value REAL NOT NULL,
-  PRIMARY KEY (name, hour, key)
+  PRIMARY KEY (hour, name, key)
+) WITHOUT ROWID;
+
+CREATE TABLE times (
+  hour INTEGER NOT NULL,
+  step TEXT NOT NULL,
+  buckets TEXT NOT NULL,        -- JSON: how many in each bucket of milliseconds
+  PRIMARY KEY (hour, step)
+) WITHOUT ROWID;
+
+CREATE TABLE tools (
+  day INTEGER NOT NULL,         -- days since 1970: there are too many tools for every hour
+  tool TEXT NOT NULL,
+  shown INTEGER NOT NULL, called INTEGER NOT NULL, failed INTEGER NOT NULL, refused INTEGER NOT NULL,
+  found INTEGER NOT NULL, reciprocal REAL NOT NULL, unfound INTEGER NOT NULL, milliseconds REAL NOT NULL,
+  PRIMARY KEY (day, tool)
+) WITHOUT ROWID;
+
+CREATE TABLE pairs (
+  one TEXT NOT NULL,
+  other TEXT NOT NULL,
+  workspaces INTEGER NOT NULL,  -- that called both
+  hour INTEGER NOT NULL,        -- the last time
+  PRIMARY KEY (one, other)
 ) WITHOUT ROWID;
 
 CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
