@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from shortlist.telemetry.events import (
     Called,
     Described,
     Event,
+    Exposed,
     FoundTool,
     Listed,
     Outcome,
@@ -25,6 +26,8 @@ from shortlist.telemetry.events import (
     TaskReported,
     UpstreamChanged,
 )
+from shortlist.telemetry.experiments.plan import Experiment, Variant
+from shortlist.telemetry.experiments.store import ExperimentStore
 from shortlist.telemetry.ledger import Batch, Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
 from shortlist.telemetry.store import SqliteEventStore
@@ -33,6 +36,12 @@ DAY = 86_400.0
 DEMO = files("shortlist.demo")
 CALLERS = ("claude-code", "cursor", "support-bot")
 OUTCOMES: tuple[Outcome, ...] = ("ok",) * 95 + ("error",) * 2 + ("invalid_arguments",) * 2 + ("failed",)
+EXPERIMENT = Experiment(
+    name="more-hits",
+    variants=(Variant(limit=3), Variant(limit=10)),
+    metric="misses",
+    guardrails=("errors", "searches"),
+)
 REPHRASED = ("please {}", "how can I {}", "{} now")
 BATCH = 2_000
 
@@ -49,7 +58,8 @@ class Task:
 class Agents:
     """People's agents at work; the same ones every time."""
 
-    def __init__(self, sessions: int, days: float, now: float) -> None:
+    def __init__(self, sessions: int, days: float, now: float, experiment: Experiment) -> None:
+        self._experiment = experiment
         self._chance = random.Random(6)
         self._tasks = list(_tasks())
         self._upfront = _upfront()
@@ -74,18 +84,22 @@ class Agents:
             SessionOpened(**who, mode="search", tools=4, tokens=160),
             Listed(**who, tools=4, tokens=890, upfront=self._upfront),
         ]
+        variant = self._experiment.control
+        if at * 1000 >= self._experiment.started:
+            variant = self._experiment.assign(who["workspace"])
+            events.append(Exposed(**who, experiment=self._experiment.name, variant=variant.name))
         for _ in range(self._chance.choice((1, 1, 2, 2, 3, 4))):
-            events += self._task(who)
+            events += self._task(who, variant.limit or 5)
         for event in events:
             at += self._chance.expovariate(1 / 9)
             yield Stamped(at, at, event)
 
-    def _task(self, who: dict[str, str]) -> Iterator[Act]:
+    def _task(self, who: dict[str, str], limit: int) -> Iterator[Act]:
         chance, task = self._chance, self._chance.choice(self._tasks)
-        yield self._searched(who, task.query, task)
-        found = task.tool in {hit.tool.id for hit in task.answer.hits}
+        yield self._searched(who, task.query, task, limit)
+        found = task.tool in {hit.tool.id for hit in task.answer.hits[:limit]}
         if not found and chance.random() < 0.7:
-            yield self._searched(who, chance.choice(REPHRASED).format(task.query), task)
+            yield self._searched(who, chance.choice(REPHRASED).format(task.query), task, limit)
         if chance.random() < 0.12:
             return
         if chance.random() < 0.25:
@@ -95,15 +109,17 @@ class Agents:
         if chance.random() < 0.3:
             yield TaskReported(**who, completed=chance.random() < 0.9)
 
-    def _searched(self, who: dict[str, str], query: str, task: Task) -> Searched:
+    def _searched(self, who: dict[str, str], query: str, task: Task, limit: int) -> Searched:
         answer = task.answer
+        hits = answer.hits[:limit]
         return Searched(
             **who,
             query=query,
-            hits=tuple(FoundTool(tool=hit.tool.id, rank=hit.rank, score=hit.score) for hit in answer.hits),
+            hits=tuple(FoundTool(tool=hit.tool.id, rank=hit.rank, score=hit.score) for hit in hits),
             confidence=answer.confidence.level,
             probability=answer.confidence.probability,
-            tokens=self._chance.randint(240, 420),
+            tokens=len(hits) * self._chance.randint(50, 80),
+            limit=limit,
             steps={
                 **{step.name: step.milliseconds * self._chance.lognormvariate(0, 0.3) for step in answer.steps},
                 "embed": self._chance.lognormvariate(1.2, 0.3),
@@ -119,9 +135,10 @@ class Agents:
 
 
 def seed(path: Path, now: float, *, sessions: int = 1_200, days: float = 14.0) -> None:
-    """Write the work of agents into a store, as a gateway would have."""
+    """Write the work of agents into a store, as a gateway would have; an experiment began halfway."""
     store, ledger, batch = SqliteEventStore(path, write=True), Ledger(Privacy(key=b"demo")), Batch()
-    for stamped in Agents(sessions, days, now).work():
+    experiment = _started(store, now - days / 2 * DAY)
+    for stamped in Agents(sessions, days, now, experiment).work():
         if stamped.at > now:
             continue
         ledger.enter(batch, stamped)
@@ -133,13 +150,21 @@ def seed(path: Path, now: float, *, sessions: int = 1_200, days: float = 14.0) -
     store.close()
 
 
+def _started(store: SqliteEventStore, at: float) -> Experiment:
+    """Start the experiment at a time that is past."""
+    begun = replace(ExperimentStore(store.file).start(EXPERIMENT), started=int(at * 1000))
+    with store.file.transaction() as connection:
+        connection.execute("UPDATE experiments SET plan = ?, started = ?", (json.dumps(begun.data()), begun.started))
+    return begun
+
+
 def _tasks() -> Iterator[Task]:
     searcher = Searcher(read_catalog(Path(str(DEMO / "catalog"))).catalog, shipped("static"))
     searcher.prepare()
     for line in (DEMO / "golden.jsonl").read_text("utf-8").splitlines():
         case = json.loads(line)
         if case["gold"] and case["query"].isascii():  # a bare machine has no fonts for the others
-            answer = searcher.search(Query(text=case["query"], collapse=True))
+            answer = searcher.search(Query(text=case["query"], limit=10, collapse=True))
             yield Task(case["query"], answer, case["gold"][0])
 
 

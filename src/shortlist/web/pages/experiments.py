@@ -1,48 +1,47 @@
 """Experiments: what is compared, and what may be concluded so far."""
 
+import math
 from dataclasses import dataclass
 
 from shortlist.errors import InvalidInput
+from shortlist.telemetry.experiments.outcomes import Metric
 from shortlist.telemetry.experiments.report import Comparison, build_report
 from shortlist.telemetry.experiments.store import ExperimentStore
-from shortlist.telemetry.experiments.text import conclusion, value_text
+from shortlist.telemetry.experiments.text import conclusion
 from shortlist.web.charts import Interval
 from shortlist.web.page import NoSuchPage, Page, Visit
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison as it is shown."""
+    """One comparison, with its numbers in words."""
 
     found: Comparison
 
     @property
     def control(self) -> str:
-        return self._text(self.found.control.value)
+        return _text(self.found.metric, self.found.control.value)
 
     @property
     def treated(self) -> str:
-        return self._text(self.found.treated.value)
+        return _text(self.found.metric, self.found.treated.value)
 
     @property
     def effect(self) -> str:
-        return self._text(self.found.effect.value)
+        return _text(self.found.metric, self.found.effect.value, sign="+")
 
     @property
     def low(self) -> str:
-        return self._text(self.found.effect.low)
+        return _text(self.found.metric, self.found.effect.low, sign="+")
 
     @property
     def high(self) -> str:
-        return self._text(self.found.effect.high)
+        return _text(self.found.metric, self.found.effect.high, sign="+")
 
     @property
     def interval(self) -> Interval:
         effect = self.found.effect
         return Interval(effect.value, effect.low, effect.high)
-
-    def _text(self, value: float) -> str:
-        return value_text(self.found.metric, value)
 
 
 def listing(visit: Visit) -> Page:
@@ -76,3 +75,11 @@ def page(visit: Visit) -> Page:
             "sections": [(heading, note, [Row(found) for found in rows]) for heading, note, rows in sections],
         },
     )
+
+
+def _text(metric: Metric, value: float, sign: str = "") -> str:
+    if not math.isfinite(value):
+        return "–"
+    scaled = value * 100 if metric.unit == "%" else value
+    figures = 0 if abs(scaled) >= 100 or scaled == int(scaled) else 1 if abs(scaled) >= 10 else 2
+    return f"{scaled:{sign},.{figures}f} {metric.unit}".strip()

@@ -1,0 +1,78 @@
+"""A gateway with two weeks of made-up use behind it, and a browser window that notes whatever goes wrong in it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+from tests_all.browser.chromium import ARGUMENTS, install
+from tests_all.browser.seed import seed
+from tests_all.support import SHORTLIST, environment, process
+
+DESK = {"width": 1280, "height": 860}
+PHONE = {"width": 390, "height": 844}
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Start Chromium without a window on a screen."""
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=install(), args=list(ARGUMENTS))
+        yield started
+        started.close()
+
+
+@contextmanager
+def gateway(folder: Path, *options: str) -> Iterator[str]:
+    """Serve over HTTP after two weeks of use, the demo servers unless told otherwise; give the way in."""
+    seed(folder / "data" / "shortlist" / "events.sqlite", time.time())
+    with process([*SHORTLIST, "serve", "--http", "127.0.0.1:0", *options], environment(folder)) as lines:
+        yield lines.after("dashboard: ").partition(" ")[0]
+
+
+@dataclass
+class Watched:
+    """A window, and everything in it that should not happen: errors, refused content, requests to elsewhere."""
+
+    page: Page
+    base: str
+    problems: list[str] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def open(cls, browser: Browser, link: str, **more: Any) -> Iterator["Watched"]:
+        """Open a window with nothing in it."""
+        context = browser.new_context(**{"viewport": DESK, **more})
+        watched = cls(context.new_page(), "http://" + urlsplit(link).netloc)
+        watched._watch(context)
+        try:
+            yield watched
+        finally:
+            context.close()
+
+    def go(self, path: str) -> Page:
+        """Visit an address of the dashboard."""
+        self.page.goto(f"{self.base}{path}")
+        return self.page
+
+    def scrolls_sideways(self) -> bool:
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+    def _watch(self, context: BrowserContext) -> None:
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.problems.append(f"a dialog: {dialog.message}"))
+        context.on("request", lambda asked: self._check(asked.url))
+
+    def _note(self, said: ConsoleMessage) -> None:
+        if said.type in ("error", "warning"):  # what the policy of the pages refuses is an error
+            self.problems.append(said.text)
+
+    def _check(self, url: str) -> None:
+        if not url.startswith(self.base):
+            self.problems.append(f"asked for {url}")
