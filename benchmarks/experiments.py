@@ -27,7 +27,7 @@ FIXED_SAMPLE_Z = 1.96
 SEED = 20_261_115
 
 Values: TypeAlias = NDArray[np.float64]
-Arms: TypeAlias = NDArray[np.bool_]
+Treated: TypeAlias = NDArray[np.bool_]
 """Which workspaces have the treatment, in the order of their arrival."""
 
 
@@ -39,7 +39,7 @@ class World:
     below: Values
 
 
-Simulate: TypeAlias = Callable[[np.random.Generator, Arms], World]
+Simulate: TypeAlias = Callable[[np.random.Generator, Treated], World]
 
 
 def arrived() -> NDArray[np.bool_]:
@@ -56,9 +56,9 @@ def at_once(above: Values, below: Values) -> World:
 def errors(control: float, treatment: float) -> Simulate:
     """Fail some calls; workspaces differ in how many they make and in how often theirs fail."""
 
-    def simulate(rng: np.random.Generator, arms: Arms) -> World:
-        rates = np.where(arms, treatment, control)
-        calls = rng.poisson(rng.gamma(1.0, 8.0, len(arms)))
+    def simulate(rng: np.random.Generator, treated: Treated) -> World:
+        rates = np.where(treated, treatment, control)
+        calls = rng.poisson(rng.gamma(1.0, 8.0, len(treated)))
         return at_once(rng.binomial(calls, rng.beta(10 * rates, 10 * (1 - rates))).astype(float), calls.astype(float))
 
     return simulate
@@ -67,11 +67,11 @@ def errors(control: float, treatment: float) -> Simulate:
 def growing(control: float, treatment: float) -> Simulate:
     """Likewise, by workspaces that go on working for five looks: what is known of each changes between looks."""
 
-    def simulate(rng: np.random.Generator, arms: Arms) -> World:
-        rates = np.where(arms, treatment, control)
+    def simulate(rng: np.random.Generator, treated: Treated) -> World:
+        rates = np.where(treated, treatment, control)
         there = arrived()
         works = there & (np.cumsum(there, axis=1) <= 5)
-        calls = rng.poisson(rng.gamma(1.0, 2.0, len(arms))[:, np.newaxis] * works)
+        calls = rng.poisson(rng.gamma(1.0, 2.0, len(treated))[:, np.newaxis] * works)
         failed = rng.binomial(calls, rng.beta(10 * rates, 10 * (1 - rates))[:, np.newaxis])
         return World(failed.cumsum(axis=1).astype(float), calls.cumsum(axis=1).astype(float))
 
@@ -81,9 +81,9 @@ def growing(control: float, treatment: float) -> Simulate:
 def shares(control: float, treatment: float) -> Simulate:
     """Something that a workspace does or does not do, such as loading a toolset."""
 
-    def simulate(rng: np.random.Generator, arms: Arms) -> World:
-        did = rng.random(len(arms)) < np.where(arms, treatment, control)
-        return at_once(did.astype(float), np.ones(len(arms)))
+    def simulate(rng: np.random.Generator, treated: Treated) -> World:
+        did = rng.random(len(treated)) < np.where(treated, treatment, control)
+        return at_once(did.astype(float), np.ones(len(treated)))
 
     return simulate
 
@@ -91,10 +91,10 @@ def shares(control: float, treatment: float) -> Simulate:
 def latencies(control: float, treatment: float) -> Simulate:
     """Milliseconds with a heavy tail, over a few loads of each workspace."""
 
-    def simulate(rng: np.random.Generator, arms: Arms) -> World:
-        loads = rng.poisson(1.5, len(arms))
-        medians = np.where(arms, treatment, control)[:, np.newaxis]
-        drawn = rng.lognormal(0.0, 1.2, (len(arms), 12)) * medians
+    def simulate(rng: np.random.Generator, treated: Treated) -> World:
+        loads = rng.poisson(1.5, len(treated))
+        medians = np.where(treated, treatment, control)[:, np.newaxis]
+        drawn = rng.lognormal(0.0, 1.2, (len(treated), 12)) * medians
         counted = np.arange(12) < loads[:, np.newaxis]
         return at_once((drawn * counted).sum(axis=1), counted.sum(axis=1).astype(float))
 
@@ -104,9 +104,9 @@ def latencies(control: float, treatment: float) -> Simulate:
 def tokens(control: float, treatment: float) -> Simulate:
     """Tokens shown in a workspace."""
 
-    def simulate(rng: np.random.Generator, arms: Arms) -> World:
-        drawn = rng.lognormal(0.0, 0.8, len(arms)) * np.where(arms, treatment, control)
-        return at_once(np.round(drawn), np.ones(len(arms)))
+    def simulate(rng: np.random.Generator, treated: Treated) -> World:
+        drawn = rng.lognormal(0.0, 0.8, len(treated)) * np.where(treated, treatment, control)
+        return at_once(np.round(drawn), np.ones(len(treated)))
 
     return simulate
 
@@ -140,19 +140,22 @@ class Run:
 
 
 def run(experiment: Experiment, simulate: Simulate, rng: np.random.Generator) -> Run:
-    arms = np.array([experiment.assign(f"{experiment.name}/{i}") is not experiment.control for i in range(WORKSPACES)])
-    world = simulate(rng, arms)
+    assigned = (experiment.assign(f"{experiment.name}/{number}") for number in range(WORKSPACES))
+    treated = np.array([variant is not experiment.control for variant in assigned])
+    world = simulate(rng, treated)
     sequential = fixed = None
     for look in range(LOOKS):
-        treated, control = (Sample.of(world.above[chosen, look], world.below[chosen, look]) for chosen in (arms, ~arms))
-        if min(treated.units, control.units) < MINIMUM:
+        treatment, control = (
+            Sample.of(world.above[chosen, look], world.below[chosen, look]) for chosen in (treated, ~treated)
+        )
+        if min(treatment.units, control.units) < MINIMUM:
             continue
-        effect = difference(treated, control, ALPHA)
+        effect = difference(treatment, control, ALPHA)
         if sequential is None and effect.excludes_zero:
             sequential = look
-        if fixed is None and effect.value**2 > FIXED_SAMPLE_Z**2 * (treated.variance + control.variance):
+        if fixed is None and effect.value**2 > FIXED_SAMPLE_Z**2 * (treatment.variance + control.variance):
             fixed = look
-    p_value = mismatch(arms.astype(int).tolist(), (0.5, 0.5))  # of the whole course: it keeps its highest look
+    p_value = mismatch(treated.astype(int).tolist(), (0.5, 0.5))  # of the whole course: it keeps its highest look
     return Run(sequential=sequential, fixed=fixed, mismatch=p_value < MISMATCH_ALPHA)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
@@ -14,7 +15,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from shortlist.cli import main
+from shortlist.telemetry.events import Called, Event, Exposed, Outcome
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Experiment, Variant
+from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.telemetry.redaction import Privacy
+from shortlist.telemetry.sqlite_store import events_path
+from shortlist.telemetry.store import SqliteEventStore
 
 SECONDS = 60
 DYNAMIC = Variant(mode="dynamic")
@@ -64,6 +70,9 @@ async def test_a_gateway_that_runs_takes_an_experiment_up_serves_its_variants_an
             while not await lists_loading(client):
                 await anyio.sleep(0.1)
         failed = await client.call_tool("call_tool", {"name": "weather__get_sun_times", "arguments": {}})
+        with anyio.fail_after(SECONDS):
+            while not sum(ab(capsys, "status")["workspaces"].values()):
+                await anyio.sleep(0.1)
         ab(capsys, "stop")
         with anyio.fail_after(SECONDS):
             while await lists_loading(client):
@@ -87,8 +96,8 @@ async def test_exposure_and_outcome_of_a_served_workspace_are_in_the_report(
     assert ab(capsys, "status")["workspaces"] == {"as configured": int(not dynamic), "mode=dynamic": int(dynamic)}
     report = ab(capsys, "report", "modes")
     (errors,) = report["primary"]
-    arm = "treatment" if dynamic else "control"
-    assert errors[f"{arm}_value"] == 0.5
+    side = "treatment" if dynamic else "control"
+    assert errors[f"{side}_value"] == 0.5
     assert errors["verdict"] == "too early"
     with sqlite3.connect(home / "data" / "shortlist" / "events.sqlite") as connection:
         ((workspace, variant),) = connection.execute("SELECT workspace, variant FROM exposures").fetchall()
@@ -96,6 +105,33 @@ async def test_exposure_and_outcome_of_a_served_workspace_are_in_the_report(
     assert experiment.variants == (AS_CONFIGURED, DYNAMIC)
     assert variant == ("mode=dynamic" if dynamic else "as configured")
     assert "process:" not in workspace
+
+
+def test_a_planted_effect_in_what_gateways_recorded_is_found_and_no_effect_is_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    experiment = Experiment.from_data(ab(capsys, "start", "planted", "--variant", "mode=dynamic"))
+    store, ledger, rng = SqliteEventStore(events_path(), write=True), Ledger(Privacy(key=b"k")), random.Random(1)
+    batch = Batch()
+    for number in range(500):
+        workspace = f"session:{number}"
+        act: dict[str, Any] = {"caller": "local", "workspace": workspace}
+        variant = experiment.assign(workspace)
+        events: list[Event] = [Exposed(**act, experiment="planted", variant=variant.name)]
+        for _ in range(8):
+            failed = rng.random() < (0.25 if variant == DYNAMIC else 0.1)
+            outcome: Outcome = "error" if failed else "ok"
+            events.append(Called(**act, tool="a/b", outcome=outcome, milliseconds=1.0, native=True))
+        for event in events:
+            ledger.enter(batch, Stamped(1e9 + number, float(number), event))
+    store.append(batch)
+    store.close()
+    report = ab(capsys, "report")
+    (errors,) = report["primary"]
+    calls = next(each for each in report["others"] if each["metric"] == "calls")
+    assert (errors["verdict"], calls["verdict"]) == ("worse", "no difference shown")
+    assert errors["low"] < 0.15 < errors["high"]
+    assert not report["mismatched"]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from starlette.responses import JSONResponse
 
 from shortlist.cli import main
 from shortlist.errors import InvalidInput
-from shortlist.harness.attempts import arms_table, tasks_table
+from shortlist.harness.attempts import setups_table, tasks_table
 from shortlist.harness.chat import ChatModel, chat_model
 from shortlist.harness.gateway import GatewayFailed, Place, connected
-from shortlist.harness.tasks import ARMS, Expected, Task, attempt, is_among, read_tasks
+from shortlist.harness.tasks import SETUPS, Expected, Task, attempt, is_among, read_tasks
 from shortlist.remote import Patience, ProviderRefused
 from tests.harness.endpoint import Messages, call, calling, refusal, saying, scripted
 from tests.providers.wires import KEY, Provider
@@ -50,7 +50,7 @@ def model_at(provider: Provider, **patience: Any) -> ChatModel:
 
 async def test_every_way_of_serving_completes_the_task_at_its_own_cost(place: Place) -> None:
     with scripted(agent) as provider:
-        attempts = [await attempt(place, model_at(provider), TASK, arm) for arm in ARMS]
+        attempts = [await attempt(place, model_at(provider), TASK, setup) for setup in SETUPS]
     upfront, search, dynamic = attempts
     assert [each.completed for each in attempts] == [True, True, True]
     assert [each.turns for each in attempts] == [2, 3, 4]
@@ -58,7 +58,7 @@ async def test_every_way_of_serving_completes_the_task_at_its_own_cost(place: Pl
     assert upfront.prompt_tokens / upfront.turns > search.prompt_tokens / search.turns
     assert all(each.completion_tokens == 7 * each.turns for each in attempts)
     assert {seen.headers["authorization"] for seen in provider.seen} == {f"Bearer {KEY}"}
-    side_by_side = {row[0]: row[1:] for row in arms_table(attempts).rows}
+    side_by_side = {row[0]: row[1:] for row in setups_table(attempts).rows}
     assert side_by_side["completed"] == ("1 of 1", "1 of 1", "1 of 1")
     assert side_by_side["turns (mean)"] == ("2.0", "3.0", "4.0")
     assert tasks_table(attempts).rows[0][0] == "weather"
@@ -139,10 +139,10 @@ def test_the_command_runs_tasks_and_prints_them_side_by_side(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with scripted(agent) as provider:
         arguments = ["run-tasks", str(tasks), "--model", "scripted-1", "--config", str(place.config), "--json"]
-        status = main([*arguments, "--endpoint", provider.url, "--arm", "search"])
+        status = main([*arguments, "--endpoint", provider.url, "--setup", "search"])
     attempts = json.loads(capsys.readouterr().out)["attempts"]
     assert status == 0
-    assert [(each["arm"], each["completed"], each["turns"]) for each in attempts] == [("search", True, 3)]
+    assert [(each["setup"], each["completed"], each["turns"]) for each in attempts] == [("search", True, 3)]
 
 
 def test_the_command_needs_an_endpoint(

@@ -46,7 +46,9 @@ def _register_start(actions: Any) -> None:
     start.add_argument("--metric", choices=tuple(METRICS), default=DEFAULT_METRIC, help="what decides")
     start.add_argument("--guardrail", action="append", choices=tuple(METRICS), help="must not get worse (repeatable)")
     start.add_argument("--alpha", type=float, default=ALPHA, help="how often no effect may ever be called one")
-    start.add_argument("--minimum", type=int, default=MINIMUM, help="workspaces in every arm before it says anything")
+    start.add_argument(
+        "--minimum", type=int, default=MINIMUM, help="workspaces of every variant before it says anything"
+    )
     start.add_argument("--config", help="the configuration that is served, to check presets against")
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from shortlist.cli.stack import run_plainly, say
 from shortlist.errors import InvalidInput
 from shortlist.evals.tables import to_json, to_markdown
-from shortlist.harness.attempts import arms_table, tasks_table
+from shortlist.harness.attempts import setups_table, tasks_table
 from shortlist.harness.chat import KEY_VARIABLE, chat_model
 from shortlist.harness.gateway import Place, warm_up
 from shortlist.harness.replay import by_scenario, replay, totals
 from shortlist.harness.scenarios import read_scenarios
-from shortlist.harness.tasks import ARMS, attempt, read_tasks
+from shortlist.harness.tasks import SETUPS, attempt, read_tasks
 from shortlist.telemetry.experiments.plan import Variant, read_variant
 
 OK = 0
@@ -43,7 +43,7 @@ def register(subparsers: Any) -> None:
         "--endpoint", metavar="URL", help="any that speaks OpenAI's Chat Completions (default: OPENAI_BASE_URL)"
     )
     tasks.add_argument("--model", required=True)
-    tasks.add_argument("--arm", action="append", choices=tuple(ARMS), help="only this way of serving (repeatable)")
+    tasks.add_argument("--setup", action="append", choices=tuple(SETUPS), help="only this way of serving (repeatable)")
     tasks.add_argument("--repeat", type=int, default=1, help="attempts at each task under each way of serving")
     _servers(tasks)
     tasks.set_defaults(run=_run_tasks)
@@ -80,7 +80,7 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 def _run_tasks(arguments: argparse.Namespace) -> int:
     tasks = read_tasks(arguments.tasks)
-    arms = arguments.arm or tuple(ARMS)
+    setups = arguments.setup or tuple(SETUPS)
     url = arguments.endpoint or os.environ.get("OPENAI_BASE_URL")
     if not url:
         raise InvalidInput("Which endpoint? Give --endpoint, as in http://127.0.0.1:11434/v1, or set OPENAI_BASE_URL.")
@@ -91,10 +91,10 @@ def _run_tasks(arguments: argparse.Namespace) -> int:
             attempts = []
             # In turns, so that an endpoint that gets slower or dearer does so for every way of serving.
             for task in tasks:
-                for arm in (arm for _ in range(arguments.repeat) for arm in arms):
-                    attempts.append(await attempt(place, model, task, arm))
-                    say(f"{task.name}, {arm}: {'done' if attempts[-1].completed else 'not done'}")
-        tables = [arms_table(attempts), tasks_table(attempts)]
+                for setup in (setup for _ in range(arguments.repeat) for setup in setups):
+                    attempts.append(await attempt(place, model, task, setup))
+                    say(f"{task.name}, {setup}: {'done' if attempts[-1].completed else 'not done'}")
+        tables = [setups_table(attempts), tasks_table(attempts)]
         print(to_json({"attempts": attempts}) if arguments.json else to_markdown(tables))
         return OK
 

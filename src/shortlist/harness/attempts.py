@@ -8,23 +8,23 @@ from shortlist.harness.tasks import Attempt
 Figure = Callable[[Sequence[Attempt]], str]
 
 
-def arms_table(attempts: Sequence[Attempt]) -> Table:
+def setups_table(attempts: Sequence[Attempt]) -> Table:
     """Sum up every way of serving."""
-    arms = list(dict.fromkeys(each.arm for each in attempts))
-    by_arm = {arm: [each for each in attempts if each.arm == arm] for arm in arms}
-    rows = tuple((label, *(figure(by_arm[arm]) for arm in arms)) for label, figure in _FIGURES.items())
-    return Table("Ways of serving side by side", ("", *arms), rows)
+    setups = list(dict.fromkeys(each.setup for each in attempts))
+    by_setup = {setup: [each for each in attempts if each.setup == setup] for setup in setups}
+    rows = tuple((label, *(figure(by_setup[setup]) for setup in setups)) for label, figure in _FIGURES.items())
+    return Table("Ways of serving side by side", ("", *setups), rows)
 
 
 def tasks_table(attempts: Sequence[Attempt]) -> Table:
     """Put the attempts at each task next to each other."""
-    arms = list(dict.fromkeys(each.arm for each in attempts))
+    setups = list(dict.fromkeys(each.setup for each in attempts))
     tasks = list(dict.fromkeys(each.task for each in attempts))
     cells: dict[tuple[str, str], list[str]] = {}
     for each in attempts:
-        cells.setdefault((each.task, each.arm), []).append(_cell(each))
-    rows = tuple((task, *("; ".join(cells.get((task, arm), ["–"])) for arm in arms)) for task in tasks)
-    return Table("Tasks", ("task", *arms), rows)
+        cells.setdefault((each.task, each.setup), []).append(_cell(each))
+    rows = tuple((task, *("; ".join(cells.get((task, setup), ["–"])) for setup in setups)) for task in tasks)
+    return Table("Tasks", ("task", *setups), rows)
 
 
 def _cell(each: Attempt) -> str:

@@ -21,7 +21,7 @@ from shortlist.harness.scenarios import Value, read_json
 from shortlist.remote import ProviderRefused, ProviderUnavailable
 from shortlist.telemetry.sqlite_store import SqliteFile
 
-ARMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+SETUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "all-upfront": ("--mode", "passthrough"),
         "search": ("--mode", "search"),
@@ -56,7 +56,7 @@ class Attempt:
     """One task under one way of serving."""
 
     task: str
-    arm: str
+    setup: str
     completed: bool
     turns: int = 0
     prompt_tokens: int = 0
@@ -75,10 +75,10 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
     return read_json(path, _File).tasks
 
 
-async def attempt(place: Place, model: ChatModel, task: Task, arm: str) -> Attempt:
+async def attempt(place: Place, model: ChatModel, task: Task, setup: str) -> Attempt:
     """Run one task in a fresh session of a fresh gateway."""
     before = _misses(place)
-    async with connected(place, *ARMS[arm]) as session:
+    async with connected(place, *SETUPS[setup]) as session:
         run = _Run(session, model, task)
         failure = await run.through()
     if run.refused is not None:
@@ -86,7 +86,7 @@ async def attempt(place: Place, model: ChatModel, task: Task, arm: str) -> Attem
     after = _misses(place)
     return Attempt(
         task=task.name,
-        arm=arm,
+        setup=setup,
         completed=not failure and run.complete(),
         turns=len(run.replies),
         prompt_tokens=sum(reply.prompt_tokens for reply in run.replies),

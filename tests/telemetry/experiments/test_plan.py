@@ -19,13 +19,13 @@ def test_a_workspace_is_always_assigned_to_the_same_variant(workspace: str) -> N
     assert MODES.assign(workspace) == MODES.assign(workspace) == read_again.assign(workspace)
 
 
-@pytest.mark.parametrize("arms", [2, 3, 5])
-def test_workspaces_spread_evenly_over_the_variants(arms: int) -> None:
-    variants = (AS_CONFIGURED, *(Variant(limit=limit) for limit in range(1, arms)))
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_workspaces_spread_evenly_over_the_variants(count: int) -> None:
+    variants = (AS_CONFIGURED, *(Variant(limit=limit) for limit in range(1, count)))
     experiment = Experiment(name="spread", variants=variants, metric="errors")
     sizes = Counter(experiment.assign(f"session:{i}") for i in range(6_000))
-    assert all(abs(size - 6_000 / arms) < 4 * (6_000 / arms) ** 0.5 for size in sizes.values())
-    assert len(sizes) == arms
+    assert all(abs(size - 6_000 / count) < 4 * (6_000 / count) ** 0.5 for size in sizes.values())
+    assert len(sizes) == count
 
 
 def test_another_experiment_meets_other_halves() -> None:

@@ -18,7 +18,7 @@ from shortlist.telemetry.experiments.sequential import (
 )
 
 LOOKS = 20
-EXPERIMENTS = 300
+EXPERIMENTS = 1_000
 UNITS = 1_000
 ALPHA = 0.05
 
@@ -71,13 +71,13 @@ def test_no_errors_in_either_arm_do_not_prove_that_there_are_none() -> None:
     assert found.high > 0.02
 
 
-def looks(arms: np.ndarray, numerators: np.ndarray, denominators: np.ndarray) -> list[bool]:
+def looks(variants: np.ndarray, numerators: np.ndarray, denominators: np.ndarray) -> list[bool]:
     """Look at an experiment as it grows; say at each look whether it claims an effect."""
     alarms = []
     for size in np.linspace(UNITS / LOOKS, UNITS, LOOKS).astype(int):
         one, other = (
             Sample.of(numerators[:size][chosen], denominators[:size][chosen])
-            for chosen in (arms[:size] == 1, arms[:size] == 0)
+            for chosen in (variants[:size] == 1, variants[:size] == 0)
         )
         alarms.append(min(one.units, other.units) >= 20 and difference(one, other, ALPHA).excludes_zero)
     return alarms
@@ -93,8 +93,8 @@ def test_experiments_without_an_effect_that_are_looked_at_twenty_times_keep_to_t
     rng = np.random.default_rng(1)
     alarmed = 0
     for _ in range(EXPERIMENTS):
-        arms = rng.integers(0, 2, UNITS)
-        alarmed += any(looks(arms, *calls_and_errors(rng, np.full(UNITS, 0.1))))
+        variants = rng.integers(0, 2, UNITS)
+        alarmed += any(looks(variants, *calls_and_errors(rng, np.full(UNITS, 0.1))))
     assert alarmed / EXPERIMENTS <= ALPHA
 
 
@@ -102,8 +102,8 @@ def test_a_planted_effect_is_found() -> None:
     rng = np.random.default_rng(2)
     found = 0
     for _ in range(50):
-        arms = rng.integers(0, 2, UNITS)
-        found += any(looks(arms, *calls_and_errors(rng, np.where(arms == 1, 0.2, 0.1))))
+        variants = rng.integers(0, 2, UNITS)
+        found += any(looks(variants, *calls_and_errors(rng, np.where(variants == 1, 0.2, 0.1))))
     assert found >= 49
 
 
@@ -125,13 +125,13 @@ def test_a_mismatch_stays_one_after_the_arms_have_evened_out() -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=60))
-def test_a_mismatch_is_judged_by_the_likelihood_of_each_unit_in_turn(arms: list[int]) -> None:
+def test_a_mismatch_is_judged_by_the_likelihood_of_each_unit_in_turn(variants: list[int]) -> None:
     shares, counts, ratio, highest = (0.5, 0.3, 0.2), [0, 0, 0], 1.0, 0.0
-    for seen, arm in enumerate(arms):
-        ratio *= (MISMATCH_PRIOR * shares[arm] + counts[arm]) / (MISMATCH_PRIOR + seen) / shares[arm]
-        counts[arm] += 1
+    for seen, variant in enumerate(variants):
+        ratio *= (MISMATCH_PRIOR * shares[variant] + counts[variant]) / (MISMATCH_PRIOR + seen) / shares[variant]
+        counts[variant] += 1
         highest = max(highest, ratio)
-    assert mismatch(arms, shares) == pytest.approx(min(1.0, 1 / highest))
+    assert mismatch(variants, shares) == pytest.approx(min(1.0, 1 / highest))
 
 
 def test_nobody_exposed_is_no_mismatch() -> None:

@@ -24,9 +24,7 @@ HYPOTHESES = (
     Hypothesis(
         name="H1", claim="fewer tools are active than in the control", metric="active_tools", side="below", bound=0
     ),
-    Hypothesis(
-        name="H2", claim="at most 2 points more calls end in an error", metric="errors", side="below", bound=0.02
-    ),
+    Hypothesis(name="H2", claim="at most 2 points more calls fail", metric="errors", side="below", bound=0.02),
     Hypothesis(
         name="H3", claim="a load takes less than 100 ms", metric="load_latency", side="below", bound=100, alone=True
     ),

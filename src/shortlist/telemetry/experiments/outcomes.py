@@ -29,7 +29,7 @@ Share: TypeAlias = Callable[[Outcome], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A ratio over all workspaces of an arm; `share` gives what one of them adds above and below the line."""
+    """A ratio over all workspaces of a variant; `share` gives what one of them adds above and below the line."""
 
     name: str
     meaning: str
@@ -41,7 +41,7 @@ class Metric:
 _METRICS = (
     Metric(
         name="errors",
-        meaning="calls that ended in an error, of all calls",
+        meaning="calls that failed, were refused or named no tool, of all calls",
         better="lower",
         share=lambda outcome: (outcome.errors, outcome.calls),
         unit="%",

@@ -14,7 +14,7 @@ ALPHA = 0.05
 """How often an experiment without any effect may ever claim one."""
 MOST_HITS = 50
 MINIMUM = 50
-"""Workspaces in every arm before anything is concluded: the intervals rest on a normal approximation."""
+"""Workspaces of every variant before anything is concluded: the intervals rest on a normal approximation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

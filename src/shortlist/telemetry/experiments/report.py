@@ -1,4 +1,4 @@
-"""What an experiment shows so far: valid at every look, silent before its minimum, loud when the arms do not fit."""
+"""What an experiment shows so far: valid at every look, silent before its minimum, loud when sizes do not fit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from shortlist.telemetry.experiments.plan import Experiment, Variant
 from shortlist.telemetry.experiments.sequential import UNKNOWN, Estimate, Sample, difference, mean, mismatch
 
 MISMATCH_ALPHA = 0.01
-"""Below this the arms' sizes are no chance, and nothing else in the report is to be trusted."""
+"""Below this the variants' sizes are no chance, and nothing else in the report is to be trusted."""
 
 Verdict: TypeAlias = Literal["too early", "no difference shown", "better", "worse"]
 
@@ -72,7 +72,7 @@ class Tested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """An experiment's arms and what they show."""
+    """An experiment's variants and what they show."""
 
     experiment: Experiment
     workspaces: Mapping[str, int]
@@ -104,14 +104,14 @@ class Report:
 
 
 def build_report(experiment: Experiment, outcomes: Sequence[Outcome]) -> Report:
-    """Compare the arms; `outcomes` come in the order of first exposure."""
+    """Compare the variants; `outcomes` come in the order of first exposure."""
     names = [variant.name for variant in experiment.variants]
     outcomes = [outcome for outcome in outcomes if outcome.variant in names]
-    arms = {name: [outcome for outcome in outcomes if outcome.variant == name] for name in names}
+    by_variant = {name: [outcome for outcome in outcomes if outcome.variant == name] for name in names}
 
     def compared(metrics: Sequence[str]) -> tuple[Comparison, ...]:
         return tuple(
-            _compare(experiment, METRICS[metric], arms, treatment)
+            _compare(experiment, METRICS[metric], by_variant, treatment)
             for metric in metrics
             for treatment in experiment.treatments
         )
@@ -119,19 +119,19 @@ def build_report(experiment: Experiment, outcomes: Sequence[Outcome]) -> Report:
     watched = tuple(name for name in experiment.guardrails if name != experiment.metric)
     return Report(
         experiment=experiment,
-        workspaces={name: len(arm) for name, arm in arms.items()},
+        workspaces={name: len(served) for name, served in by_variant.items()},
         mismatch_p_value=mismatch([names.index(o.variant) for o in outcomes], [1 / len(names)] * len(names)),
         primary=compared([experiment.metric]),
         guardrails=compared(watched),
         others=compared([name for name in METRICS if name not in (experiment.metric, *watched)]),
-        hypotheses=tuple(_tested(experiment, arms)),
+        hypotheses=tuple(_tested(experiment, by_variant)),
     )
 
 
 def _compare(
-    experiment: Experiment, metric: Metric, arms: Mapping[str, Sequence[Outcome]], treatment: Variant
+    experiment: Experiment, metric: Metric, by_variant: Mapping[str, Sequence[Outcome]], treatment: Variant
 ) -> Comparison:
-    control, treated = _sample(metric, arms[experiment.control.name]), _sample(metric, arms[treatment.name])
+    control, treated = _sample(metric, by_variant[experiment.control.name]), _sample(metric, by_variant[treatment.name])
     enough = min(control.units, treated.units) >= experiment.minimum
     effect = difference(treated, control, _level(experiment)) if enough else UNKNOWN
     return Comparison(
@@ -150,13 +150,13 @@ def _verdict(effect: Estimate, metric: Metric) -> Verdict:
     return "better" if (effect.value < 0) == (metric.better == "lower") else "worse"
 
 
-def _tested(experiment: Experiment, arms: Mapping[str, Sequence[Outcome]]) -> list[Tested]:
+def _tested(experiment: Experiment, by_variant: Mapping[str, Sequence[Outcome]]) -> list[Tested]:
     return [
         Tested(
             name=hypothesis.name,
             claim=hypothesis.claim,
             treatment=treatment.name,
-            estimate=(found := _estimate(experiment, hypothesis.metric, arms, treatment, alone=hypothesis.alone)),
+            estimate=(found := _estimate(experiment, hypothesis.metric, by_variant, treatment, alone=hypothesis.alone)),
             finding=judge(hypothesis, found),
         )
         for hypothesis in HYPOTHESES
@@ -165,16 +165,16 @@ def _tested(experiment: Experiment, arms: Mapping[str, Sequence[Outcome]]) -> li
 
 
 def _estimate(
-    experiment: Experiment, metric: str, arms: Mapping[str, Sequence[Outcome]], treatment: Variant, *, alone: bool
+    experiment: Experiment, metric: str, by_variant: Mapping[str, Sequence[Outcome]], treatment: Variant, *, alone: bool
 ) -> Estimate:
     if not alone:
-        return _compare(experiment, METRICS[metric], arms, treatment).effect
-    treated = _sample(METRICS[metric], arms[treatment.name])
+        return _compare(experiment, METRICS[metric], by_variant, treatment).effect
+    treated = _sample(METRICS[metric], by_variant[treatment.name])
     return mean(treated, _level(experiment)) if treated.units >= experiment.minimum else UNKNOWN
 
 
-def _sample(metric: Metric, arm: Sequence[Outcome]) -> Sample:
-    shares = [metric.share(outcome) for outcome in arm]
+def _sample(metric: Metric, outcomes: Sequence[Outcome]) -> Sample:
+    shares = [metric.share(outcome) for outcome in outcomes]
     return Sample.of([above for above, _ in shares], [below for _, below in shares])
 
 

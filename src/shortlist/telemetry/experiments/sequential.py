@@ -30,7 +30,7 @@ MISMATCH_PRIOR = 100.0
 
 @dataclass(frozen=True)
 class Sample:
-    """One arm of a ratio metric: what each unit gave to the numerator and to the denominator.
+    """One variant's part of a ratio metric: what each unit gave to the numerator and to the denominator.
 
     The unit is what was randomised. Its own events depend on each other, so that the variance is taken between units
     (the delta method for the ratio of two means); a plain mean has ones for denominators.
@@ -84,7 +84,7 @@ UNKNOWN = Estimate(math.nan, -math.inf, math.inf, 1.0)
 
 
 def mean(sample: Sample, alpha: float) -> Estimate:
-    """Estimate one arm's value."""
+    """Estimate one variant's value."""
     return estimate(sample.value, sample.variance, sample.units, alpha)
 
 
@@ -113,17 +113,17 @@ def _p_value(value: float, variance: float, seen: float) -> float:
     return min(1.0, math.exp(-log_ratio))
 
 
-def mismatch(arms: Sequence[int], shares: Sequence[float]) -> float:
-    """Give the always-valid p-value of units coming to the arms in the planned shares.
+def mismatch(variants: Sequence[int], shares: Sequence[float]) -> float:
+    """Give the always-valid p-value of units coming to the variants in the planned shares.
 
     The sequential multinomial test of Lindon and Malek (2020): the likelihood of the units as they came under any
     shares near the planned ones, over that under the planned ones, at its highest so far.
     """
-    if not len(arms):
+    if not len(variants):
         return 1.0
-    came = np.eye(len(shares))[np.asarray(arms)]
+    came = np.eye(len(shares))[np.asarray(variants)]
     before = np.vstack([np.zeros(len(shares)), came.cumsum(axis=0)[:-1]])
     planned = np.asarray(shares, np.float64)
-    expected = (MISMATCH_PRIOR * planned + before) / (MISMATCH_PRIOR + np.arange(len(arms)))[:, np.newaxis]
+    expected = (MISMATCH_PRIOR * planned + before) / (MISMATCH_PRIOR + np.arange(len(variants)))[:, np.newaxis]
     log_ratios = np.cumsum(np.log((came * expected / planned).sum(axis=1)))
     return min(1.0, math.exp(-float(log_ratios.max())))

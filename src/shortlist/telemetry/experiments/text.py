@@ -31,8 +31,8 @@ def conclusion(report: Report) -> str:
     """Say in a sentence what may be concluded now."""
     if report.mismatched:
         return (
-            f"DO NOT TRUST THIS: the arms' sizes differ more than chance allows (p = {report.mismatch_p_value:.2g}). "
-            "Exposures are lost in one of them; find out why and start again."
+            f"DO NOT TRUST THIS: the variants' sizes differ more than by chance (p = {report.mismatch_p_value:.2g}). "
+            "Exposures of one of them are lost; find out why and start again."
         )
     sentences = [_sentence(report, each) for each in report.primary]
     sentences += [
@@ -45,7 +45,7 @@ def _sentence(report: Report, found: Comparison) -> str:
     if found.verdict == "too early":
         least = min(found.control.units, found.treated.units)
         minimum = report.experiment.minimum
-        return f"{found.treatment!r}: too early, {least} of at least {minimum} workspaces in the smaller arm."
+        return f"{found.treatment!r}: too early, {least} of at least {minimum} workspaces of the smaller variant."
     said = {
         "better": "is better than the control",
         "worse": "is worse than the control",
