@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class SqliteFile:
         with self._explained():
             if write:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+                _create(path)
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -105,6 +105,15 @@ class SqliteFile:
             raise  # our own mistake, which waiting does not mend
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self.path}: {error}. {_remedy(error)}") from error
+
+
+def _create(path: Path) -> None:
+    """Make a file that only its owner reads; one that is there is not opened.
+
+    Closing any descriptor of a file gives up all locks that this process has on it, those of SQLite among them.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def migrations() -> tuple[str, ...]:
