@@ -21,7 +21,7 @@ from shortlist.harness.tasks import SETUPS, attempt, read_tasks
 from shortlist.telemetry.experiments.plan import Variant, read_variant
 
 OK = 0
-STATIC_AND_DYNAMIC = ("mode=static", "mode=dynamic")
+VARIANTS = ("mode=static", "mode=search", "mode=dynamic")
 
 
 def register(subparsers: Any) -> None:
@@ -33,7 +33,7 @@ def register(subparsers: Any) -> None:
         "--variant",
         action="append",
         metavar="SETTINGS",
-        help="a way of serving, as in mode=dynamic or mode=static,preset=full (repeatable; default: static, dynamic)",
+        help="a way of serving, as in mode=dynamic or mode=static,preset=full (repeatable; default: static, search, dynamic)",
     )
     _servers(replayed)
     replayed.set_defaults(run=_replay)
@@ -62,7 +62,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         scenarios = tuple(scenario for scenario in scenarios if scenario.name in arguments.only)
     if not scenarios:
         raise InvalidInput(f"{arguments.scenarios} has no scenario of that name.")
-    variants = [_served(text) for text in arguments.variant or STATIC_AND_DYNAMIC]
+    variants = [_served(text) for text in arguments.variant or VARIANTS]
 
     async def run() -> int:
         async with _place(arguments) as place:

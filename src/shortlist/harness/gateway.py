@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -75,16 +75,11 @@ class Connected:
 
     client: Client
     instructions: str
-    _tokens: dict[str, int] = field(default_factory=dict)
 
     async def tools(self) -> list[dict[str, Any]]:
         """List what the client may call now, as it goes over the wire."""
         listed = await self.client.list_tools(cache_mode="bypass")
         return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
-
-    def tokens(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """Estimate what a list costs its reader."""
-        return sum(self._tokens_of(compact_json(tool)) for tool in tools)
 
     async def call(self, name: str, arguments: Mapping[str, Json]) -> Answer:
         """Call a tool; what the protocol refuses is an error like any other."""
@@ -112,10 +107,10 @@ class Connected:
                     return
                 await anyio.sleep(READY_PAUSE_SECONDS)
 
-    def _tokens_of(self, definition: str) -> int:
-        if definition not in self._tokens:
-            self._tokens[definition] = estimate_tokens(definition)
-        return self._tokens[definition]
+
+def list_tokens(tools: Sequence[Mapping[str, Any]]) -> int:
+    """Estimate what a list of tools costs its reader."""
+    return sum(estimate_tokens(compact_json(tool)) for tool in tools)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shortlist.evals.tables import Table
 from shortlist.gateway.metatools import LOAD_TOOLS, LOAD_TOOLSET, META_NAMES, UNLOAD_TOOLSET
-from shortlist.harness.gateway import Answer, Connected, Place, connected
+from shortlist.harness.gateway import Answer, Connected, Place, connected, list_tokens
 from shortlist.harness.scenarios import Scenario, translated
 from shortlist.telemetry.experiments.plan import Variant
 
@@ -29,8 +29,9 @@ class Replayed:
     """Calls of helpers that have no like here."""
     tools_first: int
     tools_last: int
-    list_tokens: int
-    """Of every list that the client had to read: the first, and one after each change."""
+    list_tokens_first: int
+    list_tokens_last: int
+    """What each turn of a model costs before anything is said: at first, and in the end."""
     answer_tokens: int
     milliseconds: float
     load_milliseconds: tuple[float, ...]
@@ -53,7 +54,6 @@ def serve_arguments(variant: Variant) -> list[str]:
 
 async def _replayed(session: Connected, scenario: Scenario, variant: Variant) -> Replayed:
     first = listed = await session.tools()
-    list_tokens = session.tokens(first)
     answers: list[Answer] = []
     loads: list[float] = []
     seen = _names(listed)
@@ -70,9 +70,8 @@ async def _replayed(session: Connected, scenario: Scenario, variant: Variant) ->
         answers.append(answer)
         if call.tool in _LOADS:
             loads.append(answer.milliseconds)
-        if call.tool in _CHANGES_THE_LIST and (now := await session.tools()) != listed:
-            listed = now
-            list_tokens += session.tokens(listed)
+        if call.tool in _CHANGES_THE_LIST:
+            listed = await session.tools()
         seen |= _names(listed) | _named_in(answer.text)
     return Replayed(
         scenario=scenario.name,
@@ -84,7 +83,8 @@ async def _replayed(session: Connected, scenario: Scenario, variant: Variant) ->
         skipped=skipped,
         tools_first=len(first),
         tools_last=len(listed),
-        list_tokens=list_tokens,
+        list_tokens_first=list_tokens(first),
+        list_tokens_last=list_tokens(listed),
         answer_tokens=sum(answer.tokens for answer in answers),
         milliseconds=sum(answer.milliseconds for answer in answers),
         load_milliseconds=tuple(loads),
@@ -130,7 +130,7 @@ def _cell(each: Replayed) -> str:
     reached = "" if each.reached is None else ", reached" if each.reached else ", NOT reached"
     errors = f", {each.errors} errors" if each.errors else ""
     tools = f"{each.tools_first}→{each.tools_last}" if each.tools_first != each.tools_last else f"{each.tools_first}"
-    tokens = each.list_tokens + each.answer_tokens
+    tokens = each.list_tokens_last + each.answer_tokens
     return f"{each.answered}/{each.calls} answered{errors}, {tools} tools, {tokens:,} tokens{reached}"
 
 
@@ -162,7 +162,8 @@ _FIGURES: Mapping[str, Callable[[Sequence[Replayed]], str]] = {
     "expected toolset within reach": _of_expected,
     "tools listed at first (mean)": _mean(lambda each: each.tools_first),
     "tools listed at the end (mean)": _mean(lambda each: each.tools_last),
-    "tokens of lists (mean)": _mean(lambda each: each.list_tokens),
+    "tokens of the list at first (mean)": _mean(lambda each: each.list_tokens_first),
+    "tokens of the list at the end (mean)": _mean(lambda each: each.list_tokens_last),
     "tokens of answers (mean)": _mean(lambda each: each.answer_tokens),
     "milliseconds of calls (mean)": _mean(lambda each: each.milliseconds),
     "milliseconds of a load": _mean_load,
