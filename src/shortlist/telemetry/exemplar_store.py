@@ -40,9 +40,10 @@ class ExemplarStore:
             with self._file.transaction() as connection:
                 start = self._learned_until()
                 end = min(start + self._bounds.at_once, self._newest())
-                connection.execute(_ADD_UP, {"start": start, "end": end})
+                added = connection.execute(_ADD_UP, {"start": start, "end": end}).rowcount
                 connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (LEARNED, str(end)))
-                self._bound(connection)
+                if added:
+                    self._bound(connection)
 
     def _bound(self, connection: Any) -> None:
         bounds = self._bounds
