@@ -1,15 +1,15 @@
-"""An OTLP/HTTP receiver as a process of its own: decodes with the official protobuf types, writes a JSON line each.
+"""An OTLP/HTTP receiver as a process of its own: decodes with the official protobuf types.
 
     python -m tests.telemetry.receiver
 
-prints its port first, then `{"spans": [...]}` or `{"metrics": [...]}` for every request that it takes.
+prints its port; `GET /` gives everything that has arrived: `{"spans": [...], "metrics": [...]}`.
 """
 
 import gzip
 import json
 from collections.abc import Iterable
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -62,25 +62,34 @@ def metrics(body: bytes) -> list[dict[str, Any]]:
 
 
 class Handler(BaseHTTPRequestHandler):
+    arrived: ClassVar[dict[str, list[dict[str, Any]]]] = {"spans": [], "metrics": []}
+
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         if self.headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
-        traces = self.path == "/v1/traces"
-        found = {"spans": spans(body)} if traces else {"metrics": metrics(body)}
-        print(json.dumps(found), flush=True)
-        answer = (ExportTraceServiceResponse() if traces else ExportMetricsServiceResponse()).SerializeToString()
+        if self.path == "/v1/traces":
+            self.arrived["spans"] += spans(body)
+            self.answer("application/x-protobuf", ExportTraceServiceResponse().SerializeToString())
+        else:
+            self.arrived["metrics"] += metrics(body)
+            self.answer("application/x-protobuf", ExportMetricsServiceResponse().SerializeToString())
+
+    def do_GET(self) -> None:
+        self.answer("application/json", json.dumps(self.arrived).encode())
+
+    def answer(self, kind: str, body: bytes) -> None:
         self.send_response(200)
-        self.send_header("content-type", "application/x-protobuf")
-        self.send_header("content-length", str(len(answer)))
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: stdout is for what arrived."""
+        """Say nothing."""
 
 
 if __name__ == "__main__":
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_port, flush=True)
     server.serve_forever()

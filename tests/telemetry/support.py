@@ -20,6 +20,12 @@ from shortlist.config.settings import hash_token
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
 SECONDS = 60
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
 SECRETS = {"ada": "ada-secret", "bob": "bob-secret"}
 """Ada may see everything, Bob one server."""
 
@@ -44,16 +50,15 @@ def config_in(tmp_path: Path) -> Path:
 
 
 class Receiver:
-    """The OTLP receiver's process; `received` ends it and gives everything that arrived."""
+    """The OTLP receiver's process."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
-        self._process, self._out = process, process.stdout
-        self.endpoint = f"http://127.0.0.1:{int(self._out.readline())}"
+        self.endpoint = f"http://127.0.0.1:{int(process.stdout.readline())}"
 
-    def received(self) -> list[dict[str, Any]]:
-        self._process.terminate()
-        return [json.loads(line) for line in self._out]
+    def arrived(self) -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = httpx2.get(self.endpoint, timeout=SECONDS).json()
+        return found
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 
 from shortlist.config.settings import LogSettings
 from shortlist.telemetry.logs import NOTICES, JsonLine, PlainLine, configure_logs
-from tests.telemetry.support import PROGRAM, SECONDS
+from tests.telemetry.support import INITIALIZE, PROGRAM, SECONDS
 
 SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"
 LEAKY = f"""
@@ -20,12 +20,6 @@ import sys
 print("starting with api_key={SECRET}", file=sys.stderr, flush=True)
 sys.exit(3)
 """
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-}
 
 
 @pytest.fixture

@@ -11,13 +11,24 @@ import anyio
 import pytest
 
 from shortlist.telemetry.otlp import wants
-from tests.telemetry.support import SECONDS, config_in, environment_in, receiving, stdio_client
+from tests.telemetry.support import (
+    INITIALIZE,
+    PROGRAM,
+    SECONDS,
+    Receiver,
+    config_in,
+    environment_in,
+    receiving,
+    stdio_client,
+)
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 CALLER = "00f067aa0ba902b7"
 META: Any = {"traceparent": f"00-{TRACE}-{CALLER}-01", "tracestate": "congo=t61rcWkgMzE"}
 OFTEN = {"OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
-"""Milliseconds: a client that ends kills its server soon after, however busy the machine is."""
+"""Milliseconds."""
+LAST = {"tools/call fixture__refuse", "retrieval tools"}
+"""What the test waits for: spans of the same batch arrive together."""
 SERVER, CLIENT = 2, 3
 ERROR = 2
 
@@ -41,14 +52,12 @@ def arrived(tmp_path_factory: pytest.TempPathFactory) -> Arrived:
     folder = tmp_path_factory.mktemp("gateway")
     with receiving() as receiver:
         otel = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint, **OFTEN}
-        meta = anyio.run(_everything, environment_in(folder) | otel, config_in(folder))
-        received = receiver.received()
-    spans = [span for request in received for span in request.get("spans", ())]
-    metrics = {metric["name"]: metric for request in received for metric in request.get("metrics", ())}
-    return Arrived(spans, metrics, meta)
+        meta = anyio.run(_everything, environment_in(folder) | otel, config_in(folder), receiver)
+        found = receiver.arrived()
+    return Arrived(found["spans"], {metric["name"]: metric for metric in found["metrics"]}, meta)
 
 
-async def _everything(environment: dict[str, str], config: Path) -> dict[str, Any]:
+async def _everything(environment: dict[str, str], config: Path, receiver: Receiver) -> dict[str, Any]:
     async with stdio_client(environment, config) as client:
         await client.call_tool("search_tools", {"query": "say a secret text back", "limit": 3}, meta=META)
         shown = await client.call_tool("call_tool", {"name": "fixture__show_meta", "arguments": {}}, meta=META)
@@ -56,8 +65,14 @@ async def _everything(environment: dict[str, str], config: Path) -> dict[str, An
         await client.call_tool("fixture__say_back", {"text": 7})
         with pytest.raises(Exception, match="Refused on purpose"):
             await client.call_tool("fixture__refuse", {})
+        while '"-32050"' not in json.dumps(receiver.arrived()["metrics"]) or not _names(receiver) >= LAST:
+            await anyio.sleep(0.05)
     meta: dict[str, Any] = json.loads(shown.content[0].text)  # type: ignore[union-attr]
     return meta
+
+
+def _names(receiver: Receiver) -> set[str]:
+    return {span["name"] for span in receiver.arrived()["spans"]}
 
 
 def test_a_search_and_its_steps_are_spans_below_the_callers_own(arrived: Arrived) -> None:
@@ -130,6 +145,20 @@ async def test_a_collector_that_is_not_there_disturbs_no_call(environment: dict[
     async with stdio_client(environment, config) as client:
         said = await client.call_tool("fixture__say_back", {"text": "here"})
     assert said.content[0].text == "here"  # type: ignore[union-attr]
+
+
+def test_what_is_left_is_sent_when_the_client_leaves(environment: dict[str, str], config: Path) -> None:
+    with receiving() as receiver:
+        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver.endpoint
+        line = json.dumps(INITIALIZE) + "\n"
+        command = [*PROGRAM, "serve", "--config", str(config)]
+        done = subprocess.run(
+            command, env=environment, input=line, capture_output=True, text=True, timeout=SECONDS, check=True
+        )
+        found = receiver.arrived()
+    assert json.loads(done.stdout)["id"] == 1
+    assert "initialize" in {span["name"] for span in found["spans"]}
+    assert "mcp.server.operation.duration" in {metric["name"] for metric in found["metrics"]}
 
 
 @pytest.mark.parametrize(
