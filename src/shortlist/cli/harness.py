@@ -33,7 +33,7 @@ def register(subparsers: Any) -> None:
         "--variant",
         action="append",
         metavar="SETTINGS",
-        help="a way of serving, as in mode=dynamic or mode=static,preset=full (repeatable; default: static, search, dynamic)",
+        help="a way of serving, as in mode=static,preset=full (repeatable; default: static, search and dynamic)",
     )
     _servers(replayed)
     replayed.set_defaults(run=_replay)
