@@ -39,6 +39,7 @@ from shortlist.telemetry.figures import FIGURES, Tallied, latency, stats
 from shortlist.telemetry.ledger import Batch, Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
 from shortlist.telemetry.store import EventQuery, SqliteEventStore
+from shortlist.telemetry.together import UsedTogether
 
 RATIO = 1.05
 SECONDS = 1.0
@@ -134,9 +135,10 @@ def store(folder: Path, events: int) -> Found:
         "latest 100 calls of a tool": lambda: list(
             opened.events(EventQuery(subject=tool(3), kinds=("called",), latest=True, limit=100))
         ),
+        "tools used together": lambda: UsedTogether.of(opened.pairs()),
         "tallies by the hour": lambda: opened.series(("searches", "calls", "tokens", "upfront")),
-        **{f"figure {name}": lambda name=name: FIGURES[name].compute(Tallied(opened.sums())) for name in FIGURES},
-        "figure latency": lambda: latency(Tallied(opened.sums())),
+        **{f"figure {name}": lambda name=name: FIGURES[name].compute(tallied(opened)) for name in FIGURES},
+        "figure latency": lambda: latency(tallied(opened)),
         "ab_test_sessions": lambda: opened.file.query("SELECT * FROM ab_test_sessions"),
         "ab_tool_events, counted": lambda: opened.file.query(
             "SELECT event_type, count(*) FROM ab_tool_events GROUP BY 1"
@@ -165,6 +167,10 @@ def store(folder: Path, events: int) -> Found:
         "seconds": times,
     }
     return [table], {"store": facts}
+
+
+def tallied(opened: SqliteEventStore) -> Tallied:
+    return Tallied(opened.sums())
 
 
 def held(holds: bool) -> str:

@@ -114,7 +114,7 @@ def _together() -> UsedTogether:
     except StoreError:
         return UsedTogether()
     try:
-        return UsedTogether.of(store.sums(names=("together",)))
+        return UsedTogether.of(store.pairs())
     except StoreError:
         return UsedTogether()
     finally:

@@ -26,7 +26,7 @@ CLOSE_SECONDS = 3.0
 PURGE_SECONDS = 3_600.0
 DAY = 86_400.0
 
-Reason: TypeAlias = Literal["queue full", "store failed", "unwritable"]
+Reason: TypeAlias = Literal["queue full", "store failed", "unwritable", "closed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +101,15 @@ class Recorder:
         with self._losing:
             return dict(self._lost - self._told)
 
-    def close(self) -> None:
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Write what waits, for a moment at most; what is left is counted as lost."""
         self._closing.set()
         self._wake.set()
         if self._started:
-            self._thread.join(CLOSE_SECONDS)
+            self._thread.join(seconds)
+        if left := len(self._queue):
+            self._lose("closed", left)
+            logger.warning("%d events were not written in time", left)
 
     def _stamped(self, event: Event) -> Stamped:
         return Stamped(self._clocks.wall(), self._clocks.steady(), event)

@@ -15,12 +15,13 @@ from shortlist.models import Json
 MASK = "••••"
 LONGEST_QUERY = 1_000
 LONGEST_ARGUMENTS = 2_000
+LARGEST_ARGUMENTS = 50_000
+"""Larger ones are a document, not arguments: nothing of them is kept but their size."""
 HASH_BYTES = 8
 KEY_BYTES = 32
 
-_NAME = (
-    r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passwd|pwd|credentials?|authorization)[\w-]*)"
-)
+_WORD = r"[\w-]{0,40}"  # bounded, so that no text takes long
+_NAME = rf"(?:{_WORD}(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|pwd|credentials?|authorization){_WORD})"
 _SECRET_NAME = re.compile(rf"^{_NAME}$", re.IGNORECASE)
 _PATTERNS = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
@@ -79,6 +80,8 @@ class Privacy:
             return None
         if self.arguments == "hash":
             return f"hash:{self._hash(_json(arguments))}"
+        if (size := len(_json(arguments))) > LARGEST_ARGUMENTS:
+            return f"{size:,} characters"
         kept = redact_json(arguments)
         text = _json(kept)
         return kept if len(text) <= LONGEST_ARGUMENTS else f"{text[:LONGEST_ARGUMENTS]}…"
@@ -98,11 +101,12 @@ def hash_key(path: Path) -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(made)
-    except FileExistsError:
-        made = path.read_bytes()[:KEY_BYTES]
-    except OSError:
+    except OSError:  # it is there already, or nothing can be kept
         pass
-    return made
+    try:
+        return path.read_bytes()[:KEY_BYTES]
+    except OSError:
+        return made
 
 
 def _masked(match: re.Match[str]) -> str:

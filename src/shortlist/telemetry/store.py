@@ -11,8 +11,8 @@ from shortlist.telemetry.ledger import Batch, Entry
 from shortlist.telemetry.rows import StoredEvent
 from shortlist.telemetry.sessions import COUNTED, SessionChange
 from shortlist.telemetry.sqlite_store import SqliteFile
-from shortlist.telemetry.tallies import Name, Sums
-from shortlist.telemetry.tally_store import add_tallies, purge_tallies, read_series, read_sums
+from shortlist.telemetry.tallies import Name, Pair, Sums
+from shortlist.telemetry.tally_store import add_tallies, purge_tallies, read_pairs, read_series, read_sums
 
 PURGED_AT_ONCE = 5_000
 """Events deleted in one transaction: a moment, so that other gateways write in between."""
@@ -59,6 +59,8 @@ class EventReader(Protocol):
     def sums(self, since: float | None = ..., names: Sequence[Name] = ...) -> Sums: ...
 
     def series(self, names: Sequence[Name], since: float | None = ...) -> dict[int, Sums]: ...
+
+    def pairs(self, least: int = ..., most: int = ...) -> list[Pair]: ...
 
 
 class EventStore(EventWriter, EventReader, Protocol):
@@ -115,6 +117,10 @@ class SqliteEventStore:
     def series(self, names: Sequence[Name], since: float | None = None) -> dict[int, Sums]:
         """Give tallies hour by hour (hours since 1970; of tools: day by day)."""
         return read_series(self.file, since, names)
+
+    def pairs(self, least: int = 2, most: int = 10_000) -> list[Pair]:
+        """Give the tools that at least so many workspaces have called together, most often first."""
+        return read_pairs(self.file, least, most)
 
     def close(self) -> None:
         self.file.close()

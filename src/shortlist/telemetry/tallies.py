@@ -86,6 +86,14 @@ def tallies_of(event: Event, known: Attribution) -> Iterator[Tally]:
     return iter(rule(event, known)) if rule else iter(())
 
 
+class Pair(NamedTuple):
+    """Two tools that so many workspaces have called both."""
+
+    one: str
+    other: str
+    workspaces: int
+
+
 def pair(one: str, other: str) -> str:
     """Name two tools, whichever was called first."""
     return "\n".join(sorted((one, other)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 from shortlist.telemetry.sqlite_store import SqliteFile
-from shortlist.telemetry.tallies import HOUR, Name, Sums, pair, unpair
+from shortlist.telemetry.tallies import HOUR, Name, Pair, Sums, unpair
 
 HOURS = 24
 """In a day."""
@@ -67,6 +67,12 @@ def read_series(file: SqliteFile, since: float | None, names: Sequence[Name]) ->
     return dict(sorted(series.items()))
 
 
+def read_pairs(file: SqliteFile, least: int, most: int) -> list[Pair]:
+    """Give the tools that were called together most, and in how many workspaces."""
+    sql = "SELECT one, other, workspaces FROM pairs WHERE workspaces >= ? ORDER BY workspaces DESC LIMIT ?"
+    return [Pair(*row) for row in file.rows(sql, (least, most))]
+
+
 def purge_tallies(connection: sqlite3.Connection, before: float) -> None:
     hour = int(before // HOUR)
     for table in ("tallies", "times", "pairs"):
@@ -80,13 +86,10 @@ def _cells(file: SqliteFile, since: float | None, names: Sequence[Name], *, summ
     if wanted - {*OF_TOOLS, "milliseconds", "together"}:
         yield from _plain(file, hour, wanted, summed)
     if "milliseconds" in wanted:
-        for at, step, buckets in file.rows("SELECT hour, step, buckets FROM times WHERE hour >= ?", (hour,)):
-            yield from ((at, "milliseconds", f"{step} {bucket}", n) for bucket, n in json.loads(buckets).items())
+        for (at, step), buckets in _times(file, hour, summed).items():
+            yield from ((at, "milliseconds", f"{step} {bucket}", n) for bucket, n in buckets.items())
     if not wanted.isdisjoint(OF_TOOLS):
         yield from _tools(file, hour // HOURS, wanted, summed)
-    if "together" in wanted:
-        for one, other, workspaces, at in file.rows("SELECT * FROM pairs WHERE hour >= ?", (hour,)):
-            yield at, "together", pair(one, other), workspaces
 
 
 def _plain(file: SqliteFile, hour: int, wanted: Iterable[str], summed: bool) -> Iterator[Cell]:
@@ -105,6 +108,15 @@ def _tools(file: SqliteFile, day: int, wanted: frozenset[str], summed: bool) -> 
     sql = f"SELECT day, tool, {what} FROM tools WHERE day >= ? {grouped}"  # noqa: S608
     for at, tool, *values in file.rows(sql, (day,)):
         yield from ((at * HOURS, name, tool, v) for name, v in zip(columns, values, strict=True) if v)
+
+
+def _times(file: SqliteFile, hour: int, summed: bool) -> dict[tuple[int, str], dict[str, int]]:
+    found: dict[tuple[int, str], dict[str, int]] = {}
+    for at, step, packed in file.rows("SELECT hour, step, buckets FROM times WHERE hour >= ?", (hour,)):
+        buckets = found.setdefault((0 if summed else at, step), {})
+        for bucket, count in json.loads(packed).items():
+            buckets[bucket] = buckets.get(bucket, 0) + count
+    return found
 
 
 def _with_known(

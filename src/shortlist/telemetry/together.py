@@ -2,11 +2,11 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from shortlist.models import ToolId
-from shortlist.telemetry.tallies import Sums, unpair
+from shortlist.telemetry.tallies import Pair
 
 LEAST = 2
 """Workspaces that called both; one alone is no habit."""
@@ -21,12 +21,11 @@ class UsedTogether:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, sums: Sums) -> Self:
+    def of(cls, pairs: Iterable[Pair]) -> Self:
         """Take up what the store has counted."""
         together = cls()
-        for (name, key), workspaces in sums.items():
-            if name == "together":
-                together.add(*unpair(key), workspaces=int(workspaces))
+        for one, other, workspaces in pairs:
+            together.add(one, other, workspaces=workspaces)
         return together
 
     def add(self, one: ToolId, other: ToolId, *, workspaces: int = 1) -> None:
