@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shortlist.telemetry.events import Called, EventsLost, Exposed, FoundTool, Listed, Searched, SessionOpened
+from shortlist.telemetry.experiments.outcomes import METRICS
 from shortlist.telemetry.experiments.plan import Experiment, Variant
 from shortlist.telemetry.experiments.store import ExperimentStore
 from shortlist.telemetry.store import SqliteEventStore
@@ -175,7 +176,7 @@ async def test_an_experiment_is_listed_and_has_a_page() -> None:
     assert "shape" in listed
     assert "running" in listed
     assert "detail=compact 2 control, workspaces" in page
-    assert "calls that ended in an error, of all calls" in page
+    assert METRICS["errors"].meaning in page
     assert "H1: fewer tools are active than in the control" in page
     assert missing.status_code == 404
 

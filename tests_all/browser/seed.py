@@ -42,7 +42,7 @@ EXPERIMENT = Experiment(
     metric="misses",
     guardrails=("errors", "searches"),
 )
-REPHRASED = ("please {}", "how can I {}", "{} now")
+REPHRASED = ("{} please", "{}, quickly", "I need this: {}")
 BATCH = 2_000
 
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 
 from shortlist.config.settings import hash_token
 from tests_all.browser.hostile import SCRIPT, TRICK
-from tests_all.browser.watching import Watched
+from tests_all.browser.watching import Watched, use
 from tests_all.support import SHORTLIST, environment, process
 
 HOSTILE = Path(__file__).with_name("hostile.py")
@@ -43,7 +43,7 @@ def test_a_server_that_means_harm_is_only_read(chromium: Browser, tmp_path: Path
         with Watched.open(chromium, link) as watched:
             watched.page.goto(link)
             watched.page.wait_for_selector("h1")
-            _search_elsewhere(f"{watched.base}/mcp", TRICK)
+            use(f"{watched.base}/mcp", ("search_tools", {"query": TRICK}))
             tool = quote(f"evil/run0{SCRIPT}", safe="")
             for path in ("/servers", "/servers/evil", "/tools", f"/tools/{tool}", f"/search?q={quote(TRICK)}"):
                 page = watched.go(path)
@@ -53,15 +53,6 @@ def test_a_server_that_means_harm_is_only_read(chromium: Browser, tmp_path: Path
             expect(page.locator("tbody")).to_contain_text("<script>window.taken = 1</script>", timeout=15_000)
             assert page.evaluate("window.taken === undefined")
             assert watched.problems == []
-
-
-def _search_elsewhere(url: str, query: str) -> None:
-    async def search() -> None:
-        async with Client(url) as client:
-            await client.call_tool("search_tools", {"query": query})
-
-    with ThreadPoolExecutor() as elsewhere:  # the browser's driver has a loop in this thread
-        elsewhere.submit(anyio.run, search).result()
 
 
 def test_a_token_opens_what_it_may_see_and_signing_out_closes_it(chromium: Browser, tmp_path: Path) -> None:

@@ -1,21 +1,24 @@
 """A gateway with two weeks of made-up use behind it, and a browser window that notes whatever goes wrong in it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+import anyio
+from mcp import Client
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, sync_playwright
 
 from tests_all.browser.chromium import ARGUMENTS, install
 from tests_all.browser.seed import seed
 from tests_all.support import SHORTLIST, environment, process
 
-DESK = {"width": 1280, "height": 860}
-PHONE = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1280, "height": 860}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 @contextmanager
@@ -33,6 +36,18 @@ def gateway(folder: Path, *options: str) -> Iterator[str]:
     seed(folder / "data" / "shortlist" / "events.sqlite", time.time())
     with process([*SHORTLIST, "serve", "--http", "127.0.0.1:0", *options], environment(folder)) as lines:
         yield lines.after("dashboard: ").partition(" ")[0]
+
+
+def use(url: str, *calls: tuple[str, Mapping[str, Any]]) -> None:
+    """Call tools of a gateway as a client does; beside this thread, in which the browser's driver has its loop."""
+
+    async def run() -> None:
+        async with Client(url) as client:
+            for name, arguments in calls:
+                await client.call_tool(name, dict(arguments))
+
+    with ThreadPoolExecutor() as elsewhere:
+        elsewhere.submit(anyio.run, run).result()
 
 
 @dataclass

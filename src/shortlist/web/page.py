@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from shortlist.errors import ShortlistError, StoreError
 from shortlist.gateway.state import State
 from shortlist.models import Query, Tool, ToolId
 from shortlist.search.searcher import Explained
-from shortlist.telemetry.figures import ToolFigures, stats
+from shortlist.telemetry.figures import ToolFigures, stats_of
 from shortlist.telemetry.store import SqliteEventStore
+from shortlist.telemetry.tallies import Name
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.web.access import Session
+
+OF_TOOLS: tuple[Name, ...] = tuple(name for name in get_args(Name) if name.startswith("tool_"))
+"""Tallies by tool: all that is asked for where only tools and servers are shown."""
 
 
 class NoSuchPage(ShortlistError):
@@ -73,7 +77,7 @@ class Visit:
         """Give the use of tools and servers; nothing where none is kept, or where it is not for this caller."""
         try:
             with self.record() as store:
-                found = stats(store)
+                found = stats_of(store.sums(names=OF_TOOLS))
         except (NotForThisToken, StoreError):
             return Use()
         return Use({tool.name: tool for tool in found.tools}, {server.name: server for server in found.servers})

@@ -81,5 +81,6 @@ def _text(metric: Metric, value: float, sign: str = "") -> str:
     if not math.isfinite(value):
         return "–"
     scaled = value * 100 if metric.unit == "%" else value
-    figures = 0 if abs(scaled) >= 100 or scaled == int(scaled) else 1 if abs(scaled) >= 10 else 2
+    size = abs(scaled)
+    figures = 0 if size >= 100 or scaled == int(scaled) else 1 if size >= 10 else 2 if size >= 1 else 3
     return f"{scaled:{sign},.{figures}f} {metric.unit}".strip()

@@ -1,24 +1,22 @@
 """The overview: every figure for a stretch of time, and the main ones over it."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Self, get_args
 
-from shortlist.telemetry.figures import FIGURES, Tallied, Unit, latency, stats
+from shortlist.telemetry.figures import FIGURES, Tallied, Unit, latency, stats_of
 from shortlist.telemetry.store import EventReader
 from shortlist.telemetry.tallies import HOUR, Name, Sums
 from shortlist.web.charts import Chart, Series, Value, spark
-from shortlist.web.page import Page, Visit
+from shortlist.web.page import OF_TOOLS, Page, Visit
 from shortlist.web.templating import milliseconds, percent, short
 
 BUSIEST = 8
 
-DRAWN: tuple[Name, ...] = (
-    *("searches", "searches_picked", "searches_rephrased", "calls", "found_at", "unfound"),
-    *("tokens", "upfront", "milliseconds"),
-)
-"""The tallies behind what is drawn."""
+OVER_TIME: tuple[Name, ...] = tuple(name for name in get_args(Name) if name not in (*OF_TOOLS, "together"))
+"""The tallies of everything but single tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +68,9 @@ def page(visit: Visit) -> Page:
     stretch = STRETCHES[chosen]
     begins = stretch.begins(time.time())
     with visit.record() as store:
-        whole = stats(store, begins[0] * HOUR)
-        course = Course(stretch, begins, _tallied(store, stretch, begins))
+        parts = _parts(store, stretch, begins)
+        whole = stats_of(_added([*parts, store.sums(begins[0] * HOUR, OF_TOOLS)]))
+    course = Course.of(stretch, begins, [Tallied(part) for part in parts])
     return Page(
         "overview.html",
         "Overview",
@@ -94,14 +93,20 @@ def written(name: str, value: float | None) -> str:
     return "–" if value is None else WRITTEN[FIGURES[name].unit](value)
 
 
-def _tallied(store: EventReader, stretch: Stretch, begins: Sequence[int]) -> list[Tallied]:
+def _parts(store: EventReader, stretch: Stretch, begins: Sequence[int]) -> list[Sums]:
     """Add up the hours of each part."""
-    parts: list[Sums] = [{} for _ in begins]
-    for hour, sums in store.series(DRAWN, begins[0] * HOUR).items():
-        part = parts[min((hour - begins[0]) // stretch.hours, len(parts) - 1)]
+    hours: list[list[Sums]] = [[] for _ in begins]
+    for hour, sums in store.series(OVER_TIME, begins[0] * HOUR).items():
+        hours[min((hour - begins[0]) // stretch.hours, len(hours) - 1)].append(sums)
+    return [_added(part) for part in hours]
+
+
+def _added(several: Iterable[Sums]) -> Sums:
+    total: Sums = {}
+    for sums in several:
         for key, value in sums.items():
-            part[key] = part.get(key, 0.0) + value
-    return [Tallied(part) for part in parts]
+            total[key] = total.get(key, 0.0) + value
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +116,18 @@ class Course:
     stretch: Stretch
     begins: Sequence[int]
     parts: Sequence[Tallied]
+    searches: Sequence[Mapping[str, float]]
+    """Percentiles of whole searches."""
+
+    @classmethod
+    def of(cls, stretch: Stretch, begins: Sequence[int], parts: Sequence[Tallied]) -> Self:
+        return cls(stretch, begins, parts, [latency(part).get("search", {}) for part in parts])
 
     def figure(self, name: str) -> list[Value]:
         return [FIGURES[name].compute(part) for part in self.parts]
 
     def took(self, percentile: str) -> list[Value]:
-        """Give a percentile of whole searches."""
-        return [latency(part).get("search", {}).get(percentile) for part in self.parts]
+        return [times.get(percentile) for times in self.searches]
 
     def calls(self, *outcomes: str) -> list[Value]:
         return [part.total("calls", *outcomes) for part in self.parts]

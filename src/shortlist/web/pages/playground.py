@@ -13,10 +13,10 @@ from shortlist.web.page import Page, Visit
 
 LIMITS = (5, 10, 20)
 EXAMPLES = (
-    "let the team know the deploy is done",
+    "give a customer the money back",
     "open a PR",
+    "let the team know the deploy is done",
     "what is the weather tomorrow",
-    "refund a customer's last payment",
 )
 SMALLEST_PART = 0.01
 """Less than this a feature does not change the order."""
