@@ -17,7 +17,7 @@ from shortlist.evals.tables import Table
 from shortlist.telemetry.experiments.outcomes import DEFAULT_METRIC
 from shortlist.telemetry.experiments.plan import ALPHA, AS_CONFIGURED, MINIMUM, Experiment, Variant
 from shortlist.telemetry.experiments.report import MISMATCH_ALPHA
-from shortlist.telemetry.experiments.sequential import Sample, difference, mismatch
+from shortlist.telemetry.experiments.sequential import Sample, difference, estimate, mismatch
 
 EXPERIMENTS = 1_000
 PLANTED = 200
@@ -200,6 +200,11 @@ def with_effect(name: str, found: Sequence[Run]) -> tuple[str, ...]:
     return name, rate(len(when), len(found)), median
 
 
+def width() -> float:
+    """Compare an interval that holds at every look with one that holds at a single one."""
+    return estimate(0.0, 1.0, WORKSPACES, ALPHA).high / FIXED_SAMPLE_Z
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experiments", type=int, default=EXPERIMENTS, help="A/A experiments of each kind")
@@ -217,6 +222,7 @@ def main() -> None:
                 "",
             ),
             tuple(without_effect(name, found) for name, found in nothing.items()),
+            (f"At {WORKSPACES:,} workspaces an interval is {width():.2f} times as wide as that of a single look.",),
         ),
         Table(
             f"{PLANTED} A/B experiments with a planted effect, likewise",
