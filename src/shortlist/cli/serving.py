@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
@@ -35,6 +34,7 @@ from shortlist.text.clean import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.upstream.stderr import log_path
+from shortlist.upstream.wire import client_info
 from shortlist.web.access import Access
 
 OK, FAILED = 0, 1
@@ -142,7 +142,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             await (_serve_http(stack, *where, pages=pages) if where else _serve_stdio(stack))
             export.end()
 
-    with exporting(os.environ, metrics.instruments, version("shortlist-mcp")) as export:
+    with exporting(os.environ, metrics.instruments, client_info()["version"]) as export:
         if export.signals:
             say(f"sending {' and '.join(export.signals)} by OTLP")
         run_plainly(run)
