@@ -43,6 +43,8 @@ def test_a_secret_is_masked_wherever_it_stands(text: str, secret: str) -> None:
         "list secrets in the vault",
         "find /usr/local/share/some-long-folder-name/with-many-parts/README.md",
         "getUserProfileByAccountIdentifier",
+        "sky__get_current_weather_of_a_city",
+        "pk_something_with_a_long_name",
         "how do I rotate an api key?",
     ],
 )

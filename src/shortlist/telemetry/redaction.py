@@ -32,8 +32,9 @@ _PATTERNS = (
     ),
     re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*"),  # a JSON web token
     re.compile(
-        r"\b(?:sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abeprs]|AKIA|ASIA|AIza|hf|npm|pypi)[-_]?[\w-]{12,}"
-    ),
+        r"\b(?:(?:sk|pk|rk|gh[pousr]|github_pat|glpat|xox[abeprs]|hf|npm|pypi)[-_]|AKIA|ASIA|AIza)"
+        r"(?=[\w-]{0,60}\d)[\w-]{12,}"
+    ),  # by the beginnings that services give their keys
     re.compile(r"(?<![\w/.-])(?=[\w+-]*\d)(?=[\w+-]*[a-z])(?=[\w+-]*[A-Z])[\w+-]{32,}={0,2}(?![\w/])"),  # random
     re.compile(r"\b[0-9a-f]{40,}\b"),
 )
