@@ -9,6 +9,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from shortlist.index.dense import DenseIndex
 from shortlist.index.embedders import Embedder, Vectors
 from shortlist.index.index import Index, VectorCache
-from shortlist.models import Asker, Exemplar, Scores, ToolId
+from shortlist.models import Exemplar, Scores, ToolId
 from shortlist.search.fusion import Fuse, Fused
 from shortlist.search.request import Request, Signals, rank
 from shortlist.text.queries import AnalysedQuery, analyse
@@ -96,11 +97,13 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """The exemplars of one group, a slice for each caller."""
+    """The exemplars of one group."""
 
     tools: tuple[ToolId, ...]
     weights: Scores
-    callers: Mapping[str, slice]
+    callers: tuple[str, ...]
+    said_by: NDArray[np.intp]
+    """Each exemplar's caller, by its place among the callers."""
     likeness: Likeness
 
     def lifts(self, request: Request, model_id: str | None) -> dict[ToolId, float]:
@@ -108,21 +111,21 @@ class Shelf:
         likeness = self.likeness(request, model_id)
         if likeness is None:
             return {}
-        strengths = self.weights * EASE * likeness / (1 + EASE - likeness)
         asker = request.query.asker.name
-        offers = [said for caller in self.callers for said in self._offers(caller, strengths, caller == asker)]
-        heard = sorted(_backed(offers, asker), key=lambda said: -said.strength)[:NEAREST]
+        offers = self._offers(self.weights * EASE * likeness / (1 + EASE - likeness), asker)
+        heard = list(islice(_backed(offers, asker), NEAREST))
         support = {tool: believed(heard, tool, asker) for tool in {said.tool for said in heard}}
         total = sum(support.values()) + DOUBT
         return {tool: MOST_LIFT * strength / total for tool, strength in support.items()}
 
-    def _offers(self, caller: str, strengths: Scores, own: bool) -> Iterator[Said]:
-        part = self.callers[caller]
-        most = NEAREST if own else NEAREST_OF_ANOTHER
-        for at in _largest(strengths[part], most).tolist():
-            row = part.start + at
-            if strengths[row] > 0:
-                yield Said(self.tools[row], caller, float(strengths[row]))
+    def _offers(self, strengths: Scores, asker: str) -> list[Said]:
+        """Give the strongest of each caller, more of the asker's own than of another's, the strongest first."""
+        most = np.array([NEAREST if caller == asker else NEAREST_OF_ANOTHER for caller in self.callers])
+        order = np.argsort(-strengths, kind="stable")
+        order = order[: np.count_nonzero(strengths > 0)]
+        said_by = self.said_by[order]
+        rows = order[_places(said_by, len(self.callers)) < most[said_by]]
+        return [Said(self.tools[row], self.callers[self.said_by[row]], float(strengths[row])) for row in rows.tolist()]
 
 
 def _backed(offers: Sequence[Said], asker: str) -> Iterator[Said]:
@@ -188,10 +191,13 @@ class Memory:
         return {group: self._shelf(exemplars) for group, exemplars in groups.items()}
 
     def _shelf(self, exemplars: Sequence[Exemplar]) -> Shelf:
+        names = dict.fromkeys(exemplar.by.name for exemplar in exemplars)
+        callers = {name: place for place, name in enumerate(names)}
         return Shelf(
             tools=tuple(exemplar.tool for exemplar in exemplars),
             weights=np.array([exemplar.weight for exemplar in exemplars], np.float32),
-            callers=_slices([exemplar.by for exemplar in exemplars]),
+            callers=tuple(callers),
+            said_by=np.array([callers[exemplar.by.name] for exemplar in exemplars], np.intp),
             likeness=self._likeness([exemplar.query for exemplar in exemplars]),
         )
 
@@ -247,16 +253,10 @@ def embed_queries(embedder: Embedder, queries: Sequence[str], cache: VectorCache
     return np.stack([known[query] for query in queries]) if queries else np.zeros((0, embedder.dimensions), np.float32)
 
 
-def _slices(by: Sequence[Asker]) -> dict[str, slice]:
-    names = [asker.name for asker in by]
-    counts = Counter(names)
-    return {name: slice(start := names.index(name), start + count) for name, count in counts.items()}
-
-
-def _largest(values: Scores, count: int) -> NDArray[np.int64]:
-    """Give the places of the largest values; equal ones in their order."""
-    if len(values) > count:
-        threshold = np.partition(values, len(values) - count)[len(values) - count]
-        above, ties = np.flatnonzero(values > threshold), np.flatnonzero(values == threshold)
-        return np.sort(np.concatenate([above, ties[: count - len(above)]]))
-    return np.arange(len(values))
+def _places(callers: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Count, from 0, how many of the same caller stand before each."""
+    grouped = np.argsort(callers, kind="stable")
+    sizes = np.bincount(callers, minlength=count)
+    places = np.empty(len(callers), np.intp)
+    places[grouped] = np.arange(len(callers)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return places
