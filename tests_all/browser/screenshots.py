@@ -28,7 +28,7 @@ SHOTS = {
     "compare": ("/search?q=open+a+PR&a=default&b=bm25", "dark", TALL),
     "servers": ("/servers", "light", DESK),
     "server": ("/servers/github", "dark", TALL),
-    "tools": ("/tools?sort=mrr&view=called", "light", DESK),
+    "tools": ("/tools", "light", DESK),
     "tool": ("/tools/slack%2Fslack_post_message", "light", TALL),
     "misses": ("/misses", "light", DESK),
     "experiments": ("/experiments", "light", DESK),
