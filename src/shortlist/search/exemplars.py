@@ -114,7 +114,7 @@ class Shelf:
         asker = request.query.asker.name
         offers = self._offers(self.weights * EASE * likeness / (1 + EASE - likeness), asker)
         heard = list(islice(_backed(offers, asker), NEAREST))
-        support = {tool: believed(heard, tool, asker) for tool in {said.tool for said in heard}}
+        support = {tool: believed(heard, tool, asker) for tool in dict.fromkeys(said.tool for said in heard)}
         total = sum(support.values()) + DOUBT
         return {tool: MOST_LIFT * strength / total for tool, strength in support.items()}
 
