@@ -138,6 +138,6 @@ def _has(row: ToolRow, letters: str) -> bool:
     return letters in row.name.lower() or letters in row.tool.description.lower()
 
 
-@lru_cache(maxsize=2)  # a catalog is a value, and finding what is alike in a large one takes a second
+@lru_cache(maxsize=1)  # a catalog is a value, and finding what is alike in a large one takes a second
 def _families(catalog: Catalog) -> Mapping[ToolId, tuple[ToolId, ...]]:
     return {tool_id: family for family in near_duplicates(catalog.tools) for tool_id in family}
