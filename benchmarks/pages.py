@@ -59,8 +59,8 @@ def expose_all(store: SqliteEventStore) -> int:
     one, other = (variant.name for variant in EXPERIMENT.variants)
     with store.file.transaction() as connection:
         done = connection.execute(
-            "INSERT INTO exposures (experiment, workspace, variant, at, before) "
-            "SELECT ?, workspace, CASE WHEN random() % 2 THEN ? ELSE ? END, opened, '{}' FROM sessions",
+            "INSERT INTO exposures (experiment, workspace, variant, at) "
+            "SELECT ?, workspace, CASE WHEN random() % 2 THEN ? ELSE ? END, opened FROM sessions",
             (EXPERIMENT.name, one, other),
         )
     return done.rowcount

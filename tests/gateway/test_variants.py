@@ -48,6 +48,17 @@ async def test_a_variant_of_the_mode_wins_over_the_command_line() -> None:
         assert await names(client) == SEARCH_MENU
 
 
+async def test_a_single_server_that_is_passed_through_keeps_its_names_under_a_variant_with_a_menu() -> None:
+    options, seams = Options(mode="passthrough"), always(Variant(mode="search"))
+    async with serve(small("alpha", "add"), options=options, seams=seams) as served, served.client() as client:
+        listed = await names(client)
+        found = words(await client.call_tool("search_tools", {"query": "add two numbers"}))
+        result = await client.call_tool("call_tool", {"name": "add", "arguments": {"a": 1, "b": 2}})
+    assert listed == SEARCH_MENU
+    assert "add(" in found
+    assert words(result) == "3"
+
+
 async def test_a_variant_of_the_preset_binds_other_tools_and_they_can_be_called() -> None:
     presets = {"sums": PresetSettings(name="sums", tools=("alpha/add",))}
     seams = always(Variant(preset="sums"))

@@ -1,5 +1,5 @@
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_every_metric_is_what_its_meaning_says() -> None:
         completed=3,
         abandoned=1,
     )
-    shares = {name: metric.share(outcome) for name, metric in METRICS.items()}
+    shares = {name: metric.share(asdict(outcome)) for name, metric in METRICS.items()}
     assert shares == {
         "errors": (1, 4),
         "misses": (2, 4),

@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
+
+import numpy as np
 
 from shortlist.models import Json
 from shortlist.telemetry.experiments.hypotheses import HYPOTHESES, Finding, judge
-from shortlist.telemetry.experiments.outcomes import METRICS, Metric, Outcome
+from shortlist.telemetry.experiments.outcomes import METRICS, Counts, Metric, Outcome
 from shortlist.telemetry.experiments.plan import Experiment, Variant
 from shortlist.telemetry.experiments.sequential import UNKNOWN, Estimate, Sample, difference, mean, mismatch
 
+_COUNTED = tuple(field.name for field in fields(Outcome) if field.name != "variant")
 MISMATCH_ALPHA = 0.01
 """Below this the variants' sizes are no chance, and nothing else in the report is to be trusted."""
 
@@ -107,7 +110,7 @@ def build_report(experiment: Experiment, outcomes: Sequence[Outcome]) -> Report:
     """Compare the variants; `outcomes` come in the order of first exposure."""
     names = [variant.name for variant in experiment.variants]
     outcomes = [outcome for outcome in outcomes if outcome.variant in names]
-    by_variant = {name: [outcome for outcome in outcomes if outcome.variant == name] for name in names}
+    by_variant = {name: _columns([outcome for outcome in outcomes if outcome.variant == name]) for name in names}
 
     def compared(metrics: Sequence[str]) -> tuple[Comparison, ...]:
         return tuple(
@@ -119,7 +122,7 @@ def build_report(experiment: Experiment, outcomes: Sequence[Outcome]) -> Report:
     watched = tuple(name for name in experiment.guardrails if name != experiment.metric)
     return Report(
         experiment=experiment,
-        workspaces={name: len(served) for name, served in by_variant.items()},
+        workspaces={name: len(counts["calls"]) for name, counts in by_variant.items()},
         mismatch_p_value=mismatch([names.index(o.variant) for o in outcomes], [1 / len(names)] * len(names)),
         primary=compared([experiment.metric]),
         guardrails=compared(watched),
@@ -129,9 +132,11 @@ def build_report(experiment: Experiment, outcomes: Sequence[Outcome]) -> Report:
 
 
 def _compare(
-    experiment: Experiment, metric: Metric, by_variant: Mapping[str, Sequence[Outcome]], treatment: Variant
+    experiment: Experiment, metric: Metric, by_variant: Mapping[str, Counts], treatment: Variant
 ) -> Comparison:
-    control, treated = _sample(metric, by_variant[experiment.control.name]), _sample(metric, by_variant[treatment.name])
+    control, treated = (
+        Sample.of(*metric.share(by_variant[variant.name])) for variant in (experiment.control, treatment)
+    )
     enough = min(control.units, treated.units) >= experiment.minimum
     effect = difference(treated, control, _level(experiment)) if enough else UNKNOWN
     return Comparison(
@@ -150,7 +155,7 @@ def _verdict(effect: Estimate, metric: Metric) -> Verdict:
     return "better" if (effect.value < 0) == (metric.better == "lower") else "worse"
 
 
-def _tested(experiment: Experiment, by_variant: Mapping[str, Sequence[Outcome]]) -> list[Tested]:
+def _tested(experiment: Experiment, by_variant: Mapping[str, Counts]) -> list[Tested]:
     return [
         Tested(
             name=hypothesis.name,
@@ -165,17 +170,16 @@ def _tested(experiment: Experiment, by_variant: Mapping[str, Sequence[Outcome]])
 
 
 def _estimate(
-    experiment: Experiment, metric: str, by_variant: Mapping[str, Sequence[Outcome]], treatment: Variant, *, alone: bool
+    experiment: Experiment, metric: str, by_variant: Mapping[str, Counts], treatment: Variant, *, alone: bool
 ) -> Estimate:
     if not alone:
         return _compare(experiment, METRICS[metric], by_variant, treatment).effect
-    treated = _sample(METRICS[metric], by_variant[treatment.name])
+    treated = Sample.of(*METRICS[metric].share(by_variant[treatment.name]))
     return mean(treated, _level(experiment)) if treated.units >= experiment.minimum else UNKNOWN
 
 
-def _sample(metric: Metric, outcomes: Sequence[Outcome]) -> Sample:
-    shares = [metric.share(outcome) for outcome in outcomes]
-    return Sample.of([above for above, _ in shares], [below for _, below in shares])
+def _columns(outcomes: Sequence[Outcome]) -> Counts:
+    return {name: np.array([getattr(outcome, name) for outcome in outcomes], np.float64) for name in _COUNTED}
 
 
 def _level(experiment: Experiment) -> float:

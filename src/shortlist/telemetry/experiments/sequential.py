@@ -40,9 +40,10 @@ class Sample:
     denominators: Values
 
     @classmethod
-    def of(cls, numerators: Sequence[float] | Values, denominators: Sequence[float] | Values) -> "Sample":
-        """Take the units that have anything to say: those with a denominator."""
-        above, below = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
+    def of(cls, numerators: Sequence[float] | Values, denominators: Sequence[float] | Values | float) -> "Sample":
+        """Take the units that have anything to say: those with a denominator, which may be one for all."""
+        above = np.asarray(numerators, np.float64)
+        below = np.broadcast_to(np.asarray(denominators, np.float64), above.shape)
         counted = below > 0
         return cls(above[counted], below[counted])
 

@@ -3,17 +3,14 @@
 import json
 import sqlite3
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from shortlist.errors import InvalidInput
-from shortlist.models import Json
 from shortlist.telemetry.experiments.outcomes import Outcome
 from shortlist.telemetry.experiments.plan import Experiment
 from shortlist.telemetry.sqlite_store import SqliteFile
 
-LEVELS = frozenset({"tools"})
-"""Counts that say how much there is, not how much there was since."""
+_COLUMNS = tuple(field.name for field in fields(Outcome))
 
 
 class ExperimentStore:
@@ -41,12 +38,6 @@ class ExperimentStore:
         stopped = _now()
         with self._file.transaction() as connection:
             connection.execute("UPDATE experiments SET stopped = ? WHERE name = ?", (stopped, name))
-            connection.execute(
-                "UPDATE exposures SET after = coalesce("
-                "(SELECT counts FROM session_counts WHERE workspace = exposures.workspace), before) "
-                "WHERE experiment = ? AND after IS NULL",
-                (name,),
-            )
         return replace(experiment, stopped=stopped)
 
     def running(self) -> Experiment | None:
@@ -71,12 +62,8 @@ class ExperimentStore:
 
     def outcomes(self, experiment: Experiment) -> list[Outcome]:
         """Give what each exposed workspace did since, in the order of exposure."""
-        rows = self._file.query(
-            "SELECT variant, before, coalesce(after, counts, before) FROM exposures "
-            "LEFT JOIN session_counts USING (workspace) WHERE experiment = ? ORDER BY id",
-            (experiment.name,),
-        )
-        return [_outcome(variant, json.loads(before), json.loads(after)) for variant, before, after in rows]
+        sql = f"SELECT {', '.join(_COLUMNS)} FROM outcomes WHERE experiment = ? ORDER BY id"  # noqa: S608
+        return [Outcome(*row) for row in self._file.rows(sql, (experiment.name,))]
 
     def _refuse(self, connection: sqlite3.Connection, name: str) -> None:
         """Say why an experiment cannot begin, if it cannot."""
@@ -85,11 +72,6 @@ class ExperimentStore:
                 raise InvalidInput(f"The experiment {known!r} is running. `shortlist ab stop` ends it.")
             if known == name:
                 raise InvalidInput(f"There was an experiment {name!r} already. Give this one another name.")
-
-
-def _outcome(variant: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> Outcome:
-    since = {name: value - (0 if name in LEVELS else before.get(name, 0)) for name, value in after.items()}
-    return Outcome(variant=variant, **since)
 
 
 def _now() -> int:
