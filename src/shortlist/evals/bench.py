@@ -69,11 +69,11 @@ class Bench:
         searcher = Searcher(self._index, None, options=options)
         if self._with_vectors(searcher.pipeline):
             searcher = Searcher(self._index, self._embedder, options=options)
-        if memory is None or self._learned is None:
-            return self._named(searcher.pipeline, _searching(searcher, Asker()))
-        memory.follow(searcher.embedder)
-        memory.teach(self._learned.exemplars)
-        return self._named(searcher.pipeline, _searching(searcher, self._learned.asker))
+        if memory is not None and self._learned is not None:
+            memory.follow(searcher.embedder)
+            memory.teach(self._learned.exemplars)
+        asker = self._learned.asker if self._learned else Asker()
+        return self._named(searcher.pipeline, _searching(searcher, asker))
 
     def build(self, pipelines: Sequence[str], tools: Mapping[ToolId, Tool]) -> dict[str, Contender]:
         """Give pipelines over some of the tools; vectors that are remembered are not made again."""
