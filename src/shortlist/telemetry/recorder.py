@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 CAPACITY = 20_000
 """Events that wait to be written: two seconds of ten thousand a second."""
 BATCH = 2_000
-GATHER_SECONDS = 0.2
+GATHER_SECONDS = 0.5
 """How long events gather before they are written together; what a kill can lose."""
 RETRY_SECONDS = (0.5, 30.0)
 """How long a store that failed is left alone: at first, and at most."""
@@ -142,6 +142,7 @@ class Recorder:
         for reason, count in untold.items():
             self._ledger.enter(batch, self._stamped(EventsLost(count=count, reason=reason)))
         for _ in range(min(len(self._queue), BATCH)):
+            time.sleep(0)  # a request that waits for the interpreter goes first
             try:
                 self._ledger.enter(batch, self._queue.popleft())
             except Exception:  # an event that cannot be written down must not take the others with it
