@@ -44,8 +44,8 @@ def ab(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 @asynccontextmanager
-async def gateway() -> AsyncIterator[Client]:
-    command = ["-m", "shortlist.cli", "serve"]
+async def gateway(*arguments: str) -> AsyncIterator[Client]:
+    command = ["-m", "shortlist.cli", "serve", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     server = StdioServerParameters(command=sys.executable, args=command, env=environment)
     with anyio.fail_after(SECONDS):
@@ -89,10 +89,21 @@ async def test_exposure_and_outcome_of_a_served_workspace_are_in_the_report(
     capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
     started = ab(capsys, "start", "modes", "--variant", "mode=dynamic", "--minimum", "2")
-    async with gateway() as client:
+    weather = {
+        "command": sys.executable,
+        "args": ["-m", "shortlist.demo.server", "weather"],
+        "env": {"PYTHONPATH": os.pathsep.join(sys.path)},
+    }
+    config = home / "servers.json"
+    config.write_text(json.dumps({"mcpServers": {"weather": weather}, "shortlist": {"telemetry": {"tools": True}}}))
+    async with gateway("--config", str(config)) as client:
         dynamic = await lists_loading(client)
+        while (await client.call_tool("describe_tools", {"names": ["weather__get_sun_times"]})).is_error:
+            await anyio.sleep(0.1)
         await client.call_tool("call_tool", {"name": "weather__get_sun_times", "arguments": {"location": "Oslo"}})
         await client.call_tool("call_tool", {"name": "weather__get_sun_times", "arguments": {}})
+        told = await client.call_tool("get_ab_test_report", {"experiment": "modes"})
+    assert "Experiment 'modes' (running)" in str(told.content)
     assert ab(capsys, "status")["workspaces"] == {"as configured": int(not dynamic), "mode=dynamic": int(dynamic)}
     report = ab(capsys, "report", "modes")
     (errors,) = report["primary"]
