@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shortlist.config import HttpTransport, SseTransport, StdioTransport, hash_token
 from shortlist.config.documents import strip_comments
 from shortlist.config.load import find_config, load_settings, settings_of, user_config_path
-from shortlist.config.settings import Settings
+from shortlist.config.settings import Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig
 
 ENVIRONMENT = {"PATH": "/bin", "HOME": "/home/me", "SECRET": "s3cret", "AWS_KEY": "a", "AWS_REGION": "b"}
@@ -225,6 +225,24 @@ def test_a_file_that_cannot_be_parsed_names_the_place(tmp_path: Path, name: str,
     assert str(caught.value).startswith(f"{path}: ")
     assert place in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_recorded_is_set_key_by_key() -> None:
+    given = {"shortlist": {"telemetry": {"queries": "hash", "days": 7}}}
+    assert read(given).telemetry == TelemetrySettings(queries="hash", days=7)
+    assert read({}).telemetry == TelemetrySettings(enabled=True, queries="keep", arguments="omit", days=30)
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "told"),
+    [
+        ({"queries": "encrypt"}, "shortlist.telemetry.queries: input should be 'keep', 'hash' or 'omit'; correct it"),
+        ({"days": 0}, "shortlist.telemetry.days: input should be greater than 0; correct it"),
+        ({"argument": "keep"}, "shortlist.telemetry.argument: unknown key; did you mean 'arguments'?"),
+    ],
+)
+def test_a_mistake_in_what_is_recorded_is_told_with_its_place(telemetry: dict[str, Any], told: str) -> None:
+    assert mistake({"shortlist": {"telemetry": telemetry}}) == told
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

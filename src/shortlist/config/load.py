@@ -38,6 +38,7 @@ from shortlist.config.shapes import (
     SelectionShape,
     ServerOptions,
     ServerShape,
+    TelemetryShape,
     ToolsetShape,
     ToolShape,
 )
@@ -289,6 +290,7 @@ _KNOWN_KEYS = sorted(
             LimitsShape,
             LogsShape,
             SelectionShape,
+            TelemetryShape,
         )
         for name, field in shape.model_fields.items()
     }

@@ -123,7 +123,9 @@ _counted: dict[str, int] = {}
 
 def definition_tokens(tool: Tool) -> int:
     """Estimate what a tool costs when it is bound."""
-    if tool.content_hash not in _counted or not tool.content_hash:
+    if not tool.content_hash:
+        return estimate_tokens(tool.definition)
+    if tool.content_hash not in _counted:
         _counted[tool.content_hash] = estimate_tokens(tool.definition)
     return _counted[tool.content_hash]
 

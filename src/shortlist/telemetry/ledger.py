@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from shortlist.telemetry.attribution import ALONE, Attribution, Place, Trail, Trails
-from shortlist.telemetry.events import Act, Called, Event, Listed, Loaded, Searched, settled
+from shortlist.telemetry.events import Act, Called, Event, Listed, Loaded, Searched, count, settled
 from shortlist.telemetry.redaction import Privacy
 from shortlist.telemetry.rows import Columns, columns_of
 from shortlist.telemetry.sessions import SessionChange, change_of
@@ -81,8 +81,7 @@ def _attribute(trail: Trail, event: Event, place: Place, seconds: float, hour: i
 
 def _growth(trail: Trail, event: Listed) -> Listed:
     """Count only what a list has more than the workspace's earlier ones: it takes their place in the client."""
-    tokens, upfront = event.tokens, event.upfront
-    assert isinstance(tokens, int) and isinstance(upfront, int)  # noqa: S101, PT018 - settled
+    tokens, upfront = count(event.tokens), count(event.upfront)
     grown = replace(event, tokens=max(tokens - trail.listed, 0), upfront=max(upfront - trail.upfront, 0))
     trail.listed, trail.upfront = max(tokens, trail.listed), max(upfront, trail.upfront)
     return grown
