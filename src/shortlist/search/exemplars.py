@@ -33,8 +33,8 @@ NEAREST = 12
 """So many exemplars are listened to …"""
 NEAREST_OF_ANOTHER = 4
 """… and so many of one other caller at most."""
-EASE = 0.1
-"""How fast an exemplar counts less as it is less like the query: a cosine of 0.9 counts half, of 0.5 a tenth."""
+EASE = 0.05
+"""How slowly an exemplar counts less as it is less like the query: at a cosine of 0.9 a third, at 0.5 a twentieth."""
 
 
 class Likeness(Protocol):
