@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from shortlist.errors import InvalidInput
 from shortlist.text.clean import clean_text
@@ -54,8 +54,7 @@ _CLAUSE_END = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class QueryTerm:
+class QueryTerm(NamedTuple):
     """One thing asked for: the term, its weight, and terms that may stand for it at less."""
 
     term: str
@@ -93,10 +92,14 @@ def _apart(text: str) -> tuple[str, str]:
     """Part what asks from what was pasted into it, less what no word can be read from."""
     if text.isascii() and _TELLTALES.isdisjoint(text) and "www." not in text.lower():
         return text, ""
-    pasted = _PASTED.findall(text)
-    asked = _PASTED.sub(" ", text) if pasted else text
-    inside = " ".join(found.strip("<>{}\"'`") for found in pasted)
-    return _OPAQUE.sub(" ", asked), _OPAQUE.sub(" ", inside)
+    pasted: list[str] = []
+
+    def take(found: re.Match[str]) -> str:
+        pasted.append(found[0].strip("<>{}\"'`"))
+        return " "
+
+    asked = _PASTED.sub(take, text)
+    return _OPAQUE.sub(" ", asked), _OPAQUE.sub(" ", " ".join(pasted))
 
 
 def clauses(text: str) -> tuple[str, ...]:
