@@ -27,7 +27,7 @@ def main() -> None:
     if "export" in arguments.stages:
         from training.export import export_all
 
-        export_all(arguments.out, arguments.base)
+        export_all(arguments.out, arguments.work, arguments.base)
     if "evaluate" in arguments.stages:
         run_evaluation(arguments)
 

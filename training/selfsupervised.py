@@ -66,7 +66,7 @@ def spoken_server(server: str) -> str:
 
 
 def _without_name(tool: Tool) -> str:
-    return embedding_text(replace(tool, name="", title="")).replace(": . ", ": ").removeprefix(". ")
+    return embedding_text(replace(tool, name="", title="")).replace(" : ", ": ", 1).removeprefix(": ")
 
 
 def _split_description(tool: Tool, act: str, random: Random) -> Iterator[tuple[str, str, str]]:

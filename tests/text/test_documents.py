@@ -89,7 +89,7 @@ def test_a_passage_names_server_tool_and_purpose_on_one_clean_line() -> None:
             inputSchema={"type": "object", "properties": {"dueDate": {}}},
         )
     )
-    assert passage == "acme: create invoice. Bill a customer. (due date)"
+    assert passage == "acme create invoice: Bill a customer. (due date)"
 
 
 def test_a_server_is_named_by_the_words_that_tell_it_apart() -> None:

@@ -20,6 +20,7 @@ CONFIDENCE_FEATURES = (
     "runner_up",  # the second's
     "spread",  # how many hits share the belief, as an entropy
     "gap",  # the first's score less the second's
+    "at_large",  # how near the tools of other catalogs come
 )
 
 
@@ -75,8 +76,8 @@ NOTHING = Confidence(
 )
 
 
-def confidence_features(evidence: Evidence, logits: Matrix, first_row: int) -> Matrix:
-    """Describe the first hit, the query, and how the belief is spread over the candidates."""
+def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_large: float) -> Matrix:
+    """Describe the first hit, the query, how the belief is spread over the candidates, and what others offer."""
     first = int(np.flatnonzero(evidence.rows == first_row)[0])
     belief = np.exp(logits - logits.max())
     belief /= belief.sum()
@@ -86,7 +87,7 @@ def confidence_features(evidence: Evidence, logits: Matrix, first_row: int) -> M
     runner_up, alone = int(others.argmax()), len(logits) == 1
     second = 0.0 if alone else float(belief[runner_up])
     gap = 3.0 if alone else float(logits[first] - logits[runner_up])
-    spread = [float(belief[first]), second, entropy, min(max(gap, -5.0), 5.0)]
+    spread = [float(belief[first]), second, entropy, min(max(gap, -5.0), 5.0), at_large]
     return np.concatenate([evidence.candidates[first], evidence.query, spread]).astype(np.float32)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.errors import ModelError
+from shortlist.search.background import Background
 from shortlist.search.confidence import Calibration
 from shortlist.search.fusion import FusionWeights
 
@@ -23,6 +24,7 @@ class Fitted:
     fusion: FusionWeights
     calibration: Calibration
     fitted_on: frozenset[str]
+    background: Background | None = None
 
 
 def fitted_for(model_name: str | None) -> Fitted:
@@ -33,14 +35,21 @@ def fitted_for(model_name: str | None) -> Fitted:
     return read_fitted(own if own.exists() else FOLDER / f"{ANY_MODEL}.json")
 
 
+def background_file(fitted: Path) -> Path:
+    """Name the sample of tools at large that belongs to a fitted file."""
+    return fitted.with_suffix(".npz")
+
+
 @cache
 def read_fitted(path: Path) -> Fitted:
     try:
         raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        background = background_file(path)
         return Fitted(
             FusionWeights.parse(raw["fusion"]),
             Calibration.parse(raw["calibration"]),
             frozenset(raw["fitted_on"]),
+            Background.read(background) if background.exists() else None,
         )
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"{str(path)!r} cannot be used ({error}); reinstall, or fit it again.") from None

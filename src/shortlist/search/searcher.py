@@ -13,6 +13,7 @@ from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFo
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Change, Index, VectorCache, embed_cached
 from shortlist.models import Confidence, Hit, Query, Scores, SearchResult, Signal, Step, ToolId
+from shortlist.search.background import at_large
 from shortlist.search.confidence import NOTHING, confidence_features
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
@@ -180,7 +181,7 @@ class Searcher:
         return SearchResult(
             query=query,
             hits=self._hits(query, outcome, evidence),
-            confidence=self._confidence(outcome, evidence, logits),
+            confidence=self._confidence(run.request, outcome, evidence, logits),
             steps=(*run.steps, *outcome.steps),
             notes=self._notes(),
             did_you_mean=self._did_you_mean(run.request),
@@ -249,27 +250,29 @@ class Searcher:
         learned = outcome.signals.get(EXEMPLARS)
         return evidence, logits if learned is None else logits + learned[evidence.rows]
 
-    def _confidence(self, outcome: Outcome, evidence: Evidence, logits: np.ndarray) -> Confidence:
+    def _confidence(self, request: Request, outcome: Outcome, evidence: Evidence, logits: np.ndarray) -> Confidence:
         if not len(outcome.ranking):
             return NOTHING
         first = int(outcome.ranking.rows[0])
         learned = outcome.signals.get(EXEMPLARS)
         proven = float(learned[first]) / MOST_LIFT if learned is not None else 0.0
-        return self._fitted.calibration.judge(confidence_features(evidence, logits, first), proven)
+        others = at_large(self._fitted.background, request)
+        return self._fitted.calibration.judge(confidence_features(evidence, logits, first, others), proven)
 
     def _hits(self, query: Query, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
         families: dict[int, list[int]] = {}
         if query.collapse and "families" in outcome.after:
             groups = Families(self.index).groups(outcome.before("families"), query.limit)
             families = {group[0]: group[1:] for group in groups}
-        compared = {name: (scores, scores[evidence.rows]) for name, scores in outcome.signals.items()}
+        rows = outcome.ranking.rows
+        signals = {name: _signals(scores[rows], scores[evidence.rows]) for name, scores in outcome.signals.items()}
         return tuple(
             Hit(
                 tool=self.index.tool(row),
                 score=score,
                 rank=position,
                 family=tuple(self.index.ids[other] for other in families.get(row, ())),
-                signals={name: _signal(scores[row], among) for name, (scores, among) in compared.items()},
+                signals={name: each[position - 1] for name, each in signals.items()},
             )
             for position, (row, score) in enumerate(outcome.ranking, 1)
         )
@@ -291,9 +294,10 @@ class Searcher:
         return {term: found[0] for term in unknown if (found := speller(term))}
 
 
-def _signal(score: np.float32, among: Scores) -> Signal:
-    """Place a score among the candidates': these are the best of every arm, so a rank that matters is exact."""
-    return Signal(float(score), int(np.count_nonzero(among > score)) + 1 if score > 0 else None)
+def _signals(scores: Scores, among: Scores) -> list[Signal]:
+    """Place scores among the candidates': these are the best of every arm, so a rank that matters is exact."""
+    better = len(among) - np.sort(among).searchsorted(scores, side="right")
+    return [Signal(s, r + 1 if s > 0 else None) for s, r in zip(scores.tolist(), better.tolist(), strict=True)]
 
 
 class _Pipelines:

@@ -69,7 +69,7 @@ def embedding_text(tool: Tool) -> str:
     return " ".join(
         part
         for part in (
-            f"{server}: {name}." if server else f"{name}.",
+            f"{server} {name}:" if server else f"{name}:",
             one_line(tool.title, 80) if split_identifier(tool.title) != split_identifier(tool.name) else "",
             one_line(tool.description, PASSAGE_DESCRIPTION_CHARS),
             one_line(labels, PASSAGE_LABEL_CHARS),
