@@ -241,3 +241,13 @@ def test_hours_and_days_are_given_one_by_one(tmp_path: Path) -> None:
     assert series[hour - 1]["searches", ""] == 1
     assert series[hour]["searches", ""] == 2
     assert series[hour // 24 * 24]["tool_shown", "s/a"] == 2
+
+
+def test_hours_are_added_up_to_parts(tmp_path: Path) -> None:
+    hour = int(NOON // 3_600)
+    store = kept(tmp_path, search("q", "s/a"), at=NOON - 10)
+    store.append(batch_of([search("q", "s/a"), search("r", "s/b")], Privacy(), NOON + 10))
+    series = store.series(("searches", "milliseconds", "tool_shown"), hours=24)
+    whole = store.sums(names=("searches", "milliseconds", "tool_shown"))
+    store.close()
+    assert series == {hour // 24 * 24: whole}

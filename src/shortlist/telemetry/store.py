@@ -58,7 +58,7 @@ class EventReader(Protocol):
 
     def sums(self, since: float | None = ..., names: Sequence[Name] = ...) -> Sums: ...
 
-    def series(self, names: Sequence[Name], since: float | None = ...) -> dict[int, Sums]: ...
+    def series(self, names: Sequence[Name], since: float | None = ..., hours: int = ...) -> dict[int, Sums]: ...
 
     def pairs(self, least: int = ..., most: int = ...) -> list[Pair]: ...
 
@@ -114,9 +114,9 @@ class SqliteEventStore:
         """Add up the tallies since the beginning of an hour (of tools: of a day), all or some by name."""
         return read_sums(self.file, since, names)
 
-    def series(self, names: Sequence[Name], since: float | None = None) -> dict[int, Sums]:
-        """Give tallies hour by hour (hours since 1970; of tools: day by day)."""
-        return read_series(self.file, since, names)
+    def series(self, names: Sequence[Name], since: float | None = None, hours: int = 1) -> dict[int, Sums]:
+        """Give tallies by parts of so many hours, each under its first hour since 1970 (of tools: under its day's)."""
+        return read_series(self.file, since, names, hours)
 
     def pairs(self, least: int = 2, most: int = 10_000) -> list[Pair]:
         """Give the tools that at least so many workspaces have called together, most often first."""

@@ -53,16 +53,13 @@ def add_tallies(connection: sqlite3.Connection, cells: Cells) -> None:
 
 def read_sums(file: SqliteFile, since: float | None, names: Sequence[Name]) -> Sums:
     """Add up everything since an hour, all or some by name."""
-    sums: Sums = {}
-    for _, name, key, value in _cells(file, since, names, summed=True):
-        sums[name, key] = sums.get((name, key), 0.0) + value
-    return sums
+    return {(name, key): value for _, name, key, value in _cells(file, since, names, None)}
 
 
-def read_series(file: SqliteFile, since: float | None, names: Sequence[Name]) -> dict[int, Sums]:
-    """Give everything hour by hour; what is kept by the day stands at the day's first hour."""
+def read_series(file: SqliteFile, since: float | None, names: Sequence[Name], hours: int) -> dict[int, Sums]:
+    """Add up parts of so many hours; what is kept by the day stands in the part of the day's first hour."""
     series: dict[int, Sums] = {}
-    for hour, name, key, value in _cells(file, since, names, summed=False):
+    for hour, name, key, value in _cells(file, since, names, hours):
         series.setdefault(hour, {})[name, key] = value
     return dict(sorted(series.items()))
 
@@ -80,40 +77,43 @@ def purge_tallies(connection: sqlite3.Connection, before: float) -> None:
     connection.execute("DELETE FROM tools WHERE day < ?", (hour // HOURS,))
 
 
-def _cells(file: SqliteFile, since: float | None, names: Sequence[Name], *, summed: bool) -> Iterator[Cell]:
+def _cells(file: SqliteFile, since: float | None, names: Sequence[Name], hours: int | None) -> Iterator[Cell]:
+    """Give sums over parts of so many hours, or over all of them."""
     hour = int(since // HOUR) if since is not None else 0
     wanted = frozenset(names or get_args(Name))
     if wanted - {*OF_TOOLS, "milliseconds", "together"}:
-        yield from _plain(file, hour, wanted, summed)
+        yield from _plain(file, hour, wanted, hours)
     if "milliseconds" in wanted:
-        for (at, step), buckets in _times(file, hour, summed).items():
+        for (at, step), buckets in _times(file, hour, hours).items():
             yield from ((at, "milliseconds", f"{step} {bucket}", n) for bucket, n in buckets.items())
     if not wanted.isdisjoint(OF_TOOLS):
-        yield from _tools(file, hour // HOURS, wanted, summed)
+        yield from _tools(file, hour // HOURS, wanted, hours)
 
 
-def _plain(file: SqliteFile, hour: int, wanted: Iterable[str], summed: bool) -> Iterator[Cell]:
-    listed = ", ".join(f"'{name}'" for name in sorted(wanted))
-    what, grouped = ("0, name, key, sum(value)", "GROUP BY name, key") if summed else ("hour, name, key, value", "")
-    sql = f"SELECT {what} FROM tallies WHERE hour >= ? AND name IN ({listed}) {grouped}"  # noqa: S608
+def _part(hour: str, hours: int | None) -> str:
+    """Write, in SQL, the hour in which an hour's part begins."""
+    return f"{hour} / {hours} * {hours}" if hours else "0"
+
+
+def _plain(file: SqliteFile, hour: int, wanted: Iterable[str], hours: int | None) -> Iterator[Cell]:
+    listed, part = ", ".join(f"'{name}'" for name in sorted(wanted)), _part("hour", hours)
+    sql = f"SELECT {part}, name, key, sum(value) FROM tallies WHERE hour >= ? AND name IN ({listed}) GROUP BY 1, 2, 3"  # noqa: S608
     yield from file.rows(sql, (hour,))
 
 
-def _tools(file: SqliteFile, day: int, wanted: frozenset[str], summed: bool) -> Iterator[Cell]:
+def _tools(file: SqliteFile, day: int, wanted: frozenset[str], hours: int | None) -> Iterator[Cell]:
     columns = {name: column for name, column in OF_TOOLS.items() if name in wanted}
-    if summed:
-        what, grouped = ", ".join(f"sum({column})" for column in columns.values()), "GROUP BY tool"
-    else:
-        what, grouped = ", ".join(columns.values()), ""
-    sql = f"SELECT day, tool, {what} FROM tools WHERE day >= ? {grouped}"  # noqa: S608
+    part, summed = _part(f"day * {HOURS}", hours), ", ".join(f"sum({column})" for column in columns.values())
+    sql = f"SELECT {part}, tool, {summed} FROM tools WHERE day >= ? GROUP BY 1, 2"  # noqa: S608
     for at, tool, *values in file.rows(sql, (day,)):
-        yield from ((at * HOURS, name, tool, v) for name, v in zip(columns, values, strict=True) if v)
+        yield from ((at, name, tool, v) for name, v in zip(columns, values, strict=True) if v)
 
 
-def _times(file: SqliteFile, hour: int, summed: bool) -> dict[tuple[int, str], dict[str, int]]:
+def _times(file: SqliteFile, hour: int, hours: int | None) -> dict[tuple[int, str], dict[str, int]]:
     found: dict[tuple[int, str], dict[str, int]] = {}
-    for at, step, packed in file.rows("SELECT hour, step, buckets FROM times WHERE hour >= ?", (hour,)):
-        buckets = found.setdefault((0 if summed else at, step), {})
+    sql = f"SELECT {_part('hour', hours)}, step, buckets FROM times WHERE hour >= ?"  # noqa: S608
+    for at, step, packed in file.rows(sql, (hour,)):
+        buckets = found.setdefault((at, step), {})
         for bucket, count in json.loads(packed).items():
             buckets[bucket] = buckets.get(bucket, 0) + count
     return found

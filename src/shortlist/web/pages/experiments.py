@@ -45,11 +45,13 @@ class Row:
 
 
 def listing(visit: Visit) -> Page:
-    """Show all experiments, the latest first."""
+    """Show all experiments, the latest first and with what it shows."""
     with visit.record() as record:
         store = ExperimentStore(record.file)
-        reports = [build_report(each, store.outcomes(each)) for each in store.experiments()]
-    return Page("experiments.html", "Experiments", {"reports": reports, "conclusion": conclusion})
+        experiments = store.experiments()
+        latest = build_report(experiments[0], store.outcomes(experiments[0])) if experiments else None
+    values = {"experiments": experiments, "latest": latest, "conclusion": conclusion(latest) if latest else ""}
+    return Page("experiments.html", "Experiments", values)
 
 
 def page(visit: Visit) -> Page:

@@ -94,11 +94,8 @@ def written(name: str, value: float | None) -> str:
 
 
 def _parts(store: EventReader, stretch: Stretch, begins: Sequence[int]) -> list[Sums]:
-    """Add up the hours of each part."""
-    hours: list[list[Sums]] = [[] for _ in begins]
-    for hour, sums in store.series(OVER_TIME, begins[0] * HOUR).items():
-        hours[min((hour - begins[0]) // stretch.hours, len(hours) - 1)].append(sums)
-    return [_added(part) for part in hours]
+    series = store.series(OVER_TIME, begins[0] * HOUR, stretch.hours)
+    return [series.get(hour, {}) for hour in begins]
 
 
 def _added(several: Iterable[Sums]) -> Sums:
