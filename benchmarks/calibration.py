@@ -185,13 +185,12 @@ def _publish(
     removed: Mapping[str, tuple[Stated, Stated]],
 ) -> None:
     errors = {name: expected_calibration_error(s.probabilities, s.right) for name, s in own.items()}
-    asked = tuple(dict.fromkeys(one for one, _ in elsewhere))
     tables = [
         _error_table(own, errors),
         _bin_table(own),
         _none_table(elsewhere, own),
         _removed_table(removed),
-        _check_table(own, errors, elsewhere, asked),
+        _check_table(own, errors, elsewhere),
     ]
     data: dict[str, Any] = {
         "embedder": options.embedder if not Path(options.embedder).is_dir() else "a folder",
@@ -277,11 +276,10 @@ def _check_table(
     own: Mapping[str, Stated],
     errors: Mapping[str, float],
     elsewhere: Mapping[tuple[str, str], Stated],
-    asked: Sequence[str],
 ) -> Table:
     rows = [(what, "holds" if holds else "DOES NOT HOLD", said) for what, holds, said in _checks(own, errors)]
     if elsewhere:
-        said, wrongly = ([s.none for s in elsewhere.values()], [own[name].none for name in asked])
+        said, wrongly = [s.none for s in elsewhere.values()], [s.none for s in own.values()]
         none, false = bootstrap(said), bootstrap(wrongly)
         rows.append(
             _line("“none” for unrelated catalogs, macro, at least 90 %", none.mean >= NONE_SHARE, cells.interval(none))

@@ -57,9 +57,11 @@ class Calibration:
     def judge(self, features: Matrix, proven: float = 0.0) -> Confidence:
         """Judge an answer by its first hit; `proven` is how sure it is from use that the hit is a match."""
         present = 1 - (1 - self.present(features)) * (1 - proven)
-        right = min(self.right(features), present)
+        right = self.right(features)
+        level = self._level(right, present)
+        right, present = (min(right, present), present) if level == "none" else (right, max(right, present))
         return Confidence(
-            level=self._level(right, present),
+            level=level,
             probability=right,
             match_probability=present,
             reasons=_reasons(dict(zip(CONFIDENCE_FEATURES, features.tolist(), strict=True))),
