@@ -87,25 +87,31 @@ def checks(found: Found, also: Sequence[str] = ()) -> tuple[Check, ...]:
         *_segments(found),
         *_against_peers(found),
     )
-    return (*every, *(check for name in also for check in _against_untuned(found, name)))
+    models = [name.removeprefix(DEFAULT) for name in also]
+    fixed = [check for model in models for check in _against_fixed(found, model)]
+    return (*every, *fixed, *(check for name in also for check in _against_untuned(found, name)))
 
 
-def _against_fixed(found: Found) -> Iterator[Check]:
+def _against_fixed(found: Found, model: str = "") -> Iterator[Check]:
     """Ask for more than any one weight gives, and for half of what choosing the best per set would."""
-    sets = _shared(found, SINGLE, (DEFAULT, FIXED, *ARMS))
+    default, fixed, *arms = (name + model if name != LEXICAL else name for name in (DEFAULT, FIXED, *ARMS))
+    sets = _shared(found, SINGLE, (default, fixed, *arms))
     if len(sets) < 2:
         return
     for metric in METRICS:
-        gain = paired(*_of(found, sets, DEFAULT, FIXED), metric)
-        asked = f"default beats the best fixed weight on macro {label(metric)}, significantly"
+        gain = paired(*_of(found, sets, default, fixed), metric)
+        asked = f"{default} beats the best fixed weight on macro {label(metric)}, significantly"
         yield Check(asked, gain.mean > 0 and gain.significant, str(gain))
     for metric in ("top1", JUDGED_BY):
-        fixed = _macro(found, FIXED, sets, metric)
-        best = [max(_mean(found[name][each], metric) for name in (FIXED, *ARMS)) for each in sets]
-        oracle, default = float(np.mean(best)), _macro(found, DEFAULT, sets, metric)
-        asked = f"default goes half the way from the fixed weight to the per-set oracle on macro {label(metric)}"
-        figures = f"fixed {_percent(fixed)}, oracle {_percent(oracle)}, default {_percent(default)}"
-        yield Check(asked, default >= (fixed + oracle) / 2, figures)
+        best = [max(_mean(found[name][each], metric) for name in (fixed, *arms)) for each in sets]
+        low, mean, oracle = (
+            _macro(found, fixed, sets, metric),
+            _macro(found, default, sets, metric),
+            float(np.mean(best)),
+        )
+        asked = f"{default} goes half the way from the fixed weight to the per-set oracle on macro {label(metric)}"
+        figures = f"fixed {_percent(low)}, oracle {_percent(oracle)}, {default} {_percent(mean)}"
+        yield Check(asked, mean >= (low + oracle) / 2, figures)
 
 
 def _against_arms(found: Found) -> Iterator[Check]:

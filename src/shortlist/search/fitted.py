@@ -24,6 +24,8 @@ class Fitted:
     fusion: FusionWeights
     calibration: Calibration
     fitted_on: frozenset[str]
+    fixed_dense: float
+    """The vectors' share in the best fixed mix: what the adaptive fusion has to beat."""
     background: Background | None = None
 
 
@@ -49,6 +51,7 @@ def read_fitted(path: Path) -> Fitted:
             FusionWeights.parse(raw["fusion"]),
             Calibration.parse(raw["calibration"]),
             frozenset(raw["fitted_on"]),
+            float(raw["fixed_dense"]),
             Background.read(background) if background.exists() else None,
         )
     except (OSError, ValueError, KeyError) as error:

@@ -29,9 +29,6 @@ from shortlist.text.documents import FIELDS
 
 STACKONE_ALPHA = 0.2
 """Their published mix: α·BM25 + (1−α)·TF-IDF."""
-FIXED_WEIGHTS = {"lexical": 0.2, "dense": 0.8}
-"""The best fixed mix on the training sets: what the adaptive fusion has to beat."""
-
 EVEN = dict.fromkeys(FIELDS, FieldWeight(1.0, 0.0, 1.0))
 
 
@@ -111,8 +108,7 @@ def stackone(parts: Parts, alpha: float = STACKONE_ALPHA) -> Pipeline:
 
 def weighted(parts: Parts, dense: float) -> Pipeline:
     """Mix the two arms by one fixed weight."""
-    mix = {"lexical": 1 - dense, "dense": dense}
-    return _both("weighted", lambda p: WeightedFusion(mix, p.index.ids))(parts)
+    return _both("weighted", lambda p: WeightedFusion({"lexical": 1 - dense, "dense": dense}, p.index.ids))(parts)
 
 
 def _plain(index: Index) -> LexicalIndex:
@@ -121,7 +117,7 @@ def _plain(index: Index) -> LexicalIndex:
 
 PIPELINES: Mapping[str, Callable[[Parts], Pipeline]] = {
     "default": _default,
-    "weighted": _both("weighted", lambda parts: WeightedFusion(FIXED_WEIGHTS, parts.index.ids)),
+    "weighted": lambda parts: weighted(parts, parts.fitted.fixed_dense),
     "rrf": _both("rrf", lambda parts: RankFusion({"lexical": 1.0, "dense": 1.0}, parts.index.ids)),
     "lexical": _alone("lexical", lambda parts: parts.lexical),
     "dense": _alone("dense", lambda parts: DenseRetriever(parts.index)),
