@@ -1,7 +1,7 @@
 """The vocabulary: a tool, its server, a query, a ranking, a result."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -150,6 +150,8 @@ class Ranking:
 
     rows: "NDArray[np.int32]"
     scores: "Scores"
+    families: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """The near-duplicates that a row stands for, once they were gathered."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -158,7 +160,7 @@ class Ranking:
         return iter(zip(self.rows.tolist(), self.scores.tolist(), strict=True))
 
     def __getitem__(self, part: slice) -> "Ranking":
-        return Ranking(self.rows[part], self.scores[part])
+        return Ranking(self.rows[part], self.scores[part], self.families)
 
 
 @dataclass(frozen=True, slots=True)

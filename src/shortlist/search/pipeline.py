@@ -26,12 +26,6 @@ class Outcome:
     after: Mapping[str, Ranking]
     steps: tuple[Step, ...]
 
-    def before(self, stage: str) -> Ranking:
-        """Give the ranking that a stage was handed."""
-        names = list(self.after)
-        position = names.index(stage)
-        return self.after[names[position - 1]] if position else self.fused.ranking
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:

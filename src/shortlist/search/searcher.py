@@ -22,7 +22,7 @@ from shortlist.search.fitted import Fitted, fitted_for
 from shortlist.search.pipeline import Outcome, Pipeline
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.request import Request
-from shortlist.search.stages import Families, Together
+from shortlist.search.stages import Together
 from shortlist.text.clean import clean_text
 from shortlist.text.queries import Phrases, analyse, clauses
 
@@ -180,7 +180,7 @@ class Searcher:
         evidence, logits = self._evidence(run.request, outcome)
         return SearchResult(
             query=query,
-            hits=self._hits(query, outcome, evidence),
+            hits=self._hits(outcome, evidence),
             confidence=self._confidence(run.request, outcome, evidence, logits),
             steps=(*run.steps, *outcome.steps),
             notes=self._notes(),
@@ -259,12 +259,8 @@ class Searcher:
         others = at_large(self._fitted.background, request)
         return self._fitted.calibration.judge(confidence_features(evidence, logits, first, others), proven)
 
-    def _hits(self, query: Query, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
-        families: dict[int, list[int]] = {}
-        if query.collapse and "families" in outcome.after:
-            groups = Families(self.index).groups(outcome.before("families"), query.limit)
-            families = {group[0]: group[1:] for group in groups}
-        rows = outcome.ranking.rows
+    def _hits(self, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
+        rows, families = outcome.ranking.rows, outcome.ranking.families
         signals = {name: _signals(scores[rows], scores[evidence.rows]) for name, scores in outcome.signals.items()}
         return tuple(
             Hit(

@@ -1,6 +1,8 @@
 """What happens to a ranking after fusion. Fused scores are log-odds-like, so a boost is added, not multiplied."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ TOGETHER_BOOST = 0.6
 """For a tool always called after one just called; in proportion for one sometimes called."""
 SAME_TOOL_OVERLAP = 0.6
 """Equal names and this share of equal terms: one tool offered by several servers."""
+REMEMBERED_NAMES = 10_000
+"""Many servers offer tools of the same few names, and the same tools are found again and again."""
 DIVERSITY = 0.35
 """How much likeness to a tool already chosen takes away, where several different tools are wanted."""
 
@@ -86,7 +90,29 @@ class Diversity:
             return ranking
         vectors = dense.vectors(ranking.rows.tolist())
         order = _spread(ranking.scores, vectors @ vectors.T, request.query.limit)
-        return Ranking(ranking.rows[order], ranking.scores[order])
+        return replace(ranking, rows=ranking.rows[order], scores=ranking.scores[order])
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What tells whether a row offers the same tool as another."""
+
+    server: str
+    spelled: str
+    parts: tuple[str, ...]
+    terms: frozenset[int]
+
+    def is_same_tool(self, other: "_Offer") -> bool:
+        if self.server == other.server or not self._is_same_name(other):
+            return False
+        common = len(self.terms & other.terms)
+        return common >= SAME_TOOL_OVERLAP * min(len(self.terms), len(other.terms))
+
+    def _is_same_name(self, other: "_Offer") -> bool:
+        if self.spelled == other.spelled:
+            return True
+        left, right = self.parts, other.parts
+        return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
 
 
 class Families:
@@ -98,37 +124,33 @@ class Families:
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
         if not request.query.collapse:
             return ranking
-        heads = [group[0] for group in self.groups(ranking, request.query.limit)]
-        kept = np.isin(ranking.rows, heads)
-        return Ranking(ranking.rows[kept], ranking.scores[kept])
+        families = self._families(ranking, request.query.limit)
+        kept = np.isin(ranking.rows, list(families))
+        return Ranking(ranking.rows[kept], ranking.scores[kept], families)
 
-    def groups(self, ranking: Ranking, limit: int) -> list[list[int]]:
-        """Gather the rows that offer the same tool, until `limit` different ones are found."""
-        groups: list[list[int]] = []
+    def _families(self, ranking: Ranking, limit: int) -> dict[int, list[int]]:
+        """Gather rows behind the best one that offers the same tool, until `limit` different tools are found."""
+        heads: dict[int, _Offer] = {}
+        families: dict[int, list[int]] = {}
         for row in ranking.rows.tolist():
-            home = next((group for group in groups if self._same(group[0], row)), None)
-            if home is not None:
-                home.append(row)
-            elif len(groups) >= limit:
+            offer = self._offer(row)
+            head = next((head for head, shown in heads.items() if shown.is_same_tool(offer)), None)
+            if head is not None:
+                families[head].append(row)
+            elif len(heads) >= limit:
                 break
             else:
-                groups.append([row])
-        return groups
+                heads[row], families[row] = offer, []
+        return families
 
-    def _same(self, one: int, other: int) -> bool:
-        left, right = self._index.tool(one), self._index.tool(other)
-        if left.server == right.server or not _same_name(left.name, right.name):
-            return False
-        terms = self._index.lexical.terms_of
-        common = len(np.intersect1d(terms(one), terms(other), assume_unique=True))
-        return common >= SAME_TOOL_OVERLAP * min(len(terms(one)), len(terms(other)))
+    def _offer(self, row: int) -> _Offer:
+        tool = self._index.tool(row)
+        return _Offer(tool.server, *_spelling(tool.name), frozenset(self._index.lexical.terms_of(row).tolist()))
 
 
-def _same_name(one: str, other: str) -> bool:
-    if compact(one) == compact(other):
-        return True
-    left, right = split_identifier(one), split_identifier(other)
-    return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
+@lru_cache(maxsize=REMEMBERED_NAMES)
+def _spelling(name: str) -> tuple[str, tuple[str, ...]]:
+    return compact(name), tuple(split_identifier(name))
 
 
 def _reordered(ranking: Ranking, scores: Scores, index: Index) -> Ranking:
