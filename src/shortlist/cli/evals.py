@@ -3,36 +3,32 @@
 import argparse
 import functools
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from shortlist.catalog.catalog import Catalog
+from shortlist.cli.benches import load, open_bench, open_embedder, read_catalog, read_datasets, read_exemplars
+from shortlist.cli.progress import counted, say
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.evals import report
 from shortlist.evals.ablation import Ablation, ablate
-from shortlist.evals.bench import SWEEPS, Bench
-from shortlist.evals.cases import find_problems, read_queries
+from shortlist.evals.bench import SWEEPS
+from shortlist.evals.cases import read_queries
 from shortlist.evals.compare import compare
-from shortlist.evals.contender import Contender, Ranked
-from shortlist.evals.datasets import Dataset, demo_catalog, load_dataset, own_dataset, read_catalogs
+from shortlist.evals.contender import Ranked
+from shortlist.evals.datasets import Dataset, demo_catalog, load_dataset
 from shortlist.evals.doctor import Doctor
 from shortlist.evals.gates import Gate, read_limits
-from shortlist.evals.learned import LOCAL, Learned, read_learned
+from shortlist.evals.learned import LOCAL, Learned
 from shortlist.evals.runfile import load_runs, save_runs
-from shortlist.evals.runner import LIMIT, Progress, Run, Runner, no_progress
+from shortlist.evals.runner import LIMIT, Run, no_progress
 from shortlist.evals.sizes import SizePoint, measure_size
 from shortlist.evals.summary import summarise_each
 from shortlist.evals.sweep import STACKONE_ALPHAS, sweep
 from shortlist.evals.tables import Table, to_json, to_markdown
-from shortlist.index.cache import SqliteVectorCache
-from shortlist.index.embedders import Embedder, shipped
-from shortlist.index.index import VectorCache
-from shortlist.models import Tool, ToolId
-from shortlist.paths import cache_folder
+from shortlist.index.embedders import Embedder
 
 Arguments: TypeAlias = argparse.Namespace
 Command: TypeAlias = Callable[[Arguments], int]
@@ -44,8 +40,6 @@ SIZES_PIPELINES = ("lexical", "dense", "default")
 SWEEP_DATASET = "stackone_270"
 DEFAULT_PIPELINE = "default"
 DEFAULT_EMBEDDER = "small"
-PROBLEMS_SHOWN = 5
-LOGGED_EVERY = 1_000
 
 PASSED, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -159,42 +153,18 @@ def _told(command: Command) -> Command:
         try:
             return command(args)
         except ShortlistError as error:
-            _say(f"shortlist: {error}")
+            say(f"shortlist: {error}")
             return BAD_INPUT
 
     return run
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A dataset with its catalog on the bench."""
-
-    dataset: Dataset
-    bench: Bench
-
-    @property
-    def tools(self) -> Mapping[ToolId, Tool]:
-        return self.bench.catalog.tools
-
-    def runner(self, name: str, limit: int = LIMIT) -> Runner:
-        return Runner(
-            tools=self.tools,
-            fingerprint=self.bench.catalog.fingerprint,
-            limit=limit,
-            count_tokens=estimate_tokens,
-            progress=_progress(f"{self.dataset.name} {name}"),
-        )
-
-    def run(self, contender: Contender, limit: int = LIMIT) -> Run:
-        return self.runner(contender.pipeline, limit).run(self.dataset, contender)
 
 
 def _eval(args: Arguments) -> int:
     if args.sizes:
         return _eval_sizes(args)
     gate = _gate(args)
-    datasets, learned = _datasets(args, DEFAULT_DATASET), _learned(args)
-    runs = _runs(datasets, _pipelines(args), _embedder(args.embedder), args.limit, learned)
+    datasets, learned = read_datasets(args, DEFAULT_DATASET), read_exemplars(args)
+    runs = _runs(datasets, _pipelines(args), open_embedder(args.embedder), args.limit, learned)
     if args.out:
         save_runs([run for found in runs.values() for run in found], args.out)
     first = next(iter(runs.values()))
@@ -205,7 +175,7 @@ def _eval(args: Arguments) -> int:
         lambda: _eval_data(runs, gate, failures),
     )
     for failure in failures:
-        _say(f"shortlist: {failure}")
+        say(f"shortlist: {failure}")
     return FAILED if failures else PASSED
 
 
@@ -245,17 +215,17 @@ def _runs(
     """Run every pipeline on every set; a catalog is read and indexed once."""
     runs: dict[str, list[Run]] = {name: [] for name in pipelines}
     for dataset in datasets:
-        loaded = _loaded(dataset, embedder, learned=learned)
+        loaded = load(dataset, embedder, learned=learned)
         for name, found in runs.items():
             found.append(loaded.run(loaded.bench.contender(name), limit))
     return runs
 
 
 def _eval_sizes(args: Arguments) -> int:
-    (dataset,) = _one(_datasets(args, SIZES_DATASET))
-    loaded = _loaded(dataset, _embedder(args.embedder), more=args.distractors)
+    (dataset,) = _one(read_datasets(args, SIZES_DATASET))
+    loaded = load(dataset, open_embedder(args.embedder), more=args.distractors)
     build = functools.partial(loaded.bench.build, args.pipeline or SIZES_PIPELINES)
-    runner, progress = replace(loaded.runner(""), progress=no_progress), _progress("sizes")
+    runner, progress = replace(loaded.runner(""), progress=no_progress), counted("sizes")
     points: list[SizePoint] = []
     for done, size in enumerate(args.sizes, start=1):
         points += measure_size(runner, loaded.dataset, build, size)
@@ -284,19 +254,19 @@ def _compared_datasets(args: Arguments, saved: Sequence[Run]) -> list[Dataset]:
     """Take the sets that are named, or those of the run on the other side."""
     if saved and not (args.datasets or args.cases):
         return [load_dataset(run.dataset) for run in saved]
-    return _datasets(args, DEFAULT_DATASET)
+    return read_datasets(args, DEFAULT_DATASET)
 
 
 def _fresh(text: str, datasets: Sequence[Dataset], embedder: str) -> list[Run]:
     pipeline, _, model = text.partition("@")
     name = pipeline or DEFAULT_PIPELINE
-    return _runs(datasets, [name], _embedder(model or embedder))[name]
+    return _runs(datasets, [name], open_embedder(model or embedder))[name]
 
 
 def _ablate(args: Arguments) -> int:
-    (dataset,) = _one(_datasets(args, DEFAULT_DATASET))
+    (dataset,) = _one(read_datasets(args, DEFAULT_DATASET))
     (pipeline,) = _one(_pipelines(args))
-    loaded = _loaded(dataset.only(segment=args.segment), _embedder(args.embedder))
+    loaded = load(dataset.only(segment=args.segment), open_embedder(args.embedder))
     bench, runner = loaded.bench, loaded.runner(pipeline)
     found = ablate(runner, loaded.dataset, bench.contender(pipeline), bench.without_each(pipeline))
     queries = {case.id: case.query for case in loaded.dataset.cases} if args.verbose else {}
@@ -315,8 +285,8 @@ def _ablation_data(found: Ablation, queries: Mapping[str, str]) -> dict[str, Any
 
 
 def _sweep(args: Arguments) -> int:
-    (dataset,) = _one(_datasets(args, SWEEP_DATASET))
-    loaded = _loaded(dataset, _embedder(args.embedder) if args.of == "dense" else None)
+    (dataset,) = _one(read_datasets(args, SWEEP_DATASET))
+    loaded = load(dataset, open_embedder(args.embedder) if args.of == "dense" else None)
     points = sweep(loaded.runner(args.of), loaded.dataset, args.values, loaded.bench.swept(args.of))
     _show(
         args,
@@ -327,12 +297,10 @@ def _sweep(args: Arguments) -> int:
 
 
 def _doctor(args: Arguments) -> int:
-    catalog = _read(tuple(args.catalog) or (demo_catalog(),))
+    catalog = read_catalog(tuple(args.catalog) or (demo_catalog(),))
     (pipeline,) = _one(_pipelines(args))
-    embedder = _embedder(args.embedder)
-    bench = Bench(catalog, embedder, vectors=_vectors(embedder), progress=_progress("vectors"))
-    rank = bench.contender(pipeline).rank
-    doctor = Doctor(rank=rank, count_tokens=estimate_tokens, progress=_progress("doctor"))
+    rank = open_bench(catalog, open_embedder(args.embedder)).contender(pipeline).rank
+    doctor = Doctor(rank=rank, count_tokens=estimate_tokens, progress=counted("doctor"))
     diagnosis = doctor.examine(catalog.tools)
     _show(args, lambda: report.diagnosis_tables(diagnosis), lambda: diagnosis)
     return PASSED
@@ -341,10 +309,9 @@ def _doctor(args: Arguments) -> int:
 def _rank(args: Arguments) -> int:
     queries = read_queries(args.queries)
     (pipeline,) = _one(_pipelines(args))
-    catalog = _read(tuple(args.catalog))
-    embedder = _embedder(args.embedder)
-    bench = Bench(catalog, embedder, vectors=_vectors(embedder), progress=_progress("vectors"), learned=_learned(args))
-    contender, progress = bench.contender(pipeline), _progress("rank")
+    catalog = read_catalog(tuple(args.catalog))
+    bench = open_bench(catalog, open_embedder(args.embedder), read_exemplars(args))
+    contender, progress = bench.contender(pipeline), counted("rank")
     try:
         with args.out.open("w", encoding="utf-8") as out:
             for done, (identifier, text) in enumerate(queries, start=1):
@@ -366,61 +333,8 @@ def _ranked_line(identifier: str, answer: Ranked) -> str:
     return json.dumps(fields, ensure_ascii=False) + "\n"
 
 
-def _datasets(args: Arguments, default: str) -> list[Dataset]:
-    if bool(args.catalog) != bool(args.cases):
-        raise InvalidInput("--catalog and --cases go together: your tools and your labelled queries.")
-    own = [own_dataset(args.catalog, args.cases)] if args.cases else []
-    names = args.datasets or ([] if own else [default])
-    return [dataset.only(split=args.split) for dataset in (*map(load_dataset, names), *own)]
-
-
-def _learned(args: Arguments) -> Learned | None:
-    return read_learned(args.exemplars, args.caller) if args.exemplars else None
-
-
-def _loaded(
-    dataset: Dataset, embedder: Embedder | None, more: Sequence[Path] = (), learned: Learned | None = None
-) -> Loaded:
-    """Read and index a dataset's catalog, and say what is wrong with its labels."""
-    catalog = _with_distractors(_read(dataset.catalogs), _read(tuple(more)) if more else None)
-    problems = find_problems(dataset.cases, catalog.tools)
-    _warn(dataset.name, [f"{each.kind} ({', '.join(each.cases)}): {each.message}" for each in problems])
-    progress = _progress(f"{dataset.name} vectors")
-    if learned is not None:
-        given, learned = learned, learned.besides(case.query for case in dataset.cases)
-        left_out = len(given.exemplars) - len(learned.exemplars)
-        _say(f"{dataset.name}: {len(learned.exemplars)} exemplars, {left_out} left out: they ask what a case asks")
-    return Loaded(dataset, Bench(catalog, embedder, vectors=_vectors(embedder), progress=progress, learned=learned))
-
-
-@functools.lru_cache(maxsize=1)
-def _read(paths: tuple[Path, ...]) -> Catalog:
-    reading = read_catalogs(paths)
-    _warn("catalog", [str(problem) for problem in reading.problems])
-    return reading.catalog
-
-
-def _with_distractors(catalog: Catalog, more: Catalog | None) -> Catalog:
-    """Add tools that are not copies of the set's own, under ids that cannot be mistaken for its gold."""
-    if more is None:
-        return catalog
-    ours = {(tool.name, tool.description) for tool in catalog.tools.values()}
-    fresh = [t for t in more.tools.values() if (t.name, t.description) not in ours and t.id not in catalog.tools]
-    return Catalog.of((*catalog.tools.values(), *fresh), (*more.servers.values(), *catalog.servers.values()))
-
-
 def _pipelines(args: Arguments) -> list[str]:
     return args.pipeline or [DEFAULT_PIPELINE]
-
-
-@functools.lru_cache(maxsize=2)
-def _embedder(name: str) -> Embedder | None:
-    return shipped(name)
-
-
-def _vectors(embedder: Embedder | None) -> VectorCache | None:
-    """Share the vectors that searches keep on disk; without a model there are none."""
-    return SqliteVectorCache(cache_folder() / "vectors.sqlite") if embedder else None
 
 
 def _one(items: Sequence[Any]) -> Sequence[Any]:
@@ -443,26 +357,3 @@ def _numbers(text: str) -> tuple[float, ...]:
 def _show(args: Arguments, tables: Callable[[], Sequence[Table]], data: Callable[[], Any]) -> None:
     """Print one of the two forms; the other is not even made."""
     print(to_json(data()) if args.json else to_markdown(tables()).rstrip("\n"))
-
-
-def _warn(place: str, problems: Sequence[str]) -> None:
-    for problem in problems[:PROBLEMS_SHOWN]:
-        _say(f"{place}: {problem}")
-    if len(problems) > PROBLEMS_SHOWN:
-        _say(f"{place}: and {len(problems) - PROBLEMS_SHOWN} more problems")
-
-
-def _progress(what: str) -> Progress:
-    """Rewrite one line on a terminal; write few lines into a log."""
-
-    def show(done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{what}: {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-        elif done == total or done % LOGGED_EVERY == 0:
-            _say(f"{what}: {done}/{total}")
-
-    return show
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A line on stderr that counts; silent when nobody watches."""
+"""What a command says on stderr while it works."""
 
 import sys
 from collections.abc import Iterator
@@ -6,10 +6,12 @@ from contextlib import contextmanager
 
 from shortlist.index.embedders import Progress
 
+LOGGED_EVERY = 1_000
+
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress]:
-    """Give a callback that shows how much is done."""
+    """Give a callback that shows how much is done; silent when nobody watches."""
     shown = sys.stderr.isatty()
 
     def show(done: int, total: int) -> None:
@@ -21,3 +23,19 @@ def progress_bar(label: str) -> Iterator[Progress]:
     finally:
         if shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def counted(what: str) -> Progress:
+    """Rewrite one line on a terminal; write few lines into a log."""
+
+    def show(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{what}: {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        elif done == total or done % LOGGED_EVERY == 0:
+            say(f"{what}: {done}/{total}")
+
+    return show
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
