@@ -5,7 +5,6 @@ import pytest
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import ModelError
-from shortlist.gateway import background
 from shortlist.gateway.background import BackgroundSearch
 from shortlist.models import Confidence, Query, SearchResult, Tool, ToolId
 
@@ -39,11 +38,6 @@ class Slow:
 
     def explained(self, query: Query) -> str:
         return query.text
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "QUIET_SECONDS", 0.01)
 
 
 async def until_prepared(made: list[Slow], times: int) -> None:
