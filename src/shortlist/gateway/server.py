@@ -2,26 +2,17 @@
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
-from mcp.server.connection import Connection, allowed_log_levels
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler
-from mcp.shared.message import ServerMessageMetadata
-from mcp.shared.subscriptions import (
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ServerEvent,
-    ToolsListChanged,
-)
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     INTERNAL_ERROR,
@@ -29,113 +20,41 @@ from mcp_types import (
     CallToolRequestParams,
     CompleteRequestParams,
     GetPromptRequestParams,
-    LoggingMessageNotification,
     NotificationParams,
     PaginatedRequestParams,
     ReadResourceRequestParams,
     RequestParams,
-    ServerRequest,
     SetLevelRequestParams,
     SubscribeRequestParams,
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.answers import text_result
-from shortlist.gateway.exchange import Exchange, Round
+from shortlist.gateway.audience import Audience
+from shortlist.gateway.clients import ClientExchange, Context, Link
+from shortlist.gateway.exchange import Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, Listed, Router
-from shortlist.gateway.state import Change, ListChanged
-from shortlist.gateway.workspaces import LOCAL, Caller, Era, Key, workspace_key
-from shortlist.models import Json
+from shortlist.gateway.workspaces import LOCAL, Caller, Era
 from shortlist.upstream.errors import UpstreamRefused
-from shortlist.upstream.events import Notified
 
-Context: TypeAlias = ServerRequestContext[Any, Any]
 Handler: TypeAlias = Callable[[Context, Any], Awaitable[dict[str, Any]]]
 
 NAME = "shortlist"
 HANDLE_PARAMETER = "handle"
 """The part of the endpoint's path that names a workspace."""
-MAX_STREAMS = 1_024
 RESERVED_META = "io.modelcontextprotocol/"
 """The envelope of one hop; the next hop has its own. What a client opts in to is relayed."""
 LOG_LEVEL_META = "io.modelcontextprotocol/logLevel"
-LOG_METHOD = "notifications/message"
 DEFAULT_LOG_LEVEL = "info"
 """What a legacy client that set no level hears of a modern server."""
 _SESSION = "shortlist.session"
 _ASKED = {"sampling", "elicitation", "roots"}
-_CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
-_LIST_EVENTS: Mapping[str, ServerEvent] = {
-    "notifications/prompts/list_changed": PromptsListChanged(),
-    "notifications/resources/list_changed": ResourcesListChanged(),
-}
-_RELAYED = frozenset({*_LIST_EVENTS, "notifications/elicitation/complete"})
-
-
-class _Asked(BaseModel):
-    method: str
-    params: dict[str, Any] | None = None
-
-
-class _Answered(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-class ClientExchange:
-    """The way back to a client, over the SDK's session of its request."""
-
-    def __init__(self, context: Context, caller: Caller) -> None:
-        self._session = context.session
-        self._request_id = context.request_id
-        self._let_go = context.close_sse_stream
-        self._log_levels = allowed_log_levels(context.protocol_version, context.meta)
-        self._caller = caller
-
-    @property
-    def caller(self) -> Caller:
-        return self._caller
-
-    def can(self, method: str) -> bool:
-        """Say whether the client declared the capability; a modern one answers in its next round trip."""
-        capability = _CAPABILITY_OF.get(method)
-        declared = getattr(self._session.client_capabilities, capability, None) if capability else None
-        return declared is not None and (self._caller.era == "modern" or self._session.can_send_request)
-
-    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        """Send the client a request on the channel of its own."""
-        # The typed helpers would drop what they do not know; these two models carry everything.
-        asked = cast("ServerRequest", _Asked(method=method, params=dict(params)))
-        related = ServerMessageMetadata(related_request_id=self._request_id)
-        answered = await self._session.send_request(asked, _Answered, metadata=related)
-        return answered.model_dump(mode="json")
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        await self._session.report_progress(progress, total, message)
-
-    async def pause(self) -> None:
-        """End the stream of this request; what comes later is kept until the client asks for it."""
-        if self._let_go is not None:
-            await self._let_go()
-
-    async def log(self, params: Mapping[str, Json]) -> None:
-        """Send a log entry with this request's stream; a modern client hears only what it opted in to."""
-        entry = LoggingMessageNotification.model_validate({"method": LOG_METHOD, "params": dict(params)})
-        if entry.params.level in self._log_levels:
-            await self._session.send_notification(entry, related_request_id=self._request_id)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Link:
-    """A legacy connection: it can be told of changes while no request is in flight."""
-
-    connection: Connection
-    caller: Caller
 
 
 class DualServer(Server[Any]):
@@ -161,11 +80,10 @@ class Front:
         self.gateway = gateway
         self.router = Router(gateway)
         self._process = secrets.token_hex(8)
-        self._links: dict[str, Link] = {}
-        self._streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]] = {}
+        self._audience = Audience(gateway, self.router)
         if answerer is not None:
-            answerer.idle = self._idle_exchanges
-        gateway.state.on_change(self._on_change)
+            answerer.idle = self._audience.idle_exchanges
+        gateway.state.on_change(self._audience.tell)
         self.server = self._build()
 
     def _build(self) -> DualServer:
@@ -237,9 +155,10 @@ class Front:
         return {}
 
     async def _listen(self, context: Context, params: SubscriptionsListenRequestParams) -> dict[str, Any]:
-        if len(self._streams) >= MAX_STREAMS:
+        if self._audience.is_full:
             raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
-        exchange, stream = self._exchange(context), _Stream(self._streams, self.caller(context))
+        exchange = self._exchange(context)
+        stream = self._audience.stream(exchange.caller)
         for uri in params.notifications.resource_subscriptions or ():
             try:
                 await self.router.subscribe(exchange, stream, [uri])
@@ -271,7 +190,7 @@ class Front:
         meta = {**turn.meta, CLIENT_CAPABILITIES_META_KEY: _answerable(context)}
         if _era(context) == "modern":
             return replace(turn, meta=meta)
-        level = self.router.level(self._links.get(self.caller(context).session or "")) or DEFAULT_LOG_LEVEL
+        level = self.router.level(self._audience.linked(self.caller(context))) or DEFAULT_LOG_LEVEL
         return replace(turn, meta={LOG_LEVEL_META: level, **meta})
 
     def _bound_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -310,116 +229,7 @@ class Front:
         return ClientExchange(context, caller)
 
     def _link(self, context: Context) -> Link:
-        """Remember a legacy connection until it closes."""
-        caller, connection = self.caller(context), context.session._connection
-        session = caller.session or ""
-        if session not in self._links:
-            self._links[session] = Link(connection, caller)
-            connection.exit_stack.callback(self._unlink, session)
-        return self._links[session]
-
-    def _unlink(self, session: str) -> None:
-        link = self._links.pop(session, None)
-        if link is not None:
-            self.router.forget(link)
-            self.gateway.state.workspaces.close(link.caller)
-
-    def _idle_exchanges(self) -> tuple[Exchange, ...]:
-        return tuple(IdleExchange(link) for link in self._links.values())
-
-    # Changes
-
-    def _on_change(self, change: Change) -> None:
-        if isinstance(change, ListChanged):
-            self._tools_changed(change.workspace)
-        elif change.method == LOG_METHOD:
-            self._logged(change)
-        elif change.method == "notifications/resources/updated":
-            self._resource_updated(change)
-        elif change.method in _RELAYED:
-            self._relay_notification(change)
-
-    def _tools_changed(self, key: Key | None) -> None:
-        for link in self._links.values():
-            if key is None or workspace_key(link.caller) == key:
-                self.gateway.spawn(link.connection.send_tool_list_changed)
-        for caller, listener in tuple(self._streams.values()):
-            if key is None or workspace_key(caller) == key:
-                listener(ToolsListChanged())
-
-    def _logged(self, event: Notified) -> None:
-        level = str(event.params.get("level"))
-        working = self.gateway.state.in_flight.get(event.server)
-        for exchange in tuple(working or ()):
-            link = self._links.get(exchange.caller.session or "")
-            if link is None or self.router.wants(link, level):
-                self.gateway.spawn(lambda exchange=exchange: exchange.log(event.params))  # type: ignore[misc]
-        for link in () if working else tuple(self._links.values()):
-            if self.router.wants(link, level):
-                self._notify(link, event)
-
-    def _resource_updated(self, event: Notified) -> None:
-        for holder, uri in self.router.subscribers(event).items():
-            if isinstance(holder, Link):
-                self.gateway.spawn(lambda h=holder, u=uri: h.connection.send_resource_updated(u))  # type: ignore[misc]
-            elif holder in self._streams:
-                self._streams[holder][1](ResourceUpdated(uri))
-
-    def _relay_notification(self, event: Notified) -> None:
-        for link in tuple(self._links.values()):
-            self._notify(link, event)
-        if event.method in _LIST_EVENTS:
-            for caller, listener in tuple(self._streams.values()):
-                if self.gateway.state.may_use_server(caller, event.server):
-                    listener(_LIST_EVENTS[event.method])
-
-    def _notify(self, link: Link, event: Notified) -> None:
-        if self.gateway.state.may_use_server(link.caller, event.server):
-            params = dict(event.params) or None
-            self.gateway.spawn(lambda: link.connection.notify(event.method, params))
-
-
-class IdleExchange:
-    """A legacy client that can be asked while none of its calls is in flight."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    @property
-    def caller(self) -> Caller:
-        return self._link.caller
-
-    def can(self, method: str) -> bool:
-        capability = _CAPABILITY_OF.get(method)
-        declared = getattr(self._link.connection.client_capabilities, capability, None) if capability else None
-        return declared is not None and self._link.connection.has_standalone_channel
-
-    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        return await self._link.connection.send_raw_request(method, dict(params) or None)
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Drop it: there is no request it could belong to."""
-
-    async def pause(self) -> None:
-        """Do nothing: no request of the client is open."""
-
-    async def log(self, params: Mapping[str, Json]) -> None:
-        await self._link.connection.notify(LOG_METHOD, dict(params))
-
-
-class _Stream:
-    """One modern client's listen stream, as the bus that the SDK's handler reads from."""
-
-    def __init__(self, streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]], caller: Caller) -> None:
-        self._streams = streams
-        self._caller = caller
-
-    async def publish(self, event: ServerEvent) -> None:
-        self._streams[self][1](event)
-
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        self._streams[self] = (self._caller, listener)
-        return lambda: self._streams.pop(self, None) and None
+        return self._audience.link(self.caller(context), context.session._connection)
 
 
 def _as_mcp(handler: Handler) -> Handler:
