@@ -1,6 +1,5 @@
 """Pair scorers: a six-layer teacher for distillation, and a small student as candidate for the shipped reranker."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,18 +21,7 @@ from training.modelling import (
     token_table,
 )
 from training.prepared import NOTHING, RankingSet
-from training.train import (
-    Material,
-    Recipe,
-    State,
-    Teacher,
-    batches,
-    learning_rate,
-    optimiser_of,
-    report_progress,
-    sampling_weights,
-    update_average,
-)
+from training.train import Material, Recipe, State, Teacher, descend
 
 CLOSING = 102
 PAIRS_AT_ONCE = 4096
@@ -135,30 +123,17 @@ def train_cross_encoder(
     model: CrossEncoder, material: Material, mined: Tensor, recipe: Recipe, teacher: Teacher | None = None
 ) -> State:
     """Train listwise: the positive over its hard negatives, and like the teacher where there is one."""
-    torch.manual_seed(recipe.seed)
-    random = torch.Generator(material.device).manual_seed(recipe.seed)
-    model.to(material.device).train()
-    optimiser = optimiser_of(model, recipe)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, learning_rate(recipe))
-    average = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    began, losses = time.monotonic(), list[float]()
-    weights = sampling_weights(material.data, recipe)
-    for step, rows in enumerate(batches(weights, recipe, material.device), 1):
+
+    def learn(rows: Tensor, random: torch.Generator) -> float:
         documents, choice = lists(material, rows, mined, recipe.hard, random)
         absent = documents == NOTHING
         scores = _list_scores(model, material, rows, documents.masked_fill(absent, 0)).masked_fill(absent, -1e4)
         loss = nn.functional.cross_entropy(scores, scores.new_zeros(len(rows), dtype=torch.long))
         loss = loss + recipe.distil * _teacher_loss(teacher, rows, choice, scores, absent)
         loss.backward()
-        losses.append(float(loss.detach()))
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        schedule.step()
-        optimiser.zero_grad(set_to_none=True)
-        update_average(average, model, min(recipe.averaging, step / (step + 9)))
-        if step % max(1, recipe.steps // 4) == 0:
-            report_progress(step, recipe.steps, losses[-20:], began)
-    return average
+        return float(loss.detach())
+
+    return descend(model, material, recipe, learn, reports=4)
 
 
 def _list_scores(model: CrossEncoder, material: Material, rows: Tensor, documents: Tensor) -> Tensor:

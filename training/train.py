@@ -27,6 +27,8 @@ from training.modelling import (
 from training.prepared import NOTHING, RankingSet, TrainingSet
 
 State = dict[str, Tensor]
+Learn = Callable[[Tensor, torch.Generator], float]
+"""Leaves the gradients of a batch of rows in a model, and gives the loss."""
 SHARES = {"written_authored": 0.26, "written": 0.24, "variant": 0.12, "self": 0.38}
 """How much of a batch each kind fills; a longer prefix is matched first."""
 ALPHAS = (0.6, 0.7, 0.8, 0.9, 1.0)
@@ -266,23 +268,31 @@ def optimiser_of(model: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
 
 def train(encoder: Encoder, material: Material, mined: Tensor, recipe: Recipe, teacher: Teacher | None = None) -> State:
     """Fine-tune a copy of nothing: `encoder` itself moves; the running average of its weights comes back."""
+
+    def learn(rows: Tensor, random: torch.Generator) -> float:
+        return backpropagate(encoder, material, recipe, assemble(material, rows, mined, recipe, teacher, random))
+
+    return descend(encoder, material, recipe, learn, reports=6)
+
+
+def descend(model: nn.Module, material: Material, recipe: Recipe, learn: Learn, *, reports: int) -> State:
+    """Take a recipe's steps, each by the gradients that `learn` leaves; give the running average of the weights."""
     torch.manual_seed(recipe.seed)
     random = torch.Generator(material.device).manual_seed(recipe.seed)
-    encoder.to(material.device).train()
-    optimiser = optimiser_of(encoder, recipe)
+    model.to(material.device).train()
+    optimiser = optimiser_of(model, recipe)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, learning_rate(recipe))
-    average = {name: value.detach().clone() for name, value in encoder.state_dict().items()}
+    average = {name: value.detach().clone() for name, value in model.state_dict().items()}
     began, losses = time.monotonic(), list[float]()
     weights = sampling_weights(material.data, recipe)
     for step, rows in enumerate(batches(weights, recipe, material.device), 1):
-        batch = assemble(material, rows, mined, recipe, teacher, random)
-        losses.append(backpropagate(encoder, material, recipe, batch))
-        nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
+        losses.append(learn(rows, random))
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
-        update_average(average, encoder, min(recipe.averaging, step / (step + 9)))
-        if step % max(1, recipe.steps // 6) == 0:
+        update_average(average, model, min(recipe.averaging, step / (step + 9)))
+        if step % max(1, recipe.steps // reports) == 0:
             report_progress(step, recipe.steps, losses[-20:], began)
     return average
 
