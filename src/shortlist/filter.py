@@ -1,73 +1,43 @@
 """The library's front door: the best tools for this turn, out of any catalog, for any framework."""
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic, perf_counter
-from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
+from time import monotonic
+from typing import Any, Literal, Self, TypeAlias, Unpack
 
 import anyio.to_thread
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
-from shortlist.context import Context, read_context
+from shortlist.context import read_context
 from shortlist.errors import ModelError, ToolNotFound
 from shortlist.index.cache import SqliteVectorCache
-from shortlist.index.index import Change, Index, VectorCache
+from shortlist.index.index import Change, Index
+from shortlist.library.choosing import choose, query_of
 from shortlist.library.models import Embedding, query_vectors, static_model
 from shortlist.library.options import Choices, FilterOptions
-from shortlist.library.results import FilterResult, Metrics, ScoredTool, Stats
+from shortlist.library.results import FilterResult, Stats
 from shortlist.library.saved import SavedIndexes
-from shortlist.library.scores import chances
+from shortlist.library.setup import Setup, SetupChoices
 from shortlist.library.sources import Source, SourceReading, read_source
-from shortlist.library.vectors import CAPACITY, COOL_DOWN_SECONDS
+from shortlist.library.turn import Turn
+from shortlist.library.vectors import COOL_DOWN_SECONDS
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.paths import cache_folder
 from shortlist.remote import ProviderUnavailable
 from shortlist.search.confidence import NOTHING
 from shortlist.search.explain import Explanation
-from shortlist.search.fusion import DEPTH
-from shortlist.search.rerank import RERANKED, Reranker, reranked
+from shortlist.search.rerank import reranked
 from shortlist.search.searcher import Options, Searcher
 from shortlist.selection import LIMIT as SELECTED
 from shortlist.selection import LanguageModel, Selection, Selector, model_from_environment
-
-log = logging.getLogger(__name__)
 
 BY_VECTORS = ("hybrid", "dense")
 """The modes of search that ask for a query's vector."""
 
 Chat: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
-
-
-class SetupChoices(TypedDict, total=False):
-    """The settings of a filter that are fixed once it is made."""
-
-    include_server_description: bool
-    reranker: Reranker | None
-    rerank_top: int
-    vector_cache: VectorCache | Literal["default"] | None
-    cache_capacity: int
-    save_index: bool
-    wait: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """How a filter is made."""
-
-    include_server_description: bool = True
-    """Whether a server's own words help to find each of its tools."""
-    reranker: Reranker | None = None
-    rerank_top: int = RERANKED
-    vector_cache: VectorCache | Literal["default"] | None = "default"
-    """Where documents' vectors are kept between starts; None keeps none."""
-    cache_capacity: int = CAPACITY
-    save_index: bool = True
-    wait: bool = True
-    """False answers at once by words, and by vectors as soon as they are made."""
 
 
 class ToolFilter:
@@ -91,6 +61,7 @@ class ToolFilter:
         self._searcher = self._make_searcher(self._view.catalog)
         self._words: Searcher | None = None
         self._worker: threading.Thread | None = None
+        self._clock = self._vectors.clock if self._vectors is not None else monotonic
         self._checked_at = 0.0
         if self._is_answered():
             self.prepare(wait=self._setup.wait)
@@ -126,26 +97,26 @@ class ToolFilter:
 
     def filter(self, query: Chat, **choices: Unpack[Choices]) -> FilterResult:
         """Give the tools for a text or a chat, best first."""
-        run = _Run(replace(self.defaults, **choices))
-        options, view = run.options, self._view
+        turn = Turn(replace(self.defaults, **choices))
+        options, view = turn.options, self._view
         narrowing = view.narrow(options)
-        run.step("options", f"limit {options.limit}, {narrowing.evaluated} of {len(view.catalog)} tools")
+        turn.step("options", f"limit {options.limit}, {narrowing.evaluated} of {len(view.catalog)} tools")
         context = read_context(query, messages=options.context_messages, tokens=options.max_context_tokens)
-        run.step("context", f"{len(context.text)} characters, {len(context.called)} tools called before")
-        asked = _query(context, view, options, narrowing)
-        looked = self._look_up(asked, run)
-        run.step("embedding", looked.outcome)
+        turn.step("context", f"{len(context.text)} characters, {len(context.called)} tools called before")
+        asked = query_of(context, view, options, narrowing)
+        looked = self._look_up(asked, turn)
+        turn.step("embedding", looked.outcome)
         found, view = self._find(asked, looked, narrowing)
-        run.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
-        found = self._rerank(found, run)
-        chosen = _chosen(found, view, narrowing.always, options)
-        run.step("selection", f"{len(chosen)} tools")
+        turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
+        found = self._rerank(found, turn)
+        chosen = choose(found, view, narrowing.always, options)
+        turn.step("selection", f"{len(chosen)} tools")
         return FilterResult(
             tools=chosen,
-            metrics=run.metrics(narrowing.evaluated, hit=looked.hit),
+            metrics=turn.metrics(narrowing.evaluated, hit=looked.hit),
             query=replace(asked, limit=options.limit),
             confidence=found.confidence,
-            warnings=(*narrowing.warnings, *run.warnings, *found.notes),
+            warnings=(*narrowing.warnings, *turn.warnings, *found.notes),
             did_you_mean=found.did_you_mean,
         )
 
@@ -161,7 +132,7 @@ class ToolFilter:
         """Say why a tool, by id or by name, ranks where it does for a query."""
         tool_id = self.tool(tool).id
         asked = Query(text=text, **fields)
-        looked = self._look_up(asked, _Run(self.defaults))
+        looked = self._look_up(asked, Turn(self.defaults))
         with self._lock:
             return self._ready(looked).explain(asked, tool_id)
 
@@ -250,14 +221,14 @@ class ToolFilter:
 
     def _failed(self, error: ModelError) -> None:
         self._trouble = f"Searching by words alone: {error}"
-        self._checked_at = monotonic()
+        self._checked_at = self._clock()
 
     def _recover(self) -> None:
         """Try again beside the turns, now and then, what failed at the start."""
-        waiting = monotonic() - self._checked_at < COOL_DOWN_SECONDS
+        waiting = self._clock() - self._checked_at < COOL_DOWN_SECONDS
         if self._vectors is None or waiting or (self._worker is not None and self._worker.is_alive()):
             return
-        self._checked_at = monotonic()
+        self._checked_at = self._clock()
         self._worker = threading.Thread(target=self._prepare_quietly, daemon=True)
         self._worker.start()
 
@@ -284,19 +255,19 @@ class ToolFilter:
         fallback = static_model() if self._vectors is not None and not self._setup.wait else None
         return Searcher(index, self._vectors, fallback=fallback, options=Options(cache=cache))
 
-    def _look_up(self, asked: Query, run: "_Run") -> "_Vector":
+    def _look_up(self, asked: Query, turn: Turn) -> "_Vector":
         """Embed outside of the lock, so that one slow provider does not hold up the others' searches."""
         vectors = self._vectors
         ready = vectors is not None and self._searcher.model_id == vectors.model_id
         if self._trouble and not ready:
-            run.warnings.append(self._trouble)
+            turn.warnings.append(self._trouble)
             self._recover()
         if vectors is None or not ready or asked.mode not in BY_VECTORS:
             return _Vector("words alone")
         try:
             hit = vectors.look_up(asked.text).hit
         except ModelError as error:
-            run.warnings.append(f"Searching by words alone: {error}")
+            turn.warnings.append(f"Searching by words alone: {error}")
             return _Vector("failed", failed=True)
         return _Vector("cache hit" if hit else "cache miss", hit=hit)
 
@@ -309,11 +280,11 @@ class ToolFilter:
             return self._ready(looked).search(asked), self._view
 
     def _ask(self, asked: Query) -> SearchResult:
-        run = _Run(self.defaults)
-        looked = self._look_up(asked, run)
+        turn = Turn(self.defaults)
+        looked = self._look_up(asked, turn)
         with self._lock:
             found = self._ready(looked).search(asked)
-        return replace(found, notes=(*run.warnings, *found.notes))
+        return replace(found, notes=(*turn.warnings, *found.notes))
 
     def _ready(self, looked: "_Vector") -> Searcher:
         """Give what can search now: without its vectors the same index, by the weights fitted for words alone."""
@@ -323,11 +294,11 @@ class ToolFilter:
             self._words = Searcher(self._searcher.index)
         return self._words
 
-    def _rerank(self, found: SearchResult, run: "_Run") -> SearchResult:
+    def _rerank(self, found: SearchResult, turn: Turn) -> SearchResult:
         if self._setup.reranker is None or not found.hits:
             return found
         better = reranked(found, self._setup.reranker, self._setup.rerank_top)
-        run.step("rerank", f"by {self._setup.reranker.model_id}")
+        turn.step("rerank", f"by {self._setup.reranker.model_id}")
         return better
 
 
@@ -338,72 +309,6 @@ class _Vector:
     outcome: str
     hit: bool = False
     failed: bool = False
-
-
-class _Run:
-    """One call: its options, its warnings, and what each step took."""
-
-    def __init__(self, options: FilterOptions) -> None:
-        self.options = options
-        self.warnings: list[str] = []
-        self._started = self._last = perf_counter()
-        self._milliseconds: dict[str, float] = {}
-
-    def step(self, name: str, detail: str) -> None:
-        now = perf_counter()
-        took = (now - self._last) * 1000
-        self._milliseconds[name] = took
-        self._last = now
-        if self.options.debug:
-            log.info("%s: %s (%.2f ms)", name, detail, took)
-
-    def metrics(self, evaluated: int, *, hit: bool) -> Metrics:
-        took = self._milliseconds
-        return Metrics(
-            total_milliseconds=(self._last - self._started) * 1000,
-            embedding_milliseconds=took["embedding"],
-            search_milliseconds=took["search"],
-            rerank_milliseconds=took.get("rerank"),
-            tools_evaluated=evaluated,
-            cache_hit=hit,
-        )
-
-
-def _query(context: Context, view: View, options: FilterOptions, narrowing: Narrowing) -> Query:
-    called = [tool_id for name in context.called for tool_id in sorted(view.resolve(name))]
-    servers = dict.fromkeys(view.catalog.tools[tool_id].server for tool_id in called)
-    return Query(
-        text=context.text,
-        limit=max(options.limit, DEPTH),  # chances are shared by as many, whatever is asked for
-        filters=narrowing.filters,
-        recent_servers=tuple(server for server in servers if server),
-        recent_tools=tuple(called),
-        diverse=options.diverse,
-    )
-
-
-def _chosen(
-    found: SearchResult, view: View, always: tuple[ToolId, ...], options: FilterOptions
-) -> tuple[ScoredTool, ...]:
-    """Take the best up to the limit; what must be there takes the places of the weakest."""
-    scores = chances([hit.score for hit in found.hits], found.confidence)
-    ranked = {hit.tool.id: (score, hit.rank) for hit, score in zip(found.hits, scores, strict=True)}
-    least = options.min_score if options.min_score is not None else 0.0
-    must = [tool_id for tool_id in always if tool_id in view.catalog.hashes]
-    others = [tool_id for tool_id, (score, _) in ranked.items() if score >= least and tool_id not in must]
-    wanted = {*must, *others[: max(options.limit - len(must), 0)]}
-    order = [*(tool_id for tool_id in ranked if tool_id in wanted), *(i for i in must if i not in ranked)]
-    return tuple(_scored(view, tool_id, *ranked.get(tool_id, (0.0, None))) for tool_id in order)
-
-
-def _scored(view: View, tool_id: ToolId, score: float, rank: int | None) -> ScoredTool:
-    return ScoredTool(
-        tool=view.catalog.tools[tool_id],
-        name=view.names.by_id[tool_id],
-        score=score,
-        rank=rank,
-        original=view.originals.get(tool_id),
-    )
 
 
 def _undescribed(catalog: Catalog) -> Catalog:

@@ -110,10 +110,10 @@ def test_a_search_without_a_query_is_an_answer_that_a_model_can_act_on(arguments
     assert OpenAITools(workplace()).answer(call)["tools"] == []
 
 
-def test_anthropic_refuses_more_tools_than_a_request_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shortlist.integrations.deferred.MOST_DEFERRED", 10)
-    with pytest.raises(InvalidInput, match="10 deferred tools"):
-        AnthropicTools(workplace())
+def test_anthropic_refuses_more_tools_than_a_request_may_hold() -> None:
+    crowd = catalog({f"s/t{n}": "" for n in range(10_001)})
+    with pytest.raises(InvalidInput, match=r"10,000 deferred tools, the catalog has 10,001"):
+        AnthropicTools(ToolFilter(crowd, embedding=None, save_index=False))
 
 
 def test_an_unknown_tool_to_be_loaded_is_an_error_with_a_suggestion() -> None:

@@ -24,6 +24,7 @@ from shortlist.index.providers import (
     embedder_of,
     openai_embedder,
 )
+from shortlist.library.vectors import COOL_DOWN_SECONDS, QueryVectors
 from shortlist.remote import Patience, ProviderRefused, ProviderUnavailable
 from tests.fakes import DIMENSIONS, WORKPLACE, catalog
 from tests.providers.wires import EMBEDDERS, KEY, Provider, serving, vector
@@ -253,14 +254,16 @@ def test_a_filter_whose_provider_is_down_at_the_start_searches_by_words_and_says
     assert made.filter("merge a pull request").warnings == ()
 
 
-def test_a_filter_whose_provider_was_down_at_the_start_recovers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_whose_provider_was_down_at_the_start_recovers_by_itself() -> None:
+    now = 0.0
     with serving(Provider(), EMBEDDERS["openai"]) as provider:
         provider.replies = [PlainTextResponse("down", 503)] * 2
-        made = ToolFilter(catalog(WORKPLACE), embedding=embedder("openai", provider), vector_cache=None)
+        vectors = QueryVectors(embedder("openai", provider), clock=lambda: now)
+        made = ToolFilter(catalog(WORKPLACE), embedding=vectors, vector_cache=None)
         asked = len(provider.seen)
         assert made.filter("merge a pull request").warnings
         assert len(provider.seen) == asked, "not at once"
-        monkeypatch.setattr("shortlist.filter.COOL_DOWN_SECONDS", 0.0)
+        now += COOL_DOWN_SECONDS
         assert made.filter("merge a pull request").warnings
         made.wait()
         assert made.filter("merge a pull request").warnings == ()

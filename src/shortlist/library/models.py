@@ -7,7 +7,10 @@ from shortlist.index.embedders import Embedder, shipped
 from shortlist.library.vectors import QueryVectors
 
 Embedding: TypeAlias = Embedder | str | None
-"""`auto`, `small`, `static`, `none`, a model folder, `provider:model`, or an object of your own."""
+"""`auto`, `small`, `static`, `none`, a model folder, `provider:model`, or an object of your own.
+
+Filters that are given the same `QueryVectors` share what it remembers.
+"""
 
 TIERS = ("small", "static")
 """The shipped models, the better one first."""
@@ -17,6 +20,8 @@ def query_vectors(embedding: Embedding, capacity: int) -> tuple[QueryVectors | N
     """Give the model that was asked for, and why there is none where that is a surprise."""
     if embedding is None or embedding == "none":
         return None, ""
+    if isinstance(embedding, QueryVectors):
+        return embedding, ""
     if isinstance(embedding, str):
         found, trouble = _auto() if embedding == "auto" else (_named(embedding), "")
         return (QueryVectors(found, capacity) if found is not None else None), trouble

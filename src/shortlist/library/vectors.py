@@ -31,7 +31,7 @@ class QueryVectors:
     ) -> None:
         self.embedder = embedder
         self.capacity = capacity
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Vectors] = OrderedDict()
         self._pending: dict[str, Future[Vectors]] = {}
@@ -81,7 +81,7 @@ class QueryVectors:
             with self._lock:
                 del self._pending[text]
                 if isinstance(error, ModelError):
-                    self._failed = (self._clock(), error)
+                    self._failed = (self.clock(), error)
             own.set_exception(error)
             raise
         with self._lock:
@@ -96,6 +96,6 @@ class QueryVectors:
         if self._failed is None:
             return
         since, error = self._failed
-        if self._clock() - since < COOL_DOWN_SECONDS:
+        if self.clock() - since < COOL_DOWN_SECONDS:
             raise error
         self._failed = None

@@ -1,0 +1,47 @@
+"""From a chat to the query that is searched, and from what is found to the tools that are handed out."""
+
+from shortlist.context import Context
+from shortlist.library.options import FilterOptions
+from shortlist.library.results import ScoredTool
+from shortlist.library.scores import chances
+from shortlist.library.view import Narrowing, View
+from shortlist.models import Query, SearchResult, ToolId
+from shortlist.search.fusion import DEPTH
+
+
+def query_of(context: Context, view: View, options: FilterOptions, narrowing: Narrowing) -> Query:
+    """Ask for what a chat needs now, knowing what it called before."""
+    called = [tool_id for name in context.called for tool_id in sorted(view.resolve(name))]
+    servers = dict.fromkeys(view.catalog.tools[tool_id].server for tool_id in called)
+    return Query(
+        text=context.text,
+        limit=max(options.limit, DEPTH),  # chances are shared by as many, whatever is asked for
+        filters=narrowing.filters,
+        recent_servers=tuple(server for server in servers if server),
+        recent_tools=tuple(called),
+        diverse=options.diverse,
+    )
+
+
+def choose(
+    found: SearchResult, view: View, always: tuple[ToolId, ...], options: FilterOptions
+) -> tuple[ScoredTool, ...]:
+    """Take the best up to the limit; what must be there takes the places of the weakest."""
+    scores = chances([hit.score for hit in found.hits], found.confidence)
+    ranked = {hit.tool.id: (score, hit.rank) for hit, score in zip(found.hits, scores, strict=True)}
+    least = options.min_score if options.min_score is not None else 0.0
+    must = [tool_id for tool_id in always if tool_id in view.catalog.hashes]
+    others = [tool_id for tool_id, (score, _) in ranked.items() if score >= least and tool_id not in must]
+    wanted = {*must, *others[: max(options.limit - len(must), 0)]}
+    order = [*(tool_id for tool_id in ranked if tool_id in wanted), *(i for i in must if i not in ranked)]
+    return tuple(_scored(view, tool_id, *ranked.get(tool_id, (0.0, None))) for tool_id in order)
+
+
+def _scored(view: View, tool_id: ToolId, score: float, rank: int | None) -> ScoredTool:
+    return ScoredTool(
+        tool=view.catalog.tools[tool_id],
+        name=view.names.by_id[tool_id],
+        score=score,
+        rank=rank,
+        original=view.originals.get(tool_id),
+    )
