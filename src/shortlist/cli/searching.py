@@ -9,6 +9,7 @@ from typing import Any
 
 from shortlist.catalog.readers import read_catalog
 from shortlist.cli.progress import progress_bar
+from shortlist.demo import FIRST_SEARCHES
 from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
 from shortlist.models import Filters, Query, SearchResult
@@ -17,11 +18,6 @@ from shortlist.search.searcher import Options, Searcher
 from shortlist.text.clean import one_line
 
 DEMO = Path(__file__).parent.parent / "demo" / "catalog"
-FIRST_SEARCHES = (
-    "let the team know the deploy is done",
-    "open a PR for my branch",
-    "connect to Salesforce",
-)
 
 
 def register(subparsers: Any) -> None:

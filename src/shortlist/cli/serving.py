@@ -20,6 +20,7 @@ from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, listen
 from shortlist.cli.stack import Stack, log_folder, open_stack, read_settings, run_plainly, say
 from shortlist.config.settings import LogLevel, Mode
+from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.exchange import Round
@@ -39,8 +40,6 @@ from shortlist.web.access import Access
 
 OK, FAILED = 0, 1
 SETTLE_SECONDS = 30.0
-FIRST_SEARCH = "let the team know the deploy is done"
-"""One that the demo servers answer."""
 LOCAL_CALLER = Caller(era="modern", process="cli")
 
 
@@ -184,7 +183,7 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool) -> Non
         say(f"serving {url}")
         say("paste into a client: " + json.dumps({"mcpServers": {"shortlist": {"type": "http", "url": url}}}))
         if not stack.settings.source:
-            say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCH})}")
+            say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCHES[0]})}")
         if pages:
             say(f"dashboard: {entrance(access, base, tokens=bool(stack.settings.tokens))}")
 

@@ -1,0 +1,8 @@
+"""Servers to try everything with, and what to ask them first."""
+
+FIRST_SEARCHES = (
+    "do I need an umbrella tomorrow",
+    "give the customer their money back",
+    "connect to Salesforce",
+)
+"""Asked as people ask: two without the name of the tool that does it, and one that no tool here does."""
