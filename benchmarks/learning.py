@@ -118,8 +118,7 @@ def _constant(text: str) -> tuple[str, float]:
 
 
 def _measured(name: str, model: Model | None, seed: int) -> Iterator[dict[str, Any]]:
-    dataset = _development(name) if name.startswith(DEVELOPMENT) else load_dataset(name)
-    catalog = read_catalogs(dataset.catalogs).catalog
+    dataset, catalog = _development(name) if name.startswith(DEVELOPMENT) else _whole(name)
     cases = [case for case in dataset.cases if case.answerable]
     random.Random(seed).shuffle(cases)
     size = round(len(cases) * LOGGED_SHARE)
@@ -174,15 +173,21 @@ def _calibration_error(run: Run) -> float:
     return expected_calibration_error(run.probabilities(), run.correct())
 
 
-def _development(name: str) -> Dataset:
-    """Give the development queries of one source of train/labelled, or of another set of train/."""
+def _whole(name: str) -> tuple[Dataset, Catalog]:
+    dataset = load_dataset(name)
+    return dataset, read_catalogs(dataset.catalogs).catalog
+
+
+def _development(name: str) -> tuple[Dataset, Catalog]:
+    """Give the development queries and the tools of a set of train/, or of one source of train/labelled."""
     from training.holdout import is_held_out
 
     source = name.removeprefix(DEVELOPMENT)
-    labelled = source in LABELLED
-    whole = load_dataset("train/labelled" if labelled else f"train/{source}")
-    mine = [case for case in whole.cases if not labelled or case.source == source]
-    return replace(whole, name=name, cases=tuple(case for case in mine if is_held_out(source, case.gold)))
+    prefix = f"{source}|" if source in LABELLED else ""
+    dataset, catalog = _whole("train/labelled" if prefix else f"train/{source}")
+    cases = tuple(c for c in dataset.cases if c.gold[0].startswith(prefix) and is_held_out(source, c.gold))
+    tools = [tool for tool in catalog.tools.values() if tool.id.startswith(prefix)]
+    return replace(dataset, name=name, cases=cases), Catalog.of(tools)
 
 
 LABELLED = ("metatool", "sealtools", "bfcl", "toollinkos", "acebench", "apibench_gorilla", "toolbench_rapidapi")
