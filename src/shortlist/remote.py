@@ -1,16 +1,17 @@
 """JSON over HTTP to model providers: bounded waiting, retries that listen to the server, two kinds of failure."""
 
 import json
+import os
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from shortlist.errors import ModelError
+from shortlist.errors import InvalidInput, ModelError
 from shortlist.text.clean import one_line
 
 BACK_OFF_SECONDS = 0.5
@@ -60,6 +61,14 @@ class Endpoint:
     query: Mapping[str, str] = field(default_factory=dict)
     key_variable: str = ""
     """The environment variable that should hold the key, for the remedy in an error."""
+
+
+def find_key(provider: str, variables: Sequence[str], given: str | None, base_url: str | None) -> str | None:
+    """Give the key passed, else the environment's; a server of one's own may want none, a provider's always does."""
+    key = given or next((found for name in variables if (found := os.environ.get(name))), None)
+    if key is None and base_url is None and variables:
+        raise InvalidInput(f"{provider} needs a key: set {variables[0]}, or pass api_key.")
+    return key
 
 
 class Remote:

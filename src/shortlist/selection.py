@@ -17,7 +17,7 @@ from shortlist.config.settings import SelectionSettings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, InvalidQuery, ModelError
 from shortlist.models import Filters, Query, SearchResult, Tool, ToolId
-from shortlist.remote import Endpoint, Patience, ProviderUnavailable, Remote
+from shortlist.remote import Endpoint, Patience, ProviderUnavailable, Remote, find_key
 from shortlist.text.clean import one_line
 
 LISTED_WHOLE = 200
@@ -266,9 +266,7 @@ def language_model(
     if provider not in CHATS:
         raise InvalidInput(f"No provider {provider!r}: there are {', '.join(CHATS)}.")
     wire = CHATS[provider]
-    key = api_key or os.environ.get(wire.key_variable)
-    if not key and base_url is None:
-        raise InvalidInput(f"{provider} needs a key: set {wire.key_variable}, or pass api_key.")
+    key = find_key(provider, [wire.key_variable], api_key, base_url)
     endpoint = Endpoint(
         provider=provider,
         url=base_url or wire.url,

@@ -12,7 +12,7 @@ import numpy as np
 
 from shortlist.errors import InvalidInput
 from shortlist.index.embedders import MAX_TEXT_CHARS, Progress, Vectors
-from shortlist.remote import PATIENT, PROMPT, Endpoint, Patience, ProviderUnavailable, Remote
+from shortlist.remote import PATIENT, PROMPT, Endpoint, Patience, ProviderUnavailable, Remote, find_key
 
 Purpose: TypeAlias = Literal["document", "query"]
 PROBE = "ping"
@@ -276,10 +276,12 @@ def embedder_of(
     if dimensions is not None and not 1 <= dimensions <= MAX_DIMENSIONS:
         raise InvalidInput(f"dimensions is {dimensions}; it goes from 1 to {MAX_DIMENSIONS}.")
     wire = WIRES[provider]
+    address = _address(wire, account)
+    key = find_key(provider, wire.key_variables, account.api_key, account.base_url)
     endpoint = Endpoint(
         provider=provider,
-        url=_address(wire, account),
-        headers={**(wire.header(key) if (key := _key(wire, account)) else {}), **account.headers},
+        url=address,
+        headers={**(wire.header(key) if key else {}), **account.headers},
         query=account.query,
         key_variable=next(iter(wire.key_variables), ""),
     )
@@ -320,11 +322,3 @@ def _address(wire: Wire, account: Account) -> str:
     if not address.startswith(("http://", "https://")):
         raise InvalidInput(f"{wire.provider} needs an address that begins with https://; found {address!r}.")
     return address.rstrip("/")
-
-
-def _key(wire: Wire, account: Account) -> str | None:
-    """Find a key; a server of one's own may want none, a provider's always does."""
-    key = account.api_key or next((found for name in wire.key_variables if (found := os.environ.get(name))), None)
-    if key is None and account.base_url is None and wire.key_variables:
-        raise InvalidInput(f"{wire.provider} needs a key: set {wire.key_variables[0]}, or pass api_key.")
-    return key

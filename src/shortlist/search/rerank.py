@@ -1,6 +1,5 @@
 """A second look at the best of a ranking by a model that reads query and tool together; off unless asked for."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -11,7 +10,7 @@ import numpy as np
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.index import Index
 from shortlist.models import Hit, Ranking, Scores, SearchResult, Step
-from shortlist.remote import PROMPT, Endpoint, Patience, ProviderUnavailable, Remote
+from shortlist.remote import PROMPT, Endpoint, Patience, ProviderUnavailable, Remote, find_key
 from shortlist.search.request import Request
 from shortlist.text.documents import embedding_text
 
@@ -164,9 +163,7 @@ def reranker_of(
     if provider not in WIRES:
         raise InvalidInput(f"No reranker {provider!r}: there are {', '.join(WIRES)}.")
     wire = WIRES[provider]
-    key = api_key or next((found for name in wire.key_variables if (found := os.environ.get(name))), None)
-    if key is None and base_url is None:
-        raise InvalidInput(f"{provider} needs a key: set {wire.key_variables[0]}, or pass api_key.")
+    key = find_key(provider, wire.key_variables, api_key, base_url)
     endpoint = Endpoint(
         provider=provider,
         url=base_url or wire.url,
