@@ -3,6 +3,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.disclosure.budget import estimate_tokens
 from shortlist.evals.contender import NOTHING_FOUND
 from shortlist.evals.doctor import Doctor, server_costs
 from shortlist.evals.duplicates import near_duplicates
@@ -95,8 +96,9 @@ def test_descriptions_are_told_apart_as_empty_thin_and_bloated() -> None:
 
 
 def test_servers_are_listed_by_what_their_definitions_cost() -> None:
-    costs = server_costs(by_id(ISSUE, WEATHER, tool("sky/now", server="sky")), len)
-    assert [(cost.server, cost.tools, cost.tokens) for cost in costs] == [("sky", 2, 80), ("git", 1, 40)]
+    costs = server_costs(by_id(ISSUE, WEATHER, tool("sky/now", server="sky")))
+    one = estimate_tokens(ISSUE.definition)
+    assert [(cost.server, cost.tools, cost.tokens) for cost in costs] == [("sky", 2, 2 * one), ("git", 1, one)]
 
 
 def test_an_empty_catalog_is_healthy() -> None:

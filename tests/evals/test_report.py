@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput
 from shortlist.evals.ablation import ablate
 from shortlist.evals.cells import change, interval, label, mark, percent
@@ -111,7 +112,7 @@ def test_the_diagnosis_is_shown_as_findings_and_costs() -> None:
     lost = Doctor(rank=lambda _query, _limit: NOTHING_FOUND)
     findings, costs = diagnosis_tables(lost.examine({"a": TOOLS[0]}))
     assert findings.rows[0][:2] == ("empty description", "a")
-    assert costs.rows == (("s", "1", "10"),)
+    assert costs.rows == (("s", "1", str(estimate_tokens(TOOLS[0].definition))),)
 
 
 def test_markdown_is_a_table_whose_cells_cannot_break_it() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.progress import counted, say
-from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput
 from shortlist.evals.bench import Bench
 from shortlist.evals.cases import find_problems
@@ -40,7 +39,6 @@ class Loaded:
             tools=self.tools,
             fingerprint=self.bench.catalog.fingerprint,
             limit=limit,
-            count_tokens=estimate_tokens,
             progress=counted(f"{self.dataset.name} {name}"),
         )
 

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from shortlist.cli.benches import load, open_bench, open_embedder, read_catalog, read_datasets, read_exemplars
 from shortlist.cli.progress import counted, say
-from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.evals import report
 from shortlist.evals.ablation import Ablation, ablate
@@ -300,7 +299,7 @@ def _doctor(args: Arguments) -> int:
     catalog = read_catalog(tuple(args.catalog) or (demo_catalog(),))
     (pipeline,) = _one(_pipelines(args))
     rank = open_bench(catalog, open_embedder(args.embedder)).contender(pipeline).rank
-    doctor = Doctor(rank=rank, count_tokens=estimate_tokens, progress=counted("doctor"))
+    doctor = Doctor(rank=rank, progress=counted("doctor"))
     diagnosis = doctor.examine(catalog.tools)
     _show(args, lambda: report.diagnosis_tables(diagnosis), lambda: diagnosis)
     return PASSED

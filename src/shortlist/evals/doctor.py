@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from shortlist.disclosure.budget import estimate_tokens
 from shortlist.evals.contender import Ranker
 from shortlist.evals.duplicates import near_duplicates
 from shortlist.evals.paraphrase import paraphrase
-from shortlist.evals.runner import CountTokens, Progress, estimate_tokens, no_progress
+from shortlist.evals.runner import Progress, no_progress
 from shortlist.models import Tool, ToolId
 
 FOUND_WITHIN = 5
@@ -52,7 +53,6 @@ class Doctor:
     """Examines a catalog through a ranker over it."""
 
     rank: Ranker
-    count_tokens: CountTokens = estimate_tokens
     progress: Progress = no_progress
 
     def examine(self, tools: Mapping[ToolId, Tool]) -> Diagnosis:
@@ -68,7 +68,7 @@ class Doctor:
             tools=len(tools),
             tested=len(asked),
             findings=findings,
-            costs=server_costs(tools, self.count_tokens),
+            costs=server_costs(tools),
         )
 
     def _unfindable(self, asked: Mapping[ToolId, str], families: tuple[tuple[ToolId, ...], ...]) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ class Doctor:
 
     def _descriptions(self, tools: Mapping[ToolId, Tool], asked: Mapping[ToolId, str]) -> Iterator[Finding]:
         for tool_id, tool in tools.items():
-            tokens = self.count_tokens(tool.description)
+            tokens = estimate_tokens(tool.description)
             if not tool.description.strip():
                 yield Finding("empty description", (tool_id,), "say what it does and when to use it")
             elif tool_id not in asked:
@@ -97,10 +97,10 @@ def _copies(families: tuple[tuple[ToolId, ...], ...]) -> Iterator[Finding]:
         yield Finding("near-duplicates", family, f"{len(family)} tools say the same")
 
 
-def server_costs(tools: Mapping[ToolId, Tool], count_tokens: CountTokens) -> tuple[ServerCost, ...]:
+def server_costs(tools: Mapping[ToolId, Tool]) -> tuple[ServerCost, ...]:
     """Add up the definitions of each server, the costliest first."""
     by_server: dict[str, list[int]] = {}
     for tool in tools.values():
-        by_server.setdefault(tool.server, []).append(count_tokens(tool.definition))
+        by_server.setdefault(tool.server, []).append(estimate_tokens(tool.definition))
     costs = [ServerCost(name, len(tokens), sum(tokens)) for name, tokens in by_server.items()]
     return tuple(sorted(costs, key=lambda cost: (-cost.tokens, cost.server)))

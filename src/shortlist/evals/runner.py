@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from shortlist.disclosure.budget import estimate_tokens
 from shortlist.evals.cases import Case
 from shortlist.evals.contender import Contender, refuse_if_fitted
 from shortlist.evals.datasets import Dataset
@@ -17,14 +18,8 @@ LIMIT = 10
 ANSWER_TOOLS = 5
 """How many tools of a ranking a model is shown; their tokens are the cost of an answer."""
 
-CountTokens: TypeAlias = Callable[[str], int]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of queries done and the number there are."""
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate without a tokenizer: about four characters to a token in JSON and English."""
-    return -(-len(text) // 4)
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -100,12 +95,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
-    """How evaluations are run: over which tools, how deep, and how tokens are counted."""
+    """How evaluations are run: over which tools, and how deep."""
 
     tools: Mapping[ToolId, Tool]
     fingerprint: str = ""
     limit: int = LIMIT
-    count_tokens: CountTokens = estimate_tokens
     progress: Progress = no_progress
 
     def run(self, dataset: Dataset, contender: Contender) -> Run:
@@ -147,7 +141,7 @@ class Runner:
 
     def _tokens(self, ids: Sequence[ToolId]) -> int:
         shown = [self.tools[tool_id] for tool_id in ids[:ANSWER_TOOLS] if tool_id in self.tools]
-        return sum(self.count_tokens(tool.definition) for tool in shown)
+        return sum(estimate_tokens(tool.definition) for tool in shown)
 
     def _toolset(self, case: Case, ids: Sequence[ToolId]) -> dict[str, float]:
         """Say whether the first hit at least comes from a right toolset: its category, else its server."""
