@@ -29,6 +29,22 @@ def test_the_server_just_used_heads_its_family(twins: Searcher, server: str) -> 
     assert len(head.family) == 2
 
 
+@pytest.mark.parametrize("name", ["createIssue", "gitlab_create_issue", "Create-Issue"])
+def test_a_name_spelled_otherwise_or_with_one_word_before_it_is_of_the_family(name: str) -> None:
+    offers = ("github/create_issue", f"gitlab/{name}")
+    result = searcher(dict.fromkeys(offers, "Create an issue in a repository.")).search(
+        Query(text="create an issue", collapse=True, diverse=True)
+    )
+    (head,) = result.hits
+    assert {head.tool.id, *head.family} == set(offers)
+
+
+def test_tools_of_one_server_are_no_family() -> None:
+    both = ("github/create_issue", "github/createIssue")
+    result = searcher(dict.fromkeys(both, "Create an issue.")).search(Query(text="create an issue", collapse=True))
+    assert len(result.hits) == 2
+
+
 def test_tools_that_only_share_a_name_are_no_family() -> None:
     result = searcher(
         {"github/search": "Search code in repositories.", "spotify/search": "Find songs, albums and artists."}
