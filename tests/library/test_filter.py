@@ -1,8 +1,6 @@
 """The front door: what a program passes, what it gets, and everything it can get wrong."""
 
 import logging
-import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,21 +9,14 @@ import numpy as np
 import pytest
 
 from shortlist.catalog.readers import read_catalog
-from shortlist.errors import InvalidCatalog, InvalidInput, InvalidQuery, ModelError, ToolNotFound
+from shortlist.errors import InvalidCatalog, InvalidInput, InvalidQuery, ToolNotFound
 from shortlist.filter import ToolFilter
-from shortlist.index.embedders import Progress, Vectors
 from shortlist.library.options import FilterOptions
 from shortlist.library.saved import SAVED_FROM
 from shortlist.library.scores import chances
-from shortlist.library.vectors import COOL_DOWN_SECONDS, QueryVectors
 from shortlist.models import Confidence
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog
-
-MERGE = "merge a pull request"
-
-
-def workplace(**more: Any) -> ToolFilter:
-    return ToolFilter(catalog(WORKPLACE), **{"embedding": HashingEmbedder(), "vector_cache": None, **more})
+from tests.library.support import MERGE, workplace
 
 
 def portkey_servers(*names: str) -> list[dict[str, Any]]:
@@ -225,136 +216,6 @@ def test_initialising_again_forgets_what_was_there() -> None:
     assert made.filter(MERGE).tools[0].id == "github/merge_pull_request"
 
 
-def test_queries_that_begin_alike_do_not_share_a_vector() -> None:
-    made = workplace()
-    beginning = "please " * 40
-    one, other = made.filter(f"{beginning} merge a pull request"), made.filter(f"{beginning} send an email")
-    assert not other.metrics.cache_hit
-    assert one.tools[0].id != other.tools[0].id
-    chats = [[{"role": "user", "content": "ab"}], [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]]
-    assert [made.filter(chat).metrics.cache_hit for chat in chats] == [False, False]
-
-
-def test_the_cache_is_bounded_and_forgets_the_oldest() -> None:
-    made = workplace(cache_capacity=2)
-    for text in ("merge", "email", "pods"):
-        made.filter(text)
-    assert made.stats().cache_size == 2
-    assert [made.filter(text).metrics.cache_hit for text in ("pods", "email", "merge")] == [True, True, False]
-
-
-class Gated(HashingEmbedder):
-    """Waits with its answer until the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[str] = []
-        self.entered, self.gate = threading.Event(), threading.Event()
-
-    def embed_query(self, text: str) -> Vectors:
-        self.asked.append(text)
-        self.entered.set()
-        self.gate.wait()
-        return super().embed_query(text)
-
-
-def test_identical_queries_in_flight_share_one_embedding() -> None:
-    model = Gated()
-    vectors = QueryVectors(model)
-    found: list[bool] = []
-    threads = [threading.Thread(target=lambda: found.append(vectors.look_up(MERGE).hit)) for _ in range(10)]
-    threads[0].start()
-    model.entered.wait()
-    for thread in threads[1:]:
-        thread.start()
-    model.gate.set()
-    for thread in threads:
-        thread.join()
-    assert model.asked == [MERGE]
-    assert sorted(found) == [False] + [True] * 9
-
-
-class Failing(HashingEmbedder):
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = 0
-
-    def embed_query(self, text: str) -> Vectors:  # noqa: ARG002
-        self.asked += 1
-        raise ModelError("the model is broken")
-
-
-def test_a_failed_model_is_left_alone_for_a_while() -> None:
-    now = [0.0]
-    model = Failing()
-    vectors = QueryVectors(model, clock=lambda: now[0])
-    for expected in (1, 1):
-        with pytest.raises(ModelError, match="broken"):
-            vectors.look_up("a")
-        assert model.asked == expected
-    now[0] = COOL_DOWN_SECONDS + 1
-    with pytest.raises(ModelError, match="broken"):
-        vectors.look_up("a")
-    assert model.asked == 2
-
-
-def test_a_model_that_fails_mid_turn_is_a_warning_and_the_words_answer() -> None:
-    made = workplace(embedding=Failing())
-    found = made.filter(MERGE)
-    assert found.tools[0].id == "github/merge_pull_request"
-    assert found.warnings == ("Searching by words alone: the model is broken",)
-    assert made.search(MERGE).notes == ("Searching by words alone: the model is broken",)
-
-
-def test_threads_may_search_while_the_catalog_changes() -> None:
-    made = workplace()
-    smaller = {key: text for key, text in WORKPLACE.items() if not key.startswith("github/")}
-    wrong: list[str] = []
-    stop = threading.Event()
-
-    def search() -> None:
-        while not stop.is_set():
-            try:
-                found = made.filter(MERGE, limit=5, always_include=["github/create_issue"])
-                wrong.extend(tool.id for tool in found.tools if tool.id not in WORKPLACE)
-            except Exception as error:  # whatever it is, the test should show it
-                wrong.append(repr(error))
-                return
-
-    threads = [threading.Thread(target=search) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for round_ in range(12):
-        made.update(catalog(smaller if round_ % 2 else WORKPLACE))
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
-class Slow(HashingEmbedder):
-    """Embeds documents only once it may."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = threading.Event()
-
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
-        self.gate.wait()
-        return super().embed_documents(texts, progress)
-
-
-def test_without_waiting_the_words_answer_until_the_vectors_are_there() -> None:
-    model = Slow()
-    made = workplace(embedding=model, wait=False)
-    early = made.filter(MERGE)
-    assert early.tools[0].id == "github/merge_pull_request"
-    assert any("not ready" in warning for warning in early.warnings)
-    model.gate.set()
-    made.wait()
-    assert made.filter(MERGE).warnings == ()
-
-
 def test_server_descriptions_are_searched_unless_they_are_left_out() -> None:
     tools = [
         {"id": "alpha", "name": "Alpha", "description": "Everything about beekeeping.", "tools": [{"name": "run"}]},
@@ -504,39 +365,3 @@ def test_chances_share_what_the_first_leaves() -> None:
 def test_a_reading_keeps_the_catalog_as_it_is() -> None:
     reading = read_catalog(portkey_servers("alpha"))
     assert ToolFilter(reading.catalog, embedding=None).catalog is reading.catalog
-
-
-def test_identical_queries_of_concurrent_tasks_share_one_embedding() -> None:
-    model = Gated()
-    made = workplace(embedding=model)
-    hits: list[bool] = []
-
-    async def ask() -> None:
-        hits.append((await made.afilter(MERGE)).metrics.cache_hit)
-
-    async def main() -> None:
-        async with anyio.create_task_group() as tasks:
-            for _ in range(10):
-                tasks.start_soon(ask)
-            await anyio.to_thread.run_sync(model.entered.wait)
-            model.gate.set()
-
-    anyio.run(main)
-    assert model.asked == [MERGE]
-    assert hits.count(False) == 1
-
-
-def test_a_vector_forgotten_while_the_model_failed_is_a_note_and_the_words_answer() -> None:
-    class Fickle(HashingEmbedder):
-        working = True
-
-        def embed_query(self, text: str) -> Vectors:
-            if not self.working:
-                raise ModelError("the model is broken")
-            self.working = False
-            return super().embed_query(text)
-
-    made = workplace(embedding=Fickle(), cache_capacity=0)
-    found = made.filter(MERGE)
-    assert found.tools[0].id == "github/merge_pull_request"
-    assert found.warnings == ("Searching by words alone: the model is broken",)
