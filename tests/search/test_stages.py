@@ -52,6 +52,12 @@ def test_tools_that_only_share_a_name_are_no_family() -> None:
     assert all(hit.family == () for hit in result.hits)
 
 
+def test_of_names_that_were_begun_the_nearest_to_their_end_come_first() -> None:
+    names = ("ci/run_everything_there_is", "ci/run_tests", "ci/run_quality_gate", "ci/rerun_tests")
+    source = searcher(dict.fromkeys(names, "Run, run and run again what the project has."))
+    assert found(source, "run_")[:3] == ["ci/run_tests", "ci/run_quality_gate", names[0]]
+
+
 @pytest.mark.parametrize("recent", [("gitlab",), ("jira", "gitlab"), ("gitlab", "jira")])
 def test_servers_used_recently_are_lifted_the_last_one_most(twins: Searcher, recent: tuple[str, ...]) -> None:
     lifted = found(twins, "create an issue", recent_servers=recent)[: len(recent)]

@@ -135,12 +135,13 @@ class FeatureReader:
         return np.isin(rows, list(spelled)).astype(np.float32)
 
 
-def spelled_rows(index: Index, request: Request) -> set[int]:
-    """Find the tools whose name the query spells, whole or, as in `analyze_`, typed half."""
-    found = {row for name in request.analysed.identifiers for row in index.names.get(name, ())}
+def spelled_rows(index: Index, request: Request) -> dict[int, float]:
+    """Find the tools whose name the query spells: whole, or, as in `analyze_`, typed up to the share that is given."""
+    found = {row: 1.0 for name in request.analysed.identifiers for row in index.names.get(name, ())}
     text = request.query.text.strip()
     if text.endswith(("_", "-", ".")) and " " not in text and (typed := compact(text)):
-        found |= {row for name, rows in index.names.items() if name.startswith(typed) for row in rows}
+        begun = {name: rows for name, rows in index.names.items() if name.startswith(typed)}
+        found |= {row: len(typed) / len(name) for name, rows in begun.items() for row in rows}
     return found
 
 

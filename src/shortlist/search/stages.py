@@ -15,6 +15,8 @@ from shortlist.text.tokens import compact, split_identifier
 
 SPELLED_BOOST = 4.0
 """Who types a name means it; more than any other evidence adds up to, save a whole sentence about something else."""
+COMPLETION_BOOST = 12.0
+"""For a name typed to its last letter, in proportion for the others: a beginning says nothing else about them."""
 RECENT_SERVER_BOOST = 0.4
 """The server just used is likelier to be used again; small enough that a clear match elsewhere wins."""
 TOGETHER_BOOST = 0.6
@@ -31,7 +33,7 @@ Together = Callable[[ToolId], Mapping[ToolId, float]]
 
 
 class SpelledNames:
-    """Puts what the query spells before what it resembles."""
+    """Puts what the query spells before what it resembles; of names that were begun, the nearest to their end."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -40,7 +42,8 @@ class SpelledNames:
         spelled = spelled_rows(self._index, request)
         if not spelled:
             return ranking
-        boost = SPELLED_BOOST * np.isin(ranking.rows, list(spelled)).astype(np.float32)
+        typed = np.array([spelled.get(row, 0.0) for row in ranking.rows.tolist()], np.float32)
+        boost = SPELLED_BOOST * (typed > 0) + COMPLETION_BOOST * typed * (typed < 1)
         return _reordered(ranking, ranking.scores + boost, self._index)
 
 
