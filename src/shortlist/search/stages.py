@@ -15,7 +15,7 @@ from shortlist.text.tokens import compact, split_identifier
 
 SPELLED_BOOST = 4.0
 """Who types a name means it; more than any other evidence adds up to, save a whole sentence about something else."""
-COMPLETION_BOOST = 12.0
+COMPLETION_BOOST = 30.0
 """For a name typed to its last letter, in proportion for the others: a beginning says nothing else about them."""
 RECENT_SERVER_BOOST = 0.4
 """The server just used is likelier to be used again; small enough that a clear match elsewhere wins."""
