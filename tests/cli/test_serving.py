@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -100,6 +101,20 @@ def test_a_broken_configuration_is_one_line_and_exit_2(environment: dict[str, st
     assert done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
     assert "bad.json" in done.stderr
+
+
+def test_an_address_in_use_is_named_with_what_to_do(environment: dict[str, str], config: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run(environment, "serve", "--config", str(config), "--http", address)
+    assert done.returncode == 2
+    assert f"{address} cannot be used: Address already in use. Try another with --http" in done.stderr
+
+
+def test_an_answer_comes_without_news_of_servers_that_are_ready(environment: dict[str, str], config: Path) -> None:
+    done = run(environment, "tools", "--config", str(config))
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [f"shortlist: using {config} (1 server)"]
 
 
 @pytest.mark.parametrize("address", ["8765", "localhost", "localhost:http", "127.0.0.1:99999"])

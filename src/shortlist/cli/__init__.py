@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 from shortlist.config.settings import LogSettings
@@ -65,11 +66,19 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="shortlist", description="Find the right tool out of thousands.")
     parser.add_argument("--version", action="version", version=_version())
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    wanted = next((word for word in given if word in COMMANDS), None)
+    wanted = next((word for word in given if not word.startswith("-")), None)
+    if wanted and wanted not in COMMANDS:
+        parser.error(_unknown(wanted))
     modules = [COMMANDS[wanted]] if wanted else list(dict.fromkeys(COMMANDS.values()))
     for module in modules:
         import_module(f"shortlist.cli.{module}").register(subparsers)
     return parser
+
+
+def _unknown(command: str) -> str:
+    close = get_close_matches(command, COMMANDS, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
+    return f"no command {command!r}; {hint}"
 
 
 def _version() -> str:

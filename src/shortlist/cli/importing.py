@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from shortlist.config.load import user_config_path
+from shortlist.errors import InvalidInput
 from shortlist.text.clean import one_line
 from shortlist.upstream.importing import (
     Candidate,
@@ -51,12 +52,19 @@ def _import(options: argparse.Namespace) -> int:
     written = bool(plan.additions) and (options.yes or (not options.json and _confirmed(plan)))
     if written:
         apply(plan)
-    print(json.dumps(_summary(plan, written), indent=2, ensure_ascii=False) if options.json else _ending(plan, written))
+    print(
+        json.dumps(_summary(plan, written), indent=2, ensure_ascii=False)
+        if options.json
+        else _ending(plan, written, options)
+    )
     return 0
 
 
 def _files(options: argparse.Namespace, place: Place) -> list[tuple[ClientName, Path]]:
     if options.files:
+        missing = next((path for path in options.files if not path.is_file()), None)
+        if missing:
+            raise InvalidInput(f"There is no file {str(missing)!r}; give the configuration of a client, or no file.")
         return [("file", path) for path in options.files]
     return [found for found in well_known_files(place) if not options.clients or found[0] in options.clients]
 
@@ -90,13 +98,20 @@ def _confirmed(plan: Plan) -> bool:
     return input(f"Add {len(plan.additions)} to {plan.target}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _ending(plan: Plan, written: bool) -> str:
+def _ending(plan: Plan, written: bool, options: argparse.Namespace) -> str:
     count = len(plan.additions)
     if written:
         return f"Added {count} to {plan.target}. Start the gateway with: shortlist serve"
     if count:
-        return f"Nothing was written. To add {count} to {plan.target}: shortlist import --yes"
+        return f"Nothing was written. To add {count} to {plan.target}: {_again(options)} --yes"
     return "Nothing to add."
+
+
+def _again(options: argparse.Namespace) -> str:
+    """Give the command as it was typed."""
+    clients = [word for client in options.clients or () for word in ("--from", client)]
+    target = ["--to", str(options.to)] if options.to else []
+    return shlex.join(["shortlist", "import", *map(str, options.files), *clients, *target])
 
 
 def _summary(plan: Plan, written: bool) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Serving an app over HTTP until a signal comes."""
 
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,23 +16,30 @@ GRACE_SECONDS = 3.0
 
 async def listen(app: ASGIApp, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve an app; its address is announced as soon as clients may connect."""
+    bound = _bound(host, port)
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_config=None,
         log_level="warning",
         access_log=False,  # paths hold workspace handles
         timeout_graceful_shutdown=int(GRACE_SECONDS),
     )
-    socket = config.bind_socket()
-    socket.listen()
-    announce(f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}")
+    announce(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
     server = _Server(config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_tell_signals, server)
-        await server.serve(sockets=[socket])
+        await server.serve(sockets=[bound])
         tasks.cancel_scope.cancel()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Listen where asked; whoever asked hears why that is not possible."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = str(error.strerror).partition(" (while")[0]
+        raise InvalidInput(f"{host}:{port} cannot be used: {reason}. Try another with --http HOST:PORT.") from None
 
 
 class _Server(uvicorn.Server):

@@ -10,6 +10,7 @@ from typing import Any
 from shortlist.catalog.readers import read_catalog
 from shortlist.cli.progress import progress_bar
 from shortlist.demo import FIRST_SEARCHES
+from shortlist.errors import InvalidInput
 from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
 from shortlist.models import Filters, Query, SearchResult
@@ -71,7 +72,11 @@ def searcher_of(options: argparse.Namespace) -> Searcher:
 def _search(options: argparse.Namespace) -> int:
     filters = Filters(servers=frozenset(options.servers) if options.servers else None, read_only=options.read_only)
     query = Query(text=options.query, limit=options.limit, mode=options.mode, filters=filters)
-    result = searcher_of(options).search(query)
+    searcher = searcher_of(options)
+    unknown = (filters.servers or frozenset()) - searcher.catalog.servers.keys()
+    if unknown:
+        raise InvalidInput(f"No server {min(unknown)!r}. There are {', '.join(searcher.catalog.servers)}.")
+    result = searcher.search(query)
     print(json.dumps(_data(result), ensure_ascii=False, indent=2) if options.json else _text(result))
     return 0 if result.confidence.level != "none" else 1
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
@@ -16,10 +17,11 @@ from typing import Any, get_args
 import anyio
 from mcp.server.stdio import stdio_server
 
+from shortlist import upstream
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, listen
 from shortlist.cli.stack import Stack, log_folder, open_stack, read_settings, run_plainly, say
-from shortlist.config.settings import LogLevel, Mode
+from shortlist.config.settings import LogLevel, LogSettings, Mode
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput, ToolNotFound
@@ -108,6 +110,7 @@ class Task:
 def _with_stack(command: Callable[[Task], Awaitable[int]], arguments: argparse.Namespace) -> int:
     async def run() -> int:
         settings = read_settings(arguments.config)
+        _hush(settings.logs)
         async with open_stack(settings, Options(mode="search"), models=False) as stack:
             if sys.stderr.isatty():
                 say(f"connecting to {len(settings.servers)} servers …")
@@ -115,6 +118,12 @@ def _with_stack(command: Callable[[Task], Awaitable[int]], arguments: argparse.N
             return await command(Task(arguments, stack))
 
     return run_plainly(run)
+
+
+def _hush(logs: LogSettings) -> None:
+    """Leave out that each server is ready: news where it is served, noise around one answer."""
+    if logs.level == "info":
+        logging.getLogger(upstream.__name__).setLevel(logging.WARNING)
 
 
 # serve

@@ -81,9 +81,9 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Sett
     configure_logs(replace(settings.logs, **logs))
     count = len(settings.servers)
     if path:
-        say(f"using {path} ({count} servers)")
+        say(f"using {path} ({count} server{'' if count == 1 else 's'})")
     else:
-        say(f"no configuration: serving the {count} bundled demo servers (`shortlist import` adds yours)")
+        say(f"no configuration: using the {count} bundled demo servers (`shortlist import` adds yours)")
     return settings
 
 

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from shortlist.errors import InvalidInput
 from shortlist.telemetry.figures import stats
-from shortlist.telemetry.rows import StoredEvent
+from shortlist.telemetry.rows import KINDS, StoredEvent
 from shortlist.telemetry.sqlite_store import events_path
 from shortlist.telemetry.stats_text import parse_since, stats_text
 from shortlist.telemetry.store import EventQuery, SqliteEventStore
@@ -35,7 +35,8 @@ def register(subparsers: Any) -> None:
     figures.set_defaults(run=_stats)
     events = subparsers.add_parser("events", help="what happened, event by event")
     events.add_argument("--since", help=f"24h, 7d, or a date (default: the latest {LATEST})")
-    events.add_argument("--kind", action="append", default=[], help="only this kind, as in called (repeatable)")
+    kinds = sorted(KINDS.values())
+    events.add_argument("--kind", action="append", default=[], choices=kinds, help="only this kind (repeatable)")
     events.add_argument("--misses", action="store_true", help="only retrieval misses")
     events.add_argument("--follow", action="store_true", help="go on with what happens next, until interrupted")
     events.add_argument("--json", action="store_true", help="one JSON object a line")

@@ -259,7 +259,8 @@ def _compiled(pattern: str) -> "re2._Regexp":
     try:
         return re2.compile(pattern, options)
     except (re2.error, ValueError) as error:
-        raise InvalidQuery(f"{pattern!r} is not a pattern (RE2 syntax, no look-around): {error}") from None
+        reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error
+        raise InvalidQuery(f"{pattern!r} is not a pattern (RE2 syntax, no look-around): {reason}") from None
 
 
 def _log_frequency(saturated: NDArray[np.float32]) -> NDArray[np.float32]:
