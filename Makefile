@@ -23,10 +23,12 @@ test: setup
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
-# Conformance, foreign clients, frameworks and a browser: slow, and each installs what it needs beside the rest.
+# Conformance, foreign clients, frameworks and a browser: slow, and each installs what it needs beside the rest. The browser's
+# driver keeps an event loop of its own while it is open, so its tests have a process of theirs.
 test-all: setup $(FRAMEWORKS) $(BROWSER)
 	$(BIN)/python -m tests_all.browser.chromium
-	$(BIN)/python -m pytest tests_all
+	$(BIN)/python -m pytest tests_all --ignore tests_all/browser
+	$(BIN)/python -m pytest tests_all/browser
 	.venv-frameworks/bin/python -m pytest tests/frameworks tests/library
 
 $(FRAMEWORKS): requirements-frameworks.lock pyproject.toml
