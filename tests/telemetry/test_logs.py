@@ -1,6 +1,5 @@
 """What a real gateway says on stderr: how much, in which form, and never a secret."""
 
-import io
 import json
 import logging
 import subprocess
@@ -113,9 +112,7 @@ def test_a_notice_to_whoever_started_it_is_shown_as_it_is() -> None:
     assert PlainLine().format(record(NOTICES, link)) == f"shortlist: {link}"
 
 
-def test_libraries_speak_of_warnings_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
+def test_libraries_speak_of_warnings_only(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(LogSettings(level="debug"))
     try:
         logging.getLogger("httpx2").info("GET https://example.org/?key=1")
@@ -123,4 +120,4 @@ def test_libraries_speak_of_warnings_only(monkeypatch: pytest.MonkeyPatch) -> No
         logging.getLogger("shortlist.search").debug("looked")
     finally:
         configure_logs(LogSettings())
-    assert said.getvalue() == "shortlist: warning: httpx2: slow\nshortlist: debug: looked\n"
+    assert capsys.readouterr().err == "shortlist: warning: httpx2: slow\nshortlist: debug: looked\n"
