@@ -36,7 +36,8 @@ class SavedIndexes:
             index = load_index(place)
         except IndexFormatError:
             return Index.build(catalog)
-        if index.catalog.fingerprint != catalog.fingerprint:
+        saved = index.catalog
+        if saved.hashes != catalog.hashes or saved.servers != catalog.servers:
             return Index.build(catalog)
         place.touch()
         self._read = catalog.fingerprint
