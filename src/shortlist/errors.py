@@ -41,12 +41,15 @@ class InvalidConfig(InvalidInput):
 
 
 class ToolNotFound(ShortlistError):
-    """A tool id or name that is not in the catalog, or not visible to this caller."""
+    """A tool id or name that is not in the catalog, or not visible to this caller.
 
-    def __init__(self, tool_id: str, *, suggestions: Sequence[str] = ()) -> None:
+    `finder` is what whoever reads this can search with.
+    """
+
+    def __init__(self, tool_id: str, *, suggestions: Sequence[str] = (), finder: str = "search_tools") -> None:
         self.tool_id = tool_id
         self.suggestions = tuple(suggestions)
-        hint = f"Did you mean {', '.join(map(repr, suggestions))}?" if suggestions else "Use search_tools to find one."
+        hint = f"Did you mean {', '.join(map(repr, suggestions))}?" if suggestions else f"Use {finder} to find one."
         super().__init__(f"No tool {tool_id!r}. {hint}")
 
 

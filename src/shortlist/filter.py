@@ -12,8 +12,8 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
 from shortlist.context import read_context
 from shortlist.errors import ModelError, ToolNotFound
-from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.index import Change, Index
+from shortlist.index.shipped import open_vectors
 from shortlist.library.choosing import choose, query_of
 from shortlist.library.models import Embedding, query_vectors, static_model
 from shortlist.library.options import Choices, FilterOptions
@@ -88,7 +88,7 @@ class ToolFilter:
         """Give the one tool of this id or name; raises ToolNotFound with what may be meant."""
         found = self.resolve(name)
         if len(found) != 1:
-            raise ToolNotFound(name, suggestions=sorted(found) or self.similar(name))
+            raise ToolNotFound(name, suggestions=sorted(found) or self.similar(name), finder="search")
         return self.catalog.tools[next(iter(found))]
 
     def similar(self, name: str) -> tuple[ToolId, ...]:
@@ -250,7 +250,7 @@ class ToolFilter:
     def _make_searcher(self, catalog: Catalog) -> Searcher:
         cache = self._setup.vector_cache
         if cache == "default":
-            cache = SqliteVectorCache(cache_folder() / "vectors.sqlite") if self._vectors is not None else None
+            cache = open_vectors() if self._vectors is not None else None
         index = self._saved.open(catalog) if self._saved is not None else Index.build(catalog)
         fallback = static_model() if self._vectors is not None and not self._setup.wait else None
         return Searcher(index, self._vectors, fallback=fallback, options=Options(cache=cache))

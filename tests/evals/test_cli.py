@@ -181,6 +181,13 @@ def test_sweep_shows_every_value(own: list[str], capsys: pytest.CaptureFixture[s
     assert [line.split("|")[1].strip() for line in shown.splitlines()[4:7]] == ["0", "0.5", "1"]
 
 
+def test_a_sweep_of_nothing_in_particular_chooses_on_the_golden_sets_validation_part(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("sweep", "--values", "1") == 0
+    assert "golden:validation by alpha" in capsys.readouterr().out
+
+
 def test_doctor_examines_a_catalog(own: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", *own[:2], *own[4:], "--json") == 0
     found = json.loads(capsys.readouterr().out)

@@ -6,10 +6,6 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
-from shortlist.config.settings import LogSettings
-from shortlist.errors import InvalidInput, ShortlistError
-from shortlist.telemetry.logs import configure_logs
-
 COMMANDS: Mapping[str, str] = {
     "serve": "serving",
     "status": "serving",
@@ -44,22 +40,34 @@ FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 1 says that it failed, 2 that the input has to change."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser(given).parse_args(given)
-    configure_logs(LogSettings())
     try:
-        return int(options.run(options))
-    except InvalidInput as error:
-        print(f"shortlist: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except ShortlistError as error:
-        print(f"shortlist: {error}", file=sys.stderr)
-        return FAILED
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:
         sys.stderr.close()
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _run(given: Sequence[str]) -> int:
+    # Nothing of ours is imported above: most of a start is imports, and an interrupt there deserves no traceback.
+    from shortlist.config.settings import LogSettings  # noqa: PLC0415
+    from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound  # noqa: PLC0415
+    from shortlist.telemetry.logs import configure_logs  # noqa: PLC0415
+
+    options = _parser(given).parse_args(given)
+    configure_logs(LogSettings())
+    try:
+        return int(options.run(options))
+    except ToolNotFound as error:
+        return _complain(ToolNotFound(error.tool_id, suggestions=error.suggestions, finder="`shortlist search`"))
+    except ShortlistError as error:
+        return _complain(error, BAD_INPUT if isinstance(error, InvalidInput) else FAILED)
+
+
+def _complain(error: Exception, status: int = BAD_INPUT) -> int:
+    print(f"shortlist: {error}", file=sys.stderr)
+    return status
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:

@@ -15,10 +15,9 @@ from shortlist.evals.contender import Contender
 from shortlist.evals.datasets import Dataset, load_dataset, own_dataset, read_catalogs
 from shortlist.evals.learned import Learned, read_learned
 from shortlist.evals.runner import LIMIT, Run, Runner
-from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import Embedder, shipped
+from shortlist.index.shipped import open_vectors
 from shortlist.models import Tool, ToolId
-from shortlist.paths import cache_folder
 
 PROBLEMS_SHOWN = 5
 
@@ -98,7 +97,7 @@ def open_bench(
     catalog: Catalog, embedder: Embedder | None, learned: Learned | None = None, label: str = "vectors"
 ) -> Bench:
     """Index a catalog; its vectors are those that searches keep on disk."""
-    vectors = SqliteVectorCache(cache_folder() / "vectors.sqlite") if embedder else None
+    vectors = open_vectors() if embedder else None
     return Bench(catalog, embedder, vectors=vectors, progress=counted(label), learned=learned)
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import webbrowser
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,9 +15,9 @@ from shortlist.cli.engine import make_searcher
 from shortlist.cli.entrance import entrance
 from shortlist.cli.listening import address, listen
 from shortlist.cli.pages import open_store
-from shortlist.cli.searching import DEMO
 from shortlist.cli.stack import read_settings, run_plainly, say
 from shortlist.config.settings import Settings
+from shortlist.evals.datasets import demo_catalog
 from shortlist.gateway.background import BackgroundSearch
 from shortlist.gateway.http import LocalOnly, check_binding
 from shortlist.gateway.saved import SavedCatalog
@@ -72,5 +71,5 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
 def _catalog(settings: Settings) -> Catalog:
     """Give the tools as the gateway knew them last; the demo servers' never change."""
     if not settings.source:
-        return read_catalog(Path(DEMO)).catalog
+        return read_catalog(demo_catalog()).catalog
     return SavedCatalog(data_folder() / "catalog", settings.servers).load()

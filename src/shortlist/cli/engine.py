@@ -3,9 +3,8 @@
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.stack import say
 from shortlist.errors import ModelError
-from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import Embedder, shipped
-from shortlist.paths import cache_folder
+from shortlist.index.shipped import open_vectors
 from shortlist.search.exemplars import Memory
 from shortlist.search.searcher import Options, Searcher
 
@@ -17,17 +16,13 @@ def make_searcher(catalog: Catalog, *, models: bool, memory: Memory | None = Non
     """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
     if not models:
         return Searcher(catalog)
-    options = Options(cache=_cache(), memory=memory)
+    options = Options(cache=open_vectors(), memory=memory)
     return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
 
 
 def make_memory() -> Memory:
     """Make an empty place for what is learned from use."""
-    return Memory(_cache())
-
-
-def _cache() -> SqliteVectorCache:
-    return SqliteVectorCache(cache_folder() / "vectors.sqlite")
+    return Memory(open_vectors())
 
 
 def _embedder() -> Embedder | None:

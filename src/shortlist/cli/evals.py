@@ -36,7 +36,8 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 DEFAULT_DATASET = "golden:test"
 SIZES_DATASET = "mcp_union"
 SIZES_PIPELINES = ("lexical", "dense", "default")
-SWEEP_DATASET = "stackone_270"
+SWEEP_DATASET = "golden:validation"
+"""A number is chosen where nothing is reported."""
 DEFAULT_PIPELINE = "default"
 DEFAULT_EMBEDDER = "small"
 

@@ -1,30 +1,29 @@
-"""Search from the terminal: over a catalog file, or over the bundled demo."""
+"""Search from the terminal: over the user's servers, a catalog file, or the bundled demo."""
 
 import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from shortlist.catalog.readers import read_catalog
+from shortlist.catalog.catalog import Catalog
+from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_tools
 from shortlist.cli.progress import progress_bar
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.errors import InvalidInput
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.evals.datasets import demo_catalog
 from shortlist.index.embedders import WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchResult
-from shortlist.paths import cache_folder
 from shortlist.search.searcher import Options, Searcher
 from shortlist.text.clean import one_line
-
-DEMO = Path(__file__).parent.parent / "demo" / "catalog"
 
 
 def register(subparsers: Any) -> None:
     """Add `search`, `explain`, `demo` and `embed-info`."""
     search = subparsers.add_parser("search", help="find tools for a sentence, a few words or a name")
     search.add_argument("query")
+    add_catalog_arguments(search)
     _common(search)
     search.add_argument("--limit", type=int, default=5)
     search.add_argument(
@@ -38,6 +37,7 @@ def register(subparsers: Any) -> None:
     explain = subparsers.add_parser("explain", help="say why a tool ranks where it does")
     explain.add_argument("query")
     explain.add_argument("tool", nargs="?", help="the tool's id; the first hit if left out")
+    add_catalog_arguments(explain)
     _common(explain)
     explain.set_defaults(run=_explain)
     demo = subparsers.add_parser("demo", help="search the bundled demo catalog")
@@ -49,21 +49,15 @@ def register(subparsers: Any) -> None:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--catalog", type=Path, default=DEMO, help="a file or folder with tools (default: the demo)")
     parser.add_argument("--embedder", default="small", help="small, static, none, or a folder with a model.json")
     parser.add_argument("--pipeline", default="default")
     parser.add_argument("--json", action="store_true")
 
 
-def searcher_of(options: argparse.Namespace) -> Searcher:
+def _searcher_of(catalog: Catalog, options: argparse.Namespace) -> Searcher:
     """Build a searcher from the command line, and wait until its vectors are there."""
-    reading = read_catalog(options.catalog)
-    for problem in reading.problems:
-        print(f"shortlist: {problem}", file=sys.stderr)
-    cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
-    searcher = Searcher(
-        reading.catalog, shipped(options.embedder), options=Options(pipeline=options.pipeline, cache=cache)
-    )
+    engine = Options(pipeline=options.pipeline, cache=open_vectors())
+    searcher = Searcher(catalog, shipped(options.embedder), options=engine)
     with progress_bar("embedding tools") as progress:
         searcher.prepare(progress)
     return searcher
@@ -72,7 +66,7 @@ def searcher_of(options: argparse.Namespace) -> Searcher:
 def _search(options: argparse.Namespace) -> int:
     filters = Filters(servers=frozenset(options.servers) if options.servers else None, read_only=options.read_only)
     query = Query(text=options.query, limit=options.limit, mode=options.mode, filters=filters)
-    searcher = searcher_of(options)
+    searcher = _searcher_of(find_catalog(options), options)
     unknown = (filters.servers or frozenset()) - searcher.catalog.servers.keys()
     if unknown:
         raise InvalidInput(f"No server {min(unknown)!r}. There are {', '.join(searcher.catalog.servers)}.")
@@ -82,7 +76,7 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    searcher = searcher_of(options)
+    searcher = _searcher_of(find_catalog(options), options)
     query = Query(text=options.query, limit=20)
     found = options.tool or next((hit.tool.id for hit in searcher.search(query).hits), None)
     if found is None:
@@ -94,8 +88,8 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    searcher = searcher_of(options)
-    catalog = searcher.catalog
+    catalog = read_tools(demo_catalog())
+    searcher = _searcher_of(catalog, options)
     print(f"{len(catalog)} tools of {len(catalog.servers)} servers. Say what you want to do; an empty line ends it.\n")
     if not sys.stdin.isatty():
         for text in FIRST_SEARCHES:

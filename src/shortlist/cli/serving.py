@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import logging
 import os
 import signal
 import sys
@@ -17,14 +16,13 @@ from typing import Any, get_args
 import anyio
 from mcp.server.stdio import stdio_server
 
-from shortlist import upstream
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, listen
-from shortlist.cli.stack import Stack, log_folder, open_stack, read_settings, run_plainly, say
-from shortlist.config.settings import LogLevel, LogSettings, Mode
+from shortlist.cli.stack import Stack, connected, log_folder, open_stack, read_settings, run_plainly, say
+from shortlist.config.settings import LogLevel, Mode
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
-from shortlist.errors import InvalidInput, ToolNotFound
+from shortlist.errors import InvalidInput
 from shortlist.gateway.exchange import Round
 from shortlist.gateway.http import build_app
 from shortlist.gateway.probes import probe_routes
@@ -41,7 +39,6 @@ from shortlist.upstream.wire import client_info
 from shortlist.web.access import Access
 
 OK, FAILED = 0, 1
-SETTLE_SECONDS = 30.0
 LOCAL_CALLER = Caller(era="modern", process="cli")
 
 
@@ -109,21 +106,10 @@ class Task:
 
 def _with_stack(command: Callable[[Task], Awaitable[int]], arguments: argparse.Namespace) -> int:
     async def run() -> int:
-        settings = read_settings(arguments.config)
-        _hush(settings.logs)
-        async with open_stack(settings, Options(mode="search"), models=False) as stack:
-            if sys.stderr.isatty():
-                say(f"connecting to {len(settings.servers)} servers …")
-            await stack.pool.settled(SETTLE_SECONDS)
+        async with connected(read_settings(arguments.config)) as stack:
             return await command(Task(arguments, stack))
 
     return run_plainly(run)
-
-
-def _hush(logs: LogSettings) -> None:
-    """Leave out that each server is ready: news where it is served, noise around one answer."""
-    if logs.level == "info":
-        logging.getLogger(upstream.__name__).setLevel(logging.WARNING)
 
 
 # serve
@@ -264,8 +250,6 @@ async def _call(task: Task) -> int:
     arguments = _object(task.arguments.arguments)
     try:
         result = await task.stack.gateway.calling.call(_Terminal(), task.arguments.name, arguments, Round())
-    except ToolNotFound as error:
-        raise InvalidInput(str(error)) from None
     except UpstreamRefused as error:
         result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
     task.show(result, "\n".join(_block(block) for block in result.get("content") or ()))

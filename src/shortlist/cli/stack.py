@@ -1,6 +1,7 @@
 """Puts the parts together: configuration, servers, search, gateway."""
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
+from shortlist import upstream
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.teaching import Teacher, open_teacher
@@ -37,6 +39,8 @@ from shortlist.upstream.pool import UpstreamPool
 Done = TypeVar("Done")
 
 RELOAD_SECONDS = 2.0
+SETTLE_SECONDS = 30.0
+"""How long a command waits for servers before it answers without them."""
 NOT_RECORDED = TelemetrySettings(enabled=False)
 
 logger = logging.getLogger(__name__)
@@ -148,6 +152,28 @@ async def _open_stack(
                 tasks.start_soon(_reload, Path(settings.source), gateway, pool, saved)
             yield Stack(settings, pool, gateway, front, metrics, search)
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[Stack]:
+    """Connect to every server for one answer, and give what came of it."""
+    if settings.logs.level == "info":  # that each server is ready is news where it is served, noise around one answer
+        logging.getLogger(upstream.__name__).setLevel(logging.WARNING)
+    async with open_stack(settings, Options(mode="search"), models=False) as stack:
+        if sys.stderr.isatty():
+            say(f"connecting to {len(settings.servers)} servers …")
+        await stack.pool.settled(SETTLE_SECONDS)
+        yield stack
+
+
+def list_tools(settings: Settings) -> Catalog:
+    """Ask every server for its tools; they are saved for the next time."""
+
+    async def listed() -> Catalog:
+        async with connected(settings) as stack:
+            return stack.gateway.state.snapshot.catalog
+
+    return run_plainly(listed)
 
 
 def _to_all(*records: Record) -> Record:

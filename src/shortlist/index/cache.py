@@ -28,7 +28,7 @@ class SqliteVectorCache:
             self._create()
 
     def get(self, model_id: str, texts: list[str]) -> dict[str, Vectors]:
-        keys = {_key(model_id, text): text for text in texts}
+        keys = {vector_key(model_id, text): text for text in texts}
         found: dict[str, Vectors] = {}
         with self._connected() as connection:
             for part in _parts(list(keys)):
@@ -43,7 +43,7 @@ class SqliteVectorCache:
             return
         codes, scales = quantise(np.stack(list(vectors.values())))
         rows = [
-            (_key(model_id, text), float(scale), code.tobytes())
+            (vector_key(model_id, text), float(scale), code.tobytes())
             for text, scale, code in zip(vectors, scales, codes, strict=True)
         ]
         with self._connected() as connection:
@@ -77,7 +77,8 @@ class SqliteVectorCache:
             connection.close()
 
 
-def _key(model_id: str, text: str) -> bytes:
+def vector_key(model_id: str, text: str) -> bytes:
+    """Name a vector by the model that made it and the text that it stands for."""
     return hashlib.blake2b(f"{model_id}\0{text}".encode("utf-8", "replace"), digest_size=16).digest()
 
 

@@ -1,0 +1,56 @@
+"""Which tools a command searches: those of a file, of the user's servers, or of the bundled demo."""
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.readers import read_catalog
+from shortlist.cli.progress import say
+from shortlist.config.load import find_config, load_settings
+from shortlist.config.settings import Settings
+from shortlist.errors import InvalidInput
+from shortlist.evals.datasets import demo_catalog
+from shortlist.gateway.saved import SavedCatalog
+from shortlist.paths import data_folder
+
+
+def add_catalog_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the user say where the tools are."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--catalog", type=Path, help="a file or folder with tools (default: those of your servers)")
+    where.add_argument("--config", help="a configuration file (default: your own, else the bundled demo)")
+
+
+def find_catalog(options: argparse.Namespace) -> Catalog:
+    """Give the tools that were asked for, and say on stderr which they are."""
+    config = None if options.catalog else find_config(options.config)
+    if config is not None:
+        return _of_servers(load_settings(config))
+    if options.catalog is None:
+        say("shortlist: no configuration: searching the bundled demo (`shortlist import` adds your servers)")
+    return read_tools(options.catalog or demo_catalog())
+
+
+def read_tools(path: Path) -> Catalog:
+    """Read a file or folder, and say what is wrong with it."""
+    reading = read_catalog(path)
+    for problem in reading.problems:
+        say(f"shortlist: {problem}")
+    return reading.catalog
+
+
+def _of_servers(settings: Settings) -> Catalog:
+    """Take what the servers said when they were last connected to; ask them if that was never."""
+    catalog = SavedCatalog(data_folder() / "catalog", settings.servers).load()
+    if not catalog.tools:
+        # The servers and the client of their protocol take most of a second to import.
+        catalog = import_module("shortlist.cli.stack").list_tools(settings)
+    if not catalog.tools:
+        raise InvalidInput(f"No tools: {settings.source} has no server that lists any. `shortlist status` says why.")
+    servers = f"{len(catalog.members)} server{'' if len(catalog.members) == 1 else 's'}"
+    say(f"shortlist: searching {len(catalog)} tools of {servers} in {settings.source}")
+    unknown = [name for name in settings.servers if name not in catalog.servers]
+    if unknown:
+        say(f"shortlist: nothing is known yet of {', '.join(unknown)}: `shortlist tools` asks every server")
+    return catalog

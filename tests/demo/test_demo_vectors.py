@@ -1,0 +1,65 @@
+"""The vectors that the package ships are those of its demo's tools by its model."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shortlist.catalog.readers import read_catalog
+from shortlist.evals.bench import VectorMemory
+from shortlist.evals.datasets import demo_catalog
+from shortlist.index.embedders import Embedder, shipped
+from shortlist.index.shipped import ShippedVectors, write_shipped
+from shortlist.text.documents import embedding_text
+
+REMEDY = "run `python -m training.demo_vectors`"
+
+
+@pytest.fixture
+def model() -> Embedder:
+    found = shipped("small")
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    return list(map(embedding_text, read_catalog(demo_catalog()).catalog.tools.values()))
+
+
+def test_every_tool_of_the_demo_has_a_vector_by_the_shipped_model(model: Embedder, texts: list[str]) -> None:
+    found = ShippedVectors(VectorMemory()).get(model.model_id, texts)
+    assert set(texts) == set(found), REMEDY
+
+
+def test_a_shipped_vector_is_what_the_model_makes_of_the_text(model: Embedder, texts: list[str]) -> None:
+    some = texts[::100]
+    found = ShippedVectors(VectorMemory()).get(model.model_id, some)
+    made = model.embed_documents(some)
+    cosines = [float(found[text] @ vector) for text, vector in zip(some, made, strict=True)]
+    assert min(cosines) > 0.98, REMEDY
+
+
+def test_vectors_of_another_model_or_text_are_not_given(tmp_path: Path) -> None:
+    path = tmp_path / "some.npz"
+    write_shipped(path, "mine@1", {"send mail": np.array([0.6, -0.8], np.float32)})
+    vectors = ShippedVectors(VectorMemory(), path)
+    assert vectors.get("mine@1", ["send mail"])["send mail"] == pytest.approx([0.6, -0.8], abs=0.01)
+    assert vectors.get("mine@1", ["send a mail"]) == {}
+    assert vectors.get("mine@2", ["send mail"]) == {}
+
+
+def test_what_was_embedded_here_comes_before_what_was_shipped(tmp_path: Path) -> None:
+    path, kept = tmp_path / "some.npz", VectorMemory()
+    write_shipped(path, "mine@1", {"send mail": np.array([1, 0], np.float32)})
+    vectors = ShippedVectors(kept, path)
+    vectors.put("mine@1", {"send mail": np.array([0, 1], np.float32)})
+    assert vectors.get("mine@1", ["send mail"])["send mail"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 cut off"])
+def test_a_missing_or_damaged_file_gives_nothing_and_breaks_nothing(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "some.npz"
+    if content is not None:
+        path.write_bytes(content)
+    assert ShippedVectors(VectorMemory(), path).get("mine@1", ["send mail"]) == {}
