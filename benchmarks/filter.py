@@ -100,12 +100,17 @@ def _measured(
     ours, starts = _started(tools, model)
     tried = [attempt(name, tools, model) for name in peers]
     asks = {**_ours(ours, model.embedder), **_theirs(tried, model)}
-    slow = {name for name, ask in asks.items() if milliseconds(lambda ask=ask: ask(queries[0])) > SLOW_MILLISECONDS}  # type: ignore[misc]
-    times = interleaved({name: ask for name, ask in asks.items() if name not in slow}, queries)
-    times |= interleaved({name: asks[name] for name in asks if name in slow}, spread(queries, FEW), 1)
+    quick = {name: ask for name, ask in asks.items() if _is_quick(ask, queries[0])}
+    times = interleaved(quick, queries)
+    times |= interleaved({name: asks[name] for name in asks if name not in quick}, spread(queries, FEW), 1)
     starts |= {found.name: found.build_seconds for found in tried if found.baseline}
     left_out = {found.name: f"{found.status}: {found.detail}" for found in tried if found.status != "runs"}
     return {"times": times, "starts": starts, "left_out": left_out}
+
+
+def _is_quick(ask: Callable[[str], object], query: str) -> bool:
+    ask(query)  # what a first answer makes for all that follow is no part of it
+    return milliseconds(lambda: ask(query)) < SLOW_MILLISECONDS
 
 
 def _started(tools: Sequence[Mapping[str, Any]], model: SharedModel) -> tuple[ToolFilter, dict[str, float]]:

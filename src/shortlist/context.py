@@ -75,6 +75,8 @@ def read_turns(messages: Iterable[Any]) -> list[Turn]:
 
 def clip(text: str, tokens: int) -> str:
     """Keep both ends of a text that is over the budget: what asks stands first or last."""
+    if len(text.encode("utf-8", "replace")) <= tokens:  # no text has more tokens than bytes
+        return text
     short = _both_ends(text, tokens * CHARS_PER_TOKEN)
     while (cost := estimate_tokens(short)) > tokens and len(short) > 1:
         short = _both_ends(short, min(int(len(short) * tokens / cost), len(short) - 1))
