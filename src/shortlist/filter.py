@@ -104,7 +104,7 @@ class ToolFilter:
         context = read_context(query, messages=options.context_messages, tokens=options.max_context_tokens)
         turn.step("context", f"{len(context.text)} characters, {len(context.called)} tools called before")
         asked = query_of(context, view, options, narrowing)
-        looked = self._look_up(asked, turn)
+        looked = self._look_up(asked, turn) if narrowing.evaluated else _Vector("nothing to search")
         turn.step("embedding", looked.outcome)
         found, view = self._find(asked, looked, narrowing)
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")

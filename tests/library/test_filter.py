@@ -255,6 +255,13 @@ def test_no_tools_is_an_answer_without_tools_and_a_warning() -> None:
     assert found.warnings == ("The catalog is empty.",)
 
 
+def test_where_no_tool_passes_nothing_is_embedded() -> None:
+    filter_ = workplace()
+    found = filter_.filter(MERGE, servers=["nowhere"])
+    assert (found.tools, filter_.stats().cache_size) == ((), 0)
+    assert found.warnings == ("servers: there is no 'nowhere' here.", "No tool passes the filters.")
+
+
 def test_one_name_twice_on_a_server_is_an_error_that_names_both() -> None:
     tools = [
         {"name": "read", "description": "Reads a file."},

@@ -35,6 +35,11 @@ def test_each_provider_gets_its_own_shape() -> None:
     assert formatted("gemini", []) == []
 
 
+def test_a_format_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(InvalidInput, match="There are openai, openai-responses, anthropic, gemini, mcp;"):
+        workplace().filter("send an email").to("xml")  # type: ignore[arg-type]
+
+
 @given(catalogs)
 def test_every_name_is_one_that_every_provider_takes(any_catalog: Catalog) -> None:
     made = ToolFilter(any_catalog, embedding=None, save_index=False)

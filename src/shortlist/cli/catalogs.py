@@ -9,8 +9,8 @@ from shortlist.catalog.readers import read_catalog
 from shortlist.cli.progress import say
 from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import Settings
+from shortlist.demo import CATALOG
 from shortlist.errors import InvalidInput
-from shortlist.evals.datasets import demo_catalog
 from shortlist.gateway.saved import SavedCatalog
 from shortlist.paths import data_folder
 
@@ -29,7 +29,7 @@ def find_catalog(options: argparse.Namespace) -> Catalog:
         return _of_servers(load_settings(config))
     if options.catalog is None:
         say("shortlist: no configuration: searching the bundled demo (`shortlist import` adds your servers)")
-    return read_tools(options.catalog or demo_catalog())
+    return read_tools(options.catalog or CATALOG)
 
 
 def read_tools(path: Path) -> Catalog:

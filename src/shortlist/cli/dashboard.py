@@ -17,7 +17,7 @@ from shortlist.cli.listening import address, listen
 from shortlist.cli.pages import open_store
 from shortlist.cli.stack import read_settings, run_plainly, say
 from shortlist.config.settings import Settings
-from shortlist.evals.datasets import demo_catalog
+from shortlist.demo import CATALOG
 from shortlist.gateway.background import BackgroundSearch
 from shortlist.gateway.http import LocalOnly, check_binding
 from shortlist.gateway.saved import SavedCatalog
@@ -71,5 +71,5 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
 def _catalog(settings: Settings) -> Catalog:
     """Give the tools as the gateway knew them last; the demo servers' never change."""
     if not settings.source:
-        return read_catalog(demo_catalog()).catalog
+        return read_catalog(CATALOG).catalog
     return SavedCatalog(data_folder() / "catalog", settings.servers).load()

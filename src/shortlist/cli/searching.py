@@ -9,9 +9,8 @@ from typing import Any
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_tools
 from shortlist.cli.progress import progress_bar
-from shortlist.demo import FIRST_SEARCHES
+from shortlist.demo import CATALOG, FIRST_SEARCHES
 from shortlist.errors import InvalidInput
-from shortlist.evals.datasets import demo_catalog
 from shortlist.index.embedders import WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchResult
@@ -88,7 +87,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    catalog = read_tools(demo_catalog())
+    catalog = read_tools(CATALOG)
     searcher = _searcher_of(catalog, options)
     print(f"{len(catalog)} tools of {len(catalog.servers)} servers. Say what you want to do; an empty line ends it.\n")
     if not sys.stdin.isatty():

@@ -1,5 +1,10 @@
 """Servers to try everything with, and what to ask them first."""
 
+from pathlib import Path
+
+CATALOG = Path(__file__).parent / "catalog"
+"""Their tools, a file for each server."""
+
 FIRST_SEARCHES = (
     "do I need an umbrella tomorrow",
     "give the customer their money back",

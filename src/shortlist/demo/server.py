@@ -8,7 +8,6 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from functools import cache, partial
-from importlib.resources import files
 from typing import Any
 
 import anyio
@@ -18,6 +17,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
 from shortlist.config.settings import MemoryTransport, ServerSettings
+from shortlist.demo import CATALOG
 from shortlist.demo.world import Act, Json, NotThere, World, shaped
 from shortlist.errors import InvalidInput
 
@@ -27,7 +27,7 @@ META_KEY = "shortlist/demo"
 @cache
 def demo_names() -> tuple[str, ...]:
     """Name every bundled server, in order."""
-    return tuple(sorted(entry.name.removesuffix(".json") for entry in _folder().iterdir() if _is_catalog(entry.name)))
+    return tuple(sorted(entry.name.removesuffix(".json") for entry in CATALOG.iterdir() if _is_catalog(entry.name)))
 
 
 @cache
@@ -117,12 +117,8 @@ def _settings(name: str) -> ServerSettings:
 def _content(name: str) -> dict[str, Json]:
     if name not in demo_names():
         raise InvalidInput(f"There is no demo server {name!r}; there are {', '.join(demo_names())}.")
-    content: dict[str, Json] = json.loads(_folder().joinpath(f"{name}.json").read_text("utf-8"))
+    content: dict[str, Json] = json.loads((CATALOG / f"{name}.json").read_text("utf-8"))
     return content
-
-
-def _folder() -> Any:
-    return files("shortlist.demo") / "catalog"
 
 
 def _is_catalog(name: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from shortlist.disclosure.render import bound_definition
+from shortlist.errors import InvalidInput
 from shortlist.models import Json, Tool
 from shortlist.text.clean import clean_text
 
@@ -19,6 +20,8 @@ _NOT_AT_THE_TOP = frozenset({*_COMBINED, "not", "enum", "const", "if", "then", "
 
 def formatted(format_: Format, tools: Iterable[Named]) -> Any:
     """Write tools in a format, ready for the `tools` of a request."""
+    if format_ not in FORMATS:
+        raise InvalidInput(f"No format {format_!r}. There are {', '.join(FORMATS)}; docs/frameworks has the others.")
     return _WRAPPED.get(format_, list)([FORMATS[format_](tool, name) for tool, name in tools])
 
 
