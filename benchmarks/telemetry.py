@@ -43,6 +43,8 @@ from shortlist.telemetry.together import UsedTogether
 
 RATIO = 1.05
 SECONDS = 1.0
+SHOWN = ("stats", "latest", "figure", "tallies")
+"""What the pages and `stats` ask for; the rest is asked once at a start, or by hand in SQL."""
 DAYS = 30
 TOOLS = 1_000
 BATCH = 2_000
@@ -160,7 +162,7 @@ def store(folder: Path, events: int) -> Found:
         ),
     }
     times = {name: best_of_three(ask) for name, ask in asked.items()}
-    slowest = max(times, key=lambda name: times[name])
+    slowest = max((name for name in times if name.startswith(SHOWN)), key=lambda name: times[name])
     shown = {name: took for name, took in times.items() if not name.startswith("figure ")}
     shown["slowest of the figures"] = max(took for name, took in times.items() if name.startswith("figure "))
     table = Table(
@@ -169,7 +171,7 @@ def store(folder: Path, events: int) -> Found:
         tuple((name, f"{took:.3f}") for name, took in shown.items()),
         (
             f"{size / 1e6:,.0f} MB, {size / events:.0f} bytes an event; {events / seconds:,.0f} a second were written.",
-            f"Slowest: {slowest}. All under {SECONDS:.0f} s: {held(times[slowest] < SECONDS)}.",
+            f"Slowest of what people wait for: {slowest}. Under {SECONDS:.0f} s: {held(times[slowest] < SECONDS)}.",
         ),
     )
     facts = {
