@@ -79,15 +79,16 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 
 class RandomEmbedder:
-    """Unit vectors drawn by the text's checksum: latency does not depend on what a vector says."""
+    """Unit vectors drawn at random, a query's by its checksum: latency does not depend on what a vector says."""
 
     def __init__(self, dimensions: int = 384) -> None:
         self.dimensions = dimensions
         self.model_id = f"random@{dimensions}"
         self._queries: dict[str, Vectors] = {}
+        self._drawing = np.random.default_rng(dimensions)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
-        drawn = np.random.default_rng(len(texts)).standard_normal((len(texts), self.dimensions), np.float32)
+        drawn = self._drawing.standard_normal((len(texts), self.dimensions), np.float32)
         if progress:
             progress(len(texts), len(texts))
         unit: Vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from shortlist.index.embedders import Vectors
 
 LEVELS = 127
+SMALLEST = np.finfo(np.float32).tiny
 SPARE_SHARE = 0.05
 """Room that is left for later rows once an index has been updated."""
 
@@ -23,15 +24,12 @@ class DenseIndex:
         self._room = np.zeros((0, dimensions), np.int8)
         """The codes, and after them room for rows to come: an update must not copy every vector."""
         self._scales = np.zeros(0, np.float32)
+        self.missing = 0
+        """How many rows still wait for their vector; counted at every change, asked at every search."""
 
     @property
     def size(self) -> int:
         return len(self._scales)
-
-    @property
-    def missing(self) -> int:
-        """How many rows still wait for their vector."""
-        return int(np.count_nonzero(self._scales == 0))
 
     def rows_without_vector(self) -> list[int]:
         missing: list[int] = np.flatnonzero(self._scales == 0).tolist()
@@ -39,6 +37,8 @@ class DenseIndex:
 
     def waiting(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Mark the rows that have no vector yet; None where all have one."""
+        if not self.missing:
+            return None
         marked: NDArray[np.bool_] = self._scales[rows] == 0
         return marked if marked.any() else None
 
@@ -50,15 +50,18 @@ class DenseIndex:
             room[: self.size] = self._codes
             self._room = room
         self._scales = np.concatenate([self._scales, np.zeros(size - self.size, np.float32)])
+        self._count()
 
     def compact(self, rows: NDArray[np.int64]) -> None:
         """Keep only these rows; they move up."""
         self._room, self._scales = self._room[rows], self._scales[rows]
+        self._count()
 
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         codes, scales = quantise(vectors)
         self._room[rows] = codes
         self._scales[rows] = scales
+        self._count()
 
     def scores(self, queries: Vectors) -> Vectors:
         """Give the cosine of every row with each of the queries, a line a query."""
@@ -80,7 +83,11 @@ class DenseIndex:
     def restore(cls, model_id: str, arrays: Mapping[str, NDArray[Any]]) -> "DenseIndex":
         index = cls(arrays["codes"].shape[1], model_id)
         index._room, index._scales = np.ascontiguousarray(arrays["codes"]), np.array(arrays["scales"])
+        index._count()
         return index
+
+    def _count(self) -> None:
+        self.missing = self.size - int(np.count_nonzero(self._scales))
 
     @property
     def _codes(self) -> NDArray[np.int8]:
@@ -89,6 +96,5 @@ class DenseIndex:
 
 def quantise(vectors: Vectors) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Round each vector to int8 by its own largest component."""
-    scales = np.abs(vectors).max(axis=1) / LEVELS
-    safe = np.where(scales > 0, scales, 1)
-    return np.rint(vectors / safe[:, None]).astype(np.int8), scales.astype(np.float32)
+    scales = np.abs(vectors).max(axis=1, keepdims=True) / np.float32(LEVELS)
+    return np.rint(vectors / np.maximum(scales, SMALLEST)).astype(np.int8), scales[:, 0]

@@ -154,7 +154,7 @@ class Index:
         return dense
 
     def _waiting_rows(self, dense: DenseIndex) -> list[int]:
-        return [row for row in dense.rows_without_vector() if self.lexical.alive[row]]
+        return [row for row in dense.rows_without_vector() if self.lexical.alive[row]] if dense.missing else []
 
     def _document(self, tool: Tool) -> Document:
         shared = self.shared.get(tool.server, frozenset())

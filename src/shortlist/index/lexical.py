@@ -44,7 +44,7 @@ FIELD_WEIGHTS: Mapping[Field, FieldWeight] = {
     "server_text": FieldWeight(0.3, 0.7, 15.0),
     "boilerplate": FieldWeight(0.15, 0.7, 15.0),
 }
-NAME_BIT = np.uint16(1 << FIELDS.index("name"))
+NAME_BIT, SERVER_BIT = (np.uint16(1 << FIELDS.index(field)) for field in ("name", "server"))
 
 
 class Postings(NamedTuple):
@@ -77,7 +77,7 @@ class LexicalIndex:
         self.version = 0
         """Another number after every change, for whoever remembers what was looked up here."""
         self.name_sizes = np.zeros(0, np.float32)
-        """How many terms the name of each row has."""
+        """How many terms the name of each row has, one at least."""
         self._frequency = np.zeros(0, np.int32)
         self._main = _Forward.empty()
         self._inverted = _Inverted.empty()
@@ -259,7 +259,9 @@ class _Forward:
 
     def name_sizes(self) -> NDArray[np.float32]:
         before = np.concatenate([[0], np.cumsum((self.fields & NAME_BIT) > 0)])
-        sizes: NDArray[np.float32] = (before[self.starts[1:]] - before[self.starts[:-1]]).astype(np.float32)
+        sizes: NDArray[np.float32] = np.maximum(before[self.starts[1:]] - before[self.starts[:-1]], 1).astype(
+            np.float32
+        )
         return sizes
 
     def entries(self, row: int) -> list[tuple[int, float, int]]:

@@ -80,7 +80,7 @@ NOTHING = Confidence(
 
 def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_large: float) -> Matrix:
     """Describe the first hit, the query, how the belief is spread over the candidates, and what others offer."""
-    first = int(np.flatnonzero(evidence.rows == first_row)[0])
+    first = int((evidence.rows == first_row).argmax())
     belief = np.exp(logits - logits.max())
     belief /= belief.sum()
     entropy = -float(belief @ np.log(np.maximum(belief, 1e-9)))
@@ -90,7 +90,7 @@ def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_l
     second = 0.0 if alone else float(belief[runner_up])
     gap = 3.0 if alone else float(logits[first] - logits[runner_up])
     spread = [float(belief[first]), second, entropy, min(max(gap, -5.0), 5.0), at_large]
-    return np.concatenate([evidence.candidates[first], evidence.query, spread]).astype(np.float32)
+    return np.concatenate([evidence.candidates[first], evidence.query, spread], dtype=np.float32)
 
 
 def _reasons(features: dict[str, float]) -> tuple[str, ...]:

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.index.index import Index
-from shortlist.index.lexical import NAME_BIT, SATURATION
+from shortlist.index.lexical import SATURATION
+from shortlist.search.matches import GAINS, UNREAD, Matches
 from shortlist.search.request import Request, Signals
-from shortlist.search.retrievers import LexicalRetriever, Option
-from shortlist.text.documents import FIELDS
-from shortlist.text.queries import QueryTerm
+from shortlist.search.retrievers import LexicalRetriever
 from shortlist.text.tokens import compact
 
 Matrix: TypeAlias = NDArray[np.float32]
@@ -46,7 +45,6 @@ QUERY_FEATURES = (
     "identifier",  # it is, or holds, something spelled like a name
     "size",  # log of the number of tools
 )
-_SERVER_BIT = np.uint16(1 << FIELDS.index("server"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +68,37 @@ class FeatureReader:
         nothing = np.zeros(len(rows), np.float32)
         lexical = nothing if words is None else words[rows]
         dense = nothing if cosines is None else self._cosines(cosines[rows], rows, lexical)
-        matched, asked, unknown = self._matches(request, rows) if words is not None else _unread(len(rows))
-        by_words, by_vectors = _ranked(np.array([lexical, dense]))
-        candidates = np.array(
-            [
-                lexical / max(by_words.best, 1e-6),
-                lexical / max(asked * (SATURATION + 1), 1e-6),
-                matched[0] / max(asked, 1e-6),
-                matched[1] / max(asked, 1e-6),
-                matched[2] / np.maximum(self._index.lexical.name_sizes[rows], 1),
-                matched[3] / max(asked, 1e-6),
-                by_words.ranks,
-                dense,
-                dense - max(by_vectors.best, -1.0),
-                nothing if cosines is None else _standard(dense, cosines, request.mask),
-                by_vectors.ranks,
-                (dense - by_vectors.worst) / max(by_vectors.best - by_vectors.worst, 1e-6),
-                nothing if words is None else self._exact(request, rows),
-            ],
-            np.float32,
-        ).T
+        found = UNREAD if words is None else self._lexical.look_up(request)
+        gained = _gained(found, rows, self._index.lexical.size)
+        shares = gained / max(found.telling, 1e-6)
+        by_words, by_vectors = _ranked(np.concatenate([lexical, dense]).reshape(2, -1))
+        candidates = (
+            np.concatenate(
+                [
+                    lexical / max(by_words.best, 1e-6),
+                    lexical / max(found.telling * (SATURATION + 1), 1e-6),
+                    shares[0],
+                    shares[1],
+                    gained[2] / self._index.lexical.name_sizes[rows],
+                    shares[3],
+                    by_words.ranks,
+                    dense,
+                    dense - max(by_vectors.best, -1.0),
+                    nothing if cosines is None else _standard(dense, cosines, request.mask),
+                    by_vectors.ranks,
+                    (dense - by_vectors.worst) / max(by_vectors.best - by_vectors.worst, 1e-6),
+                    nothing if words is None else self._exact(request, rows),
+                ],
+                dtype=np.float32,
+            )
+            .reshape(len(CANDIDATE_FEATURES), len(rows))
+            .T
+        )
         query = np.array(
             [
                 1.0,
-                float(candidates[:, 2].max(initial=0)),
-                unknown,
+                float(shares[0].max(initial=0)),
+                found.unknown,
                 by_words.margin / max(by_words.best, 1e-6) if len(rows) > 1 else 1.0,
                 max(by_vectors.best, 0.0),
                 by_vectors.margin if len(rows) > 1 else 0.5,
@@ -118,16 +122,6 @@ class FeatureReader:
         filled: Matrix = np.where(waiting, guessed, cosines).astype(np.float32)
         return filled
 
-    def _matches(self, request: Request, rows: NDArray[np.int64]) -> tuple[Matrix, float, float]:
-        """Add up, for each candidate, the idf of what it mentions: anywhere, in its name, in its server's."""
-        terms, found = request.analysed.terms, self._lexical.look_up(request)
-        own = [asked.weight * self._index.lexical.idf(asked.term) for asked in terms]
-        anywhere, in_name, in_server = _best(terms, found, rows, self._index.lexical.size)
-        gains = np.array(own, np.float32)
-        matched = np.array([gains @ anywhere, gains @ in_name, in_name.sum(axis=0), gains @ in_server])
-        unknown = sum(asked.weight for asked, options in zip(terms, found, strict=True) if not options)
-        return matched, sum(own), unknown / sum(asked.weight for asked in terms) if terms else 1.0
-
     def _exact(self, request: Request, rows: NDArray[np.int64]) -> Matrix:
         spelled = spelled_rows(self._index, request)
         if not spelled:
@@ -145,34 +139,18 @@ def spelled_rows(index: Index, request: Request) -> dict[int, float]:
     return found
 
 
-def _best(
-    terms: Sequence[QueryTerm], found: list[tuple[Option, ...]], rows: NDArray[np.int64], size: int
-) -> NDArray[np.float32]:
-    """Give for each term and candidate what its best option is worth: anywhere, in the name, in the server's.
+def _gained(found: Matches, rows: NDArray[np.int64], size: int) -> Matrix:
+    """Add up for each candidate what the matches give, a line for each of `GAINS`.
 
-    All terms at once: with a hundred candidates it is the number of calls that takes the time.
+    All at once: with a hundred candidates it is the number of calls that takes the time.
     """
-    best = np.zeros((3, len(terms) * len(rows)), np.float32)
-    flat = [(at, terms[at].weight, option) for at, options in enumerate(found) for option in options]
-    if flat:
-        place = np.full(size, -1)
-        place[rows] = np.arange(len(rows))
-        column = place[np.concatenate([option.postings.rows for _, _, option in flat])]
-        here = np.flatnonzero(column >= 0)
-        which = np.repeat(np.arange(len(flat)), [len(option.postings.rows) for _, _, option in flat])[here]
-        worth = np.array([option.weight / weight for _, weight, option in flat], np.float32)[which]
-        cells = np.array([at * len(rows) for at, _, _ in flat])[which] + column[here]
-        fields = np.concatenate([option.postings.fields for _, _, option in flat])[here]
-        np.maximum.at(best[0], cells, worth)
-        for layer, bit in enumerate((NAME_BIT, _SERVER_BIT), 1):
-            there = np.flatnonzero(fields & bit)
-            np.maximum.at(best[layer], cells[there], worth[there])
-    return best.reshape(3, len(terms), len(rows))
-
-
-def _unread(count: int) -> tuple[Matrix, float, float]:
-    """Stand for a query whose words nobody looked at: an ablation, or a search by meaning alone."""
-    return np.zeros((4, count), np.float32), 0.0, 0.0
+    place = np.full(size, -1)
+    place[rows] = np.arange(len(rows))
+    at = place[found.rows]
+    here = np.flatnonzero(at >= 0)
+    cells = at[here, None] + np.arange(len(GAINS)) * len(rows)
+    summed = np.bincount(cells.ravel(), found.gains[here].ravel(), len(GAINS) * len(rows))
+    return summed.astype(np.float32).reshape(len(GAINS), len(rows))
 
 
 class _Arm(NamedTuple):
@@ -192,14 +170,11 @@ def _ranked(arms: Matrix) -> list[_Arm]:
     if not count:
         return [_Arm(arm, 0, 0.0, 0.0, 0.0) for arm in arms]
     rising = np.sort(arms, axis=1)
-    better = count - np.array([each.searchsorted(arm, side="right") for each, arm in zip(rising, arms, strict=True)])
-    ranks = np.where(arms > 0, 1 / (1 + better), 0).astype(np.float32)
+    as_good = np.array([each.searchsorted(arm, side="right") for each, arm in zip(rising, arms, strict=True)])
+    ranks = (arms > 0) / (count + 1 - as_good)
     firsts = ranks.argmax(axis=1).tolist()
-    ends = rising[:, [0, max(count - 2, 0), count - 1]].tolist()
-    return [
-        _Arm(rank, first, worst, best, best - second)
-        for rank, first, (worst, second, best) in zip(ranks, firsts, ends, strict=True)
-    ]
+    worst, second, best = (rising[:, end].tolist() for end in (0, max(count - 2, 0), count - 1))
+    return [_Arm(ranks[at], firsts[at], worst[at], best[at], best[at] - second[at]) for at in range(len(arms))]
 
 
 def _standard(dense: Matrix, cosines: Matrix | None, mask: NDArray[np.bool_] | None) -> Matrix:

@@ -63,7 +63,7 @@ class AdaptiveFusion:
         rows = candidates(signals, request.mask, max(DEPTH, request.query.limit))
         evidence = self._reader(request, signals, rows)
         weights = self._weights.for_query(evidence)
-        scores = (evidence.candidates @ weights).astype(np.float32)
+        scores = evidence.candidates @ weights
         return Fused(rank(scores, rows.astype(np.int32), self._ids, len(rows)), evidence, weights)
 
 

@@ -35,12 +35,20 @@ def rank(scores: Scores, rows: NDArray[np.int32], ids: list[ToolId], limit: int)
         threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
         kept = scores >= threshold
         scores, rows = scores[kept], rows[kept]
-    order = np.argsort(-scores, kind="stable")
+    order = (-scores).argsort(kind="stable")
     scores, rows = scores[order], rows[order]
-    if len(scores) > 1 and (scores[1:] == scores[:-1]).any():
-        pairs = sorted(zip((-scores).tolist(), rows.tolist(), strict=True), key=lambda p: (p[0], ids[p[1]]))
-        rows = np.array([row for _, row in pairs], np.int32)
+    for tied in _ties(scores):
+        rows[tied] = sorted(rows[tied].tolist(), key=ids.__getitem__)
     return Ranking(rows[:limit], scores[:limit])
+
+
+def _ties(falling: Scores) -> list[slice]:
+    """Find the runs of equal scores among ordered ones."""
+    equal = falling[1:] == falling[:-1]
+    if not equal.any():
+        return []
+    edges = np.flatnonzero(np.diff(equal, prepend=False, append=False))
+    return [slice(start, end + 1) for start, end in edges.reshape(-1, 2).tolist()]
 
 
 def candidates(signals: Signals, mask: NDArray[np.bool_] | None, depth: int) -> NDArray[np.int64]:

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import re2
@@ -15,8 +14,9 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.errors import InvalidQuery
 from shortlist.index.index import Index
-from shortlist.index.lexical import SATURATION, LexicalIndex, Postings
+from shortlist.index.lexical import SATURATION, LexicalIndex
 from shortlist.models import Scores
+from shortlist.search.matches import Match, Matches
 from shortlist.search.request import Request
 from shortlist.text.clean import fold
 from shortlist.text.queries import QueryTerm
@@ -75,18 +75,6 @@ class Speller:
         return tuple(word for distance, _, word in sorted(near)[:MAX_CORRECTIONS] if distance == closest)
 
 
-class Option(NamedTuple):
-    """A term of the catalog that answers one of the query's, or may stand for it, and where it is."""
-
-    weight: float
-    idf: float
-    postings: Postings
-
-    def values(self) -> Scores:
-        values: Scores = np.float32(self.weight * self.idf) * self.postings.weights
-        return values
-
-
 class LexicalRetriever:
     """BM25F over the fields; a word that has stand-ins counts once, by the best of them."""
 
@@ -94,32 +82,31 @@ class LexicalRetriever:
         self._index = index
         self.speller = Speller(index.lexical)
         self._version = index.lexical.version
-        self._options: dict[QueryTerm, tuple[Option, ...]] = {}
+        self._matches: dict[QueryTerm, Match] = {}
+        self._latest: tuple[Request, Matches] | None = None
 
     def __call__(self, request: Request) -> Scores:
         scores = np.zeros(self._index.lexical.size, np.float32)
-        for options in self.look_up(request):
-            if len(options) == 1:
-                scores[options[0].postings.rows] += options[0].values()
-            elif options:
-                scores += self._best(options)
+        found = self.look_up(request)
+        np.add.at(scores, found.rows, found.scores)
         return _masked(scores, request.mask)
 
-    def look_up(self, request: Request) -> list[tuple[Option, ...]]:
-        """Give for each term of a request what answers it; words come again, so they are remembered."""
-        if self._version != self._index.lexical.version or len(self._options) > MAX_REMEMBERED_TERMS:
-            self._version, self._options = self._index.lexical.version, {}
-        known = self._options
+    def look_up(self, request: Request) -> Matches:
+        """Give what answers the terms of a request; words come again, so they are remembered."""
+        if self._version != self._index.lexical.version or len(self._matches) > MAX_REMEMBERED_TERMS:
+            self._version, self._matches = self._index.lexical.version, {}
+            self._latest = None
+        latest = self._latest
+        if latest is None or latest[0] is not request:
+            latest = self._latest = (request, Matches.of(request.analysed.terms, self._remembered(request)))
+        return latest[1]
+
+    def _remembered(self, request: Request) -> list[Match]:
+        known = self._matches
         for asked in request.analysed.terms:
             if asked not in known:
-                known[asked] = self._found(asked)
+                known[asked] = Match.of(self._index.lexical, asked, self.stand_ins(asked))
         return [known[asked] for asked in request.analysed.terms]
-
-    def _found(self, asked: QueryTerm) -> tuple[Option, ...]:
-        lexical = self._index.lexical
-        return tuple(
-            Option(weight, lexical.idf(term), lexical.postings(term)) for term, weight in self.stand_ins(asked)
-        )
 
     def stand_ins(self, asked: QueryTerm) -> tuple[tuple[str, float], ...]:
         """Give the terms to look for, with their weights: the word, its synonyms, or its likely spellings."""
@@ -128,12 +115,6 @@ class LexicalRetriever:
         if frequency(asked.term):
             return ((asked.term, asked.weight), *known)
         return known or tuple((t, asked.weight * TYPO_WEIGHT) for t in self.speller(asked.term))
-
-    def _best(self, options: tuple[Option, ...]) -> Scores:
-        best = np.zeros(self._index.lexical.size, np.float32)
-        for option in options:
-            np.maximum.at(best, option.postings.rows, option.values())
-        return best
 
 
 class DenseRetriever:

@@ -12,7 +12,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Change, Index, VectorCache, embed_cached
-from shortlist.models import Confidence, Hit, Query, Scores, SearchResult, Signal, Step, ToolId
+from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.background import at_large
 from shortlist.search.confidence import NOTHING, confidence_features
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
@@ -22,6 +22,7 @@ from shortlist.search.fitted import Fitted, fitted_for
 from shortlist.search.pipeline import Outcome, Pipeline
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.request import Request
+from shortlist.search.signals import HitSignals, Placed
 from shortlist.search.stages import Together
 from shortlist.text.clean import clean_text
 from shortlist.text.queries import Phrases, analyse, clauses
@@ -184,7 +185,7 @@ class Searcher:
             confidence=self._confidence(run.request, outcome, evidence, logits),
             steps=(*run.steps, *outcome.steps),
             notes=self._notes(),
-            did_you_mean=self._did_you_mean(run.request),
+            did_you_mean=self._parts.lexical.look_up(run.request).respelled,
         )
 
     def _explained(self, run: _Run) -> Explained:
@@ -246,7 +247,8 @@ class Searcher:
         if evidence is None:
             rows = outcome.fused.ranking.rows.astype(np.int64)
             evidence = self._parts.reader(request, outcome.signals, rows)
-        logits = evidence.candidates @ self._fitted.fusion.for_query(evidence)
+        weights = outcome.fused.weights
+        logits = evidence.candidates @ (self._fitted.fusion.for_query(evidence) if weights is None else weights)
         learned = outcome.signals.get(EXEMPLARS)
         return evidence, logits if learned is None else logits + learned[evidence.rows]
 
@@ -260,17 +262,18 @@ class Searcher:
         return self._fitted.calibration.judge(confidence_features(evidence, logits, first, others), proven)
 
     def _hits(self, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
-        rows, families = outcome.ranking.rows, outcome.ranking.families
-        signals = {name: _signals(scores[rows], scores[evidence.rows]) for name, scores in outcome.signals.items()}
+        ranking, tools, ids = outcome.ranking, self.index.catalog.tools, self.index.ids
+        rows, families = ranking.rows, ranking.families
+        placed = {name: Placed(scores[rows], scores[evidence.rows]) for name, scores in outcome.signals.items()}
         return tuple(
             Hit(
-                tool=self.index.tool(row),
+                tool=tools[ids[row]],
                 score=score,
                 rank=position,
-                family=tuple(self.index.ids[other] for other in families.get(row, ())),
-                signals={name: each[position - 1] for name, each in signals.items()},
+                family=tuple([ids[other] for other in families[row]]) if families else (),
+                signals=HitSignals(placed, position - 1),
             )
-            for position, (row, score) in enumerate(outcome.ranking, 1)
+            for position, (row, score) in enumerate(ranking, 1)
         )
 
     def _notes(self) -> tuple[str, ...]:
@@ -283,17 +286,6 @@ class Searcher:
         if self.failure:
             notes.append(self.failure)
         return tuple(notes)
-
-    def _did_you_mean(self, request: Request) -> Mapping[str, str]:
-        speller, known = self._parts.lexical.speller, self.index.lexical.frequency
-        unknown = [asked.term for asked in request.analysed.terms if not asked.instead and not known(asked.term)]
-        return {term: found[0] for term in unknown if (found := speller(term))}
-
-
-def _signals(scores: Scores, among: Scores) -> list[Signal]:
-    """Place scores among the candidates': these are the best of every arm, so a rank that matters is exact."""
-    better = len(among) - np.sort(among).searchsorted(scores, side="right")
-    return [Signal(s, r + 1 if s > 0 else None) for s, r in zip(scores.tolist(), better.tolist(), strict=True)]
 
 
 class _Pipelines:
@@ -312,7 +304,7 @@ class _Pipelines:
 def query_vectors(embedder: Embedder, text: str, *, apart: bool = True) -> Vectors:
     """Embed a query and, where it asks for several things, each of them."""
     parts = clauses(text) if apart else ()
-    return np.stack([embedder.embed_query(part) for part in (text, *parts)])
+    return np.array([embedder.embed_query(part) for part in (text, *parts)], np.float32)
 
 
 def check(query: Query) -> None:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -26,31 +27,40 @@ MIN_CLAUSE_WORDS = 3
 
 Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 
-_PASTED = re.compile(
-    r"<[^<>\s][^<>]{0,80}>"  # <resource-group>
-    r"|\{\{?[^{}]{1,80}\}\}?"  # {id}, {{name}}
-    r"|\b[a-z][a-z0-9+.-]{0,30}://\S+"  # links
-    r"|\bwww\.\S+"
-    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+\.[\w.]+"  # addresses
-    r"|(?<![\w/])(?:~|\.{1,2})?(?:/[\w.@%+-]+){2,}/?"  # paths
-    r"|\b[A-Za-z]:\\[^\s]+"
-    r"|\b(?=\w*\d)(?=\w*[a-z])[a-z0-9_-]{16,}\b"  # my-storage-account-01
-    r"|\"[^\"\n]{1,200}\"|(?<!\w)'[^'\n]{1,200}'(?!\w)|`[^`\n]{1,200}`",
-    re.IGNORECASE,
-)
+_PASTED = {
+    "<": r"<[^<>\s][^<>]{0,80}>",  # <resource-group>
+    "{": r"\{\{?[^{}]{1,80}\}\}?",  # {id}, {{name}}
+    "://": r"\b[a-z][a-z0-9+.-]{0,30}://\S+",  # links
+    "www.": r"\bwww\.\S+",
+    "@": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]+\.[\w.]+",  # addresses
+    "/": r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.@%+-]+){2,}/?",  # paths
+    ":\\": r"\b[A-Za-z]:\\[^\s]+",
+    "0": r"\b(?=[a-z0-9_-]{16})(?=\w*\d)(?=\w*[a-z])[a-z0-9_-]{16,}\b",  # my-storage-account-01
+    '"': r"\"[^\"\n]{1,200}\"",
+    "'": r"(?<!\w)'[^'\n]{1,200}'(?!\w)",
+    "`": r"`[^`\n]{1,200}`",
+}
+"""What is pasted into queries, by a sign without which there is none of it; `0` stands for every digit.
+
+Most queries have few of the signs, and looking for all of it at each letter would take longer than the search."""
+_ANY_DIGIT = dict.fromkeys(map(ord, "123456789"), "0")
 _OPAQUE = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{14,}\b"  # UUIDs
-    r"|\b(?=\w*[a-z])(?=\w*\d)(?=(?:[a-z_-]{0,40}\d){3})[a-z0-9_-]{16,}\b"  # keys, hashes; names have fewer digits
+    r"|\b(?=[a-z0-9_-]{16})(?=\w*[a-z])(?=\w*\d)(?=(?:[a-z_-]{0,40}\d){3})[a-z0-9_-]{16,}\b"
+    # keys, hashes; names have fewer digits
     r"|\b\d[\d.,:/-]*\b",  # numbers, dates, times, versions
     re.IGNORECASE,
 )
-_TELLTALES = frozenset("<{/@\\\"'`0123456789")
-"""Plain text without any of these has nothing pasted into it: most queries need not be searched for it."""
-_IDENTIFIER = re.compile(r"\b[A-Za-z][A-Za-z0-9]*(?:[_.:-][A-Za-z0-9]+)+\b|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b")
-
-
+_IDENTIFIER = re.compile(
+    r"\b[A-Za-z][A-Za-z0-9]*+(?:[_.:-][A-Za-z0-9]++)+\b"  # snake_case, kebab-case, dotted.names
+    r"|\b[a-z]++(?:[A-Z][a-z0-9]*+)+\b"  # camelCase
+)
+_IDENTIFIER_SIGN = re.compile(r"[_.:A-Z-](?:(?<=[A-Za-z0-9][_.:-])[A-Za-z0-9]|(?<=[a-z][A-Z]))")
+# Every way a clause ends begins with white space or a comma, which the engine can skip to.
 _CLAUSE_END = re.compile(
-    r"(?<=[.!?;])\s+|\n+|,?\s+(?:and then|then|and also|also|after that|finally|next)\s+|,\s+and\s+", re.IGNORECASE
+    r"[\s,](?:(?<=[.!?;]\s)\s*|(?<=\n)\n*|(?:(?<=\s)\s*|\s+)(?:and then|then|and also|also|after that|finally|next)\s+"
+    r"|(?<=,)\s+and\s+)",
+    re.IGNORECASE,
 )
 
 
@@ -82,24 +92,31 @@ def analyse(text: str, expansions: Mapping[str, Phrases] | None = None) -> Analy
         weights = dict.fromkeys(terms(short), 1.0)
     table = shipped_expansions() if expansions is None else expansions
     found = tuple(
-        QueryTerm(term, weight, _instead(term, weight, table))
-        for term, weight in list(weights.items())[:MAX_QUERY_TERMS]
+        QueryTerm(term, weight, _instead(table[term], weight) if term in table else ())
+        for term, weight in islice(weights.items(), MAX_QUERY_TERMS)
     )
     return AnalysedQuery(short, found, _identifiers(short), len(short.split()))
 
 
 def _apart(text: str) -> tuple[str, str]:
     """Part what asks from what was pasted into it, less what no word can be read from."""
-    if text.isascii() and _TELLTALES.isdisjoint(text) and "www." not in text.lower():
-        return text, ""
+    lowered = text.lower().translate(_ANY_DIGIT)
+    signs = tuple(sign for sign in _PASTED if sign in lowered) if text.isascii() else tuple(_PASTED)
     pasted: list[str] = []
 
     def take(found: re.Match[str]) -> str:
         pasted.append(found[0].strip("<>{}\"'`"))
         return " "
 
-    asked = _PASTED.sub(take, text)
+    asked = _pasted_by(signs).sub(take, text) if signs else text
+    if "0" not in signs:
+        return asked, " ".join(pasted)
     return _OPAQUE.sub(" ", asked), _OPAQUE.sub(" ", " ".join(pasted))
+
+
+@lru_cache(maxsize=256)
+def _pasted_by(signs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(_PASTED[sign] for sign in signs), re.IGNORECASE)
 
 
 def clauses(text: str) -> tuple[str, ...]:
@@ -119,13 +136,11 @@ def _both_ends(text: str) -> str:
 def _identifiers(text: str) -> tuple[str, ...]:
     stripped = text.strip()
     whole = (stripped,) if stripped and " " not in stripped else ()
-    return tuple(dict.fromkeys(filter(None, map(compact, (*_IDENTIFIER.findall(text), *whole)))))
+    spelled = _IDENTIFIER.findall(text) if _IDENTIFIER_SIGN.search(text) else ()
+    return tuple(dict.fromkeys(filter(None, map(compact, (*spelled, *whole)))))
 
 
-def _instead(term: str, weight: float, table: Mapping[str, Phrases]) -> tuple[tuple[str, float], ...]:
-    phrases = table.get(term)
-    if phrases is None:
-        return ()
+def _instead(phrases: Phrases, weight: float) -> tuple[tuple[str, float], ...]:
     return tuple((word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases for word in phrase)
 
 
