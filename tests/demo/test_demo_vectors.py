@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from training.demo_vectors import demo_texts
 
-from shortlist.catalog.readers import read_catalog
 from shortlist.evals.bench import VectorMemory
-from shortlist.evals.datasets import demo_catalog
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import ShippedVectors, write_shipped
-from shortlist.text.documents import embedding_text
+from tests.demo.bundle import tools
 
 REMEDY = "run `python -m training.demo_vectors`"
 
@@ -22,18 +21,17 @@ def model() -> Embedder:
     return found
 
 
-@pytest.fixture
-def texts() -> list[str]:
-    return list(map(embedding_text, read_catalog(demo_catalog()).catalog.tools.values()))
-
-
-def test_every_tool_of_the_demo_has_a_vector_by_the_shipped_model(model: Embedder, texts: list[str]) -> None:
+def test_every_tool_of_the_demo_has_a_vector_by_the_shipped_model_from_its_file_and_as_it_is_served(
+    model: Embedder,
+) -> None:
+    texts = demo_texts()
     found = ShippedVectors(VectorMemory()).get(model.model_id, texts)
+    assert len(texts) == 2 * len(tools())
     assert set(texts) == set(found), REMEDY
 
 
-def test_a_shipped_vector_is_what_the_model_makes_of_the_text(model: Embedder, texts: list[str]) -> None:
-    some = texts[::100]
+def test_a_shipped_vector_is_what_the_model_makes_of_the_text(model: Embedder) -> None:
+    some = demo_texts()[::200]
     found = ShippedVectors(VectorMemory()).get(model.model_id, some)
     made = model.embed_documents(some)
     cosines = [float(found[text] @ vector) for text, vector in zip(some, made, strict=True)]
