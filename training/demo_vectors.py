@@ -6,7 +6,6 @@ from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.demo.server import demo_settings
 from shortlist.index.embedders import shipped
-from shortlist.index.index import embed_cached
 from shortlist.index.shipped import DEMO_VECTORS, write_shipped
 from shortlist.text.documents import embedding_text
 
@@ -20,8 +19,9 @@ def demo_texts() -> list[str]:
 def main() -> None:
     embedder, texts = shipped("small"), demo_texts()
     assert embedder is not None
-    vectors = embed_cached(embedder, texts, None, None)
-    write_shipped(DEMO_VECTORS, embedder.model_id, dict(zip(texts, vectors, strict=True)))
+    # One at a time: int8 rounds by the largest value of a batch, so a neighbour would change the last digits.
+    vectors = {text: embedder.embed_documents([text])[0] for text in texts}
+    write_shipped(DEMO_VECTORS, embedder.model_id, vectors)
     print(f"{len(texts)} vectors by {embedder.model_id}: {DEMO_VECTORS.name}, {DEMO_VECTORS.stat().st_size:,} bytes")
 
 
