@@ -13,8 +13,8 @@ from shortlist.index.embedders import WEIGHTS, Vectors
 from shortlist.index.index import VectorCache
 from shortlist.paths import cache_folder
 
-DEMO_VECTORS = WEIGHTS / "small" / "demo.npz"
-"""Those of the bundled demo's tools, by the model beside them; `python -m training.demo_vectors` makes them again."""
+DEMO_VECTORS = WEIGHTS.parent / "demo" / "vectors.npz"
+"""Those of the bundled demo's tools, by the model `small`; `python -m training.demo_vectors` makes them again."""
 
 
 def open_vectors() -> VectorCache:
