@@ -49,6 +49,12 @@ def test_progress_is_told_to_the_end(embedder: Embedder) -> None:
     assert told[-1] == (40, 40)
 
 
+def test_a_text_that_cannot_be_read_is_raised_wherever_it_was_tried(tmp_path: Path) -> None:
+    model = OnnxEmbedder(write_onnx(tmp_path / "small"))
+    with pytest.raises(TypeError):
+        model.embed_documents(["event", None, "event", None] * 20)  # type: ignore[list-item]
+
+
 def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
     assert embedder.embed_documents([]).shape == (0, DIMENSIONS)
 

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.errors import InvalidInput, ModelError
+from shortlist.index.pieces import Pieces
 
 Vectors: TypeAlias = NDArray[np.float32]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -21,7 +23,6 @@ Tier: TypeAlias = Literal["small", "static", "none"]
 WEIGHTS = Path(__file__).parent.parent / "weights"
 MAX_TEXT_CHARS = 4_000
 """No model here reads further; a megabyte of text must not reach a tokenizer."""
-BATCH = 32
 
 
 @runtime_checkable
@@ -91,31 +92,35 @@ class OnnxEmbedder:
         self._parts()
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """Embed each text by itself, one on every core.
+
+        In a batch they would be padded to the longest, and share one int8 range: slower, and no text's vector would be
+        its own.
+        """
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        done = 0
-        for rows in _batches(order):
-            vectors[rows] = self._run([texts[i] for i in rows], self.card.document_tokens)
-            done += len(rows)
-            if progress:
-                progress(done, len(texts))
+        self.load()
+        rows = iter(range(len(texts)))
+
+        def embed(tell: Progress | None) -> None:
+            for row in rows:  # each is taken by one thread
+                vectors[row] = self._vector(texts[row], self.card.document_tokens)
+                if tell:
+                    tell(row + 1, len(texts))
+
+        _side_by_side(embed, progress)
+        if progress and texts:
+            progress(len(texts), len(texts))
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
-        vector: Vectors = self._run([text], self.card.query_tokens)[0]
-        return vector
+        return self._vector(text, self.card.query_tokens)
 
-    def _run(self, texts: Sequence[str], tokens: int) -> Vectors:
+    def _vector(self, text: str, tokens: int) -> Vectors:
         session, tokenizer = self._parts()
-        encoded = [e.ids[:tokens] for e in tokenizer.encode_batch([t[:MAX_TEXT_CHARS] for t in texts])]
-        longest = max(map(len, encoded), default=1) or 1
-        ids = np.zeros((len(encoded), longest), np.int64)
-        mask = np.zeros_like(ids)
-        for row, found in enumerate(encoded):
-            ids[row, : len(found)] = found
-            mask[row, : len(found)] = 1
-        (vectors,) = session.run(None, {"input_ids": ids, "attention_mask": mask})
-        return _unit(np.asarray(vectors, np.float32)[:, : self.dimensions])
+        ids = np.array([tokenizer.encode(text[:MAX_TEXT_CHARS]).ids[:tokens] or [0]], np.int64)
+        (vectors,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        vector: Vectors = _unit(np.asarray(vectors, np.float32)[:, : self.dimensions])[0]
+        return vector
 
     def _parts(self) -> tuple[Any, Any]:
         with self._lock:
@@ -148,7 +153,7 @@ class StaticEmbedder:
         self.card = ModelCard.read(folder)
         self._folder = folder
         self._lock = threading.Lock()
-        self._loaded: tuple[Any, NDArray[np.int8], NDArray[np.float32]] | None = None
+        self._loaded: tuple[Pieces, NDArray[np.int8], NDArray[np.float32]] | None = None
 
     @property
     def model_id(self) -> str:
@@ -172,23 +177,22 @@ class StaticEmbedder:
         return vector
 
     def _run(self, texts: Sequence[str], tokens: int) -> Vectors:
-        tokenizer, table, scales = self._parts()
-        encoded = tokenizer.encode_batch_fast([t[:MAX_TEXT_CHARS] for t in texts], add_special_tokens=False)
-        ids = [e.ids[:tokens] or [0] for e in encoded]
-        flat = np.concatenate(ids)
-        starts = np.cumsum([0, *map(len, ids[:-1])])
-        summed = np.add.reduceat(table[flat].astype(np.float32) * scales[flat, None], starts, axis=0)
+        pieces, table, scales = self._parts()
+        summed = np.empty((len(texts), self.dimensions), np.float32)
+        for row, found in enumerate(pieces([text[:MAX_TEXT_CHARS] for text in texts])):
+            ids = np.array(found[:tokens] or [0])
+            summed[row] = scales[ids] @ table[ids].astype(np.float32)
         return _unit(summed)
 
-    def _parts(self) -> tuple[Any, NDArray[np.int8], NDArray[np.float32]]:
+    def _parts(self) -> tuple[Pieces, NDArray[np.int8], NDArray[np.float32]]:
         with self._lock:
             if self._loaded is None:
                 self._loaded = self._load()
             return self._loaded
 
-    def _load(self) -> tuple[Any, NDArray[np.int8], NDArray[np.float32]]:
+    def _load(self) -> tuple[Pieces, NDArray[np.int8], NDArray[np.float32]]:
         try:
-            table = np.load(_checked(self._folder / "vectors.npy", self.card.digest), mmap_mode="r")
+            table = np.asarray(np.load(_checked(self._folder / "vectors.npy", self.card.digest), mmap_mode="r"))
             scales = np.load(self._folder / "scales.npy").astype(np.float32)
         except (OSError, ValueError, EOFError) as error:
             raise ModelError(f"The vectors in {str(self._folder)!r} cannot be read ({error}); reinstall.") from None
@@ -198,7 +202,7 @@ class StaticEmbedder:
             raise ModelError(
                 f"The vectors in {str(self._folder)!r} are of shape {table.shape}, not {needed}; reinstall."
             )
-        return tokenizer, table, scales
+        return Pieces(tokenizer), table, scales
 
 
 def shipped(tier: str) -> Embedder | None:
@@ -221,8 +225,29 @@ def runtime_available() -> bool:
     return importlib.util.find_spec("onnxruntime") is not None
 
 
-def _batches(order: list[int]) -> Iterator[list[int]]:
-    return (order[start : start + BATCH] for start in range(0, len(order), BATCH))
+def _side_by_side(work: Callable[[Progress | None], None], progress: Progress | None) -> None:
+    """Do the work here, telling of it, and on every other core, in threads that do not outlive the program."""
+    failures: list[Exception] = []
+
+    def guarded() -> None:
+        try:
+            work(None)
+        except Exception as error:  # raised below, where somebody listens
+            failures.append(error)
+
+    helpers = [threading.Thread(target=guarded, daemon=True) for _ in range(_cores() - 1)]
+    for helper in helpers:
+        helper.start()
+    work(progress)
+    for helper in helpers:
+        helper.join()
+    if failures:
+        raise failures[0]
+
+
+def _cores() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unit(vectors: Vectors) -> Vectors:
@@ -248,6 +273,7 @@ def _onnx_session(model: Path) -> Any:
         raise ModelError("onnxruntime is not installed; use --embedder static, or install it.") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1  # texts are read side by side: two threads for one text wait for each other
     try:
         return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:

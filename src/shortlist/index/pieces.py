@@ -1,0 +1,45 @@
+"""Texts to word pieces, a word at a time: the same few words come again and again, and a tokenizer reads each anew."""
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+MAX_REMEMBERED_WORDS = 200_000
+WORD_BY_WORD = ("BertNormalizer", "BertPreTokenizer")
+"""Tokenizers made of these give a text the pieces of its words, one word after the other."""
+_ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9 ]")
+
+
+class Pieces:
+    """Gives the ids of a text's word pieces, as the tokenizer does; what spells a special token is read as words."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        parts = (type(tokenizer.normalizer).__name__, type(tokenizer.pre_tokenizer).__name__)
+        self._split: Callable[[str], list[str]] = _words if parts == WORD_BY_WORD else _whole
+        self._known: dict[str, list[int]] = {}
+
+    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+        split = [self._split(text) for text in texts]
+        known = self._learned({word for words in split for word in words})
+        return [list(chain.from_iterable(map(known.__getitem__, words))) for words in split]
+
+    def _learned(self, words: set[str]) -> dict[str, list[int]]:
+        if len(self._known) + len(words) > MAX_REMEMBERED_WORDS:
+            self._known = {}  # never cleared: another thread may be reading
+        known = self._known
+        new = [word for word in words if word not in known]
+        if new:
+            encoded = self._tokenizer.encode_batch_fast(new, add_special_tokens=False)
+            known.update(zip(new, (each.ids for each in encoded), strict=True))
+        return known
+
+
+def _words(text: str) -> list[str]:
+    """Split where BERT's tokenizer does; what is not plain ASCII only at spaces, and the tokenizer sees to the rest."""
+    return _ASCII_WORD.findall(text.lower()) if text.isascii() and text.isprintable() else text.split(" ")
+
+
+def _whole(text: str) -> list[str]:
+    return [text]
