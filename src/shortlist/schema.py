@@ -85,12 +85,10 @@ def _properties(schema: Json) -> Iterator[tuple[str, Json]]:
     return islice(properties.items(), MAX_PARAMETERS) if isinstance(properties, dict) else iter(())
 
 
-def _inside(schema: Json) -> Iterator[Json]:
+def _inside(schema: Json) -> list[Json]:
     """Give what has properties of its own: a property, or the items of one."""
-    if isinstance(schema, dict):
-        for inner in (schema, schema.get("items")):
-            if isinstance(inner, dict) and "properties" in inner:
-                yield inner
+    inside = (schema, schema.get("items")) if isinstance(schema, dict) else ()
+    return [inner for inner in inside if isinstance(inner, dict) and "properties" in inner]
 
 
 def text_of(value: Json) -> str:

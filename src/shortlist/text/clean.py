@@ -13,13 +13,14 @@ _UNSEEN = re.compile(
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # hieroglyph, shorthand and music formats
     "\U000e0000-\U000e0fff]"  # tags and variation selectors: a known way to hide instructions
 )
+_PLAIN = re.compile(r"[\t\n -~]*")
 _SPACE = re.compile(r"\s+")
 _MARKS = re.compile("[\u0300-\u036f]")
 
 
 def clean_text(text: str) -> str:
     """Drop ANSI sequences, control and invisible characters; every line break becomes a line feed."""
-    if text.isascii() and text.isprintable():
+    if (text.isascii() and text.isprintable()) or _PLAIN.fullmatch(text):
         return text
     return _UNSEEN.sub("", _LINE_BREAK.sub("\n", _ANSI.sub("", text)))
 
