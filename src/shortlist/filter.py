@@ -33,6 +33,7 @@ from shortlist.search.rerank import reranked
 from shortlist.search.searcher import Options, Searcher
 from shortlist.selection import LIMIT as SELECTED
 from shortlist.selection import LanguageModel, Selection, Selector, model_from_environment
+from shortlist.text.queries import clauses
 
 BY_VECTORS = ("hybrid", "dense")
 """The modes of search that ask for a query's vector."""
@@ -265,7 +266,7 @@ class ToolFilter:
         if vectors is None or not ready or asked.mode not in BY_VECTORS:
             return _Vector("words alone")
         try:
-            hit = vectors.look_up(asked.text).hit
+            hit = vectors.look_up_all((asked.text, *clauses(asked.text)))
         except ModelError as error:
             turn.warnings.append(f"Searching by words alone: {error}")
             return _Vector("failed", failed=True)

@@ -62,6 +62,34 @@ def test_identical_queries_in_flight_share_one_embedding() -> None:
     assert sorted(found) == [False] + [True] * 9
 
 
+class SlowApart(HashingEmbedder):
+    """Waits at the gate with every text but whole queries, of which it knows those it is told."""
+
+    def __init__(self, *whole: str) -> None:
+        super().__init__()
+        self.whole, self.entered, self.gate = whole, threading.Barrier(3, timeout=30), threading.Event()
+
+    def embed_query(self, text: str) -> Vectors:
+        if text not in self.whole:
+            self.entered.wait()
+            self.gate.wait()
+        return super().embed_query(text)
+
+
+def test_the_parts_of_a_query_are_embedded_side_by_side_and_hold_up_nobody() -> None:
+    asked = "Merge the pull request of Ana. Send an email to the whole team."
+    model = SlowApart(MERGE, asked)
+    filter_ = workplace(embedding=model)
+    slow = threading.Thread(target=filter_.filter, args=(asked,))
+    slow.start()
+    model.entered.wait()  # both parts are at the gate
+    assert filter_.filter(MERGE).names()
+    model.gate.set()
+    slow.join()
+    assert filter_.filter(asked).metrics.cache_hit
+    assert filter_.stats().cache_size == 4
+
+
 class Failing(HashingEmbedder):
     def __init__(self) -> None:
         super().__init__()

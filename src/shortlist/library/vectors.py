@@ -4,7 +4,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from shortlist.errors import ModelError
@@ -64,6 +64,15 @@ class QueryVectors:
         if shared is not None:
             return Looked(shared.result(), hit=True)
         return Looked(self._make(text, own), hit=False)
+
+    def look_up_all(self, texts: Sequence[str]) -> bool:
+        """Make the vectors of several texts side by side; say whether all were there already."""
+        if sum(text not in self._known for text in texts) < 2:
+            looked = [self.look_up(text) for text in texts]
+        else:
+            with ThreadPoolExecutor(len(texts), thread_name_prefix="shortlist-query") as threads:
+                looked = list(threads.map(self.look_up, texts))
+        return all(each.hit for each in looked)
 
     def clear(self) -> None:
         with self._lock:
