@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import anyio
-from mcp.server.stdio import stdio_server
 
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, listen
@@ -27,6 +26,7 @@ from shortlist.gateway.exchange import Round
 from shortlist.gateway.http import build_app
 from shortlist.gateway.probes import probe_routes
 from shortlist.gateway.snapshot import Options, definition_tokens
+from shortlist.gateway.stdio import open_front
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 from shortlist.telemetry.metrics import Metrics
@@ -148,7 +148,7 @@ async def _serve_stdio(stack: Stack) -> None:
     server = stack.front.server
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
-        async with stdio_server() as (read, write):
+        async with open_front() as (read, write):
             await server.run(read, write, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""Newline-delimited JSON-RPC out of a byte stream, with a bound on every message."""
+"""Newline-delimited JSON-RPC out of a byte stream, with a bound on every message, and into one."""
 
 import re
 from dataclasses import dataclass, field
@@ -77,6 +77,10 @@ def read_line(line: bytes | Oversized, limit: int) -> SessionMessage | None:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
         return _error_for(line[:EDGE_BYTES], line[-EDGE_BYTES:], PARSE_ERROR, "the answer is not valid JSON-RPC")
+
+
+def write_line(item: SessionMessage) -> bytes:
+    return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
 def _error_for(head: bytes, tail: bytes, code: int, reason: str) -> SessionMessage | None:

@@ -4,26 +4,25 @@ import os
 import shutil
 import signal
 import sys
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from subprocess import PIPE
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+import anyio.lowlevel
+from anyio.abc import ByteReceiveStream, ByteSendStream, ObjectReceiveStream, ObjectSendStream, Process
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 
 from shortlist.config.settings import StdioTransport
-from shortlist.upstream.framing import LineSplitter, Oversized, read_line
+from shortlist.upstream.framing import LineSplitter, Oversized, read_line, write_line
 from shortlist.upstream.stderr import LINE_CHARACTERS, StderrLog
 
 EXIT_SECONDS = 2.0
 """How long a server may take to leave by itself once its stdin is closed, and again after SIGTERM."""
 _POLL_SECONDS = 0.01
-_QUEUED_MESSAGES = 64
-"""Room for the cancel of a timed-out call while the child does not read."""
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, ConnectionError, OSError)
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
 
 
 class CommandNotFound(OSError):
@@ -40,28 +39,23 @@ class CommandNotFound(OSError):
 async def open_stdio(transport: StdioTransport, *, log: StderrLog, limit: int) -> AsyncIterator[TransportStreams]:
     """Start the child and give its message streams; on leaving, its process group is ended and reaped."""
     process = await _spawn(transport)
-    inbox_writer, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    outbox, outbox_reader = anyio.create_memory_object_stream[SessionMessage](_QUEUED_MESSAGES)
+    stdin, stdout, stderr = _pipes(process)
+    inbox, outbox = _Inbox(stdout, log, limit), _Outbox(stdin)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read_stdout, process, inbox_writer, log, limit)
-            tasks.start_soon(_read_stderr, process, log)
-            tasks.start_soon(_write_stdin, process, outbox_reader)
+            tasks.start_soon(_read_stderr, stderr, log)
             try:
                 yield inbox, outbox
             finally:
                 with anyio.CancelScope(shield=True):
-                    left_first = inbox_writer.statistics().open_send_streams == 0
-                    outbox.close()
-                    inbox.close()
+                    left_first = inbox.ended
+                    tasks.start_soon(_drain, stdout)
                     await _end(process)
                     if left_first:
                         log.note(f"[exited with code {process.returncode}]")
                 tasks.cancel_scope.cancel()
     finally:
         log.end()
-        for stream in (inbox_writer, inbox, outbox, outbox_reader):
-            stream.close()
 
 
 async def _spawn(transport: StdioTransport) -> Process:
@@ -80,22 +74,61 @@ async def _spawn(transport: StdioTransport) -> Process:
     )
 
 
-async def _read_stdout(
-    process: Process, inbox: MemoryObjectSendStream[SessionMessage | Exception], log: StderrLog, limit: int
-) -> None:
-    splitter = LineSplitter(limit)
-    stdout = _open(process.stdout)
-    with suppress(*_GONE):
-        async with inbox:
-            async for chunk in stdout:
-                for line in splitter.feed(chunk):
-                    message = read_line(line, limit) if line else None
-                    if message is not None:
-                        await inbox.send(message)
-                    elif line:
-                        log.note(_stray(line))
-    with suppress(*_GONE):
-        # Nobody listens any more; a child blocked on a full pipe could not see its stdin close.
+class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
+    """Reads the child when a message is asked for: a task and a queue between would make every call wait for them."""
+
+    def __init__(self, stdout: ByteReceiveStream, log: StderrLog, limit: int) -> None:
+        self._stdout = stdout
+        self._log = log
+        self._splitter = LineSplitter(limit)
+        self._lines: deque[bytes | Oversized] = deque()
+        self.ended = False
+
+    async def receive(self) -> SessionMessage:
+        if self._lines:
+            await anyio.lowlevel.checkpoint()  # a child that never stops talking leaves the others their turn
+        while True:
+            while self._lines:
+                if message := self._message(self._lines.popleft()):
+                    return message
+            self._lines.extend(self._splitter.feed(await self._chunk()))
+
+    def _message(self, line: bytes | Oversized) -> SessionMessage | None:
+        message = read_line(line, self._splitter.limit) if line else None
+        if line and message is None:
+            self._log.note(_stray(line))
+        return message
+
+    async def _chunk(self) -> bytes:
+        try:
+            return await self._stdout.receive()
+        except _GONE:
+            self.ended = True
+            raise anyio.EndOfStream from None
+
+    async def aclose(self) -> None:
+        """Leave stdout open: the child is heard out when it is ended."""
+
+
+class _Outbox(ObjectSendStream[SessionMessage]):
+    """Writes messages whole, whoever is cancelled meanwhile: what the child does not read yet is kept for it."""
+
+    def __init__(self, stdin: ByteSendStream) -> None:
+        self._stdin = stdin
+
+    async def send(self, item: SessionMessage) -> None:
+        try:
+            await self._stdin.send(write_line(item))
+        except _GONE:
+            raise anyio.BrokenResourceError from None
+
+    async def aclose(self) -> None:
+        await _close(self._stdin)
+
+
+async def _drain(stdout: ByteReceiveStream) -> None:
+    """Hear the child out: blocked on a full pipe it could not see its stdin close."""
+    with anyio.CancelScope(shield=True), suppress(*_GONE):  # until `_end` closes it
         async for _ in stdout:
             pass
 
@@ -106,28 +139,16 @@ def _stray(line: bytes | Oversized) -> str:
     return f"[stdout, not a message] {line[:LINE_CHARACTERS].decode('utf-8', 'replace')}"
 
 
-async def _read_stderr(process: Process, log: StderrLog) -> None:
+async def _read_stderr(stderr: ByteReceiveStream, log: StderrLog) -> None:
     with suppress(*_GONE):
-        async for chunk in _open(process.stderr):
+        async for chunk in stderr:
             log.write(chunk)
 
 
-async def _write_stdin(process: Process, outbox: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    stdin: ByteSendStream | None = process.stdin
-    if stdin is None:
-        raise RuntimeError("the child was started without stdin")
-    with suppress(*_GONE):
-        async with outbox:
-            async for item in outbox:
-                data = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await stdin.send(data.encode() + b"\n")
-    await _close(stdin)
-
-
-def _open(stream: ByteReceiveStream | None) -> ByteReceiveStream:
-    if stream is None:
+def _pipes(process: Process) -> tuple[ByteSendStream, ByteReceiveStream, ByteReceiveStream]:
+    if process.stdin is None or process.stdout is None or process.stderr is None:
         raise RuntimeError("the child was started without pipes")
-    return stream
+    return process.stdin, process.stdout, process.stderr
 
 
 async def _end(process: Process) -> None:
