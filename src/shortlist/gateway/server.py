@@ -121,7 +121,8 @@ class Front:
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> dict[str, Any]:
         exchange = self._exchange(context)
         try:
-            return await self.gateway.call(exchange, params.name, params.arguments or {}, self._round(context))
+            turn = self._round(context, exchange.caller)
+            return await self.gateway.call(exchange, params.name, params.arguments or {}, turn)
         except UpstreamRefused:
             raise
         except ShortlistError as error:  # a model can act on these; anything else is a bug and must surface
@@ -134,10 +135,12 @@ class Front:
         return listing
 
     async def _get_prompt(self, context: Context, _: RequestParams) -> dict[str, Any]:
-        return await self.router.get_prompt(self._exchange(context), _params(context), self._round(context))
+        exchange = self._exchange(context)
+        return await self.router.get_prompt(exchange, _params(context), self._round(context, exchange.caller))
 
     async def _read_resource(self, context: Context, _: RequestParams) -> dict[str, Any]:
-        return await self.router.read(self._exchange(context), _params(context), self._round(context))
+        exchange = self._exchange(context)
+        return await self.router.read(exchange, _params(context), self._round(context, exchange.caller))
 
     async def _complete(self, context: Context, _: RequestParams) -> dict[str, Any]:
         return await self.router.complete(self._exchange(context), _params(context))
@@ -184,13 +187,13 @@ class Front:
             result["instructions"] = self.gateway.instructions(self.caller(ctx))
         return result
 
-    def _round(self, context: Context) -> Round:
+    def _round(self, context: Context, caller: Caller) -> Round:
         """Read what a request carries beside its params; what a legacy session set, a modern server gets with it."""
         turn = _round(context)
         meta = {**turn.meta, CLIENT_CAPABILITIES_META_KEY: _answerable(context)}
-        if _era(context) == "modern":
+        if caller.era == "modern":
             return replace(turn, meta=meta)
-        level = self.router.level(self._audience.linked(self.caller(context))) or DEFAULT_LOG_LEVEL
+        level = self.router.level(self._audience.linked(caller)) or DEFAULT_LOG_LEVEL
         return replace(turn, meta={LOG_LEVEL_META: level, **meta})
 
     def _bound_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -219,13 +222,14 @@ class Front:
         """Name a legacy connection."""
         # The SDK gives handlers no public key of their connection; its scratch state is meant for this.
         state: dict[str, Any] = context.session._connection.state
-        name: str = state.setdefault(_SESSION, secrets.token_hex(16))
-        return name
+        if _SESSION not in state:
+            state[_SESSION] = secrets.token_hex(16)
+        return str(state[_SESSION])
 
     def _exchange(self, context: Context) -> ClientExchange:
         caller = self.caller(context)
         if caller.era == "legacy":
-            self._link(context)
+            self._audience.link(caller, context.session._connection)
         return ClientExchange(context, caller)
 
     def _link(self, context: Context) -> Link:

@@ -11,13 +11,7 @@ from anyio.abc import TaskGroup
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from shortlist.config.settings import (
-    HttpTransport,
-    ServerSettings,
-    SseTransport,
-    StdioTransport,
-    Transport,
-)
+from shortlist.config.settings import HttpTransport, ServerSettings, SseTransport, StdioTransport, Transport
 from shortlist.errors import UpstreamError
 from shortlist.models import Json, Tool
 from shortlist.upstream.connection import Connection, Dial, auth_remedy, connect
@@ -105,7 +99,7 @@ class Upstream:
     async def request(self, method: str, params: Mapping[str, Json], options: CallOptions) -> dict[str, Json]:
         """Relay a request within its time, waiting for a connection and for room included."""
         deadline = anyio.current_time() + (options.timeout_seconds or self.settings.timeout_seconds)
-        connection = await self._ready(deadline)
+        connection = self._live or await self._ready(deadline)
         room, number = self._room, next(self._numbers)
         await self._enter(room, deadline)
         self._callers[number] = options.caller
@@ -204,6 +198,9 @@ class Upstream:
         return UpstreamUnavailable(name, f"it is {self.state}: {self._error or 'it is not running'}")
 
     async def _enter(self, room: anyio.Semaphore, deadline: float) -> None:
+        if room.value:
+            room.acquire_nowait()
+            return
         with anyio.CancelScope(deadline=deadline) as waiting:
             await room.acquire()
         if waiting.cancelled_caught:
@@ -228,9 +225,12 @@ class Upstream:
             with anyio.CancelScope(deadline=anyio.current_time() + self.settings.start_seconds) as starting:
                 async with connect(self._dial(notes)) as connection:
                     self.peer = connection.peer
+                    self._announced = connection.announces("tools")
+                    tasks.start_soon(self._keep_listening, connection)  # first: what changes after listing is heard
                     await self._list(connection)
                     starting.deadline = float("inf")
                     await self._serve(connection)
+            tasks.cancel_scope.cancel()
             if starting.cancelled_caught:
                 raise TimeoutError(f"it did not get ready in {self.settings.start_seconds:g} s")
 
@@ -262,7 +262,6 @@ class Upstream:
 
     async def _serve(self, connection: Connection) -> None:
         self._connection = connection
-        self._announced = connection.announces("tools")
         self._ready_at = time.monotonic()
         self._set("ready", None)
         self._say(logging.INFO, " is ready: %d tools", len(self._tools or ()))
@@ -270,7 +269,6 @@ class Upstream:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep_listed, connection)
                 tasks.start_soon(self._keep_alive, connection)
-                tasks.start_soon(self._keep_listening, connection)
                 tasks.start_soon(self._watch_again, connection)
                 tasks.start_soon(self._cancel_when_stopped, tasks)
                 await connection.lost()
