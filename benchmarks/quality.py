@@ -1,9 +1,9 @@
-"""Search quality on every set beside every peer: peers/bin/python -m benchmarks.quality [--also FOLDER].
+"""Search quality on every set beside every peer: peers/bin/python -m benchmarks.quality [--also MODEL].
 
 The same queries in the same run, each embedded once per model; peers that rank by vectors are given our embedder.
-Strict scoring, lenient where sets list equivalent tools. `--also` puts the default pipeline with another model, such as
-the one ours was tuned from, beside it. Peers do not change when we do, so their rankings are kept from run to run;
-`--fresh` asks them again.
+Strict scoring, lenient where sets list equivalent tools. `--also` puts the default pipeline with another model beside
+it: the one ours was tuned from, ours before quantisation (a folder each), or another tier. Peers do not change when we
+do, so their rankings are kept from run to run; `--fresh` asks them again.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.measuring import publish
 from benchmarks.quality_checks import DEFAULT, Check, checks, paired
 from benchmarks.quality_data import (
+    BARE,
     BY_SPLIT,
     LARGE,
     METRICS,
@@ -40,9 +41,10 @@ from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import shipped
 from shortlist.paths import cache_folder
 
-OURS = ("default", "lexical", "dense", "weighted", "rrf")
-ALSO = ("default", "dense", "weighted")
+OURS = ("default", "lexical", "dense", "weighted", BARE, "rrf")
+ALSO = ("default", "dense", "weighted", BARE)
 """What another model is put beside ours in."""
+OUR_MODELS = "shortlist-"
 WITHOUT_MODEL = ("default", "lexical")
 INTERVAL_NOTE = "In brackets: 95 % bootstrap interval, resampled within each set."
 
@@ -50,8 +52,8 @@ INTERVAL_NOTE = "In brackets: 95 % bootstrap interval, resampled within each set
 def main() -> None:
     options = _options()
     main_model = _model(options.embedder)
-    others = [model for model in map(_model, options.also) if model]
-    also = [f"{name} · {_short(model)}" for model in others for name in ALSO]
+    others = {Path(name).name: model for name in options.also if (model := _model(name))}
+    also = [f"{name} · {other}" for other in others for name in ALSO]
     found: dict[str, dict[str, Answers]] = {name: {} for name in options.contenders + also}
     left_out: dict[str, dict[str, str]] = {}
     for name in options.sets:
@@ -66,7 +68,8 @@ def main() -> None:
                 found[contender][name] = asked
     found = {name: by_set for name, by_set in found.items() if by_set}
     say("intervals and significance")
-    _publish(options, found, left_out, checks(found, [f"{DEFAULT} · {_short(model)}" for model in others]))
+    untuned = [f"{DEFAULT} · {name}" for name, model in others.items() if not model.model_id.startswith(OUR_MODELS)]
+    _publish(options, found, left_out, checks(found, untuned))
 
 
 def _options() -> argparse.Namespace:
@@ -74,7 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sets", nargs="+", default=list(SETS), metavar="NAME[:SPLIT]")
     parser.add_argument("--contenders", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS], metavar="NAME")
     parser.add_argument("--embedder", default="small", help="small, static, none or a folder with a model")
-    parser.add_argument("--also", action="append", default=[], metavar="FOLDER", help="another model beside it")
+    parser.add_argument("--also", action="append", default=[], metavar="MODEL", help="another model beside it")
     parser.add_argument("--peer-queries", type=int, default=150, help=f"asked of peers above {LARGE:,} tools")
     parser.add_argument("--fresh", action="store_true", help="ask peers again, whatever is kept of them")
     parser.add_argument("--name", default="quality", help="what the file of results is called")
@@ -91,18 +94,14 @@ def _model(name: str) -> Model | None:
     return Model(embedder, SqliteVectorCache(cache_folder() / "vectors.sqlite")) if embedder else None
 
 
-def _short(model: Model) -> str:
-    return model.model_id.partition("@")[0]
-
-
 def _ours(
-    dataset: Dataset, contenders: Sequence[str], model: Model | None, others: Sequence[Model]
+    dataset: Dataset, contenders: Sequence[str], model: Model | None, others: Mapping[str, Model]
 ) -> dict[str, Answers]:
     bench = bench_of(dataset, model)
     found = {name: ours(dataset, bench, name) for name in contenders if name in OURS}
-    for other in others:
-        bench = bench_of(dataset, other)
-        found |= {f"{name} · {_short(other)}": ours(dataset, bench, name) for name in ALSO}
+    for other, its in others.items():
+        bench = bench_of(dataset, its)
+        found |= {f"{name} · {other}": ours(dataset, bench, name) for name in ALSO}
     say(f"{dataset.name}: ours done")
     return found
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
-from benchmarks.quality_data import ANY_AT_5, BY_SPLIT, METRICS, PEERS, SINGLE, Answers
+from benchmarks.quality_data import ANY_AT_5, BARE, BY_SPLIT, METRICS, PEERS, SINGLE, Answers
 
 from shortlist.evals.cells import label
 from shortlist.evals.compare import SIGNIFICANT
@@ -78,8 +79,8 @@ def paired(ours: Sequence[Answers], theirs: Sequence[Answers], metric: str, *, b
     return Difference(macro(differences), paired_p_value(differences))
 
 
-def checks(found: Found, also: Sequence[str] = ()) -> tuple[Check, ...]:
-    """Check whatever the sets and contenders of this run allow; `also` names the default pipeline with other models."""
+def checks(found: Found, untuned: Sequence[str] = ()) -> tuple[Check, ...]:
+    """Check whatever this run's sets and contenders allow; `untuned` names the default pipeline with untuned models."""
     every = (
         *_against_fixed(found),
         *_against_arms(found),
@@ -87,9 +88,9 @@ def checks(found: Found, also: Sequence[str] = ()) -> tuple[Check, ...]:
         *_segments(found),
         *_against_peers(found),
     )
-    models = [name.removeprefix(DEFAULT) for name in also]
+    models = [name.removeprefix(DEFAULT) for name in untuned]
     fixed = [check for model in models for check in _against_fixed(found, model)]
-    return (*every, *fixed, *(check for name in also for check in _against_untuned(found, name)))
+    return (*every, *fixed, *(check for name in untuned for check in _against_untuned(found, name)))
 
 
 def _against_fixed(found: Found, model: str = "") -> Iterator[Check]:
@@ -98,10 +99,11 @@ def _against_fixed(found: Found, model: str = "") -> Iterator[Check]:
     sets = _shared(found, SINGLE, (default, fixed, *arms))
     if len(sets) < 2:
         return
-    for metric in METRICS:
-        gain = paired(*_of(found, sets, default, fixed), metric)
-        asked = f"{default} beats the best fixed weight on macro {label(metric)}, significantly"
-        yield Check(asked, gain.mean > 0 and gain.significant, str(gain))
+    for name, metric in product((BARE + model, fixed), METRICS):
+        if name in found:
+            gain = paired(*_of(found, sets, default, name), metric)
+            asked = f"{default} beats the best fixed weight ({name}) on macro {label(metric)}, significantly"
+            yield Check(asked, gain.mean > 0 and gain.significant, str(gain))
     for metric in ("top1", JUDGED_BY):
         best = [max(_mean(found[name][each], metric) for name in (fixed, *arms)) for each in sets]
         low, mean, oracle = (

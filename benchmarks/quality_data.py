@@ -45,6 +45,9 @@ BY_SPLIT = ("mcp_union", "mcp_union_unseen", "authored_dev")
 OTHERS = ("metatool:multi", "toollens_test", "toolbench_g3")
 SETS = (*SINGLE, *BY_SPLIT, *OTHERS)
 
+BARE = "bare mix"
+"""The two arms by their best fixed weight, and nothing else; `weighted` has all the other parts of the default."""
+
 METRICS: Mapping[str, Metric] = {"top1": top_1, "r@5": recall(5), "ndcg@10": ndcg(10)}
 ANY_AT_5 = "any@5"
 """Whether any of the right tools is among the first five: what NodeBench calls recall."""
@@ -136,7 +139,7 @@ def bench_of(dataset: Dataset, model: Model | None) -> Bench:
 
 def ours(dataset: Dataset, bench: Bench, pipeline: str) -> Answers:
     """Ask one of our pipelines everything."""
-    rank = bench.contender(pipeline).rank
+    rank = (bench.bare("weighted") if pipeline == BARE else bench.contender(pipeline)).rank
     return marked(dataset, dataset.cases, asked(dataset.cases, lambda text: rank(text, LIMIT).ids, dataset.name))
 
 

@@ -105,6 +105,14 @@ def test_each_part_can_be_left_out(catalog: Catalog) -> None:
         assert math.isnan(answer.probability)
 
 
+def test_a_pipeline_can_be_asked_without_what_comes_around_its_fusion(catalog: Catalog) -> None:
+    bench, several = Bench(catalog, WordEmbedder()), "Send an email message. Then list the files in a folder."
+    bare, full = bench.bare("weighted"), bench.contender("weighted")
+    assert bare.rank("list_files", 1).ids == ("list_files",)
+    assert set(bare.rank(several, 2).ids) == set(full.rank(several, 2).ids) == {"send_email", "list_files"}
+    assert bare.pipeline != full.pipeline
+
+
 def test_a_number_can_be_swept_between_two_arms(catalog: Catalog) -> None:
     bench = Bench(catalog, WordEmbedder())
     for name in ("alpha", "dense"):

@@ -60,7 +60,7 @@ class Bench:
         self._vectors = vectors if vectors is not None else VectorMemory()
         self._progress = progress
         self._index = Index.build(catalog)
-        self._embedded_query: Callable[[str], Vectors | None] = cache(self._embed_query)
+        self._embedded_query: Callable[[str, bool], Vectors | None] = cache(self._embed_query)
 
     def contender(self, pipeline: str) -> Contender:
         """Give a named pipeline behind the searcher that users have."""
@@ -86,6 +86,11 @@ class Bench:
         full = self._pipeline(pipeline)
         words = Searcher(self._index, None, options=Options(pipeline=pipeline)).pipeline  # fitted without vectors
         return {part: self._running((words if part == DENSE else full).without(part)) for part in full.parts}
+
+    def bare(self, pipeline: str) -> Contender:
+        """Give a pipeline without its stages, asked every query as a whole: its arms and their fusion, no more."""
+        full = self._pipeline(pipeline)
+        return self._running(full.without(*full.stages), apart=False)
 
     def swept(self, name: str) -> Make:
         """Give what builds a contender for each value of a number that can be swept."""
@@ -114,18 +119,18 @@ class Bench:
         if self._embedder is not None:
             self._index.embed(self._embedder, cache=self._vectors, progress=self._progress)
 
-    def _embed_query(self, text: str) -> Vectors | None:
-        return query_vectors(self._embedder, text) if self._embedder and text.strip() else None
+    def _embed_query(self, text: str, apart: bool) -> Vectors | None:
+        return query_vectors(self._embedder, text, apart=apart) if self._embedder and text.strip() else None
 
     def _named(self, pipeline: Pipeline, rank: Ranker) -> Contender:
         embedder = self._embedder.model_id if self._embedder and DENSE in pipeline.retrievers else ""
         return Contender(pipeline=pipeline.name, embedder=embedder, fitted_on=pipeline.fitted_on, rank=rank)
 
-    def _running(self, pipeline: Pipeline) -> Contender:
+    def _running(self, pipeline: Pipeline, *, apart: bool = True) -> Contender:
         """Run a pipeline that has no searcher; it states no confidence."""
 
         def rank(text: str, limit: int) -> Ranked:
-            vector = self._embedded_query(text) if DENSE in pipeline.retrievers else None
+            vector = self._embedded_query(text, apart) if DENSE in pipeline.retrievers else None
             started = perf_counter()
             request = Request(Query(text=text, limit=limit), analyse(text), None, vector)
             rows = pipeline.run(request).ranking.rows.tolist()
