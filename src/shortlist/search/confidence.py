@@ -81,15 +81,16 @@ NOTHING = Confidence(
 def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_large: float) -> Matrix:
     """Describe the first hit, the query, how the belief is spread over the candidates, and what others offer."""
     first = int((evidence.rows == first_row).argmax())
-    belief = np.exp(logits - logits.max())
-    belief /= belief.sum()
-    entropy = -float(belief @ np.log(np.maximum(belief, 1e-9)))
+    behind = logits - logits.max()
+    odds = np.exp(behind)
+    total = float(odds.sum())
+    entropy = math.log(total) - float(odds @ behind) / total
     others = logits.copy()
     others[first] = -np.inf
     runner_up, alone = int(others.argmax()), len(logits) == 1
-    second = 0.0 if alone else float(belief[runner_up])
+    second = 0.0 if alone else float(odds[runner_up]) / total
     gap = 3.0 if alone else float(logits[first] - logits[runner_up])
-    spread = [float(belief[first]), second, entropy, min(max(gap, -5.0), 5.0), at_large]
+    spread = [float(odds[first]) / total, second, entropy, min(max(gap, -5.0), 5.0), at_large]
     return np.concatenate([evidence.candidates[first], evidence.query, spread], dtype=np.float32)
 
 

@@ -3,17 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias
 
 import numpy as np
 
 from shortlist.errors import InvalidInput
-from shortlist.models import Ranking, Step
+from shortlist.models import Ranking, Scores, Step
 from shortlist.search.fusion import Fuse, Fused
 from shortlist.search.request import Request, Retriever, Signals
 
 Stage: TypeAlias = Callable[[Request, Ranking], Ranking]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +39,19 @@ class Pipeline:
     def run(self, request: Request) -> Outcome:
         """Ask every retriever, fuse, and pass the ranking through the stages."""
         steps: list[Step] = []
-        signals = {name: _timed(steps, name, lambda r=r: r(request)) for name, r in self.retrievers.items()}  # type: ignore[misc]
-        fused = _timed(steps, "fuse", lambda: self.fuse(request, signals))
+        signals: dict[str, Scores] = {}
+        for name, retrieve in self.retrievers.items():
+            started = perf_counter()
+            signals[name] = scores = retrieve(request)
+            steps.append(_step(name, started, int(np.count_nonzero(scores))))
+        started = perf_counter()
+        fused = self.fuse(request, signals)
+        steps.append(_step("fuse", started, len(fused.ranking)))
         ranking, after = fused.ranking, {}
         for name, stage in self.stages.items():
-            ranking = _timed(steps, name, lambda s=stage, r=ranking: s(request, r))  # type: ignore[misc]
-            after[name] = ranking
+            started = perf_counter()
+            after[name] = ranking = stage(request, ranking)
+            steps.append(_step(name, started, len(ranking)))
         return Outcome(ranking[: request.query.limit], signals, fused, after, tuple(steps))
 
     def without(self, *names: str) -> Self:
@@ -65,15 +71,5 @@ class Pipeline:
         return (*self.retrievers, *self.stages)
 
 
-def _timed(steps: list[Step], name: str, work: Callable[[], T]) -> T:
-    started = perf_counter()
-    done = work()
-    milliseconds = (perf_counter() - started) * 1000
-    steps.append(Step(name, milliseconds, _found(done)))
-    return done
-
-
-def _found(done: object) -> int:
-    if isinstance(done, Fused):
-        return len(done.ranking)
-    return len(done) if isinstance(done, Ranking) else int(np.count_nonzero(done))  # type: ignore[call-overload]
+def _step(name: str, started: float, found: int) -> Step:
+    return Step(name, (perf_counter() - started) * 1000, found)

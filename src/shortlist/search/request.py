@@ -11,6 +11,11 @@ from shortlist.index.embedders import Vectors
 from shortlist.models import Query, Ranking, Scores, ToolId
 from shortlist.text.queries import AnalysedQuery
 
+LARGE = 5_000
+"""Of fewer scores the first are found sooner without a floor."""
+BLOCKS = 4
+"""How many blocks there are for each score that is sought: more give a closer floor, fewer are read faster."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -51,6 +56,20 @@ def _ties(falling: Scores) -> list[slice]:
     return [slice(start, end + 1) for start, end in edges.reshape(-1, 2).tolist()]
 
 
+def _score_at(scores: Scores, depth: int) -> float:
+    """Give the score of the last of the first `depth`; zero where fewer match.
+
+    Of many scores the best of each block comes first: as many as are sought reach the floor that these set, so what is
+    below it need not be looked at again.
+    """
+    if len(scores) > LARGE:
+        blocks = BLOCKS * depth
+        bests = scores[: len(scores) // blocks * blocks].reshape(blocks, -1).max(axis=1)
+        floor = np.partition(bests, -depth)[-depth]
+        scores = scores[scores >= floor] if floor > 0 else scores[scores > 0]
+    return float(np.partition(scores, -depth)[-depth]) if len(scores) >= depth else 0.0
+
+
 def candidates(signals: Signals, mask: NDArray[np.bool_] | None, depth: int) -> NDArray[np.int64]:
     """Give the rows in the first `depth` of any signal and what ties with the last of them.
 
@@ -62,8 +81,7 @@ def candidates(signals: Signals, mask: NDArray[np.bool_] | None, depth: int) -> 
         return allowed
     chosen = np.zeros(size, np.bool_)
     for scores in signals.values():
-        threshold = np.partition(scores, size - depth)[size - depth]
-        chosen |= (scores >= threshold) & (scores > 0)
+        chosen |= (scores >= _score_at(scores, depth)) & (scores > 0)
     if mask is not None:
         chosen &= mask
     missing = depth - int(np.count_nonzero(chosen))

@@ -43,7 +43,7 @@ _PASTED = {
 """What is pasted into queries, by a sign without which there is none of it; `0` stands for every digit.
 
 Most queries have few of the signs, and looking for all of it at each letter would take longer than the search."""
-_ANY_DIGIT = dict.fromkeys(map(ord, "123456789"), "0")
+_PLAINER = "".join("0" if chr(c).isdigit() else chr(c).lower() for c in range(128))
 _OPAQUE = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{14,}\b"  # UUIDs
     r"|\b(?=[a-z0-9_-]{16})(?=\w*[a-z])(?=\w*\d)(?=(?:[a-z_-]{0,40}\d){3})[a-z0-9_-]{16,}\b"
@@ -100,8 +100,8 @@ def analyse(text: str, expansions: Mapping[str, Phrases] | None = None) -> Analy
 
 def _apart(text: str) -> tuple[str, str]:
     """Part what asks from what was pasted into it, less what no word can be read from."""
-    lowered = text.lower().translate(_ANY_DIGIT)
-    signs = tuple(sign for sign in _PASTED if sign in lowered) if text.isascii() else tuple(_PASTED)
+    plainer = text.translate(_PLAINER)
+    signs = tuple([sign for sign in _PASTED if sign in plainer]) if text.isascii() else tuple(_PASTED)
     pasted: list[str] = []
 
     def take(found: re.Match[str]) -> str:
@@ -140,6 +140,7 @@ def _identifiers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(compact, (*spelled, *whole)))))
 
 
+@lru_cache(maxsize=4_096)
 def _instead(phrases: Phrases, weight: float) -> tuple[tuple[str, float], ...]:
     return tuple((word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases for word in phrase)
 
