@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +55,19 @@ def test_a_text_that_cannot_be_read_is_raised_wherever_it_was_tried(tmp_path: Pa
     model = OnnxEmbedder(write_onnx(tmp_path / "small"))
     with pytest.raises(TypeError):
         model.embed_documents(["event", None, "event", None] * 20)  # type: ignore[list-item]
+
+
+def test_a_program_ends_well_while_a_thread_still_embeds() -> None:
+    ends = """
+import sys, threading
+from shortlist.index.embedders import WEIGHTS, OnnxEmbedder
+model = OnnxEmbedder(WEIGHTS / "small")
+begun = threading.Event()
+texts = ["create an event in the calendar of a team"] * 10_000
+threading.Thread(target=model.embed_documents, args=(texts, lambda *_: begun.set()), daemon=True).start()
+sys.exit(0 if begun.wait(60) else 1)
+"""
+    assert subprocess.run([sys.executable, "-c", ends], check=False).returncode == 0
 
 
 def test_no_texts_give_no_vectors(embedder: Embedder) -> None:

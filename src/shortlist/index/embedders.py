@@ -1,5 +1,6 @@
 """Embedders: what turns texts into unit vectors. Model runtimes are imported when a model is first used."""
 
+import atexit
 import hashlib
 import json
 import os
@@ -20,6 +21,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Told how many of how many are done."""
 Tier: TypeAlias = Literal["small", "static", "none"]
 
+LAST_TEXT_SECONDS = 2.0
+"""How long the end of the program waits for the texts that are being read."""
 WEIGHTS = Path(__file__).parent.parent / "weights"
 MAX_TEXT_CHARS = 4_000
 """No model here reads further; a megabyte of text must not reach a tokenizer."""
@@ -118,7 +121,8 @@ class OnnxEmbedder:
     def _vector(self, text: str, tokens: int) -> Vectors:
         session, tokenizer = self._parts()
         ids = np.array([tokenizer.encode(text[:MAX_TEXT_CHARS]).ids[:tokens] or [0]], np.int64)
-        (vectors,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        with _PROGRAM:
+            (vectors,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
         vector: Vectors = _unit(np.asarray(vectors, np.float32)[:, : self.dimensions])[0]
         return vector
 
@@ -223,6 +227,34 @@ def runtime_available() -> bool:
     import importlib.util  # noqa: PLC0415
 
     return importlib.util.find_spec("onnxruntime") is not None
+
+
+class _Program:
+    """Ends between two texts: a thread that the interpreter stops inside the runtime would take the process down."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._ending = False
+        atexit.register(self._end)
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._ending)
+            self._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._ending = True
+            self._changed.wait_for(lambda: not self._running, LAST_TEXT_SECONDS)
+
+
+_PROGRAM = _Program()
 
 
 def _side_by_side(work: Callable[[Progress | None], None], progress: Progress | None) -> None:
