@@ -76,15 +76,17 @@ def candidates(signals: Signals, mask: NDArray[np.bool_] | None, depth: int) -> 
     All that may answer where they are few, and never fewer than `depth` of them: what no signal knows fills up.
     """
     size = len(next(iter(signals.values())))
-    allowed = np.arange(size) if mask is None else np.flatnonzero(mask)
-    if len(allowed) <= 2 * depth:
-        return allowed
+    allowed = size if mask is None else int(np.count_nonzero(mask))
+    if allowed <= 2 * depth:
+        return np.arange(size) if mask is None else np.flatnonzero(mask)
     chosen = np.zeros(size, np.bool_)
     for scores in signals.values():
-        chosen |= (scores >= _score_at(scores, depth)) & (scores > 0)
+        last = _score_at(scores, depth)
+        chosen |= scores >= last if last > 0 else scores > 0
     if mask is not None:
         chosen &= mask
-    missing = depth - int(np.count_nonzero(chosen))
-    if missing > 0:
-        chosen[allowed[~chosen[allowed]][:missing]] = True
-    return np.flatnonzero(chosen)
+    rows = np.flatnonzero(chosen)
+    if len(rows) >= depth:
+        return rows
+    left = np.flatnonzero(~chosen if mask is None else mask & ~chosen)
+    return np.sort(np.concatenate([rows, left[: depth - len(rows)]]))

@@ -27,6 +27,8 @@ TYPO_WEIGHT = 0.7
 MIN_TYPO_LENGTH = 4
 MAX_CORRECTIONS = 3
 MAX_REMEMBERED_TERMS = 10_000
+MAX_REMEMBERED_ROWS = 2_000_000
+"""Of all remembered terms together: forty megabytes, however large the catalog."""
 FUZZY_CUTOFF = 60.0
 MAX_PATTERN_CHARS = 1_000
 
@@ -81,9 +83,8 @@ class LexicalRetriever:
     def __init__(self, index: Index) -> None:
         self._index = index
         self.speller = Speller(index.lexical)
-        self._version = index.lexical.version
-        self._matches: dict[QueryTerm, Match] = {}
         self._latest: tuple[Request, Matches] | None = None
+        self._forget()
 
     def __call__(self, request: Request) -> Scores:
         scores = np.zeros(self._index.lexical.size, np.float32)
@@ -93,20 +94,27 @@ class LexicalRetriever:
 
     def look_up(self, request: Request) -> Matches:
         """Give what answers the terms of a request; words come again, so they are remembered."""
-        if self._version != self._index.lexical.version or len(self._matches) > MAX_REMEMBERED_TERMS:
-            self._version, self._matches = self._index.lexical.version, {}
-            self._latest = None
+        if self._version != self._index.lexical.version:
+            self._forget()
         latest = self._latest
         if latest is None or latest[0] is not request:
             latest = self._latest = (request, Matches.of(request.analysed.terms, self._remembered(request)))
         return latest[1]
 
     def _remembered(self, request: Request) -> list[Match]:
+        if len(self._matches) > MAX_REMEMBERED_TERMS or self._rows > MAX_REMEMBERED_ROWS:
+            self._forget()
         known = self._matches
         for asked in request.analysed.terms:
             if asked not in known:
-                known[asked] = Match.of(self._index.lexical, asked, self.stand_ins(asked))
+                known[asked] = found = Match.of(self._index.lexical, asked, self.stand_ins(asked))
+                self._rows += len(found.rows)
         return [known[asked] for asked in request.analysed.terms]
+
+    def _forget(self) -> None:
+        self._version, self._latest = self._index.lexical.version, None
+        self._matches: dict[QueryTerm, Match] = {}
+        self._rows = 0
 
     def stand_ins(self, asked: QueryTerm) -> tuple[tuple[str, float], ...]:
         """Give the terms to look for, with their weights: the word, its synonyms, or its likely spellings."""

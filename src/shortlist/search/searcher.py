@@ -1,7 +1,7 @@
 """The one way in: a query to an answer, whatever is ready."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
@@ -25,7 +25,8 @@ from shortlist.search.request import Request
 from shortlist.search.signals import HitSignals, Placed
 from shortlist.search.stages import Together
 from shortlist.text.clean import clean_text
-from shortlist.text.queries import Phrases, analyse, clauses
+from shortlist.text.expansions import Expansions
+from shortlist.text.queries import analyse, texts_to_embed
 
 T = TypeVar("T")
 
@@ -38,7 +39,8 @@ class Options:
 
     pipeline: str = "default"
     cache: VectorCache | None = None
-    expansions: Mapping[str, Phrases] | None = None
+    expansions: Expansions | None = None
+    """What words mean here; None takes the shipped ones."""
     together: Together = nothing_together
     clauses: bool = True
     """Embed the parts of a query that asks for several things; each costs as much as a query."""
@@ -232,10 +234,14 @@ class Searcher:
         analysed = analyse(query.text, self._options.expansions)
         return Request(query, analysed, self.index.mask(query.filters), vectors)
 
+    def texts_to_embed(self, text: str) -> tuple[str, ...]:
+        """Give the texts whose vectors a query needs."""
+        return texts_to_embed(text, self._options.expansions, apart=self._options.clauses)
+
     def _vectors(self, query: Query, pipeline: Pipeline) -> Vectors | None:
         if self._active is None or "dense" not in pipeline.retrievers:
             return None
-        return query_vectors(self._active, query.text, apart=self._options.clauses)
+        return query_vectors(self._active, self.texts_to_embed(query.text))
 
     def _pipeline_for(self, query: Query) -> Pipeline:
         if query.mode == "hybrid":
@@ -265,7 +271,7 @@ class Searcher:
         ranking, tools, ids = outcome.ranking, self.index.catalog.tools, self.index.ids
         rows, families = ranking.rows, ranking.families
         placed = {name: Placed(scores[rows], scores[evidence.rows]) for name, scores in outcome.signals.items()}
-        return tuple(
+        hits = [
             Hit(
                 tool=tools[ids[row]],
                 score=score,
@@ -274,7 +280,8 @@ class Searcher:
                 signals=HitSignals(placed, position - 1),
             )
             for position, (row, score) in enumerate(ranking, 1)
-        )
+        ]
+        return tuple(hits)
 
     def _notes(self) -> tuple[str, ...]:
         notes = []
@@ -301,10 +308,9 @@ class _Pipelines:
         return self._built[name]
 
 
-def query_vectors(embedder: Embedder, text: str, *, apart: bool = True) -> Vectors:
-    """Embed a query and, where it asks for several things, each of them."""
-    parts = clauses(text) if apart else ()
-    return np.array([embedder.embed_query(part) for part in (text, *parts)], np.float32)
+def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:
+    """Embed the texts of one query: the whole of it, and what it asks for apart."""
+    return np.array([embedder.embed_query(text) for text in texts], np.float32)
 
 
 def check(query: Query) -> None:

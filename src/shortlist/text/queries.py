@@ -1,17 +1,14 @@
 """A query as weighted terms: what is asked counts, what was pasted into it hardly does."""
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from importlib import resources
+from functools import lru_cache
 from itertools import islice
-from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from shortlist.errors import InvalidInput
 from shortlist.text.clean import clean_text
-from shortlist.text.tokens import compact, split_identifier, stem, terms
+from shortlist.text.expansions import Expansions, Phrases, shipped_expansions
+from shortlist.text.tokens import compact, terms
 
 MAX_QUERY_CHARS = 8_000
 MAX_QUERY_TERMS = 160
@@ -24,8 +21,6 @@ EXPANSION_WEIGHT = 0.45
 
 MAX_CLAUSES = 8
 MIN_CLAUSE_WORDS = 3
-
-Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 
 _PASTED = {
     "<": r"<[^<>\s][^<>]{0,80}>",  # <resource-group>
@@ -82,7 +77,7 @@ class AnalysedQuery:
     words: int
 
 
-def analyse(text: str, expansions: Mapping[str, Phrases] | None = None) -> AnalysedQuery:
+def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
     """Read a query; nothing in it can make this fail."""
     short = _both_ends(clean_text(text))
     asked, pasted = _apart(short)
@@ -90,12 +85,12 @@ def analyse(text: str, expansions: Mapping[str, Phrases] | None = None) -> Analy
     weights = weights | {term: PASTED_WEIGHT for term in terms(pasted) if term not in weights}
     if not weights:
         weights = dict.fromkeys(terms(short), 1.0)
-    table = shipped_expansions() if expansions is None else expansions
-    found = tuple(
+    table = (expansions or shipped_expansions()).phrases
+    found = [
         QueryTerm(term, weight, _instead(table[term], weight) if term in table else ())
         for term, weight in islice(weights.items(), MAX_QUERY_TERMS)
-    )
-    return AnalysedQuery(short, found, _identifiers(short), len(short.split()))
+    ]
+    return AnalysedQuery(short, tuple(found), _identifiers(short), len(short.split()))
 
 
 def _apart(text: str) -> tuple[str, str]:
@@ -119,10 +114,18 @@ def _pasted_by(signs: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(_PASTED[sign] for sign in signs), re.IGNORECASE)
 
 
+def texts_to_embed(text: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
+    """Give the query as a model knows its words and, where it asks for several things, each of them."""
+    spelled = (expansions or shipped_expansions()).spelled_out(text)
+    return (spelled, *clauses(spelled)) if apart else (spelled,)
+
+
 def clauses(text: str) -> tuple[str, ...]:
     """Give the parts of a query that asks for several things; none where it asks for one."""
-    parts = [part.strip() for part in _CLAUSE_END.split(_both_ends(clean_text(text)))]
-    asking = [part for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
+    parts = _CLAUSE_END.split(_both_ends(clean_text(text)))
+    if len(parts) == 1:
+        return ()
+    asking = [part.strip() for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
     return tuple(asking[:MAX_CLAUSES]) if len(asking) > 1 else ()
 
 
@@ -143,41 +146,3 @@ def _identifiers(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4_096)
 def _instead(phrases: Phrases, weight: float) -> tuple[tuple[str, float], ...]:
     return tuple((word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases for word in phrase)
-
-
-@cache
-def shipped_expansions() -> Mapping[str, Phrases]:
-    text = resources.files("shortlist.text").joinpath("data", "expansions.txt").read_text("utf-8")
-    return parse_expansions(text, "expansions.txt")
-
-
-def read_expansions(*files: Path) -> Mapping[str, Phrases]:
-    """Add the user's own entries to those that are shipped."""
-    table = dict(shipped_expansions())
-    for file in files:
-        for word, phrases in parse_expansions(file.read_text("utf-8"), file.name).items():
-            table[word] = tuple(dict.fromkeys((*phrases, *table.get(word, ()))))
-    return table
-
-
-def parse_expansions(text: str, name: str) -> Mapping[str, Phrases]:
-    """Read lines of `word => phrase, phrase`; `<=>` goes both ways."""
-    table: dict[str, list[tuple[str, ...]]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        for source, target in _entries(line.partition("#")[0].strip(), f"{name} line {number}"):
-            table.setdefault(source, []).append(target)
-    return {word: tuple(dict.fromkeys(phrases)) for word, phrases in table.items()}
-
-
-def _entries(line: str, place: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if not line:
-        return
-    left, arrow, right = line.partition("<=>") if "<=>" in line else line.partition("=>")
-    word = [stem(part) for part in split_identifier(left)]
-    phrases = [tuple(terms(part)) for part in right.split(",")]
-    if not arrow or not word or not all(phrases):
-        raise InvalidInput(f"{place}: expected `word => phrase, phrase`, found {line!r}.")
-    if len(word) == 1:
-        yield from ((word[0], phrase) for phrase in phrases)
-    if arrow == "<=>":
-        yield from ((phrase[0], tuple(word)) for phrase in phrases if len(phrase) == 1)
