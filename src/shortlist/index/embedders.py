@@ -21,6 +21,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Told how many of how many are done."""
 Tier: TypeAlias = Literal["small", "static", "none"]
 
+MODEL_FILE = "model.onnx"
 LAST_TEXT_SECONDS = 2.0
 """How long the end of the program waits for the texts that are being read."""
 WEIGHTS = Path(__file__).parent.parent / "weights"
@@ -98,15 +99,16 @@ class OnnxEmbedder:
         """Embed each text by itself, one on every core.
 
         In a batch they would be padded to the longest, and share one int8 range: slower, and no text's vector would be
-        its own.
+        its own. A query has all cores for itself; here every core has a text, so these are read by another session.
         """
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
-        self.load()
+        _, tokenizer = self._parts()
+        session = _onnx_session(self._folder / MODEL_FILE, threads=1)
         rows = iter(range(len(texts)))
 
         def embed(tell: Progress | None) -> None:
             for row in rows:  # each is taken by one thread
-                vectors[row] = self._vector(texts[row], self.card.document_tokens)
+                vectors[row] = self._vector(session, tokenizer, texts[row], self.card.document_tokens)
                 if tell:
                     tell(row + 1, len(texts))
 
@@ -116,10 +118,9 @@ class OnnxEmbedder:
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
-        return self._vector(text, self.card.query_tokens)
+        return self._vector(*self._parts(), text, self.card.query_tokens)
 
-    def _vector(self, text: str, tokens: int) -> Vectors:
-        session, tokenizer = self._parts()
+    def _vector(self, session: Any, tokenizer: Any, text: str, tokens: int) -> Vectors:
         ids = np.array([tokenizer.encode(text[:MAX_TEXT_CHARS]).ids[:tokens] or [0]], np.int64)
         with _PROGRAM:
             (vectors,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
@@ -133,7 +134,7 @@ class OnnxEmbedder:
             return self._loaded
 
     def _load(self) -> tuple[Any, Any]:
-        model = _checked(self._folder / "model.onnx", self.card.digest)
+        model = _checked(self._folder / MODEL_FILE, self.card.digest)
         session = _onnx_session(model)
         tokenizer = _tokenizer(self._folder / "tokenizer.json")
         try:
@@ -298,14 +299,15 @@ def _checked(path: Path, digest: str) -> Path:
     return path
 
 
-def _onnx_session(model: Path) -> Any:
+def _onnx_session(model: Path, threads: int = 0) -> Any:
+    """Open a model; without a number of threads, a text is read by all cores."""
     try:
         import onnxruntime  # noqa: PLC0415
     except ImportError:
         raise ModelError("onnxruntime is not installed; use --embedder static, or install it.") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = 1  # texts are read side by side: two threads for one text wait for each other
+    options.intra_op_num_threads = threads
     try:
         return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:
