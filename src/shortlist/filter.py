@@ -33,7 +33,7 @@ from shortlist.search.rerank import reranked
 from shortlist.search.searcher import Options, Searcher
 from shortlist.selection import LIMIT as SELECTED
 from shortlist.selection import LanguageModel, Selection, Selector, model_from_environment
-from shortlist.text.queries import clauses
+from shortlist.text.expansions import read_expansions
 
 BY_VECTORS = ("hybrid", "dense")
 """The modes of search that ask for a query's vector."""
@@ -254,7 +254,8 @@ class ToolFilter:
             cache = open_vectors() if self._vectors is not None else None
         index = self._saved.open(catalog) if self._saved is not None else Index.build(catalog)
         fallback = static_model() if self._vectors is not None and not self._setup.wait else None
-        return Searcher(index, self._vectors, fallback=fallback, options=Options(cache=cache))
+        options = Options(cache=cache, expansions=read_expansions(*self._setup.expansions))
+        return Searcher(index, self._vectors, fallback=fallback, options=options)
 
     def _look_up(self, asked: Query, turn: Turn) -> "_Vector":
         """Embed outside of the lock, so that one slow provider does not hold up the others' searches."""
@@ -266,7 +267,7 @@ class ToolFilter:
         if vectors is None or not ready or asked.mode not in BY_VECTORS:
             return _Vector("words alone")
         try:
-            hit = vectors.look_up_all((asked.text, *clauses(asked.text)))
+            hit = vectors.look_up_all(self._searcher.texts_to_embed(asked.text))
         except ModelError as error:
             turn.warnings.append(f"Searching by words alone: {error}")
             return _Vector("failed", failed=True)

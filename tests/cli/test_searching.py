@@ -101,3 +101,16 @@ def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(run: Run, t
     (tmp_path / "numpy.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     done = run("search", "rain", path=str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_words_of_ones_own_are_understood_wherever_they_are_said(run: Run, starts: Path, tmp_path: Path) -> None:
+    config, mine = tmp_path / "config" / "shortlist" / "config.json", tmp_path / "mine.txt"
+    mine.write_text("smog => air quality\n", "utf-8")
+    said = run("search", "smog", "--embedder", "none", "--expansions", str(mine))
+    config.write_text(json.dumps({**json.loads(config.read_text()), "shortlist": {"expansions": [str(mine)]}}))
+    configured = run("search", "smog", "--embedder", "none")
+    assert "1. sky/get_air_quality" in said.stdout
+    assert said.stdout.splitlines()[1:] == configured.stdout.splitlines()[1:]
+    mine.unlink()
+    gone = run("serve", "--config", str(config))
+    assert (gone.returncode, "mine.txt cannot be read" in gone.stderr, "Traceback" in gone.stderr) == (2, True, False)

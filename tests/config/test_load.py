@@ -199,6 +199,12 @@ def test_a_file_with_comments_and_trailing_commas_is_read(tmp_path: Path) -> Non
     assert transport.url == "https://h//p"
 
 
+def test_files_of_words_lie_beside_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"shortlist": {"expansions": ["words.txt", "/etc/words.txt"]}}')
+    assert load_settings(path, ENVIRONMENT).expansions == (tmp_path / "words.txt", Path("/etc/words.txt"))
+
+
 def test_toml_is_read(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('[mcp_servers.x]\ncommand = "run"\nargs = ["a"]\n[shortlist]\nmode = "static"\n')

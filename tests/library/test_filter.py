@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -227,6 +228,13 @@ def test_server_descriptions_are_searched_unless_they_are_left_out() -> None:
     assert described.filter("beekeeping").tools[0].id == "alpha/run"
     assert described.explain("beekeeping", "run").matches
     assert not bare.explain("beekeeping", "run").matches
+
+
+def test_words_of_ones_own_are_understood(tmp_path: Path) -> None:
+    mine = tmp_path / "words.txt"
+    mine.write_text("shipit => merge pull request\n", "utf-8")
+    made = ToolFilter(catalog(WORKPLACE), embedding=None, expansions=[mine])
+    assert made.filter("shipit").tools[0].id == "github/merge_pull_request"
 
 
 def test_a_large_index_is_read_back_at_the_next_start() -> None:

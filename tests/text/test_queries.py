@@ -1,18 +1,13 @@
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.errors import InvalidInput
 from shortlist.text.queries import (
     EXPANSION_WEIGHT,
     MAX_QUERY_CHARS,
     MAX_QUERY_TERMS,
     PASTED_WEIGHT,
     analyse,
-    parse_expansions,
-    read_expansions,
 )
 from shortlist.text.tokens import terms
 
@@ -137,28 +132,3 @@ def test_a_synonym_weighs_less_than_the_word() -> None:
     (notify,) = analyse("notify").terms
     assert {word for word, _ in notify.instead} >= {"send", "messag"}
     assert all(0 < weight <= EXPANSION_WEIGHT for _, weight in notify.instead)
-
-
-def test_users_add_expansions_of_their_own(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.txt"
-    mine.write_text("# ours\nflurb => create invoice\nzap <=> delete\n", "utf-8")
-    table = read_expansions(mine)
-    assert ("creat", "invoic") in table["flurb"]
-    assert ("delet",) in table["zap"]
-    assert ("zap",) in table["delet"]
-    assert ("kubernet",) in table["k8s"], "the shipped ones stay"
-
-
-@pytest.mark.parametrize("line", ["word phrase", "=> phrase", "word =>", "word => a phrase,,other"])
-def test_a_broken_line_of_expansions_is_named(line: str) -> None:
-    with pytest.raises(InvalidInput, match=r"mine\.txt line 2"):
-        parse_expansions(f"ok => fine words\n{line}\n", "mine.txt")
-
-
-@given(st.text(st.characters(exclude_characters="\r\n")))
-def test_any_line_of_expansions_is_read_or_refused(line: str) -> None:
-    try:
-        table = parse_expansions(line, "mine.txt")
-    except InvalidInput:
-        return
-    assert all(all(phrase) for phrases in table.values() for phrase in phrases)

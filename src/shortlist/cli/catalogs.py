@@ -13,13 +13,17 @@ from shortlist.demo import CATALOG
 from shortlist.errors import InvalidInput
 from shortlist.gateway.saved import SavedCatalog
 from shortlist.paths import data_folder
+from shortlist.text.expansions import Expansions, read_expansions
 
 
 def add_catalog_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the user say where the tools are."""
+    """Let the user say where the tools are, and what is meant by words that others do not use."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--catalog", type=Path, help="a file or folder with tools (default: those of your servers)")
     where.add_argument("--config", help="a configuration file (default: your own, else the bundled demo)")
+    parser.add_argument(
+        "--expansions", action="append", type=Path, default=[], metavar="FILE", help="what your own words mean"
+    )
 
 
 def find_catalog(options: argparse.Namespace) -> Catalog:
@@ -30,6 +34,13 @@ def find_catalog(options: argparse.Namespace) -> Catalog:
     if options.catalog is None:
         say("shortlist: no configuration: searching the bundled demo (`shortlist import` adds your servers)")
     return read_tools(options.catalog or CATALOG)
+
+
+def find_expansions(options: argparse.Namespace) -> Expansions:
+    """Give what words mean to the user: as the configuration and the command line say."""
+    config = None if options.catalog else find_config(options.config)
+    configured = load_settings(config).expansions if config is not None else ()
+    return read_expansions(*configured, *options.expansions)
 
 
 def read_tools(path: Path) -> Catalog:

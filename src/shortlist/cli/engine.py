@@ -7,16 +7,19 @@ from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.search.exemplars import Memory
 from shortlist.search.searcher import Options, Searcher
+from shortlist.text.expansions import Expansions
 
 MODELS = ("small", "static")
 """The shipped models, the better one first."""
 
 
-def make_searcher(catalog: Catalog, *, models: bool, memory: Memory | None = None) -> Searcher:
+def make_searcher(
+    catalog: Catalog, *, models: bool, expansions: Expansions | None = None, memory: Memory | None = None
+) -> Searcher:
     """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
     if not models:
-        return Searcher(catalog)
-    options = Options(cache=open_vectors(), memory=memory)
+        return Searcher(catalog, options=Options(expansions=expansions))
+    options = Options(cache=open_vectors(), expansions=expansions, memory=memory)
     return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_tools
+from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, find_expansions, read_tools
 from shortlist.cli.progress import progress_bar
 from shortlist.demo import CATALOG, FIRST_SEARCHES
 from shortlist.errors import InvalidInput
@@ -16,6 +16,7 @@ from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchResult
 from shortlist.search.searcher import Options, Searcher
 from shortlist.text.clean import one_line
+from shortlist.text.expansions import Expansions
 
 
 def register(subparsers: Any) -> None:
@@ -53,9 +54,9 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def _searcher_of(catalog: Catalog, options: argparse.Namespace) -> Searcher:
+def _searcher_of(catalog: Catalog, options: argparse.Namespace, expansions: Expansions | None = None) -> Searcher:
     """Build a searcher from the command line, and wait until its vectors are there."""
-    engine = Options(pipeline=options.pipeline, cache=open_vectors())
+    engine = Options(pipeline=options.pipeline, cache=open_vectors(), expansions=expansions)
     searcher = Searcher(catalog, shipped(options.embedder), options=engine)
     with progress_bar("embedding tools") as progress:
         searcher.prepare(progress)
@@ -65,7 +66,7 @@ def _searcher_of(catalog: Catalog, options: argparse.Namespace) -> Searcher:
 def _search(options: argparse.Namespace) -> int:
     filters = Filters(servers=frozenset(options.servers) if options.servers else None, read_only=options.read_only)
     query = Query(text=options.query, limit=options.limit, mode=options.mode, filters=filters)
-    searcher = _searcher_of(find_catalog(options), options)
+    searcher = _searcher_of(find_catalog(options), options, find_expansions(options))
     unknown = (filters.servers or frozenset()) - searcher.catalog.servers.keys()
     if unknown:
         raise InvalidInput(f"No server {min(unknown)!r}. There are {', '.join(searcher.catalog.servers)}.")
@@ -75,7 +76,7 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    searcher = _searcher_of(find_catalog(options), options)
+    searcher = _searcher_of(find_catalog(options), options, find_expansions(options))
     query = Query(text=options.query, limit=20)
     found = options.tool or next((hit.tool.id for hit in searcher.search(query).hits), None)
     if found is None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -35,6 +35,9 @@ from shortlist.telemetry.metrics import DROPPED, Metrics
 from shortlist.telemetry.tracing import note_on_span
 from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
+
+if TYPE_CHECKING:
+    from shortlist.text.expansions import Expansions
 
 Done = TypeVar("Done")
 
@@ -109,7 +112,7 @@ async def _open_stack(
     saved = SavedCatalog(data_folder() / "catalog", settings.servers)
     catalog = saved.load()
     teacher = open_teacher(settings.telemetry) if models else None
-    search, answerer, events = BackgroundSearch(_searcher_of(models, teacher), catalog), Answerer(), _Events()
+    search, answerer, events = BackgroundSearch(_searcher_of(settings, models, teacher), catalog), Answerer(), _Events()
     pool = UpstreamPool(
         settings.servers,
         on_event=events,
@@ -184,13 +187,24 @@ def _to_all(*records: Record) -> Record:
     return record
 
 
-def _searcher_of(models: bool, teacher: Teacher | None) -> Callable[[Catalog], Preparable]:
+def _searcher_of(settings: Settings, models: bool, teacher: Teacher | None) -> Callable[[Catalog], Preparable]:
+    expansions = own_expansions(settings)
+
     def make(catalog: Catalog) -> Preparable:
         memory = teacher.memory if teacher is not None else None
-        found: Preparable = import_module("shortlist.cli.engine").make_searcher(catalog, models=models, memory=memory)
+        make_searcher = import_module("shortlist.cli.engine").make_searcher
+        found: Preparable = make_searcher(catalog, models=models, expansions=expansions, memory=memory)
         return found
 
     return make
+
+
+def own_expansions(settings: Settings) -> "Expansions | None":
+    """Read the team's own words, now: a file that is not there or not right stops a start."""
+    if not settings.expansions:
+        return None
+    found: Expansions = import_module("shortlist.text.expansions").read_expansions(*settings.expansions)
+    return found
 
 
 def log_folder() -> Path:

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -202,6 +203,8 @@ class Settings:
     intents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Intent to toolset names."""
     always_load: tuple[str, ...] = ()
+    expansions: tuple[Path, ...] = ()
+    """Files of what this team's words mean, beside the shipped one (text/data/expansions.txt)."""
     tokens: Mapping[str, TokenSettings] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
     telemetry: TelemetrySettings = DEFAULT_TELEMETRY

@@ -141,6 +141,7 @@ class Options(Shape):
     toolsets: dict[str, ToolsetShape | Texts] = {}
     intents: dict[str, Texts] = {}
     always_load: Texts = ()
+    expansions: Texts = ()
     tokens: dict[str, TokenShape] = {}
     limits: LimitsShape = LimitsShape()
     telemetry: TelemetryShape = TelemetryShape()

@@ -19,7 +19,7 @@ from shortlist.search.pipeline import Pipeline
 from shortlist.search.presets import Parts, stackone, weighted
 from shortlist.search.request import Request
 from shortlist.search.searcher import Options, Searcher, query_vectors
-from shortlist.text.queries import analyse
+from shortlist.text.queries import analyse, texts_to_embed
 
 DENSE = "dense"
 
@@ -120,7 +120,11 @@ class Bench:
             self._index.embed(self._embedder, cache=self._vectors, progress=self._progress)
 
     def _embed_query(self, text: str, apart: bool) -> Vectors | None:
-        return query_vectors(self._embedder, text, apart=apart) if self._embedder and text.strip() else None
+        return (
+            query_vectors(self._embedder, texts_to_embed(text, apart=apart))
+            if self._embedder and text.strip()
+            else None
+        )
 
     def _named(self, pipeline: Pipeline, rank: Ranker) -> Contender:
         embedder = self._embedder.model_id if self._embedder and DENSE in pipeline.retrievers else ""

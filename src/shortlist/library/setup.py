@@ -1,6 +1,8 @@
 """How a filter is made: what is fixed once it is there."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypedDict
 
 from shortlist.index.index import VectorCache
@@ -12,6 +14,7 @@ class SetupChoices(TypedDict, total=False):
     """The settings of a filter that are fixed once it is made."""
 
     include_server_description: bool
+    expansions: Sequence[Path]
     reranker: Reranker | None
     rerank_top: int
     vector_cache: VectorCache | Literal["default"] | None
@@ -26,6 +29,8 @@ class Setup:
 
     include_server_description: bool = True
     """Whether a server's own words help to find each of its tools."""
+    expansions: Sequence[Path] = ()
+    """Files of what your own words mean, beside the shipped one."""
     reranker: Reranker | None = None
     rerank_top: int = RERANKED
     vector_cache: VectorCache | Literal["default"] | None = "default"

@@ -1,7 +1,7 @@
 """The one way in: a query to an answer, whatever is ready."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
