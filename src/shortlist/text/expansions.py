@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shortlist.errors import InvalidInput
-from shortlist.text.tokens import split_identifier, stem, terms
+from shortlist.text.tokens import ascii_words, split_identifier, stem, terms
 
 Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -26,6 +26,8 @@ class Expansions:
 
     def spelled_out(self, text: str) -> str:
         """Write abbreviations out, as a model knows them; `Mr` and `Li` are names, `MR` and `mr` are not."""
+        if text.isascii() and self.long_forms.keys().isdisjoint(ascii_words(text)):
+            return text  # as most are, and looking at every word takes its time
         return _PLAIN_WORD.sub(self._long_form, text)
 
     def _long_form(self, found: re.Match[str]) -> str:

@@ -55,6 +55,11 @@ def words(identifier: str) -> str:
     return " ".join(split_identifier(identifier))
 
 
+def ascii_words(text: str) -> list[str]:
+    """Split plain ASCII at whatever is no letter or digit, in lower case."""
+    return text.lower().translate(_ASCII_SPACED).split()
+
+
 def compact(identifier: str) -> str:
     """Write an identifier without separators or case, so that all its spellings are equal."""
     return _without_separators(fold(identifier))
