@@ -1,6 +1,6 @@
 """What the models weigh and how fast they read: python -m benchmarks.models [--also FOLDER].
 
-Every model embeds the same queries in the same run, taking turns, one at a time; documents on every core, as at indexing.
+Every model embeds the same queries in the same run, taking turns, one at a time; documents on all cores, as an index.
 `--also` puts another ONNX model beside ours, such as the untuned one that ours was made from.
 """
 
