@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.measuring import publish
-from benchmarks.quality_checks import DEFAULT, Check, checks, paired
+from benchmarks.quality_checks import DEFAULT, Check, checks, paired, published
 from benchmarks.quality_data import (
     BARE,
     BY_SPLIT,
@@ -117,7 +117,7 @@ def _publish(
     tables = [_default_table(found[DEFAULT])]
     tables += [_leaderboard(found, single, metric) for metric in METRICS if single]
     tables += [_leaderboard(found, others, metric) for metric in METRICS if others]
-    tables += [_check_table(held), *_left_out_tables(found, left_out)]
+    tables += [_published_table(found), _check_table(held), *_left_out_tables(found, left_out)]
     data = {
         "embedder": options.embedder if not Path(options.embedder).is_dir() else "a folder",
         "peer_queries": options.peer_queries,
@@ -233,6 +233,11 @@ def _against_default(
         return None
     mine, theirs = ([found[who][each] for each in sets] for who in (DEFAULT, name))
     return {metric: paired(mine, theirs, metric) for metric in METRICS}
+
+
+def _published_table(found: Mapping[str, Mapping[str, Answers]]) -> Table:
+    columns = ("set", "who", "metric", "published", "default", "what differs")
+    return Table("Beside what others report", columns, tuple(published(found)))
 
 
 def _check_table(held: Sequence[Check]) -> Table:

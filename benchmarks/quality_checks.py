@@ -41,6 +41,20 @@ TRIAL = {
 """An early trial on the same data: top-1 and nDCG@10 fused with an untuned model, the same of words alone, and nDCG@10
 fused with a tuned model. A floor for what is built since."""
 
+PUBLISHED = (
+    ("azure_mcp_jan2026", "text-embedding-3-large, by its vendor", "top1", 92.0, "502 prompts, nearly the same"),
+    ("stackone_270", "StackOne's hybrid, α 0.2", "top1", 75.9, "257 of the queries"),
+    ("stackone_270", "StackOne's hybrid, α 0.2", "r@5", 92.6, "257 of the queries"),
+    ("portkey_120", "Portkey's filter with USE-lite", "top1", 56.0, ""),
+    ("portkey_120", "Portkey's filter with USE-lite", "r@5", 80.0, ""),
+    ("nodebench_175", "NodeBench's hybrid", "top1", 70.4, "54 queries, 4 of them impossible"),
+    ("nodebench_175", "NodeBench's hybrid", "r@5", 79.6, "54 queries, 4 of them impossible"),
+    ("mcpproxy_golden", "MCPProxy", "top1", 41.8, "graded labels"),
+    ("mcpproxy_golden", "MCPProxy", "r@5", 68.1, "graded labels"),
+    ("toolret_apigen", "MFTR's best", "ndcg@10", 85.75, "from a secondary source"),
+)
+"""What others report on the same data, or nearly: set, who, metric, figure, and what differs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -114,6 +128,15 @@ def _against_fixed(found: Found, model: str = "") -> Iterator[Check]:
         asked = f"{default} goes half the way from the fixed weight to the per-set oracle on macro {label(metric)}"
         figures = f"fixed {_percent(low)}, oracle {_percent(oracle)}, {default} {_percent(mean)}"
         yield Check(asked, mean >= (low + oracle) / 2, figures)
+
+
+def published(found: Found) -> list[tuple[str, ...]]:
+    """Put what others report beside the default pipeline."""
+    return [
+        (name, who, label(metric), f"{figure:g}", _percent(_mean(found[DEFAULT][name], metric)), differs)
+        for name, who, metric, figure, differs in PUBLISHED
+        if name in found[DEFAULT]
+    ]
 
 
 def _against_arms(found: Found) -> Iterator[Check]:

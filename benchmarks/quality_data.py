@@ -5,7 +5,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -24,6 +24,7 @@ from shortlist.evals.significance import Values
 from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import embed_cached
+from shortlist.library.vectors import QueryVectors
 from shortlist.models import ToolId
 
 SINGLE = (
@@ -60,6 +61,8 @@ LARGE = 5_000
 """Above so many tools most peers take longer for a query than we take for a hundred."""
 KEPT = Path(__file__).parent / ".cache" / "quality"
 LOGGED_EVERY = 500
+REMEMBERED = 100_000
+"""Queries and their parts: more than all sets have together."""
 
 Ranked: TypeAlias = Mapping[str, Sequence[ToolId]]
 """The ranking for each case, by its id."""
@@ -99,29 +102,12 @@ class Answers:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(QueryVectors):
     """An embedder that embeds a query once, whoever asks, and documents never twice: they are kept on disk."""
 
-    embedder: Embedder
-    cache: SqliteVectorCache
-    _queries: dict[str, Vectors] = field(default_factory=dict)
-
-    @property
-    def model_id(self) -> str:
-        return self.embedder.model_id
-
-    @property
-    def dimensions(self) -> int:
-        return self.embedder.dimensions
-
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
-        return self.embedder.embed_documents(texts, progress)
-
-    def embed_query(self, text: str) -> Vectors:
-        if text not in self._queries:
-            self._queries[text] = self.embedder.embed_query(text)
-        return self._queries[text]
+    def __init__(self, embedder: Embedder, cache: SqliteVectorCache) -> None:
+        super().__init__(embedder, capacity=REMEMBERED)
+        self.cache = cache
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Serve the peers, which embed queries and documents alike: one text is a query."""
