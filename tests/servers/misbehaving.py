@@ -82,7 +82,8 @@ def call_tool(request: dict[str, Any]) -> None:
     name, arguments = params["name"], params.get("arguments", {})
     match name:
         case "hang":
-            return
+            while FAULT == "deaf" and not os.path.exists(ARGUMENT):
+                time.sleep(0.01)
         case "die":
             sys.stderr.write("dying on request\n")
             sys.stderr.flush()

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import anyio
 import pytest
@@ -59,6 +60,20 @@ async def test_a_timed_out_call_names_its_tool_and_is_cancelled_upstream_once() 
         seen = json.loads(text_of(await pool.call_tool("lazy", "seen", {})))
         assert seen["calls"] == 2  # the hanging one and this one: nothing was repeated
         assert len(seen["cancelled"]) == 1
+
+
+async def test_a_call_that_the_server_does_not_read_ends_in_its_time_and_is_cancelled_when_it_reads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reads_again = tmp_path / "again"
+    async with pool_of(script("deaf", "deaf", str(reads_again))) as (pool, _):
+        for tool, argument in (("hang", ""), ("echo", "x" * 1_000_000)):
+            with pytest.raises(UpstreamTimeout):
+                await pool.call_tool("deaf", tool, {"text": argument}, options=SHORT)
+        reads_again.touch()
+        seen = json.loads(text_of(await pool.call_tool("deaf", "seen", {})))
+        assert len(seen["cancelled"]) == 2
+    assert "write blocked" not in caplog.text  # nobody waited for it to read
 
 
 async def test_a_cancelled_caller_cancels_upstream() -> None:

@@ -1,5 +1,6 @@
 """A child process as a transport: bounded messages, captured stderr, and a process group that always ends."""
 
+import math
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import anyio.lowlevel
 from anyio.abc import ByteReceiveStream, ByteSendStream, ObjectReceiveStream, ObjectSendStream, Process
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification
 
 from shortlist.config.settings import StdioTransport
 from shortlist.upstream.framing import LineSplitter, Oversized, read_line, write_line
@@ -21,6 +23,8 @@ from shortlist.upstream.stderr import LINE_CHARACTERS, StderrLog
 
 EXIT_SECONDS = 2.0
 """How long a server may take to leave by itself once its stdin is closed, and again after SIGTERM."""
+NOTICE_SECONDS = 0.1
+"""How long a notification may wait for a child that does not read: a call that ran out of time waits for its cancel."""
 _POLL_SECONDS = 0.01
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
 
@@ -117,8 +121,10 @@ class _Outbox(ObjectSendStream[SessionMessage]):
         self._stdin = stdin
 
     async def send(self, item: SessionMessage) -> None:
+        seconds = NOTICE_SECONDS if isinstance(item.message, JSONRPCNotification) else math.inf
         try:
-            await self._stdin.send(write_line(item))
+            with anyio.move_on_after(seconds):
+                await self._stdin.send(write_line(item))
         except _GONE:
             raise anyio.BrokenResourceError from None
 
