@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 PROGRAM = """
 import subprocess
 import anyio
@@ -58,7 +60,8 @@ def test_a_line_that_is_no_message_is_passed_over_and_a_broken_character_replace
     assert sent_back(done.stdout) == [ping(1, text="�")]
 
 
-def test_a_client_that_never_reads_does_not_keep_the_gateway(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_gone", [False, True], ids=["never reads", "is gone"])
+def test_a_client_that_leaves_an_answer_unread_does_not_keep_the_gateway(tmp_path: Path, is_gone: bool) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"mcpServers": {}}', "utf-8")
     command = [*GATEWAY, "serve", "--config", str(config)]
@@ -69,6 +72,8 @@ def test_a_client_that_never_reads_does_not_keep_the_gateway(tmp_path: Path) -> 
         process.stdin.write(lines_of([{"jsonrpc": "2.0", "id": "x" * 500_000, "method": "nothing"}]))
         process.stdin.flush()
         assert process.stdout.read(1) == b"{"  # it answers, and more than fits into the pipe
+        if is_gone:
+            process.stdout.close()
         process.stdin.close()
         assert process.wait(SECONDS) == 0
 

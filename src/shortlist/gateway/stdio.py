@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TypeAlias
 
 import anyio
@@ -55,7 +55,7 @@ async def _open_pipes() -> AsyncIterator[Streams]:
     finally:
         reading.close()
         writer.close()
-        with anyio.move_on_after(FLUSH_SECONDS, shield=True):
+        with anyio.move_on_after(FLUSH_SECONDS, shield=True), suppress(OSError):  # a client may be gone by now
             await writer.wait_closed()
 
 
