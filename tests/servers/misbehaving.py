@@ -76,14 +76,18 @@ def list_tools(request: dict[str, Any]) -> None:
         answer(request, {"tools": tools()})
 
 
+def stay_deaf() -> None:
+    while FAULT == "deaf" and not os.path.exists(ARGUMENT):
+        time.sleep(0.01)
+
+
 def call_tool(request: dict[str, Any]) -> None:
     state["calls"] += 1
     params = request["params"]
     name, arguments = params["name"], params.get("arguments", {})
     match name:
         case "hang":
-            while FAULT == "deaf" and not os.path.exists(ARGUMENT):
-                time.sleep(0.01)
+            stay_deaf()
         case "die":
             sys.stderr.write("dying on request\n")
             sys.stderr.flush()
