@@ -41,7 +41,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "gateway": GATEWAY | {"context", "selection", "validation"},
     "demo": GROUND | {"catalog"},
     "harness": GATEWAY | {"gateway", "evals", "demo", "integrations.formats"},
-    "web": GATEWAY | {"gateway", "evals.duplicates"},
+    "web": GATEWAY | {"gateway", "demo", "evals.duplicates"},
     "cli": GATEWAY | LIBRARY | {"gateway", "web", "evals", "harness", "demo", "library", "filter", "integrations"},
     "__init__": LIBRARY | {"library", "filter", "integrations"},
 }

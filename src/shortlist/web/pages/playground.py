@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shortlist.demo import FIRST_SEARCHES
 from shortlist.errors import ShortlistError
 from shortlist.models import Filters, Hit, Query, SearchResult, ToolId
 from shortlist.search.explain import Explanation
@@ -12,12 +13,6 @@ from shortlist.text.clean import one_line
 from shortlist.web.page import Page, Visit
 
 LIMITS = (5, 10, 20)
-EXAMPLES = (
-    "give a customer the money back",
-    "open a PR",
-    "let the team know the deploy is done",
-    "what is the weather tomorrow",
-)
 SMALLEST_PART = 0.01
 """Less than this a feature does not change the order."""
 
@@ -102,7 +97,7 @@ def page(visit: Visit) -> Page:
             "chosen": chosen,
             "pipelines": tuple(PIPELINES),
             "columns": [_column(visit, name, answer, _ranks(found, name)) for name, answer in found.items()],
-            "examples": EXAMPLES,
+            "examples": FIRST_SEARCHES,
         },
     )
 
