@@ -70,6 +70,18 @@ sys.exit(0 if begun.wait(60) else 1)
     assert subprocess.run([sys.executable, "-c", ends], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2, 0.4, 0.8])
+def test_a_program_ends_well_while_a_thread_loads_a_model(seconds: float) -> None:
+    ends = f"""
+import threading, time
+import onnxruntime
+from shortlist.index.embedders import WEIGHTS, OnnxEmbedder
+threading.Thread(target=OnnxEmbedder(WEIGHTS / "small").load, daemon=True).start()
+time.sleep({seconds})
+"""
+    assert subprocess.run([sys.executable, "-c", ends], check=False).returncode == 0
+
+
 def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
     assert embedder.embed_documents([]).shape == (0, DIMENSIONS)
 

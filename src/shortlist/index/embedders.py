@@ -23,7 +23,9 @@ Tier: TypeAlias = Literal["small", "static", "none"]
 
 MODEL_FILE = "model.onnx"
 LAST_TEXT_SECONDS = 2.0
-"""How long the end of the program waits for the texts that are being read."""
+"""How long the end of the program waits for the texts that are being read, and for a model that is loading."""
+FEW_TEXTS = 16
+"""So many are read in less time than it takes to open another session for them."""
 WEIGHTS = Path(__file__).parent.parent / "weights"
 MAX_TEXT_CHARS = 4_000
 """No model here reads further; a megabyte of text must not reach a tokenizer."""
@@ -99,11 +101,13 @@ class OnnxEmbedder:
         """Embed each text by itself, one on every core.
 
         In a batch they would be padded to the longest, and share one int8 range: slower, and no text's vector would be
-        its own. A query has all cores for itself; here every core has a text, so these are read by another session.
+        its own. A query has all cores for itself; here every core has a text, so many are read by another session.
         """
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
-        _, tokenizer = self._parts()
-        session = _onnx_session(self._folder / MODEL_FILE, threads=1)
+        session, tokenizer = self._parts()
+        if len(texts) > FEW_TEXTS:
+            with _PROGRAM:
+                session = _onnx_session(self._folder / MODEL_FILE, threads=1)
         rows = iter(range(len(texts)))
 
         def embed(tell: Progress | None) -> None:
@@ -130,7 +134,8 @@ class OnnxEmbedder:
     def _parts(self) -> tuple[Any, Any]:
         with self._lock:
             if self._loaded is None:
-                self._loaded = self._load()
+                with _PROGRAM:
+                    self._loaded = self._load()
             return self._loaded
 
     def _load(self) -> tuple[Any, Any]:
