@@ -51,6 +51,12 @@ def test_what_a_user_says_an_abbreviation_is_short_for_holds(tmp_path: Path) -> 
     assert read_expansions(mine).spelled_out("a PR about the SOW") == "a press release about the statement of work"
 
 
+def test_an_abbreviation_of_two_things_stays_as_it_is() -> None:
+    table = parse_expansions("cr => change request\ncr => credit risk\n", "mine.txt")
+    assert table.spelled_out("a CR") == "a CR"
+    assert len(table.phrases["cr"]) == 2
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"absent\.txt cannot be read"):
         read_expansions(tmp_path / "absent.txt")

@@ -66,15 +66,18 @@ def _read(file: Path) -> str:
 def parse_expansions(text: str, name: str) -> Expansions:
     """Read lines of `word => phrase, phrase`; `<=>` goes both ways."""
     phrases: dict[str, list[tuple[str, ...]]] = {}
-    long_forms: dict[str, str] = {}
+    said: dict[str, set[str]] = {}
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.partition("#")[0].strip()
         for source, target in _entries(line, f"{name} line {number}"):
             phrases.setdefault(source, []).append(target)
         left, _, right = (part.strip(" <=>").lower() for part in line.partition("=>"))
-        if _is_short_for(left, right):
-            long_forms[left] = right
-    return Expansions({word: tuple(dict.fromkeys(each)) for word, each in phrases.items()}, long_forms)
+        said.setdefault(left, set()).add(right)
+    alone = {word: each.pop() for word, each in said.items() if len(each) == 1}
+    return Expansions(
+        {word: tuple(dict.fromkeys(each)) for word, each in phrases.items()},
+        {word: phrase for word, phrase in alone.items() if _is_short_for(word, phrase)},
+    )
 
 
 def _entries(line: str, place: str) -> Iterator[tuple[str, tuple[str, ...]]]:
