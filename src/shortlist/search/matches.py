@@ -41,7 +41,8 @@ class Match(NamedTuple):
         gains = np.array([telling * anywhere, telling * name, name, telling * server], np.float32).T
         likeliest = stand_ins[0][0]
         meant = "" if asked.instead or likeliest == asked.term else likeliest
-        return cls(rows, scores, np.ascontiguousarray(gains), telling, meant)
+        kept = scores.copy()  # a part of what was worked out would keep all of it
+        return cls(rows, kept, np.ascontiguousarray(gains), telling, meant)
 
 
 NO_MATCH = Match(np.empty(0, np.int64), np.empty(0, np.float32), np.empty((0, len(GAINS)), np.float32), 0.0)
