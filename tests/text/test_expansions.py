@@ -57,6 +57,12 @@ def test_an_abbreviation_of_two_things_stays_as_it_is() -> None:
     assert len(table.phrases["cr"]) == 2
 
 
+def test_what_a_user_gives_two_meanings_is_not_written_out_as_the_shipped_one(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("pr => press release, public relations\n", "utf-8")
+    assert read_expansions(mine).spelled_out("a PR") == "a PR"
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"absent\.txt cannot be read"):
         read_expansions(tmp_path / "absent.txt")

@@ -22,7 +22,7 @@ NO_WORDS: Document = dict.fromkeys(FIELDS, ())
 
 MIN_GONE = 1_000
 """So many rows of tools that left, and more than are in use, are cleared away at an update."""
-KEPT_AT_ONCE = 256
+KEPT_AT_ONCE = 1_024
 """How many vectors are made before they are kept: what an interruption loses at most."""
 
 
@@ -202,6 +202,11 @@ class Index:
         return stale
 
 
+def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
+    """Tell of a part as what it is of the whole."""
+    return (lambda done, _: progress(start + done, total)) if progress else None
+
+
 def embed_cached(embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None) -> Vectors:
     """Embed each distinct text once, and not at all if the cache has it; what is done is kept as it is done."""
     distinct = list(dict.fromkeys(texts))
@@ -209,7 +214,7 @@ def embed_cached(embedder: Embedder, texts: list[str], cache: VectorCache | None
     missing = sorted((text for text in distinct if text not in known), key=len)
     for start in range(0, len(missing), KEPT_AT_ONCE):
         part = missing[start : start + KEPT_AT_ONCE]
-        fresh = dict(zip(part, embedder.embed_documents(part), strict=True))
+        fresh = dict(zip(part, embedder.embed_documents(part, _from(start, len(missing), progress)), strict=True))
         if cache is not None:
             cache.put(embedder.model_id, fresh)
         known.update(fresh)

@@ -39,7 +39,8 @@ class Expansions:
         phrases = dict(others.phrases)
         for word, mine in self.phrases.items():
             phrases[word] = tuple(dict.fromkeys((*mine, *phrases.get(word, ()))))
-        return Expansions(phrases, {**others.long_forms, **self.long_forms})
+        kept = {word: meant for word, meant in others.long_forms.items() if word not in self.phrases}
+        return Expansions(phrases, {**kept, **self.long_forms})
 
 
 @cache
