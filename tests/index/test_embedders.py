@@ -1,7 +1,9 @@
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, SupportsIndex
 
 import numpy as np
 import pytest
@@ -55,6 +57,34 @@ def test_a_text_that_cannot_be_read_is_raised_wherever_it_was_tried(tmp_path: Pa
     model = OnnxEmbedder(write_onnx(tmp_path / "small"))
     with pytest.raises(TypeError):
         model.embed_documents(["event", None, "event", None] * 20)  # type: ignore[list-item]
+
+
+class Noted(list[str]):
+    """Texts that know which of them were taken."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__(texts)
+        self.taken: list[SupportsIndex] = []
+
+    def __getitem__(self, at: Any) -> Any:
+        self.taken.append(at)
+        return super().__getitem__(at)
+
+
+def test_whoever_stops_the_work_stops_it_on_every_core(tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    model, texts, before = (
+        OnnxEmbedder(write_onnx(tmp_path / "small")),
+        Noted(["event"] * 20_000),
+        threading.enumerate(),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        model.embed_documents(texts, stop)
+    for helper in set(threading.enumerate()) - set(before):
+        helper.join()
+    assert len(texts.taken) < len(texts)
 
 
 def test_a_program_ends_well_while_a_thread_still_embeds() -> None:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,10 +112,13 @@ class OnnxEmbedder:
         rows = iter(range(len(texts)))
 
         def embed(tell: Progress | None) -> None:
-            for row in rows:  # each is taken by one thread
-                vectors[row] = self._vector(session, tokenizer, texts[row], self.card.document_tokens)
-                if tell:
-                    tell(row + 1, len(texts))
+            try:
+                for row in rows:  # each is taken by one thread
+                    vectors[row] = self._vector(session, tokenizer, texts[row], self.card.document_tokens)
+                    if tell:
+                        tell(row + 1, len(texts))
+            finally:
+                deque(rows, maxlen=0)  # where one fails, nothing is left for the others
 
         _side_by_side(embed, progress)
         if progress and texts:
@@ -246,7 +250,8 @@ class _Program:
 
     def __enter__(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._ending)
+            if threading.current_thread() is not threading.main_thread():  # which the end waits for, and nobody stops
+                self._changed.wait_for(lambda: not self._ending)
             self._running += 1
 
     def __exit__(self, *_: object) -> None:
