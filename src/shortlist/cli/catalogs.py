@@ -26,21 +26,16 @@ def add_catalog_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find_catalog(options: argparse.Namespace) -> Catalog:
-    """Give the tools that were asked for, and say on stderr which they are."""
+def find_catalog(options: argparse.Namespace) -> tuple[Catalog, Expansions]:
+    """Give the tools that were asked for, saying on stderr which they are, and what words mean to the user."""
     config = None if options.catalog else find_config(options.config)
+    settings = load_settings(config) if config is not None else Settings()
+    expansions = read_expansions(*settings.expansions, *options.expansions)
     if config is not None:
-        return _of_servers(load_settings(config))
+        return _of_servers(settings), expansions
     if options.catalog is None:
         say("shortlist: no configuration: searching the bundled demo (`shortlist import` adds your servers)")
-    return read_tools(options.catalog or CATALOG)
-
-
-def find_expansions(options: argparse.Namespace) -> Expansions:
-    """Give what words mean to the user: as the configuration and the command line say."""
-    config = None if options.catalog else find_config(options.config)
-    configured = load_settings(config).expansions if config is not None else ()
-    return read_expansions(*configured, *options.expansions)
+    return read_tools(options.catalog or CATALOG), expansions
 
 
 def read_tools(path: Path) -> Catalog:

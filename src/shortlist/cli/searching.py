@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, find_expansions, read_tools
+from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_tools
 from shortlist.cli.progress import progress_bar
 from shortlist.demo import CATALOG, FIRST_SEARCHES
 from shortlist.errors import InvalidInput
@@ -54,7 +54,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def _searcher_of(catalog: Catalog, options: argparse.Namespace, expansions: Expansions | None = None) -> Searcher:
+def _searcher_of(options: argparse.Namespace, catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
     """Build a searcher from the command line, and wait until its vectors are there."""
     engine = Options(pipeline=options.pipeline, cache=open_vectors(), expansions=expansions)
     searcher = Searcher(catalog, shipped(options.embedder), options=engine)
@@ -66,7 +66,7 @@ def _searcher_of(catalog: Catalog, options: argparse.Namespace, expansions: Expa
 def _search(options: argparse.Namespace) -> int:
     filters = Filters(servers=frozenset(options.servers) if options.servers else None, read_only=options.read_only)
     query = Query(text=options.query, limit=options.limit, mode=options.mode, filters=filters)
-    searcher = _searcher_of(find_catalog(options), options, find_expansions(options))
+    searcher = _searcher_of(options, *find_catalog(options))
     unknown = (filters.servers or frozenset()) - searcher.catalog.servers.keys()
     if unknown:
         raise InvalidInput(f"No server {min(unknown)!r}. There are {', '.join(searcher.catalog.servers)}.")
@@ -76,7 +76,7 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    searcher = _searcher_of(find_catalog(options), options, find_expansions(options))
+    searcher = _searcher_of(options, *find_catalog(options))
     query = Query(text=options.query, limit=20)
     found = options.tool or next((hit.tool.id for hit in searcher.search(query).hits), None)
     if found is None:
@@ -89,7 +89,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _demo(options: argparse.Namespace) -> int:
     catalog = read_tools(CATALOG)
-    searcher = _searcher_of(catalog, options)
+    searcher = _searcher_of(options, catalog)
     print(f"{len(catalog)} tools of {len(catalog.servers)} servers. Say what you want to do; an empty line ends it.\n")
     if not sys.stdin.isatty():
         for text in FIRST_SEARCHES:
