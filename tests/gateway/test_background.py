@@ -85,3 +85,20 @@ async def test_a_model_that_fails_leaves_the_search_by_words() -> None:
         tasks.cancel_scope.cancel()
     assert search.search(Query(text="one")).hits == ()
     assert made[0].prepared == [ONE, TWO]
+
+
+async def test_a_search_made_anew_takes_the_place_of_the_old_one_when_its_vectors_are_there() -> None:
+    made: list[Slow] = []
+    search = keeping(made)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(search.run)
+        await until_prepared(made, 1)
+        search.renew()
+        assert search.searcher is made[0]
+        search.update(TWO)
+        with anyio.fail_after(10):
+            while search.searcher is made[0]:
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    assert search.searcher is made[1]
+    assert made[1].prepared == [TWO]

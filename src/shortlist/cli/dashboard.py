@@ -15,7 +15,8 @@ from shortlist.cli.engine import make_searcher
 from shortlist.cli.entrance import entrance
 from shortlist.cli.listening import address, listen
 from shortlist.cli.pages import open_store
-from shortlist.cli.stack import own_expansions, read_settings, run_plainly, say
+from shortlist.cli.stack import read_settings, run_plainly, say
+from shortlist.cli.words import Words
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.gateway.background import BackgroundSearch
@@ -47,14 +48,14 @@ def _dashboard(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -> None:
-    expansions, access = own_expansions(settings), Access()
+    expansions, access = Words(settings.expansions).expansions, Access()
     search = BackgroundSearch(
         lambda catalog: make_searcher(catalog, models=True, expansions=expansions), _catalog(settings)
     )
     upstreams = RecordedUpstreams(tuple(settings.servers), open_store)
     sources = Sources(
         state=State(settings, search, upstreams, NO_OPTIONS, NO_SEAMS),
-        explained=search.searcher.explained,
+        explained=search.explained,
         open_store=open_store,
     )
     app = Starlette(routes=[Mount("/", dashboard(sources, access))], middleware=[Middleware(LocalOnly, host=host)])

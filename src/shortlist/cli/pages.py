@@ -14,7 +14,7 @@ def pages_of(stack: Stack, access: Access) -> ASGIApp:
     """Show a gateway that runs in this process."""
     sources = Sources(
         state=stack.gateway.state,
-        explained=stack.search.searcher.explained,
+        explained=stack.search.explained,
         open_store=open_store,
         reconnect=stack.pool.refresh,
     )

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -16,10 +16,11 @@ from shortlist import upstream
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.teaching import Teacher, open_teacher
+from shortlist.cli.words import Words, stamp
 from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import EMPTY, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
-from shortlist.errors import InvalidConfig
+from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.background import BackgroundSearch, Preparable
 from shortlist.gateway.gateway import Gateway
@@ -35,9 +36,6 @@ from shortlist.telemetry.metrics import DROPPED, Metrics
 from shortlist.telemetry.tracing import note_on_span
 from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
-
-if TYPE_CHECKING:
-    from shortlist.text.expansions import Expansions
 
 Done = TypeVar("Done")
 
@@ -112,7 +110,8 @@ async def _open_stack(
     saved = SavedCatalog(data_folder() / "catalog", settings.servers)
     catalog = saved.load()
     teacher = open_teacher(settings.telemetry) if models else None
-    search, answerer, events = BackgroundSearch(_searcher_of(settings, models, teacher), catalog), Answerer(), _Events()
+    words = Words(settings.expansions)
+    search, answerer, events = BackgroundSearch(_searcher_of(words, models, teacher), catalog), Answerer(), _Events()
     pool = UpstreamPool(
         settings.servers,
         on_event=events,
@@ -143,6 +142,7 @@ async def _open_stack(
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
         front.server.middleware.append(ObservedRequests(metrics.measure))
+        stack = Stack(settings, pool, gateway, front, metrics, search)
         if models:
             pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
         async with pool:
@@ -152,8 +152,8 @@ async def _open_stack(
             if teacher is not None:
                 tasks.start_soon(_learn, teacher, gateway)
             if settings.source:
-                tasks.start_soon(_reload, Path(settings.source), gateway, pool, saved)
-            yield Stack(settings, pool, gateway, front, metrics, search)
+                tasks.start_soon(_reload, stack, saved, words)
+            yield stack
         tasks.cancel_scope.cancel()
 
 
@@ -187,24 +187,14 @@ def _to_all(*records: Record) -> Record:
     return record
 
 
-def _searcher_of(settings: Settings, models: bool, teacher: Teacher | None) -> Callable[[Catalog], Preparable]:
-    expansions = own_expansions(settings)
-
+def _searcher_of(words: Words, models: bool, teacher: Teacher | None) -> Callable[[Catalog], Preparable]:
     def make(catalog: Catalog) -> Preparable:
         memory = teacher.memory if teacher is not None else None
         make_searcher = import_module("shortlist.cli.engine").make_searcher
-        found: Preparable = make_searcher(catalog, models=models, expansions=expansions, memory=memory)
+        found: Preparable = make_searcher(catalog, models=models, expansions=words.expansions, memory=memory)
         return found
 
     return make
-
-
-def own_expansions(settings: Settings) -> "Expansions | None":
-    """Read the team's own words, now: a file that is not there or not right stops a start."""
-    if not settings.expansions:
-        return None
-    found: Expansions = import_module("shortlist.text.expansions").read_expansions(*settings.expansions)
-    return found
 
 
 def log_folder() -> Path:
@@ -240,29 +230,40 @@ async def _learn(teacher: Teacher, gateway: Gateway) -> None:
         took = anyio.current_time() - started
 
 
-async def _reload(path: Path, gateway: Gateway, pool: UpstreamPool, saved: SavedCatalog) -> None:
-    """Take up changes of the configuration file; a broken one is reported and the last good one kept."""
-    seen = _stamp(path)
+async def _reload(stack: Stack, saved: SavedCatalog, words: Words) -> None:
+    """Take up changes of the configuration and of the files it names."""
+    path = Path(stack.settings.source)
+    seen = stamp(path)
     while True:
         await anyio.sleep(RELOAD_SECONDS)
-        now = _stamp(path)
-        if now == seen or now is None:
-            continue
-        seen = now
-        try:
-            settings = load_settings(path)
-        except InvalidConfig as error:
-            logger.warning("%s (the running configuration is kept)", error)
-            continue
-        gateway.configure(settings)
-        saved.servers = settings.servers
-        changes = await pool.reload(settings.servers)
-        say(f"reloaded {path}" + (f": {changes}" if changes else ""))
+        now = stamp(path)
+        if now not in (seen, None):
+            seen = now
+            await _reload_settings(path, stack, saved)
+        await _reload_words(stack, words)
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+async def _reload_settings(path: Path, stack: Stack, saved: SavedCatalog) -> None:
+    """Take up the configuration; a broken one is reported and the last good one kept."""
     try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
+        settings = load_settings(path)
+    except InvalidConfig as error:
+        logger.warning("%s (the running configuration is kept)", error)
+        return
+    stack.gateway.configure(settings)
+    saved.servers = settings.servers
+    changes = await stack.pool.reload(settings.servers)
+    say(f"reloaded {path}" + (f": {changes}" if changes else ""))
+
+
+async def _reload_words(stack: Stack, words: Words) -> None:
+    """Take up the team's own words; a broken file is reported and the words known so far are kept."""
+    files = stack.gateway.state.settings.expansions
+    try:
+        if not await anyio.to_thread.run_sync(words.follow, files):
+            return
+    except InvalidInput as error:
+        logger.warning("%s (the words known so far are kept)", error)
+        return
+    stack.search.renew()
+    say(f"reloaded the words of {', '.join(map(str, files)) or 'no file'}")

@@ -43,6 +43,7 @@ class BackgroundSearch:
         self._making = threading.Lock()
         self._made: Preparable | None = None
         self._latest = catalog
+        self._outdated = False
         self._changed = anyio.Event()
         if len(catalog):
             self._changed.set()  # a saved catalog that never changes wants its vectors too
@@ -62,11 +63,20 @@ class BackgroundSearch:
     def search(self, query: Query) -> SearchResult:
         return self.searcher.search(query)
 
+    def explained(self, query: Query) -> Any:
+        """Search, and say of every hit why it is there."""
+        return self.searcher.explained(query)
+
     def update(self, catalog: Catalog) -> None:
         """Take up a changed catalog; its new tools are found by their words until their vectors come."""
         self._latest = catalog
         if self._made is not None:
             self._made.update(catalog)
+        self._changed.set()
+
+    def renew(self) -> None:
+        """Make the search anew from what has changed beside the catalog; the one there is answers meanwhile."""
+        self._outdated = True
         self._changed.set()
 
     async def run(self) -> None:
@@ -82,7 +92,15 @@ class BackgroundSearch:
                 self._changed.set()
 
     def _prepare(self) -> None:
-        self.searcher.prepare()
+        if not self._outdated:
+            self.searcher.prepare()
+            return
+        self._outdated = False  # first: what changes from here on makes it outdated again
+        fresh = self._make(self._latest)
+        try:
+            fresh.prepare()
+        finally:  # without a model the old one has no vectors for its queries either
+            self._made = fresh
 
     async def _quiet(self) -> None:
         await self._changed.wait()

@@ -1,0 +1,39 @@
+"""What this team's words mean: read when a gateway starts, and again when their files change."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shortlist.text.expansions import Expansions
+
+Stamp = tuple[int, int]
+
+
+class Words:
+    """The words of files; one that is not there or not right raises, and changes nothing."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self.expansions: Expansions | None = None
+        """None while there are no files: the shipped words are read with the first search, not at the start."""
+        self._seen: tuple[tuple[Path, Stamp | None], ...] = ()
+        self.follow(files)
+
+    def follow(self, files: Sequence[Path]) -> bool:
+        """Read the files if their list or one of them has changed, and say whether they were read."""
+        now = tuple((file, stamp(file)) for file in files)
+        if now == self._seen:
+            return False
+        self._seen = now  # also where reading fails: a mistake is told once, and its correction seen
+        self.expansions = import_module("shortlist.text.expansions").read_expansions(*files) if files else None
+        return True
+
+
+def stamp(file: Path) -> Stamp | None:
+    """Give what changes when a file is written; None where there is no file."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
