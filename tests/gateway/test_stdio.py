@@ -2,8 +2,10 @@
 
 import json
 import socket
+import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import anyio
 from shortlist.gateway.stdio import open_front
 
 async def main():
-    async with open_front() as (incoming, outgoing), incoming, outgoing:
+    async with open_front(2_000_000) as (incoming, outgoing), incoming, outgoing:
         print("printed by mistake", flush=True)
         subprocess.run(["echo", "printed by a child"])
         async for item in incoming:
@@ -27,6 +29,15 @@ anyio.run(main)
 GATEWAY = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
 COMMAND = [sys.executable, "-c", PROGRAM]
 SECONDS = 60
+BLOCKED_SECONDS = 3
+LIMIT = 2_000_000
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text('{"mcpServers": {}}', "utf-8")
+    return path
 
 
 def ping(number: int, **more: Any) -> dict[str, Any]:
@@ -60,10 +71,85 @@ def test_a_line_that_is_no_message_is_passed_over_and_a_broken_character_replace
     assert sent_back(done.stdout) == [ping(1, text="�")]
 
 
+def test_a_request_over_the_limit_is_answered_with_an_error_and_the_next_one_as_ever() -> None:
+    huge, unnamed = ping(7, text="x" * LIMIT), b"x" * (LIMIT + 1) + b"\n"
+    sent = lines_of([ping(1), huge]) + unnamed + lines_of([ping(2)])
+    done = subprocess.run(COMMAND, input=sent, capture_output=True, check=True, timeout=SECONDS)
+    first, refused, nameless, last = sent_back(done.stdout)
+    assert (first, last) == (ping(1), ping(2))
+    assert (refused["id"], refused["error"]["code"]) == (7, -32600)
+    assert "is over the limit of 2,000,000 (limits.message_bytes)" in refused["error"]["message"]
+    assert nameless["id"] is None
+
+
+def test_who_waits_for_an_answer_over_the_limit_gets_an_error() -> None:
+    answer = {"jsonrpc": "2.0", "id": 7, "result": {"text": "x" * LIMIT}}
+    done = subprocess.run(COMMAND, input=lines_of([answer]), capture_output=True, check=True, timeout=SECONDS)
+    (passed_on,) = sent_back(done.stdout)
+    assert passed_on["id"] == 7
+    assert passed_on["error"]["message"].startswith("the answer of 2,000,0")
+
+
+def test_a_last_line_without_an_end_is_a_message_too() -> None:
+    done = subprocess.run(COMMAND, input=lines_of([ping(1)]).rstrip(), capture_output=True, check=True, timeout=SECONDS)
+    assert sent_back(done.stdout) == [ping(1)]
+
+
+@pytest.mark.parametrize(("closed", "how"), [("stdin", "<&-"), ("stdout", ">&-")])
+def test_a_gateway_without_a_client_says_so(closed: str, how: str) -> None:
+    line = f'exec "$0" "$@" {how}'
+    done = subprocess.run(
+        ["sh", "-c", line, *GATEWAY, "serve"], capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"shortlist: {closed} is closed")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_connection_that_breaks_ends_the_gateway_with_a_word(config: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = socket.create_connection(listener.getsockname())
+        there, _ = listener.accept()
+    with (
+        there,
+        subprocess.Popen(
+            [*GATEWAY, "serve", "--config", str(config)],
+            stdin=there.fileno(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # breaks when it closes
+        here.close()
+        _, said = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert "the client is gone: stdin cannot be read (Connection reset by peer)" in said
+    assert "Traceback" not in said
+
+
+def test_a_client_that_sends_without_reading_is_read_no_further_until_it_does(config: Path) -> None:
+    asked = [{"jsonrpc": "2.0", "id": f"{number}{'x' * 10_000}", "method": "nothing"} for number in range(3_000)]
+    command = [*GATEWAY, "serve", "--config", str(config)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        sender = threading.Thread(target=process.stdin.write, args=[lines_of(asked)])
+        sender.start()
+        assert process.stdout.read(1) == b"{"
+        sender.join(BLOCKED_SECONDS)
+        assert sender.is_alive()
+        answered = {json.loads(b"{" + process.stdout.readline())["id"]}
+        answered |= {json.loads(process.stdout.readline())["id"] for _ in asked[1:]}
+        sender.join(SECONDS)
+        process.stdin.close()
+        assert process.wait(SECONDS) == 0
+    assert answered == {each["id"] for each in asked}
+
+
 @pytest.mark.parametrize("is_gone", [False, True], ids=["never reads", "is gone"])
-def test_a_client_that_leaves_an_answer_unread_does_not_keep_the_gateway(tmp_path: Path, is_gone: bool) -> None:
-    config = tmp_path / "config.json"
-    config.write_text('{"mcpServers": {}}', "utf-8")
+def test_a_client_that_leaves_an_answer_unread_does_not_keep_the_gateway(config: Path, is_gone: bool) -> None:
     command = [*GATEWAY, "serve", "--config", str(config)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdin is not None

@@ -26,7 +26,7 @@ from shortlist.gateway.exchange import Round
 from shortlist.gateway.http import build_app
 from shortlist.gateway.probes import probe_routes
 from shortlist.gateway.snapshot import Options, definition_tokens
-from shortlist.gateway.stdio import open_front
+from shortlist.gateway.stdio import check_front, open_front
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 from shortlist.telemetry.metrics import Metrics
@@ -117,6 +117,8 @@ def _with_stack(command: Callable[[Task], Awaitable[int]], arguments: argparse.N
 
 def _serve(arguments: argparse.Namespace) -> int:
     where = address(arguments.http) if arguments.http else None
+    if where is None:
+        check_front()
     options = Options(
         mode=arguments.mode,
         menu=arguments.menu,
@@ -148,7 +150,7 @@ async def _serve_stdio(stack: Stack) -> None:
     server = stack.front.server
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
-        async with open_front() as (read, write):
+        async with open_front(stack.settings.limits.message_bytes) as (read, write):
             await server.run(read, write, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 

@@ -137,7 +137,7 @@ class Limits:
     """Bounds that keep one caller or one server from taking the gateway down."""
 
     message_bytes: int = 32 * 1024 * 1024
-    """One message of an upstream; a larger one is dropped while it arrives and its call fails."""
+    """One message of an upstream, or of a client over stdio; a larger one is dropped while it comes; its call fails."""
     tools_per_server: int = 20_000
     result_characters: int = 20_000
     """Text results above this are paged."""

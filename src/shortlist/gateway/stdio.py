@@ -5,32 +5,54 @@ call through the gateway costs. It stays for what the loop cannot wait for: cons
 """
 
 import asyncio
+import logging
 import os
 import stat
 import sys
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TypeAlias
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from shortlist.upstream.framing import write_line
+from shortlist.errors import InvalidInput
+from shortlist.upstream.framing import LineSplitter, Oversized, read_line, refusal, write_line
 
 Streams: TypeAlias = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 FLUSH_SECONDS = 1.0
 """How long a client that closed its end may take to read the last answers."""
+CHUNK_BYTES = 64 * 1024
+UNREAD_MESSAGES = 1_000
+"""So many may wait for a client to read them; until it does, it is not read either."""
+
+logger = logging.getLogger(__name__)
 
 
-def open_front() -> AbstractAsyncContextManager[Streams]:
-    """Give the message streams of the client that started this process; nothing else reads or writes them."""
-    return _open_pipes() if _are_pipes() else stdio_server()
+def check_front() -> None:
+    """Refuse to serve nobody; asked first of all, since the next file to be opened takes the place of a closed one."""
+    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
+        if stream is None:
+            raise InvalidInput(
+                f"{name} is closed, so there is no client to serve: a client starts `shortlist serve` itself and keeps "
+                "both stdin and stdout open. Without one, serve over HTTP: `shortlist serve --http 127.0.0.1:8765`."
+            )
+
+
+def open_front(limit: int) -> AbstractAsyncContextManager[Streams]:
+    """Give the message streams of the client that started this process; nothing else reads or writes them.
+
+    A message of more than `limit` bytes is dropped while it arrives, and answered with an error.
+    """
+    return _open_pipes(limit) if _are_pipes() else stdio_server()
 
 
 def _are_pipes() -> bool:
@@ -42,21 +64,19 @@ def _are_pipes() -> bool:
 
 
 @asynccontextmanager
-async def _open_pipes() -> AsyncIterator[Streams]:
-    stdin, stdout = os.fdopen(os.dup(STDIN), "rb"), os.fdopen(os.dup(STDOUT), "wb")
+async def _open_pipes(limit: int) -> AsyncIterator[Streams]:
+    stdin, stdout = os.dup(STDIN), os.fdopen(os.dup(STDOUT), "wb")
     _divert(STDIN, os.open(os.devnull, os.O_RDONLY))
     _divert(STDOUT, os.dup(STDERR))  # what is printed by mistake, here or in a child, is no message
-    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=sys.maxsize)
-    reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdin)
+    os.set_blocking(stdin, False)
+    loop = asyncio.get_running_loop()
     writing, flow = await loop.connect_write_pipe(lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), stdout)
-    writer = asyncio.StreamWriter(writing, flow, None, loop)
+    outbox = _Outbox(asyncio.StreamWriter(writing, flow, None, loop))
     try:
-        yield _Inbox(reader), _Outbox(writer)
+        yield _Inbox(stdin, outbox, limit), outbox
     finally:
-        reading.close()
-        writer.close()
-        with anyio.move_on_after(FLUSH_SECONDS, shield=True), suppress(OSError):  # a client may be gone by now
-            await writer.wait_closed()
+        os.close(stdin)
+        await outbox.flush()
 
 
 def _divert(descriptor: int, instead: int) -> None:
@@ -65,17 +85,56 @@ def _divert(descriptor: int, instead: int) -> None:
 
 
 class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
+    """Reads the client when a message is asked for, so that what nobody has time for yet stays in the pipe."""
+
+    def __init__(self, stdin: int, outbox: "_Outbox", limit: int) -> None:
+        self._stdin = stdin
+        self._outbox = outbox
+        self._splitter = LineSplitter(limit)
+        self._lines: deque[bytes | Oversized] = deque()
+        self._ended = False
 
     async def receive(self) -> SessionMessage | Exception:
-        line = await self._reader.readline()
-        if not line:
-            raise anyio.EndOfStream
+        await self._outbox.room()
+        if self._lines:
+            await anyio.lowlevel.checkpoint()  # who sends many at once is answered meanwhile
+        while True:
+            while self._lines:
+                line = self._lines.popleft()
+                if line and (item := await self._item(line)):
+                    return item
+            self._lines.extend(self._splitter.feed(await self._chunk()))
+
+    async def _item(self, line: bytes | Oversized) -> SessionMessage | Exception | None:
+        if isinstance(line, Oversized):
+            return await self._refused(line)
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
         except ValueError as error:
             return error
+
+    async def _refused(self, line: Oversized) -> SessionMessage | None:
+        """Answer what is too large to be read; where it is itself an answer, who waits for it gets the error."""
+        limit = self._splitter.limit
+        logger.warning("dropped a message of %s bytes, over limits.message_bytes (%s)", f"{line.size:,}", f"{limit:,}")
+        if line.is_answer:
+            return read_line(line, limit)
+        await self._outbox.send(refusal(line, limit))
+        return None
+
+    async def _chunk(self) -> bytes:
+        while not self._ended:
+            await anyio.wait_readable(self._stdin)
+            try:
+                chunk = os.read(self._stdin, CHUNK_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                logger.warning("the client is gone: stdin cannot be read (%s)", error.strerror)
+                chunk = b""
+            self._ended = not chunk
+            return chunk or b"\n"  # a last line may lack its end
+        raise anyio.EndOfStream
 
     async def aclose(self) -> None:
         """Leave the pipe open until its last answers are written."""
@@ -86,13 +145,28 @@ class _Outbox(ObjectSendStream[SessionMessage]):
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
+        self._unread = 0
 
     async def send(self, item: SessionMessage) -> None:
         self._writer.write(write_line(item))
+        self._unread += 1
         try:
             await self._writer.drain()
         except OSError:
             raise anyio.BrokenResourceError from None
+        finally:
+            self._unread -= 1
+
+    async def room(self) -> None:
+        """Wait for a client that sends without reading what it is sent."""
+        if self._unread >= UNREAD_MESSAGES:
+            with suppress(OSError):  # its end is seen when it is read
+                await self._writer.drain()
+
+    async def flush(self) -> None:
+        self._writer.close()
+        with anyio.move_on_after(FLUSH_SECONDS, shield=True), suppress(OSError):  # a client may be gone by now
+            await self._writer.wait_closed()
 
     async def aclose(self) -> None:
         self._writer.close()

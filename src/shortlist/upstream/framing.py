@@ -4,13 +4,22 @@ import re
 from dataclasses import dataclass, field
 
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData, JSONRPCError, RequestId, jsonrpc_message_adapter
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    RequestId,
+    jsonrpc_message_adapter,
+)
 
 EDGE_BYTES = 4_096
 _ID = rb'"id"\s*:\s*(?:(?P<number>\d{1,18})|"(?P<text>[^"\\]{1,128})")'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 # Only the outermost `id` counts: an answer may itself carry ids.
 _ID_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID)
+_ANSWER = re.compile(rb"\s*\{\s*(?:(?:" + _ID + rb"|" + _VERSION + rb')\s*,\s*)*"(?:result|error)"\s*:')
 _ID_LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
 
 
@@ -21,6 +30,11 @@ class Oversized:
     size: int
     head: bytes
     tail: bytes
+
+    @property
+    def is_answer(self) -> bool:
+        """Say whether this answered a request, and was none itself."""
+        return _ANSWER.match(self.head) is not None
 
 
 @dataclass(slots=True)
@@ -79,14 +93,22 @@ def read_line(line: bytes | Oversized, limit: int) -> SessionMessage | None:
         return _error_for(line[:EDGE_BYTES], line[-EDGE_BYTES:], PARSE_ERROR, "the answer is not valid JSON-RPC")
 
 
+def refusal(line: Oversized, limit: int) -> SessionMessage:
+    """Make the error that answers a request too large to be read."""
+    reason = f"the message of {line.size:,} bytes is over the limit of {limit:,} (limits.message_bytes)"
+    return _error(_request_id(line.head, line.tail), INVALID_REQUEST, reason)
+
+
 def write_line(item: SessionMessage) -> bytes:
     return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
 def _error_for(head: bytes, tail: bytes, code: int, reason: str) -> SessionMessage | None:
     request_id = _request_id(head, tail)
-    if request_id is None:
-        return None
+    return None if request_id is None else _error(request_id, code, reason)
+
+
+def _error(request_id: RequestId | None, code: int, reason: str) -> SessionMessage:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason)))
 
 
