@@ -1,3 +1,5 @@
+import tracemalloc
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -31,3 +33,16 @@ def test_a_tokenizer_of_another_make_is_given_the_whole_text() -> None:
     other.pre_tokenizer = WhitespaceSplit()
     assert Pieces(other)(["list-files"]) == [other.encode("list-files", add_special_tokens=False).ids]
     assert Pieces(other)(["list-files"]) != PIECES(["list-files"])
+
+
+def test_words_of_any_length_are_read_and_not_kept() -> None:
+    pieces, enormous = Pieces(TOKENIZER), [f"{number}{'語' * 50_000} short" for number in range(20)]
+    pieces(["short"])
+    tracemalloc.start()
+    first = pieces(enormous[:1])
+    for text in enormous:
+        pieces([text])
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert first == [TOKENIZER.encode(enormous[0], add_special_tokens=False).ids]
+    assert kept < 3 * 50_000 * 50  # the first answer, and none of the others

@@ -1,11 +1,14 @@
 """Texts to word pieces, a word at a time: the same few words come again and again, and a tokenizer reads each anew."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 MAX_REMEMBERED_WORDS = 200_000
+MAX_REMEMBERED_CHARACTERS = 32
+"""Longer words hardly come again, and a text may be one word of any length."""
 WORD_BY_WORD = ("BertNormalizer", "BertPreTokenizer")
 """Tokenizers made of these give a text the pieces of its words, one word after the other."""
 _ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9 ]")
@@ -25,15 +28,18 @@ class Pieces:
         known = self._learned({word for words in split for word in words})
         return [list(chain.from_iterable(map(known.__getitem__, words))) for words in split]
 
-    def _learned(self, words: set[str]) -> dict[str, list[int]]:
+    def _learned(self, words: set[str]) -> Mapping[str, list[int]]:
         if len(self._known) + len(words) > MAX_REMEMBERED_WORDS:
             self._known = {}  # never cleared: another thread may be reading
         known = self._known
         new = [word for word in words if word not in known]
-        if new:
-            encoded = self._tokenizer.encode_batch_fast(new, add_special_tokens=False)
-            known.update(zip(new, (each.ids for each in encoded), strict=True))
-        return known
+        if not new:
+            return known
+        encoded = self._tokenizer.encode_batch_fast(new, add_special_tokens=False)
+        read = {word: each.ids for word, each in zip(new, encoded, strict=True)}
+        long = {word: read.pop(word) for word in new if len(word) > MAX_REMEMBERED_CHARACTERS}
+        known.update(read)
+        return ChainMap(long, known) if long else known
 
 
 def _words(text: str) -> list[str]:
