@@ -12,14 +12,14 @@ import pytest
 
 from tests_all.support import RUN_SECONDS, Foreign, Gateway, process
 
-FIXTURE = Path(__file__).parent.parent / "tests" / "conformance" / "server.py"
+FIXTURE = "tests.conformance.server"
 CHECKS = {"2025-11-25": 84, "2026-07-28": 152}
 versions = pytest.mark.parametrize("version", CHECKS)
 
 
 @contextmanager
 def fixture_server(*options: str) -> Iterator[str]:
-    with process([sys.executable, "-W", "ignore", str(FIXTURE), *options]) as lines:
+    with process([sys.executable, "-W", "ignore", "-m", FIXTURE, *options]) as lines:
         yield f"http://127.0.0.1:{lines.after('port ')}/mcp"
 
 
