@@ -22,6 +22,9 @@ CONFIDENCE_FEATURES = (
     "gap",  # the first's score less the second's
     "at_large",  # how near the tools of other catalogs come
 )
+_EXACT, _UNKNOWN, _COVERAGE, _AGREEMENT, _SHARE = map(
+    CONFIDENCE_FEATURES.index, ("first_exact", "unknown", "first_coverage", "agreement", "share")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Logistic:
     bias: float
 
     def __call__(self, features: Matrix) -> float:
-        return 1 / (1 + math.exp(-min(max(float(features @ self.weights) + self.bias, -30.0), 30.0)))
+        return 1 / (1 + math.exp(-min(max(float(features.dot(self.weights)) + self.bias, -30.0), 30.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Calibration:
             level=level,
             probability=right,
             match_probability=present,
-            reasons=_reasons(dict(zip(CONFIDENCE_FEATURES, features.tolist(), strict=True))),
+            reasons=_reasons(features.tolist()),
         )
 
     def _level(self, right: float, present: float) -> Level:
@@ -81,29 +84,29 @@ NOTHING = Confidence(
 def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_large: float) -> Matrix:
     """Describe the first hit, the query, how the belief is spread over the candidates, and what others offer."""
     first = int((evidence.rows == first_row).argmax())
-    behind = logits - logits.max()
+    behind = logits - np.maximum.reduce(logits)
     odds = np.exp(behind)
-    total = float(odds.sum())
-    entropy = math.log(total) - float(odds @ behind) / total
-    others = logits.copy()
-    others[first] = -np.inf
-    runner_up, alone = int(others.argmax()), len(logits) == 1
-    second = 0.0 if alone else float(odds[runner_up]) / total
-    gap = 3.0 if alone else float(logits[first] - logits[runner_up])
-    spread = [float(odds[first]) / total, second, entropy, min(max(gap, -5.0), 5.0), at_large]
+    total = float(np.add.reduce(odds))
+    entropy = math.log(total) - float(odds.dot(behind)) / total
+    share, second, gap = float(odds[first]) / total, 0.0, 3.0
+    if len(logits) > 1:
+        odds[first] = -1.0
+        runner_up = int(odds.argmax())
+        second, gap = float(odds[runner_up]) / total, float(behind[first] - behind[runner_up])
+    spread = (share, second, entropy, min(max(gap, -5.0), 5.0), at_large)
     return np.concatenate([evidence.candidates[first], evidence.query, spread], dtype=np.float32)
 
 
-def _reasons(features: dict[str, float]) -> tuple[str, ...]:
+def _reasons(features: list[float]) -> tuple[str, ...]:
     found = []
-    if features["first_exact"]:
+    if features[_EXACT]:
         found.append("the query spells its name")
-    if features["unknown"] > 0.34:
-        found.append(f"{features['unknown']:.0%} of the words are unknown here")
-    if features["first_coverage"] < 0.34:
-        found.append(f"it mentions {features['first_coverage']:.0%} of what was asked")
-    if features["agreement"]:
+    if features[_UNKNOWN] > 0.34:
+        found.append(f"{features[_UNKNOWN]:.0%} of the words are unknown here")
+    if features[_COVERAGE] < 0.34:
+        found.append(f"it mentions {features[_COVERAGE]:.0%} of what was asked")
+    if features[_AGREEMENT]:
         found.append("words and meaning agree on it")
-    if features["share"] < 0.4:
+    if features[_SHARE] < 0.4:
         found.append("others are nearly as good")
     return tuple(found)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from shortlist.index.index import Index
 from shortlist.index.lexical import SATURATION
-from shortlist.search.matches import GAINS, UNREAD, Matches
+from shortlist.search.matches import UNREAD
 from shortlist.search.request import Request, Signals
 from shortlist.search.retrievers import LexicalRetriever
 from shortlist.text.tokens import compact
@@ -47,9 +48,6 @@ QUERY_FEATURES = (
 )
 
 
-_EACH_GAIN = np.arange(len(GAINS))
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The candidates of one query with all that is known of them."""
@@ -68,52 +66,43 @@ class FeatureReader:
 
     def __call__(self, request: Request, signals: Signals, rows: NDArray[np.int64]) -> Evidence:
         words, cosines = signals.get("lexical"), signals.get("dense")
-        nothing = np.zeros(len(rows), np.float32)
-        lexical = nothing if words is None else words[rows]
-        dense = nothing if cosines is None else self._cosines(cosines[rows], rows, lexical)
+        size, arms = self._index.lexical.size, np.zeros((2, len(rows)), np.float32)
+        if words is not None:
+            arms[0] = words[rows]
+        if cosines is not None:
+            arms[1] = self._cosines(cosines[rows], rows, arms[0])
         found = UNREAD if words is None else self._lexical.look_up(request)
-        gained = _gained(found, rows, self._index.lexical.size)
-        shares = gained / max(found.telling, 1e-6)
-        by_words, by_vectors = _ranked(np.concatenate([lexical, dense]).reshape(2, -1))
-        candidates = (
-            np.concatenate(
-                [
-                    lexical / max(by_words.best, 1e-6),
-                    lexical / max(found.telling * (SATURATION + 1), 1e-6),
-                    shares[0],
-                    shares[1],
-                    gained[2] / self._index.lexical.name_sizes[rows],
-                    shares[3],
-                    by_words.ranks,
-                    dense,
-                    dense - max(by_vectors.best, -1.0),
-                    nothing if cosines is None else _standard(dense, cosines, request.mask),
-                    by_vectors.ranks,
-                    (dense - by_vectors.worst) / max(by_vectors.best - by_vectors.worst, 1e-6),
-                    nothing if words is None else self._exact(request, rows),
-                ],
-                dtype=np.float32,
-            )
-            .reshape(len(CANDIDATE_FEATURES), len(rows))
-            .T
-        )
+        ranks, by_words, by_vectors = _ranked(arms)
+        usual, deviation = _usual(cosines, request.mask) if cosines is not None and len(rows) else (0.0, 1.0)
+        telling, reach = max(found.telling, 1e-6), max(by_vectors.best - by_vectors.worst, 1e-6)
+        most = max(found.telling * (SATURATION + 1), 1e-6)
+        level = (0, 0, 0, 0, 0, 0, 0, 0, max(by_vectors.best, -1.0), usual, 0, by_vectors.worst, 0)
+        span = (max(by_words.best, 1e-6), most, telling, telling, 1, telling, 1, 1, 1, 4 * deviation, 1, reach, 1)
+        lines = np.zeros((len(CANDIDATE_FEATURES), len(rows)), np.float32)
+        lines[0:2], lines[2:6], lines[7:10], lines[11] = arms[0], found.gains(rows, size), arms[1], arms[1]
+        lines[6:11:4] = ranks
+        if words is not None and (spelled := spelled_rows(self._index, request)):
+            lines[12] = np.isin(rows, list(spelled))
+        levels_and_spans = np.array((*level, *span), np.float32).reshape(2, -1, 1)
+        lines -= levels_and_spans[0]
+        lines /= levels_and_spans[1]
         query = np.array(
-            [
+            (
                 1.0,
-                float(shares[0].max(initial=0)),
+                np.maximum.reduce(lines[2], initial=0),
                 found.unknown,
                 by_words.margin / max(by_words.best, 1e-6) if len(rows) > 1 else 1.0,
                 max(by_vectors.best, 0.0),
                 by_vectors.margin if len(rows) > 1 else 0.5,
-                float(by_words.best > 0 and by_words.first == by_vectors.first),
-                np.count_nonzero((by_words.ranks >= 0.1) & (by_vectors.ranks >= 0.1)) / 10,
+                by_words.best > 0 and by_words.first == by_vectors.first,
+                np.count_nonzero(np.minimum(ranks[0], ranks[1]) >= 0.1) / 10,
                 math.log1p(request.analysed.words) / 4,
-                float(bool(request.analysed.identifiers)),
+                bool(request.analysed.identifiers),
                 math.log10(max(len(self._index), 1)) / 4,
-            ],
+            ),
             np.float32,
         )
-        return Evidence(rows, candidates, query)
+        return Evidence(rows, lines.T, query)
 
     def _cosines(self, cosines: Matrix, rows: NDArray[np.int64], lexical: Matrix) -> Matrix:
         """Let words stand for a vector that is still to come: the best match by words counts as the nearest."""
@@ -124,12 +113,6 @@ class FeatureReader:
         guessed = low + (high - low) * lexical / max(float(lexical.max()), 1e-6)
         filled: Matrix = np.where(waiting, guessed, cosines).astype(np.float32)
         return filled
-
-    def _exact(self, request: Request, rows: NDArray[np.int64]) -> Matrix:
-        spelled = spelled_rows(self._index, request)
-        if not spelled:
-            return np.zeros(len(rows), np.float32)
-        return np.isin(rows, list(spelled)).astype(np.float32)
 
 
 def spelled_rows(index: Index, request: Request) -> dict[int, float]:
@@ -142,53 +125,56 @@ def spelled_rows(index: Index, request: Request) -> dict[int, float]:
     return found
 
 
-def _gained(found: Matches, rows: NDArray[np.int64], size: int) -> Matrix:
-    """Add up for each candidate what the matches give, a line for each of `GAINS`.
-
-    All at once: with a hundred candidates it is the number of calls that takes the time.
-    """
-    lines = np.full(size, -1)
-    lines[rows] = np.arange(0, len(GAINS) * len(rows), len(GAINS))
-    at = lines[found.rows]
-    (here,) = (at >= 0).nonzero()
-    cells = at[here, None] + _EACH_GAIN
-    summed = np.bincount(cells.ravel(), found.gains[here].ravel(), len(GAINS) * len(rows))
-    return summed.astype(np.float32).reshape(len(rows), len(GAINS)).T
-
-
 class _Arm(NamedTuple):
-    """The candidates as one arm sees them, and how clear its first is."""
+    """How clear the first is among the candidates as one arm sees them."""
 
-    ranks: Matrix
-    """1 for the best, 1/2 for the next …; equal scores share a rank, and no match has none."""
     first: int
     worst: float
     best: float
     margin: float
 
 
-def _ranked(arms: Matrix) -> list[_Arm]:
-    """Rank the candidates by each arm, both at once: with a hundred of them it is the calls that take the time."""
+def _ranked(arms: Matrix) -> tuple[Matrix, _Arm, _Arm]:
+    """Rank the candidates by each arm, both at once: with a hundred of them it is the calls that take the time.
+
+    A rank is 1 for the best, 1/2 for the next …; equal scores share one, and no match has none.
+    """
     count = arms.shape[1]
     if not count:
-        return [_Arm(arm, 0, 0.0, 0.0, 0.0) for arm in arms]
-    rising = np.sort(arms, axis=1)
-    as_good = np.array([each.searchsorted(arm, side="right") for each, arm in zip(rising, arms, strict=True)])
-    ranks = (arms > 0) / (count + 1 - as_good)
-    firsts = ranks.argmax(axis=1).tolist()
-    worst, second, best = (rising[:, end].tolist() for end in (0, max(count - 2, 0), count - 1))
-    return [_Arm(ranks[at], firsts[at], worst[at], best[at], best[at] - second[at]) for at in range(len(arms))]
+        return arms, _NOBODY, _NOBODY
+    apart = arms + _APART
+    rising = np.sort(apart, axis=None)
+    ranks = _reciprocals(count)[rising.searchsorted(apart, side="right")]
+    ranks *= arms > 0
+    by_words, by_vectors = ranks.argmax(axis=1).tolist()
+    score, second = rising.item, max(count - 2, 0)
+    return (
+        ranks,
+        _Arm(by_words, score(0), score(count - 1), score(count - 1) - score(second)),
+        _Arm(by_vectors, score(count) - _FAR, score(-1) - _FAR, score(-1) - score(count + second)),
+    )
 
 
-def _standard(dense: Matrix, cosines: Matrix | None, mask: NDArray[np.bool_] | None) -> Matrix:
-    if cosines is None or not len(dense):
-        return np.zeros(len(dense), np.float32)
+_NOBODY = _Arm(0, 0.0, 0.0, 0.0)
+_FAR = float(1 << 20)
+_APART = np.array([[0.0], [_FAR]])
+"""Puts the scores of the second arm after all of the first, so that one search finds the places of both."""
+
+
+@lru_cache(maxsize=256)
+def _reciprocals(count: int) -> Matrix:
+    """Give 1 / rank by how many scores are no better, those of the first arm and then those of the second."""
+    each = 1 / np.arange(count, 0, -1)
+    return np.concatenate([[0], each, each], dtype=np.float32)
+
+
+def _usual(cosines: Matrix, mask: NDArray[np.bool_] | None) -> tuple[float, float]:
+    """Give the mean and the standard deviation of the whole catalog's cosines."""
     every = cosines if mask is None else cosines[mask]
     wide = every.astype(np.float64)  # sums that do not depend on the order of the rows
     mean = float(np.add.reduce(wide)) / len(wide)
-    variance = float(wide @ wide) / len(wide) - mean * mean  # numpy's own takes five times as long
-    standard: Matrix = (dense - mean) / (4 * math.sqrt(max(variance, 1e-6)))
-    return standard
+    variance = float(wide.dot(wide)) / len(wide) - mean * mean  # numpy's own takes five times as long
+    return mean, math.sqrt(max(variance, 1e-6))
 
 
 def named(names: Sequence[str], values: Matrix) -> dict[str, float]:

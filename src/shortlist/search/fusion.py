@@ -24,6 +24,8 @@ class Fused:
     ranking: Ranking
     evidence: Evidence | None = None
     weights: Matrix | None = None
+    logits: Matrix | None = None
+    """The score of each candidate, in the order of the evidence."""
 
 
 Fuse: TypeAlias = Callable[[Request, Signals], Fused]
@@ -43,7 +45,7 @@ class FusionWeights:
         return cls(np.array(raw["theta"], np.float32))
 
     def for_query(self, evidence: Evidence) -> Matrix:
-        weights: Matrix = self.theta @ evidence.query
+        weights: Matrix = self.theta.dot(evidence.query)
         return weights
 
 
@@ -63,8 +65,8 @@ class AdaptiveFusion:
         rows = candidates(signals, request.mask, max(DEPTH, request.query.limit))
         evidence = self._reader(request, signals, rows)
         weights = self._weights.for_query(evidence)
-        scores = evidence.candidates @ weights
-        return Fused(rank(scores, rows.astype(np.int32), self._ids, len(rows)), evidence, weights)
+        logits = evidence.candidates.dot(weights)
+        return Fused(rank(logits, rows.astype(np.int32), self._ids, len(rows)), evidence, weights, logits)
 
 
 class WeightedFusion:

@@ -1,7 +1,7 @@
 """What answers the terms of a query: where each stands in the catalog, and what that is worth to a tool."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,18 +10,23 @@ from shortlist.index.lexical import NAME_BIT, SERVER_BIT, LexicalIndex, Postings
 from shortlist.models import Scores
 from shortlist.text.queries import QueryTerm
 
-GAINS = ("anywhere", "in_name", "name_terms", "in_server")
-"""What a row gains by a match: how telling it is, if it stands there at all, in the name, in the server's name; and how
-many of the name's terms it is."""
+Rows: TypeAlias = NDArray[np.int64]
+Lines: TypeAlias = NDArray[np.float32]
+
+SCORE_AND_GAINS = 5
+"""What a match is worth to a row: its score, and how telling it is, if it stands there at all, in the name, in the
+server's name; and, between these two, what part of the name it is."""
+FEW_ROWS = 2_000
+"""In a catalog of no more, a match has a column for every row: adding up is faster than gathering."""
 
 
 class Match(NamedTuple):
     """What answers one term: the rows that have it or what may stand for it, by the best that each has."""
 
-    rows: NDArray[np.int64]
-    scores: Scores
-    gains: NDArray[np.float32]
-    """A line for each row, of `GAINS`."""
+    rows: Rows | None
+    """None where every row has a column."""
+    worth: Lines
+    """A column for each row."""
     telling: float
     """How much it tells that this was asked: its idf, by its weight in the query."""
     meant: str = ""
@@ -38,22 +43,24 @@ class Match(NamedTuple):
             for postings, (term, weight) in zip(found, stand_ins, strict=True)
         ]
         rows, (scores, anywhere, name, server) = _best([postings.rows for postings in found], each)
-        gains = np.array([telling * anywhere, telling * name, name, telling * server], np.float32).T
+        part_of_name = name / index.name_sizes[rows]
+        worth = np.array([scores, telling * anywhere, telling * name, part_of_name, telling * server], np.float32)
         likeliest = stand_ins[0][0]
         meant = "" if asked.instead or likeliest == asked.term else likeliest
-        kept = scores.copy()  # a part of what was worked out would keep all of it
-        return cls(rows, kept, np.ascontiguousarray(gains), telling, meant)
+        if index.size > FEW_ROWS:
+            return cls(rows, worth, telling, meant)
+        return cls(None, _in_every_row(rows, worth, index.size), telling, meant)
 
 
-NO_MATCH = Match(np.empty(0, np.int64), np.empty(0, np.float32), np.empty((0, len(GAINS)), np.float32), 0.0)
+NO_MATCH = Match(np.empty(0, np.int64), np.empty((SCORE_AND_GAINS, 0), np.float32), 0.0)
 
 
 class Matches(NamedTuple):
-    """The matches of all terms of a query, one after the other: few large arrays are read faster than many small."""
+    """The matches of all terms of a query: added up in a small catalog, else one after the other."""
 
-    rows: NDArray[np.int64]
-    scores: Scores
-    gains: NDArray[np.float32]
+    rows: Rows | None
+    """None where every row has a column, and all that was found is added up in it."""
+    worth: Lines
     telling: float
     unknown: float
     """The share of the terms, by weight, that nothing answers."""
@@ -64,20 +71,61 @@ class Matches(NamedTuple):
     def of(cls, terms: Sequence[QueryTerm], matches: Sequence[Match]) -> "Matches":
         if not terms:
             return UNREAD._replace(unknown=1.0)
-        rows, scores, gains, telling, _ = zip(*matches, strict=True)
-        pairs = list(zip(terms, matches, strict=True))
-        return cls(
-            np.concatenate(rows),
-            np.concatenate(scores),
-            np.concatenate(gains),
-            sum(telling),
-            sum([asked.weight for asked, match in pairs if not len(match.rows)]) / sum([a.weight for a in terms]),
-            {asked.term: match.meant for asked, match in pairs if match.meant},
-        )
+        found = [match for match in matches if match.worth.size]
+        all_telling = asked = unanswered = 0.0
+        respelled = {}
+        for (term, weight, _), (_, worth, telling, meant) in zip(terms, matches, strict=True):
+            all_telling += telling
+            asked += weight
+            if not worth.size:
+                unanswered += weight
+            if meant:
+                respelled[term] = meant
+        rows, worth = _together(found)
+        return cls(rows, worth, all_telling, unanswered / asked, respelled)
+
+    def scores(self, size: int) -> Scores:
+        """Give the score of every row."""
+        added: Scores = self.worth[0]
+        if self.rows is None:
+            return added
+        scores = np.zeros(size, np.float32)
+        np.add.at(scores, self.rows, added)
+        return scores
+
+    def gains(self, rows: Rows, size: int) -> Lines:
+        """Give what each of some rows gains, a column a row."""
+        if self.rows is None:
+            return self.worth[1:, rows]
+        place = np.full(size, -1)
+        place[rows] = np.arange(len(rows))
+        at = place[self.rows]
+        (here,) = (at >= 0).nonzero()
+        gains = SCORE_AND_GAINS - 1
+        cells = at[here] + len(rows) * np.arange(gains)[:, None]
+        summed = np.bincount(cells.ravel(), self.worth[1:, here].ravel(), gains * len(rows))
+        return summed.astype(np.float32).reshape(gains, len(rows))
 
 
-UNREAD = Matches(NO_MATCH.rows, NO_MATCH.scores, NO_MATCH.gains, 0.0, 0.0, {})
+UNREAD = Matches(NO_MATCH.rows, NO_MATCH.worth, 0.0, 0.0, {})
 """Stands for a query whose words nobody looked at: an ablation, or a search by meaning alone."""
+
+
+def _together(matches: Sequence[Match]) -> tuple[Rows | None, Lines]:
+    if not matches:
+        return NO_MATCH.rows, NO_MATCH.worth
+    if matches[0].rows is not None:
+        return np.concatenate([m.rows for m in matches]), np.concatenate([m.worth for m in matches], axis=1)
+    worth = matches[0].worth.copy()
+    for match in matches[1:]:
+        worth += match.worth
+    return None, worth
+
+
+def _in_every_row(rows: Rows, worth: Lines, size: int) -> Lines:
+    every = np.zeros((len(worth), size), np.float32)
+    every[:, rows] = worth
+    return every
 
 
 def _worth(postings: Postings, weight: float, share: float) -> NDArray[np.float32]:

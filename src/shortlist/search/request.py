@@ -50,7 +50,7 @@ def rank(scores: Scores, rows: NDArray[np.int32], ids: list[ToolId], limit: int)
 def _ties(falling: Scores) -> list[slice]:
     """Find the runs of equal scores among ordered ones."""
     equal = falling[1:] == falling[:-1]
-    if not equal.any():
+    if not np.count_nonzero(equal):
         return []
     edges = np.flatnonzero(np.diff(equal, prepend=False, append=False))
     return [slice(start, end + 1) for start, end in edges.reshape(-1, 2).tolist()]

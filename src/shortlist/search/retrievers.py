@@ -87,10 +87,7 @@ class LexicalRetriever:
         self._forget()
 
     def __call__(self, request: Request) -> Scores:
-        scores = np.zeros(self._index.lexical.size, np.float32)
-        found = self.look_up(request)
-        np.add.at(scores, found.rows, found.scores)
-        return _masked(scores, request.mask)
+        return _masked(self.look_up(request).scores(self._index.lexical.size), request.mask)
 
     def look_up(self, request: Request) -> Matches:
         """Give what answers the terms of a request; words come again, so they are remembered."""
@@ -108,7 +105,7 @@ class LexicalRetriever:
         for asked in request.analysed.terms:
             if asked not in known:
                 known[asked] = found = Match.of(self._index.lexical, asked, self.stand_ins(asked))
-                self._rows += len(found.rows)
+                self._rows += found.worth.shape[1]
         return [known[asked] for asked in request.analysed.terms]
 
     def _forget(self) -> None:

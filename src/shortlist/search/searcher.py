@@ -253,8 +253,9 @@ class Searcher:
         if evidence is None:
             rows = outcome.fused.ranking.rows.astype(np.int64)
             evidence = self._parts.reader(request, outcome.signals, rows)
-        weights = outcome.fused.weights
-        logits = evidence.candidates @ (self._fitted.fusion.for_query(evidence) if weights is None else weights)
+        logits = outcome.fused.logits
+        if logits is None:
+            logits = evidence.candidates.dot(self._fitted.fusion.for_query(evidence))
         learned = outcome.signals.get(EXEMPLARS)
         return evidence, logits if learned is None else logits + learned[evidence.rows]
 
@@ -269,15 +270,16 @@ class Searcher:
 
     def _hits(self, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
         ranking, tools, ids = outcome.ranking, self.index.catalog.tools, self.index.ids
-        rows, families = ranking.rows, ranking.families
-        placed = {name: Placed(scores[rows], scores[evidence.rows]) for name, scores in outcome.signals.items()}
+        families = ranking.families
+        candidates = evidence.rows
+        placed = Placed(candidates, {name: scores[candidates] for name, scores in outcome.signals.items()})
         hits = [
             Hit(
                 tool=tools[ids[row]],
                 score=score,
                 rank=position,
                 family=tuple([ids[other] for other in families[row]]) if families else (),
-                signals=HitSignals(placed, position - 1),
+                signals=HitSignals(placed, row),
             )
             for position, (row, score) in enumerate(ranking, 1)
         ]

@@ -4,39 +4,41 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shortlist.models import Scores, Signal
 
 
 class Placed(NamedTuple):
-    """One retriever's scores of the hits, and of the candidates that they came from."""
+    """The candidates that the hits came from, and what each retriever made of them."""
 
-    scores: Scores
-    among: Scores
+    rows: NDArray[np.int64]
+    scores: Mapping[str, Scores]
 
-    def signal(self, hit: int) -> Signal:
-        """Place a hit among the candidates: these are the best of every arm, so a rank that matters is exact."""
-        score = self.scores[hit]
-        return Signal(float(score), int(np.count_nonzero(self.among > score)) + 1 if score > 0 else None)
+    def signal(self, name: str, row: int) -> Signal:
+        """Place a row among the candidates: these are the best of every arm, so a rank that matters is exact."""
+        scores = self.scores[name]
+        score = float(scores[self.rows == row][0])
+        return Signal(score, int(np.count_nonzero(scores > score)) + 1 if score > 0 else None)
 
 
 class HitSignals(Mapping[str, Signal]):
     """The signals of one hit by the retrievers' names."""
 
-    __slots__ = ("_hit", "_placed")
+    __slots__ = ("_placed", "_row")
 
-    def __init__(self, placed: Mapping[str, Placed], hit: int) -> None:
+    def __init__(self, placed: Placed, row: int) -> None:
         self._placed = placed
-        self._hit = hit
+        self._row = row
 
     def __getitem__(self, name: str) -> Signal:
-        return self._placed[name].signal(self._hit)
+        return self._placed.signal(name, self._row)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._placed)
+        return iter(self._placed.scores)
 
     def __len__(self) -> int:
-        return len(self._placed)
+        return len(self._placed.scores)
 
     def __repr__(self) -> str:
         return repr(dict(self))
