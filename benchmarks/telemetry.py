@@ -19,7 +19,7 @@ from typing import Any
 
 import anyio
 import numpy as np
-from benchmarks.gateway import PROGRAMS, SHORTLIST, TEXT, Ask, Found, called, settled, until_it_answers
+from benchmarks.gateway_setup import PROGRAMS, SHORTLIST, TEXT, Ask, Found, called, settled, until_it_answers
 from benchmarks.measuring import publish
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
