@@ -194,6 +194,13 @@ async def test_always_load_is_bound_in_every_mode(mode: Any) -> None:
         assert "alpha__add" in await names(client)
 
 
+@pytest.mark.parametrize("options", [Options(toolsets=("betta",)), Options(exclude=("betta",))])
+async def test_a_toolset_that_nobody_has_is_refused_so_that_nothing_misspelled_stays_in_sight(options: Options) -> None:
+    with pytest.raises(InvalidConfig, match=r"No toolset 'betta'\. Did you mean 'beta'\?"):
+        async with serve(small("alpha", "add"), small("beta", "echo"), options=options):
+            pass
+
+
 async def test_toolsets_are_bound_and_excluded_ones_are_nowhere() -> None:
     options = Options(mode="dynamic", toolsets=("sums",), exclude=("beta",))
     sets = {"sums": ToolsetSettings(name="sums", tools=("*/add",))}

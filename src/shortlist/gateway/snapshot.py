@@ -8,7 +8,6 @@ from shortlist.catalog.naming import Names, names_of
 from shortlist.catalog.toolsets import CoUse, Toolset, match_ids, preset_tools, toolsets_of
 from shortlist.config.settings import Mode, Settings, TokenSettings
 from shortlist.disclosure.budget import estimate_tokens
-from shortlist.errors import InvalidConfig
 from shortlist.gateway.metatools import Menu
 from shortlist.models import Tool, ToolId
 
@@ -107,14 +106,6 @@ def served_as(snapshot: Snapshot, settings: Settings, options: Options) -> Snaps
         bound=tuple(tool_id for tool_id in bound if tool_id in shown),
         plain=snapshot.plain and mode == "passthrough",
     )
-
-
-def check_options(settings: Settings, options: Options) -> None:
-    """Refuse a preset that nobody defined, before anything is served."""
-    preset = options.preset or settings.preset
-    known = (*settings.presets, "default", "full")
-    if preset is not None and preset not in known:
-        raise InvalidConfig(f"No preset {preset!r}. There are {', '.join(known)}.")
 
 
 _counted: dict[str, int] = {}

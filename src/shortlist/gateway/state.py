@@ -9,11 +9,11 @@ from rapidfuzz import process
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import CoUse
 from shortlist.config.settings import Settings, TokenSettings
-from shortlist.errors import InvalidInput, ToolNotFound
+from shortlist.errors import InvalidConfig, InvalidInput, ToolNotFound
 from shortlist.gateway.exchange import Exchange
 from shortlist.gateway.recording import Recording
 from shortlist.gateway.results import Results
-from shortlist.gateway.snapshot import Options, Snapshot, check_options, served_as, take_snapshot
+from shortlist.gateway.snapshot import Options, Snapshot, served_as, take_snapshot
 from shortlist.gateway.uris import SeenUris
 from shortlist.gateway.workspaces import Caller, Key, Workspaces, activity_key
 from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
@@ -102,7 +102,7 @@ class State:
     def __init__(
         self, settings: Settings, search: ToolSearch, upstreams: Upstreams, options: Options, seams: Seams
     ) -> None:
-        check_options(settings, options)
+        _check(settings, options)
         limits = settings.limits
         self.settings = settings
         self.search = search
@@ -278,6 +278,17 @@ class State:
         # What was listed keeps its place and what is new comes last, so that prompt caches survive.
         ordered = tuple(sorted(snapshot.bound, key=self._arrival.__getitem__))
         return replace(snapshot, bound=ordered, bound_ids=frozenset(ordered))
+
+
+def _check(settings: Settings, options: Options) -> None:
+    """Refuse names that mean nothing before anything is served: what is misspelled is not bound, or not hidden."""
+    preset, presets = options.preset or settings.preset, (*settings.presets, "default", "full")
+    if preset is not None and preset not in presets:
+        raise InvalidConfig(f"No preset {preset!r}. {did_you_mean(preset, presets)}")
+    toolsets = tuple(dict.fromkeys((*settings.servers, *settings.toolsets)))
+    for name in (*options.toolsets, *options.exclude):
+        if name not in toolsets:
+            raise InvalidConfig(f"No toolset {name!r}. {did_you_mean(name, toolsets)}")
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
