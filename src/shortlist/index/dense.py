@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shortlist.index.embedders import Vectors
 
-LEVELS = 127
+LEVELS = np.float32(127)
 SMALLEST = np.finfo(np.float32).tiny
 SPARE_SHARE = 0.05
 """Room that is left for later rows once an index has been updated."""
@@ -96,5 +96,6 @@ class DenseIndex:
 
 def quantise(vectors: Vectors) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Round each vector to int8 by its own largest component."""
-    scales = np.abs(vectors).max(axis=1, keepdims=True) / np.float32(LEVELS)
+    largest: Vectors = np.maximum.reduce(np.abs(vectors), axis=1, keepdims=True)
+    scales = largest / LEVELS
     return np.rint(vectors / np.maximum(scales, SMALLEST)).astype(np.int8), scales[:, 0]

@@ -15,6 +15,7 @@ Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 
 _PLAIN_WORD = re.compile(r"(?<![\w./:=@#<{-])[A-Za-z]\w*(?![\w/:=@>}-]|\.\w)")
 """A word that stands alone: no part of a path, an address, a tag or a name that is spelled out."""
+_RUN = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Expansions:
 
     def spelled_out(self, text: str) -> str:
         """Write abbreviations out, as a model knows them; `Mr` and `Li` are names, `MR` and `mr` are not."""
-        if text.isascii() and self.long_forms.keys().isdisjoint(ascii_words(text)):
+        if self.long_forms.keys().isdisjoint(ascii_words(text) if text.isascii() else _RUN.findall(text.lower())):
             return text  # as most are, and looking at every word takes its time
         return _PLAIN_WORD.sub(self._long_form, text)
 

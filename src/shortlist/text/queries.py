@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from shortlist.text.clean import clean_text
@@ -19,6 +19,7 @@ PASTED_WEIGHT = 0.35
 EXPANSION_WEIGHT = 0.45
 """A synonym is a guess; the word itself is not."""
 
+MAX_REMEMBERED_WORDS = 4_096
 MAX_CLAUSES = 8
 MIN_CLAUSE_WORDS = 3
 
@@ -50,13 +51,14 @@ _IDENTIFIER = re.compile(
     r"\b[A-Za-z][A-Za-z0-9]*+(?:[_.:-][A-Za-z0-9]++)+\b"  # snake_case, kebab-case, dotted.names
     r"|\b[a-z]++(?:[A-Z][a-z0-9]*+)+\b"  # camelCase
 )
-_IDENTIFIER_SIGN = re.compile(r"[_.:A-Z-](?:(?<=[A-Za-z0-9][_.:-])[A-Za-z0-9]|(?<=[a-z][A-Z]))")
 # Every way a clause ends begins with white space or a comma, which the engine can skip to.
 _CLAUSE_END = re.compile(
     r"[\s,](?:(?<=[.!?;]\s)\s*|(?<=\n)\n*|(?:(?<=\s)\s*|\s+)(?:and then|then|and also|also|after that|finally|next)\s+"
     r"|(?<=,)\s+and\s+)",
     re.IGNORECASE,
 )
+_CLAUSE_SIGNS = (". ", "! ", "? ", "; ", ", ", "then", "also", "after", "finally", "next")
+"""No clause of a plain line ends without one of these."""
 
 
 class QueryTerm(NamedTuple):
@@ -82,7 +84,8 @@ def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
     short = _both_ends(clean_text(text))
     asked, pasted = _apart(short)
     weights = dict.fromkeys(terms(asked), 1.0)
-    weights = weights | {term: PASTED_WEIGHT for term in terms(pasted) if term not in weights}
+    if pasted:
+        weights |= {term: PASTED_WEIGHT for term in terms(pasted) if term not in weights}
     if not weights:
         weights = dict.fromkeys(terms(short), 1.0)
     table = (expansions or shipped_expansions()).phrases
@@ -90,13 +93,16 @@ def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
         QueryTerm(term, weight, _instead(table[term], weight) if term in table else ())
         for term, weight in islice(weights.items(), MAX_QUERY_TERMS)
     ]
-    return AnalysedQuery(short, tuple(found), _identifiers(short), len(short.split()))
+    words = short.split()
+    return AnalysedQuery(short, tuple(found), _identifiers(short, words), len(words))
 
 
 def _apart(text: str) -> tuple[str, str]:
     """Part what asks from what was pasted into it, less what no word can be read from."""
     plainer = text.translate(_PLAINER)
-    signs = tuple([sign for sign in _PASTED if sign in plainer]) if text.isascii() else tuple(_PASTED)
+    if not text.isascii():
+        plainer += "0"  # other scripts have digits of their own
+    signs = tuple([sign for sign in _PASTED if sign in plainer])
     pasted: list[str] = []
 
     def take(found: re.Match[str]) -> str:
@@ -122,9 +128,9 @@ def texts_to_embed(text: str, expansions: Expansions | None = None, *, apart: bo
 
 def clauses(text: str) -> tuple[str, ...]:
     """Give the parts of a query that asks for several things; none where it asks for one."""
-    parts = _CLAUSE_END.split(_both_ends(clean_text(text)))
-    if len(parts) == 1:
+    if text.isascii() and text.isprintable() and not any(map(text.lower().__contains__, _CLAUSE_SIGNS)):
         return ()
+    parts = _CLAUSE_END.split(_both_ends(clean_text(text)))
     asking = [part.strip() for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
     return tuple(asking[:MAX_CLAUSES]) if len(asking) > 1 else ()
 
@@ -136,11 +142,17 @@ def _both_ends(text: str) -> str:
     return f"{text[:half]} {text[-half:]}"
 
 
-def _identifiers(text: str) -> tuple[str, ...]:
-    stripped = text.strip()
-    whole = (stripped,) if stripped and " " not in stripped else ()
-    spelled = _IDENTIFIER.findall(text) if _IDENTIFIER_SIGN.search(text) else ()
-    return tuple(dict.fromkeys(filter(None, map(compact, (*spelled, *whole)))))
+def _identifiers(text: str, words: list[str]) -> tuple[str, ...]:
+    spelled = dict.fromkeys(chain.from_iterable(map(_spelled, words)))
+    if " " not in (stripped := text.strip()) and (whole := compact(stripped)):
+        spelled[whole] = None
+    return tuple(spelled)
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_WORDS)
+def _spelled(word: str) -> tuple[str, ...]:
+    """Give the names that stand in a word; queries are made of the same few words, and most hold none."""
+    return tuple(filter(None, map(compact, _IDENTIFIER.findall(word))))
 
 
 @lru_cache(maxsize=4_096)
