@@ -55,6 +55,14 @@ def test_a_first_search_has_the_model_and_embeds_no_tool(run: Run, tmp_path: Pat
     assert len(SqliteVectorCache(tmp_path / "cache" / "shortlist" / "vectors.sqlite")) == 0
 
 
+def test_a_search_goes_on_where_vectors_cannot_be_kept(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    done = run("search", "do I need an umbrella tomorrow", "--json")
+    assert json.loads(done.stdout)["hits"][0]["id"] == "weather/get_forecast"
+    assert "vectors are not kept" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_users_own_servers_are_asked_once_and_searched_from_then_on(run: Run, starts: Path) -> None:
     first, second = (run("search", "will it rain", "--embedder", "none") for _ in range(2))
     explained = run("explain", "will it rain", "--embedder", "none")
