@@ -18,7 +18,6 @@ _MARKS = (
 )
 """Accents and vowel signs, which regular expressions do not count as parts of a word, with their scripts."""
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:['’-]+[\w{_MARKS}]+)*")
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]++(?:['_-]++[A-Za-z0-9]++)*+")
 _ASCII_CUTS = "".join(chr(c) if chr(c).isalnum() or chr(c) in "'_-" else " " for c in range(128))
 """Puts a space for what is in no word of plain ASCII: cutting there takes half the time of finding the words."""
 _PART = re.compile(
@@ -87,30 +86,38 @@ class _Remembered(dict[str, tuple[str, ...]]):
     def __missing__(self, chunk: str) -> tuple[str, ...]:
         if len(self) >= MAX_REMEMBERED_WORDS:
             self.clear()
-        words = _ASCII_WORD.findall(chunk) if chunk.isascii() else [chunk]
-        found = self[chunk] = _terms_of_word(words[0]) if len(words) == 1 else _terms_of_words(words)
+        found = self[chunk] = _ascii_terms(chunk.strip("'_-")) if chunk.isascii() else _terms_of_word(chunk)
         return found
 
 
 _remembered = _Remembered()
 
 
-def _terms_of_words(words: list[str]) -> tuple[str, ...]:
-    return tuple(chain.from_iterable(map(_terms_of_word, words)))
+def _ascii_terms(word: str) -> tuple[str, ...]:
+    """Give the terms of one word or identifier: its parts, stemmed, and the whole if it has several."""
+    folded = word.lower()
+    if not word or folded in STOPWORDS:
+        return ()
+    if word.isalpha() and (word == folded or word.istitle()):
+        return () if len(word) > MAX_TERM_LENGTH else (stem(folded),)
+    parts = _PART.findall(word)
+    if len(parts) == 1:
+        return _part_terms(parts[0])
+    found = tuple(chain.from_iterable(map(_remembered.__getitem__, parts)))
+    whole = "".join(parts).lower()
+    return found if len(whole) > MAX_TERM_LENGTH else (*found, whole)
 
 
 def _terms_of_word(word: str) -> tuple[str, ...]:
-    """Give the terms of one word or identifier: its parts, stemmed, and the whole if it has several."""
+    """Give the same of a word that is not all ASCII."""
     folded = fold(word)
     if folded in STOPWORDS:
         return ()
-    if word.isascii() and word.isalpha() and (word.islower() or word.istitle()):
-        return () if len(folded) > MAX_TERM_LENGTH else (stem(folded),)
-    if not word.isascii() and (runs := _UNSPACED.findall(folded)):
+    if runs := _UNSPACED.findall(folded):
         return _unspaced_terms(folded, runs)
-    parts = _PART.findall(word if word.isascii() else folded)
+    parts = _PART.findall(folded)
     found = tuple(chain.from_iterable(map(_part_terms, parts)))
-    whole = "".join(parts).lower() if word.isascii() else _without_separators(folded)
+    whole = _without_separators(folded)
     if len(parts) < 2 or len(whole) > MAX_TERM_LENGTH:
         return found
     return (*found, whole)
@@ -129,7 +136,7 @@ def _part_terms(part: str) -> tuple[str, ...]:
 def _unspaced_terms(folded: str, runs: list[str]) -> tuple[str, ...]:
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     rest = _UNSPACED.sub(" ", folded)
-    return (*pairs, *(term for word in _WORD.findall(rest) for term in _terms_of_word(word)))
+    return (*pairs, *(term for word in _WORD.findall(rest) for term in _remembered[word]))
 
 
 def stem(word: str) -> str:
