@@ -216,8 +216,10 @@ def test_rank_writes_one_line_for_each_query(own: list[str], tmp_path: Path) -> 
 def test_rank_says_when_it_cannot_write(own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     queries = write(tmp_path / "queries.jsonl", CASES)
     words = ["--queries", str(queries), "--out", str(tmp_path / "no" / "where.jsonl")]
-    assert run("rank", *own[:2], *own[4:], *words) == 2
-    assert "Cannot write" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        run("rank", *own[:2], *own[4:], *words)
+    assert stop.value.code == 2
+    assert "make it first" in capsys.readouterr().err
 
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

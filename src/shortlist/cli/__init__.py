@@ -55,7 +55,7 @@ def _run(given: Sequence[str]) -> int:
     from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound  # noqa: PLC0415
     from shortlist.telemetry.logs import configure_logs  # noqa: PLC0415
 
-    options = _parser(given).parse_args(given)
+    options = _parser(given).parse_args(given or ["--help"])
     configure_logs(LogSettings())
     try:
         return int(options.run(options))

@@ -51,7 +51,11 @@ def read_datasets(args: argparse.Namespace, default: str) -> list[Dataset]:
         raise InvalidInput("--catalog and --cases go together: your tools and your labelled queries.")
     own = [own_dataset(args.catalog, args.cases)] if args.cases else []
     names = args.datasets or ([] if own else [default])
-    return [dataset.only(split=args.split) for dataset in (*map(load_dataset, names), *own)]
+    found = [dataset.only(split=args.split) for dataset in (*map(load_dataset, names), *own)]
+    for dataset in found:
+        if not dataset.cases:
+            raise InvalidInput(f"There are no labelled queries in {dataset.name!r}: write one JSON object a line.")
+    return found
 
 
 def read_exemplars(args: argparse.Namespace) -> Learned | None:

@@ -11,6 +11,7 @@ from starlette.routing import Mount
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
+from shortlist.cli.arguments import add_command
 from shortlist.cli.engine import make_searcher
 from shortlist.cli.entrance import entrance
 from shortlist.cli.listening import address, listen
@@ -32,7 +33,7 @@ from shortlist.web.recorded import RecordedUpstreams
 
 def register(subparsers: Any) -> None:
     """Add `dashboard`."""
-    parser = subparsers.add_parser("dashboard", help="show in a browser what the gateway has recorded")
+    parser = add_command(subparsers, "dashboard", "show in a browser what the gateway has recorded")
     parser.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
     parser.add_argument("--http", metavar="HOST:PORT", default="127.0.0.1:0", help="where (default: any free port)")
     parser.add_argument("--open", action="store_true", help="open it in the browser of this machine")

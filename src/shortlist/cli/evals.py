@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from shortlist.catalog.catalog import Catalog
+from shortlist.cli.arguments import add_command, count, counts, new_file, numbers
 from shortlist.cli.benches import load, open_bench, open_embedder, read_catalog, read_datasets, read_exemplars
 from shortlist.cli.progress import counted, say
 from shortlist.errors import InvalidInput, ShortlistError
@@ -40,6 +42,8 @@ SWEEP_DATASET = "golden:validation"
 """A number is chosen where nothing is reported."""
 DEFAULT_PIPELINE = "default"
 DEFAULT_EMBEDDER = "small"
+EMBEDDERS = "small (the default), static, none, or a folder with a model.json"
+OWN_TOOLS = "a file or folder with your tools (repeatable)"
 
 PASSED, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -55,13 +59,13 @@ def _add_eval(subparsers: Subparsers) -> None:
     _add_dataset_arguments(parser)
     _add_engine_arguments(parser)
     parser.add_argument("--strict", action="store_true", help="count only the gold tool, no alternatives")
-    parser.add_argument("--sizes", type=_integers, metavar="N,N,…", help="measure by catalog size instead")
+    parser.add_argument("--sizes", type=_sizes, metavar="N,N,…", help="measure by catalog size instead")
     parser.add_argument("--distractors", type=Path, action="append", default=[], help="a catalog to fill sizes up with")
     parser.add_argument("--baseline", type=Path, metavar="RUN.jsonl", help="compare with an earlier run")
-    parser.add_argument("--fail-under", action="append", default=[], metavar="METRIC=VALUE")
-    parser.add_argument("--max-drop", action="append", default=[], metavar="METRIC=VALUE")
-    parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="save what happened to every query")
-    parser.add_argument("--limit", type=int, default=LIMIT, help="how many tools to ask for")
+    _add_gate_argument(parser, "--fail-under", "exit with 1 where a metric is lower, as in top1=0.8 (repeatable)")
+    _add_gate_argument(parser, "--max-drop", "exit with 1 where it fell by more since the baseline (repeatable)")
+    parser.add_argument("--out", type=new_file, metavar="RUN.jsonl", help="save what happened to every query")
+    _add_limit_argument(parser)
     _add_learned_arguments(parser)
     _add_format_arguments(parser)
 
@@ -71,9 +75,11 @@ def _add_compare(subparsers: Subparsers) -> None:
     side = "RUN.jsonl, PIPELINE, PIPELINE@EMBEDDER or @EMBEDDER"
     parser.add_argument("before", help=side)
     parser.add_argument("after", help=side)
-    parser.add_argument("--dataset", dest="datasets", action="append", default=[])
+    parser.add_argument(
+        "--dataset", dest="datasets", action="append", default=[], help="NAME or NAME:SPLIT (repeatable)"
+    )
     _add_own_arguments(parser)
-    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER)
+    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help=f"where a side names none: {EMBEDDERS}")
     _add_format_arguments(parser)
 
 
@@ -89,31 +95,31 @@ def _add_ablate(subparsers: Subparsers) -> None:
 def _add_sweep(subparsers: Subparsers) -> None:
     parser = _command(subparsers, "sweep", _sweep, "measure a pipeline over a grid of one number")
     _add_dataset_arguments(parser)
-    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER)
+    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help=EMBEDDERS)
     parser.add_argument("--of", choices=tuple(SWEEPS), default="alpha", help="the number to sweep")
-    parser.add_argument("--values", type=_numbers, default=STACKONE_ALPHAS, metavar="X,X,…")
+    parser.add_argument("--values", type=numbers, default=STACKONE_ALPHAS, metavar="X,X,…", help="the grid")
     _add_format_arguments(parser)
 
 
 def _add_doctor(subparsers: Subparsers) -> None:
     parser = _command(subparsers, "doctor", _doctor, "examine a catalog for tools nobody will find")
-    parser.add_argument("--catalog", type=Path, action="append", default=[])
+    parser.add_argument("--catalog", type=Path, action="append", default=[], help=OWN_TOOLS)
     _add_engine_arguments(parser)
     _add_format_arguments(parser)
 
 
 def _add_rank(subparsers: Subparsers) -> None:
     parser = _command(subparsers, "rank", _rank, "rank tools for many queries, one JSON line each")
-    parser.add_argument("--catalog", type=Path, action="append", required=True)
-    parser.add_argument("--queries", type=Path, required=True)
+    parser.add_argument("--catalog", type=Path, action="append", required=True, help=OWN_TOOLS)
+    parser.add_argument("--queries", type=Path, required=True, help="JSON lines, each with an id and a query")
     _add_engine_arguments(parser)
-    parser.add_argument("--limit", type=int, default=LIMIT)
+    _add_limit_argument(parser)
     _add_learned_arguments(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="RANKED.jsonl")
+    parser.add_argument("--out", type=new_file, required=True, metavar="RANKED.jsonl", help="where to write them")
 
 
 def _command(subparsers: Subparsers, name: str, command: Command, help_text: str) -> argparse.ArgumentParser:
-    parser = subparsers.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
+    parser = add_command(subparsers, name, help_text)
     parser.set_defaults(run=_told(command))
     return parser
 
@@ -124,14 +130,24 @@ def _add_dataset_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_own_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--catalog", type=Path, action="append", default=[], help="your tools")
+    parser.add_argument("--catalog", type=Path, action="append", default=[], help=OWN_TOOLS)
     parser.add_argument("--cases", type=Path, help="your labelled queries, JSON lines")
     parser.add_argument("--split", default="", help="only this split of the queries")
 
 
 def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pipeline", action="append", default=[])
-    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help="small, static, none or a folder")
+    parser.add_argument(
+        "--pipeline", action="append", default=[], help="a way of searching, by its name: default, bm25 …"
+    )
+    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help=EMBEDDERS)
+
+
+def _add_limit_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=count, default=LIMIT, help=f"how many tools to ask for (default: {LIMIT})")
+
+
+def _add_gate_argument(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
+    parser.add_argument(name, action="append", default=[], metavar="METRIC=VALUE", help=help_text)
 
 
 def _add_learned_arguments(parser: argparse.ArgumentParser) -> None:
@@ -216,8 +232,9 @@ def _runs(
     runs: dict[str, list[Run]] = {name: [] for name in pipelines}
     for dataset in datasets:
         loaded = load(dataset, embedder, learned=learned)
-        for name, found in runs.items():
-            found.append(loaded.run(loaded.bench.contender(name), limit))
+        contenders = [loaded.bench.contender(name) for name in runs]  # each is there before any is run
+        for contender, found in zip(contenders, runs.values(), strict=True):
+            found.append(loaded.run(contender, limit))
     return runs
 
 
@@ -238,7 +255,8 @@ def _compare(args: Arguments) -> int:
     sides = {text: _saved(text) for text in (args.before, args.after)}
     if not all(sides.values()):
         datasets = _compared_datasets(args, [run for runs in sides.values() for run in runs])
-        sides = {text: runs or _fresh(text, datasets, args.embedder) for text, runs in sides.items()}
+        made = {text: _side(text, args.embedder) for text, runs in sides.items() if not runs}
+        sides |= {text: _runs(datasets, [name], embedder)[name] for text, (name, embedder) in made.items()}
     comparisons = compare(sides[args.before], sides[args.after])
     table = report.comparison_table(comparisons, args.before, args.after)
     _show(args, lambda: [table], lambda: comparisons)
@@ -257,10 +275,12 @@ def _compared_datasets(args: Arguments, saved: Sequence[Run]) -> list[Dataset]:
     return read_datasets(args, DEFAULT_DATASET)
 
 
-def _fresh(text: str, datasets: Sequence[Dataset], embedder: str) -> list[Run]:
+def _side(text: str, embedder: str) -> tuple[str, Embedder | None]:
+    """Read a pipeline and an embedder; raises where there is none of that name, before the other side is run."""
     pipeline, _, model = text.partition("@")
     name = pipeline or DEFAULT_PIPELINE
-    return _runs(datasets, [name], open_embedder(model or embedder))[name]
+    open_bench(Catalog.of(()), None).contender(name)
+    return name, open_embedder(model or embedder)
 
 
 def _ablate(args: Arguments) -> int:
@@ -308,6 +328,8 @@ def _doctor(args: Arguments) -> int:
 
 def _rank(args: Arguments) -> int:
     queries = read_queries(args.queries)
+    if not queries:
+        raise InvalidInput(f"There are no queries in {str(args.queries)!r}: write one JSON object a line.")
     (pipeline,) = _one(_pipelines(args))
     catalog = read_catalog(tuple(args.catalog))
     bench = open_bench(catalog, open_embedder(args.embedder), read_exemplars(args))
@@ -343,15 +365,11 @@ def _one(items: Sequence[Any]) -> Sequence[Any]:
     return items
 
 
-def _integers(text: str) -> tuple[int, ...]:
-    sizes = tuple(int(part) for part in text.split(","))
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes = counts(text)
     if min(sizes) < 2:
         raise argparse.ArgumentTypeError("a catalog needs at least 2 tools to be searched")
     return sizes
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
 
 
 def _show(args: Arguments, tables: Callable[[], Sequence[Table]], data: Callable[[], Any]) -> None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.recording import experiments
 from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import Settings
@@ -22,7 +23,7 @@ BUILT_IN_PRESETS = ("default", "full")
 
 def register(subparsers: Any) -> None:
     """Add `ab` and its four actions."""
-    ab = subparsers.add_parser("ab", help="compare ways of serving by experiment")
+    ab = add_command(subparsers, "ab", "compare ways of serving by experiment")
     actions = ab.add_subparsers(metavar="ACTION", required=True)
     _register_start(actions)
     _action(actions, "status", _status, "say which experiment runs and how far it is")
@@ -34,7 +35,7 @@ def register(subparsers: Any) -> None:
 
 def _register_start(actions: Any) -> None:
     start = _action(actions, "start", _start, "serve workspaces the variants of an experiment, by chance")
-    start.add_argument("name")
+    start.add_argument("name", help="what to call it")
     start.add_argument(
         "--variant",
         action="append",
@@ -53,8 +54,8 @@ def _register_start(actions: Any) -> None:
 
 
 def _action(actions: Any, name: str, run: Callable[[Arguments], int], what: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=what)
-    parser.add_argument("--json", action="store_true")
+    parser = add_command(actions, name, what)
+    add_json(parser)
     parser.set_defaults(run=run)
     return parser
 

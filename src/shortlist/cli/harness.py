@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.stack import run_plainly, say
 from shortlist.errors import InvalidInput
 from shortlist.evals.tables import to_json, to_markdown
@@ -26,7 +27,7 @@ VARIANTS = ("mode=static", "mode=search", "mode=dynamic")
 
 def register(subparsers: Any) -> None:
     """Add `replay` and `run-tasks`."""
-    replayed = subparsers.add_parser("replay", help="replay a scenario file under several ways of serving")
+    replayed = add_command(subparsers, "replay", "replay a scenario file under several ways of serving")
     replayed.add_argument("scenarios", type=Path, help="a JSON file; docs/experiments.md shows its shape")
     replayed.add_argument("--only", action="append", help="only the scenario of this name (repeatable)")
     replayed.add_argument(
@@ -37,14 +38,14 @@ def register(subparsers: Any) -> None:
     )
     _servers(replayed)
     replayed.set_defaults(run=_replay)
-    tasks = subparsers.add_parser("run-tasks", help="run tasks with a model under several ways of serving")
+    tasks = add_command(subparsers, "run-tasks", "run tasks with a model under several ways of serving")
     tasks.add_argument("tasks", type=Path, help="a JSON file; docs/experiments.md shows its shape")
     tasks.add_argument(
         "--endpoint", metavar="URL", help="any that speaks OpenAI's Chat Completions (default: OPENAI_BASE_URL)"
     )
-    tasks.add_argument("--model", required=True)
+    tasks.add_argument("--model", required=True, help="its name at the endpoint")
     tasks.add_argument("--setup", action="append", choices=tuple(SETUPS), help="only this way of serving (repeatable)")
-    tasks.add_argument("--repeat", type=int, default=1, help="attempts at each task under each way of serving")
+    tasks.add_argument("--repeat", type=count, default=1, help="attempts at each task under each way of serving")
     _servers(tasks)
     tasks.set_defaults(run=_run_tasks)
 
@@ -53,7 +54,7 @@ def _servers(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--config", type=Path, help="a configuration file (default: your own, else the demo servers)")
     which.add_argument("--catalog", type=Path, help="a catalog file: its servers are stubs that do nothing")
-    parser.add_argument("--json", action="store_true")
+    add_json(parser)
 
 
 def _replay(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from shortlist.cli.arguments import add_json
 from shortlist.config.load import user_config_path
 from shortlist.errors import InvalidInput
 from shortlist.text.clean import one_line
@@ -39,7 +40,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--to", type=Path, default=None, metavar="FILE", help="the file to add to (default: your own)")
     parser.add_argument("--yes", action="store_true", help="add without asking")
-    parser.add_argument("--json", action="store_true")
+    add_json(parser)
     parser.set_defaults(run=_import)
 
 

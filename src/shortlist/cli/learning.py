@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from shortlist.cli.arguments import add_command, add_json, new_file
 from shortlist.cli.teaching import exemplar_store
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
@@ -22,22 +23,22 @@ SHOWN = 20
 
 def register(subparsers: Any) -> None:
     """Add `learned` with its three actions, and `mine`."""
-    learned = subparsers.add_parser("learned", help="what searches have learned from use")
+    learned = add_command(subparsers, "learned", "what searches have learned from use")
     actions = learned.add_subparsers(metavar="ACTION", required=True)
     shown = _action(actions, "list", _list, "show queries and the tools they led to, the latest first")
-    shown.add_argument("--limit", type=int, default=SHOWN)
-    shown.add_argument("--json", action="store_true")
+    shown.add_argument("--limit", type=int, default=SHOWN, help=f"how many (default: {SHOWN})")
+    add_json(shown)
     export = _action(
         actions, "export", _export, "write them as JSON lines, for `eval --exemplars` and `rank --exemplars`"
     )
-    export.add_argument("file", type=Path, metavar="FILE.jsonl")
+    export.add_argument("file", type=new_file, metavar="FILE.jsonl", help="where to write them")
     _action(actions, "clear", _clear, "forget them; what was called so far is not learned again")
     mine = _action(subparsers, "mine", _mine, "write cases for `eval` from the log, to be reviewed before use")
-    mine.add_argument("file", type=Path, metavar="CASES.jsonl")
+    mine.add_argument("file", type=new_file, metavar="CASES.jsonl", help="where to write them")
 
 
 def _action(actions: Any, name: str, run: Callable[[Arguments], int], what: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+    parser = add_command(actions, name, what)
     parser.add_argument("--caller", help="only of this caller")
     parser.add_argument("--tool", help="only of this tool, by its id")
     parser.set_defaults(run=run)

@@ -4,16 +4,17 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_tools
 from shortlist.cli.progress import progress_bar
 from shortlist.cli.vectors import find_vectors
 from shortlist.demo import CATALOG, FIRST_SEARCHES
 from shortlist.errors import InvalidInput
 from shortlist.index.embedders import WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
-from shortlist.models import Filters, Query, SearchResult
+from shortlist.models import Filters, Query, SearchMode, SearchResult
 from shortlist.search.searcher import Options, Searcher
 from shortlist.text.clean import one_line
 from shortlist.text.expansions import Expansions
@@ -21,37 +22,35 @@ from shortlist.text.expansions import Expansions
 
 def register(subparsers: Any) -> None:
     """Add `search`, `explain`, `demo` and `embed-info`."""
-    search = subparsers.add_parser("search", help="find tools for a sentence, a few words or a name")
-    search.add_argument("query")
+    search = add_command(subparsers, "search", "find tools for a sentence, a few words or a name")
+    search.add_argument("query", help="what the tool should do, in quotes")
     add_catalog_arguments(search)
     _common(search)
-    search.add_argument("--limit", type=int, default=5)
-    search.add_argument(
-        "--mode", default="hybrid", choices=("hybrid", "lexical", "dense", "fuzzy", "regex", "prefix", "exact")
-    )
+    search.add_argument("--limit", type=int, default=5, help="how many tools to show (default: 5)")
+    search.add_argument("--mode", default="hybrid", choices=get_args(SearchMode), help="how to look (default: hybrid)")
     search.add_argument("--server", action="append", dest="servers", help="only tools of this server (repeatable)")
     search.add_argument(
         "--read-only", action="store_true", default=None, help="only tools that say they change nothing"
     )
     search.set_defaults(run=_search)
-    explain = subparsers.add_parser("explain", help="say why a tool ranks where it does")
-    explain.add_argument("query")
+    explain = add_command(subparsers, "explain", "say why a tool ranks where it does")
+    explain.add_argument("query", help="what the tool should do, in quotes")
     explain.add_argument("tool", nargs="?", help="the tool's id; the first hit if left out")
     add_catalog_arguments(explain)
     _common(explain)
     explain.set_defaults(run=_explain)
-    demo = subparsers.add_parser("demo", help="search the bundled demo catalog")
+    demo = add_command(subparsers, "demo", "search the bundled demo catalog")
     _common(demo)
     demo.set_defaults(run=_demo)
-    info = subparsers.add_parser("embed-info", help="describe the shipped models")
-    info.add_argument("--json", action="store_true")
+    info = add_command(subparsers, "embed-info", "describe the shipped models")
+    add_json(info)
     info.set_defaults(run=_embed_info)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--embedder", default="small", help="small, static, none, or a folder with a model.json")
-    parser.add_argument("--pipeline", default="default")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--pipeline", default="default", help="a way of searching, by its name: default, bm25 …")
+    add_json(parser)
 
 
 def _searcher_of(options: argparse.Namespace, catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
@@ -122,7 +121,8 @@ def _text(result: SearchResult) -> str:
     sure = result.confidence
     lines = [f"confidence: {sure.level} ({sure.probability:.0%}), {result.milliseconds:.1f} ms"]
     if sure.level == "none":
-        lines = [f"No good match here ({sure.match_probability:.0%} likely that there is one). The closest:"]
+        closest = " The closest:" if result.hits else " Nothing comes close."
+        lines = [f"No good match here ({sure.match_probability:.0%} likely that there is one).{closest}"]
     lines += [f"{hit.rank}. {hit.tool.id}  {one_line(hit.tool.description, 80)}" for hit in result.hits]
     lines += [f"did you mean {right!r} for {typed!r}?" for typed, right in result.did_you_mean.items()]
     return "\n".join([*lines, *result.notes])

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import anyio
 
+from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, listen
 from shortlist.cli.stack import Stack, connected, log_folder, open_stack, read_settings, run_plainly, say
@@ -45,28 +46,28 @@ LOCAL_CALLER = Caller(era="modern", process="cli")
 def register(subparsers: Any) -> None:
     """Add `serve`, `status`, `tools`, `call`, `toolsets` and `logs`."""
     _register_serve(subparsers)
-    status = subparsers.add_parser("status", help="connect to every server and say how it is")
+    status = add_command(subparsers, "status", "connect to every server and say how it is")
     _common(status, _status)
-    tools = subparsers.add_parser("tools", help="list tools, or show one")
-    tools.add_argument("action", nargs="?", choices=("list", "show"), default="list")
+    tools = add_command(subparsers, "tools", "list tools, or show one")
+    tools.add_argument("action", nargs="?", choices=("list", "show"), default="list", help="list is the default")
     tools.add_argument("name", nargs="?", help="with show: a tool's name")
     tools.add_argument("--server", action="append", dest="servers", help="only tools of this server (repeatable)")
     _common(tools, _tools)
-    call = subparsers.add_parser("call", help="call a tool; the exit status is 1 when it fails")
-    call.add_argument("name")
+    call = add_command(subparsers, "call", "call a tool; the exit status is 1 when it fails")
+    call.add_argument("name", help="the tool's name, as `shortlist tools` lists it")
     call.add_argument("arguments", nargs="?", default="{}", help="a JSON object, @FILE, or - for stdin")
     _common(call, _call)
-    toolsets = subparsers.add_parser("toolsets", help="list toolsets, their size and their cost in tokens")
+    toolsets = add_command(subparsers, "toolsets", "list toolsets, their size and their cost in tokens")
     _common(toolsets, _toolsets)
-    logs = subparsers.add_parser("logs", help="show what a server wrote to stderr")
-    logs.add_argument("server")
-    logs.add_argument("--lines", type=int, default=50)
-    logs.add_argument("--json", action="store_true")
+    logs = add_command(subparsers, "logs", "show what a server wrote to stderr")
+    logs.add_argument("server", help="its name in your configuration")
+    logs.add_argument("--lines", type=int, default=50, help="how many of the last ones (default: 50)")
+    add_json(logs)
     logs.set_defaults(run=_logs)
 
 
 def _register_serve(subparsers: Any) -> None:
-    serve = subparsers.add_parser("serve", help="serve all configured MCP servers as one")
+    serve = add_command(subparsers, "serve", "serve all configured MCP servers as one")
     serve.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
     serve.add_argument("--http", metavar="HOST:PORT", help="serve Streamable HTTP instead of stdio")
     serve.add_argument("--mode", choices=get_args(Mode), help="what clients see (default: from the configuration)")
@@ -84,7 +85,7 @@ def _register_serve(subparsers: Any) -> None:
 
 def _common(parser: argparse.ArgumentParser, command: Callable[["Task"], Awaitable[int]]) -> None:
     parser.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
-    parser.add_argument("--json", action="store_true")
+    add_json(parser)
     parser.set_defaults(run=partial(_with_stack, command))
 
 
