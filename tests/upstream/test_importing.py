@@ -209,7 +209,34 @@ def test_import_reads_a_file_by_name(desk: Path, capsys: pytest.CaptureFixture[s
     other = put(desk / "other.json", {"mcpServers": {"x": {"url": "https://h/mcp"}}})
     assert main(["import", str(other), "--to", str(desk / "to.json"), "--yes"]) == 0
     assert list(json.loads((desk / "to.json").read_text())["mcpServers"]) == ["x"]
-    assert "Added 1" in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith(f"with: shortlist serve --config {desk / 'to.json'}\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "answer"),
+    [
+        (".", "is none; name one with --to"),
+        ("mine.toml", "is none; name one with --to"),
+        ("taken/x.json", "Name another"),
+    ],
+)
+def test_import_touches_nothing_that_it_cannot_add_to(
+    desk: Path, target: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, taken = desk / "found.json", desk / "taken"
+    found.write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    taken.write_text("a file where the folder should be")
+    assert main(["import", str(found), "--to", str(desk / target), "--yes"]) == 2
+    assert answer in capsys.readouterr().err
+    assert desk.is_dir()
+    assert taken.is_file()
+
+
+def test_import_of_a_named_file_that_cannot_be_read_fails(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = desk / "broken.json"
+    broken.write_text('{"mcpServers": {')
+    assert main(["import", str(broken)]) == 1
+    assert "not JSON" in capsys.readouterr().out
 
 
 def test_a_candidate_hides_its_entry_from_logs() -> None:

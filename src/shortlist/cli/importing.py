@@ -49,7 +49,8 @@ def _import(options: argparse.Namespace) -> int:
     target = options.to or user_config_path(place.environment)
     plan = plan_import(_files(options, place), target, place)
     if not options.json:
-        print("\n".join(_lines(plan)))
+        for line in _lines(plan):
+            print(line)
     written = bool(plan.additions) and (options.yes or (not options.json and _confirmed(plan)))
     if written:
         apply(plan)
@@ -58,7 +59,7 @@ def _import(options: argparse.Namespace) -> int:
         if options.json
         else _ending(plan, written, options)
     )
-    return 0
+    return 1 if options.files and plan.problems else 0
 
 
 def _files(options: argparse.Namespace, place: Place) -> list[tuple[ClientName, Path]]:
@@ -102,10 +103,11 @@ def _confirmed(plan: Plan) -> bool:
 def _ending(plan: Plan, written: bool, options: argparse.Namespace) -> str:
     count = len(plan.additions)
     if written:
-        return f"Added {count} to {plan.target}. Start the gateway with: shortlist serve"
+        config = ["--config", str(options.to)] if options.to else []
+        return f"Added {count} to {plan.target}. Start the gateway with: {shlex.join(['shortlist', 'serve', *config])}"
     if count:
         return f"Nothing was written. To add {count} to {plan.target}: {_again(options)} --yes"
-    return "Nothing to add."
+    return "Nothing to add." if plan.candidates or plan.problems else "Nothing to add: there are no servers."
 
 
 def _again(options: argparse.Namespace) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from shortlist.config.documents import read_document
 from shortlist.config.load import settings_of
 from shortlist.config.shapes import ServerShape
-from shortlist.errors import InvalidConfig
+from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.models import Json
 
 ClientName: TypeAlias = Literal[
@@ -88,6 +88,8 @@ def well_known_files(place: Place) -> tuple[tuple[ClientName, Path], ...]:
 
 def plan_import(files: Iterable[tuple[ClientName, Path]], target: Path, place: Place) -> Plan:
     """Read the files that are there and say what each of their servers would become."""
+    if target.is_dir() or target.suffix == ".toml":
+        raise InvalidInput(f"Servers are added to a JSON file, and {str(target)!r} is none; name one with --to.")
     taken: dict[str, Mapping[str, Json]] = dict(_entries(_existing(target)))
     candidates: list[Candidate] = []
     problems: list[str] = []
@@ -116,12 +118,21 @@ def apply(plan: Plan) -> None:
     inputs = _inputs(tree) | {item["id"]: item for item in plan.inputs}
     if inputs:
         tree["inputs"] = list(inputs.values())
-    plan.target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = plan.target.with_suffix(".new")
-    _write_private(fresh, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
-    if plan.target.exists():
-        plan.target.replace(plan.target.with_suffix(".bak"))
-    fresh.replace(plan.target)
+    try:
+        _replace(plan.target, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise InvalidInput(
+            f"{str(plan.target)!r} cannot be written: {error.strerror}. Name another file with --to."
+        ) from error
+
+
+def _replace(target: Path, text: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_suffix(".new")
+    _write_private(fresh, text)
+    if target.exists():
+        target.replace(target.with_suffix(".bak"))
+    fresh.replace(target)
 
 
 def _candidates(client: ClientName, path: Path, tree: Mapping[str, Json], place: Place) -> Iterator[Candidate]:
