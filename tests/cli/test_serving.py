@@ -74,6 +74,12 @@ def test_tools_are_listed_and_shown(environment: dict[str, str], config: Path) -
     assert "input schema: " in shown.stdout
 
 
+def test_a_name_given_to_the_list_of_tools_is_not_passed_over(environment: dict[str, str], config: Path) -> None:
+    done = run(environment, "tools", "list", "get_forecast", "--config", str(config))
+    assert done.returncode == 2
+    assert "`shortlist tools show get_forecast`?" in done.stderr
+
+
 def test_a_call_answers_on_stdout_and_its_failure_in_the_exit_status(environment: dict[str, str], config: Path) -> None:
     listed = json.loads(run(environment, "tools", "--config", str(config), "--json").stdout)
     needy = next(tool for tool in listed if tool["inputSchema"].get("required"))
@@ -140,6 +146,20 @@ async def test_serve_speaks_stdio_and_nothing_but_protocol(
     assert tools == ["search_tools", "describe_tools", "call_tool", "read_result"]
     assert not sets.is_error
     assert not found.is_error
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no pseudo-terminals")
+def test_who_starts_it_in_a_terminal_is_told_what_it_waits_for(environment: dict[str, str], config: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [*PROGRAM, "serve", "--config", str(config)]
+    with subprocess.Popen(
+        command, env=environment, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert any("waiting for MCP messages on stdin" in line for line in process.stderr)
+        process.terminate()
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_a_signal_ends_a_gateway_whose_client_keeps_stdin_open(environment: dict[str, str], config: Path) -> None:

@@ -149,6 +149,10 @@ def _serve(arguments: argparse.Namespace) -> int:
 async def _serve_stdio(stack: Stack) -> None:
     """Serve one client until it closes stdin or a signal comes."""
     server = stack.front.server
+    if sys.stdin.isatty():
+        say(
+            "waiting for MCP messages on stdin: a client starts this by itself. `--http 127.0.0.1:8765` serves them all"
+        )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
         async with open_front(stack.settings.limits.message_bytes) as (read, write):
@@ -222,6 +226,8 @@ def _status_data(status: UpstreamStatus) -> dict[str, Json]:
 async def _tools(task: Task) -> int:
     if task.arguments.action == "show":
         return _show_tool(task)
+    if task.arguments.name:
+        raise InvalidInput(f"`shortlist tools list` lists them all: `shortlist tools show {task.arguments.name}`?")
     state = task.stack.gateway.state
     names = task.arguments.servers or list(state.snapshot.catalog.servers)
     unknown = [name for name in names if name not in state.settings.servers]
