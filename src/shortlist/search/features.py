@@ -66,21 +66,19 @@ class FeatureReader:
 
     def __call__(self, request: Request, signals: Signals, rows: NDArray[np.int64]) -> Evidence:
         words, cosines = signals.get("lexical"), signals.get("dense")
-        size, arms = self._index.lexical.size, np.zeros((2, len(rows)), np.float32)
-        if words is not None:
-            arms[0] = words[rows]
-        if cosines is not None:
-            arms[1] = self._cosines(cosines[rows], rows, arms[0])
+        nothing = np.zeros(len(rows), np.float32)
+        lexical = nothing if words is None else words[rows]
+        dense = nothing if cosines is None else self._cosines(cosines[rows], rows, lexical)
         found = UNREAD if words is None else self._lexical.look_up(request)
-        ranks, by_words, by_vectors = _ranked(arms)
+        by_words, by_vectors = _ranked(lexical), _ranked(dense)
         usual, deviation = _usual(cosines, request.mask) if cosines is not None and len(rows) else (0.0, 1.0)
         telling, reach = max(found.telling, 1e-6), max(by_vectors.best - by_vectors.worst, 1e-6)
         most = max(found.telling * (SATURATION + 1), 1e-6)
         level = (0, 0, 0, 0, 0, 0, 0, 0, max(by_vectors.best, -1.0), usual, 0, by_vectors.worst, 0)
         span = (max(by_words.best, 1e-6), most, telling, telling, 1, telling, 1, 1, 1, 4 * deviation, 1, reach, 1)
         lines = np.zeros((len(CANDIDATE_FEATURES), len(rows)), np.float32)
-        lines[0:2], lines[2:6], lines[7:10], lines[11] = arms[0], found.gains(rows, size), arms[1], arms[1]
-        lines[6:11:4] = ranks
+        lines[0:2], lines[2:6], lines[6] = lexical, found.gains(rows, self._index.lexical.size), by_words.ranks
+        lines[7:10], lines[10], lines[11] = dense, by_vectors.ranks, dense
         if words is not None and (spelled := spelled_rows(self._index, request)):
             lines[12] = np.isin(rows, list(spelled))
         levels_and_spans = np.array((*level, *span), np.float32).reshape(2, -1, 1)
@@ -95,7 +93,7 @@ class FeatureReader:
                 max(by_vectors.best, 0.0),
                 by_vectors.margin if len(rows) > 1 else 0.5,
                 by_words.best > 0 and by_words.first == by_vectors.first,
-                np.count_nonzero(np.minimum(ranks[0], ranks[1]) >= 0.1) / 10,
+                np.count_nonzero(np.minimum(by_words.ranks, by_vectors.ranks) >= 0.1) / 10,
                 math.log1p(request.analysed.words) / 4,
                 bool(request.analysed.identifiers),
                 math.log10(max(len(self._index), 1)) / 4,
@@ -126,46 +124,32 @@ def spelled_rows(index: Index, request: Request) -> dict[int, float]:
 
 
 class _Arm(NamedTuple):
-    """How clear the first is among the candidates as one arm sees them."""
+    """The candidates as one arm sees them, and how clear its first is."""
 
+    ranks: Matrix
+    """1 for the best, 1/2 for the next …; equal scores share a rank, and no match has none."""
     first: int
     worst: float
     best: float
     margin: float
 
 
-def _ranked(arms: Matrix) -> tuple[Matrix, _Arm, _Arm]:
-    """Rank the candidates by each arm, both at once: with a hundred of them it is the calls that take the time.
-
-    A rank is 1 for the best, 1/2 for the next …; equal scores share one, and no match has none.
-    """
-    count = arms.shape[1]
+def _ranked(scores: Matrix) -> _Arm:
+    count = len(scores)
     if not count:
-        return arms, _NOBODY, _NOBODY
-    apart = arms + _APART
-    rising = np.sort(apart, axis=None)
-    ranks = _reciprocals(count)[rising.searchsorted(apart, side="right")]
-    ranks *= arms > 0
-    by_words, by_vectors = ranks.argmax(axis=1).tolist()
-    score, second = rising.item, max(count - 2, 0)
-    return (
-        ranks,
-        _Arm(by_words, score(0), score(count - 1), score(count - 1) - score(second)),
-        _Arm(by_vectors, score(count) - _FAR, score(-1) - _FAR, score(-1) - score(count + second)),
-    )
-
-
-_NOBODY = _Arm(0, 0.0, 0.0, 0.0)
-_FAR = float(1 << 20)
-_APART = np.array([[0.0], [_FAR]])
-"""Puts the scores of the second arm after all of the first, so that one search finds the places of both."""
+        return _Arm(scores, 0, 0.0, 0.0, 0.0)
+    rising = scores.copy()
+    rising.sort()
+    ranks = _reciprocals(count)[rising.searchsorted(scores, "right")]
+    ranks[scores <= 0] = 0
+    best = rising.item(-1)
+    return _Arm(ranks, int(ranks.argmax()), rising.item(0), best, best - rising.item(max(count - 2, 0)))
 
 
 @lru_cache(maxsize=256)
 def _reciprocals(count: int) -> Matrix:
-    """Give 1 / rank by how many scores are no better, those of the first arm and then those of the second."""
-    each = 1 / np.arange(count, 0, -1)
-    return np.concatenate([[0], each, each], dtype=np.float32)
+    """Give 1 / rank by how many of so many scores are no better."""
+    return np.concatenate([[0], 1 / np.arange(count, 0, -1)], dtype=np.float32)
 
 
 def _usual(cosines: Matrix, mask: NDArray[np.bool_] | None) -> tuple[float, float]:

@@ -71,18 +71,19 @@ class Matches(NamedTuple):
     def of(cls, terms: Sequence[QueryTerm], matches: Sequence[Match]) -> "Matches":
         if not terms:
             return UNREAD._replace(unknown=1.0)
-        found = [match for match in matches if match.worth.size]
-        all_telling = asked = unanswered = 0.0
-        respelled = {}
-        for (term, weight, _), (_, worth, telling, meant) in zip(terms, matches, strict=True):
-            all_telling += telling
+        found: list[Match] = []
+        respelled: dict[str, str] = {}
+        telling = asked = unanswered = 0.0
+        for (term, weight, _), match in zip(terms, matches, strict=True):
+            telling += match.telling
             asked += weight
-            if not worth.size:
+            if match.worth.size:
+                found.append(match)
+            else:
                 unanswered += weight
-            if meant:
-                respelled[term] = meant
-        rows, worth = _together(found)
-        return cls(rows, worth, all_telling, unanswered / asked, respelled)
+            if match.meant:
+                respelled[term] = match.meant
+        return cls(*_together(found), telling, unanswered / asked, respelled)
 
     def scores(self, size: int) -> Scores:
         """Give the score of every row."""
