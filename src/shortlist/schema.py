@@ -9,6 +9,8 @@ MAX_DEPTH = 6
 """Deeper properties are not what anybody searches by; cyclic references end here too."""
 MAX_PARAMETERS = 64
 MAX_ENUM_VALUES = 24
+_OUTER = ("properties", "items")
+"""A schema without either has nothing inside."""
 
 
 def parameters_of(tool: Tool) -> tuple[Parameter, ...]:
@@ -23,9 +25,11 @@ def nested_properties(schema: Json) -> list[tuple[str, Json]]:
     for _ in range(MAX_DEPTH):
         inner: list[Json] = []
         for outer in level:
-            for name, details in _properties(outer):
-                found.append((name, details))
-                inner.extend(_inside(details))
+            properties = list(_properties(outer))
+            found += properties
+            for _, details in properties:
+                if isinstance(details, dict) and not details.keys().isdisjoint(_OUTER):
+                    inner += _inside(details)
         if not inner or len(found) >= MAX_PARAMETERS:
             break
         level = inner
@@ -67,6 +71,14 @@ def description_of(schema: Json) -> str:
     return text_of(schema.get("description")) if isinstance(schema, dict) else ""
 
 
+def texts_of(schema: Json) -> tuple[str, ...]:
+    """Give all that a schema says in words: of itself, and of the values that it may have."""
+    if not isinstance(schema, dict):
+        return ()
+    said = text_of(schema.get("description"))
+    return (said, *enum_of(schema)) if "enum" in schema or "items" in schema else (said,)
+
+
 def _parameters(schema: Json) -> Iterator[Parameter]:
     required = schema.get("required")
     needed = {str(r) for r in required} if isinstance(required, list) else set()
@@ -85,10 +97,9 @@ def _properties(schema: Json) -> Iterator[tuple[str, Json]]:
     return islice(properties.items(), MAX_PARAMETERS) if isinstance(properties, dict) else iter(())
 
 
-def _inside(schema: Json) -> list[Json]:
+def _inside(schema: dict[str, Json]) -> list[Json]:
     """Give what has properties of its own: a property, or the items of one."""
-    inside = (schema, schema.get("items")) if isinstance(schema, dict) else ()
-    return [inner for inner in inside if isinstance(inner, dict) and "properties" in inner]
+    return [inner for inner in (schema, schema.get("items")) if isinstance(inner, dict) and "properties" in inner]
 
 
 def text_of(value: Json) -> str:

@@ -6,7 +6,7 @@ tool touches that tool only, and the result equals a fresh build.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -44,6 +44,7 @@ FIELD_WEIGHTS: Mapping[Field, FieldWeight] = {
     "server_text": FieldWeight(0.3, 0.7, 15.0),
     "boilerplate": FieldWeight(0.15, 0.7, 15.0),
 }
+_FIELD_BITS = len(FIELDS).bit_length()
 NAME_BIT, SERVER_BIT = (np.uint16(1 << FIELDS.index(field)) for field in ("name", "server"))
 
 
@@ -157,16 +158,18 @@ class LexicalIndex:
 
     def _weigh(self, documents: Iterable[Document]) -> "_Forward":
         """Turn documents into one saturated weight for each row and term."""
-        vocabulary, terms, counts = self.vocabulary, list[int](), list[int]()
-        for document in documents:
-            found = [document[field] for field in FIELDS]
-            counts.extend(map(len, found))
-            terms.extend(map(vocabulary.__getitem__, chain.from_iterable(found)))
+        vocabulary, counts = self.vocabulary, list[int]()
+
+        def fields() -> Iterator[Sequence[str]]:
+            for document in documents:
+                found = [document[field] for field in FIELDS]
+                counts.extend(map(len, found))
+                yield from found
+
+        terms = np.fromiter(map(vocabulary.__getitem__, chain.from_iterable(fields())), np.int64)
         missing = len(vocabulary) - len(self._frequency)
         self._frequency = np.concatenate([self._frequency, np.zeros(missing, np.int32)])
-        return _Forward.weigh(
-            np.array(terms, np.int64), np.array(counts, np.int64), self._field_weights, len(vocabulary)
-        )
+        return _Forward.weigh(terms, np.array(counts, np.int64), self._field_weights, len(vocabulary))
 
     def _merge(self) -> None:
         """Take the late rows among the main ones and count anew."""
@@ -232,22 +235,22 @@ class _Forward:
         penalty = np.array([w.length_penalty for w in each], np.float32)
         usual = np.array([w.usual_length for w in each], np.float32)
         value = np.array([w.weight for w in each], np.float32) / (1 - penalty + penalty * lengths / usual)
-        cell = np.repeat(np.arange(len(counts)), counts)
-        row, field = cell // len(FIELDS), cell % len(FIELDS)
-        key = row * max(words, 1) + terms
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        first = np.flatnonzero(np.diff(key, prepend=-1))
+        row, field = np.divmod(np.repeat(np.arange(len(counts)), counts), len(FIELDS))
+        key = ((row * max(words, 1) + terms) << _FIELD_BITS) + field
+        key.sort()  # one number for row, term and field: sorting numbers is faster than ordering them by others
+        cell, field = key >> _FIELD_BITS, key & (1 << _FIELD_BITS) - 1
+        first = np.flatnonzero(np.diff(cell, prepend=-1))
         if not len(first):
             return cls.hollow(len(lengths))
-        frequency = np.add.reduceat(value.ravel()[cell[order]], first)
-        fields = np.bitwise_or.reduceat((1 << field[order]).astype(np.uint16), first)
-        per_row = np.bincount(key[first] // max(words, 1), minlength=len(lengths))
+        row, term = np.divmod(cell[first], max(words, 1))
+        per_row = np.bincount(row, minlength=len(lengths))
+        every_row = np.repeat(row, np.diff(first, append=len(key)))
+        frequency = np.add.reduceat(value[every_row, field], first)
         return cls(
             np.concatenate([[0], np.cumsum(per_row)]),
-            (key[first] % max(words, 1)).astype(np.int32),
+            term.astype(np.int32),
             (frequency * (SATURATION + 1) / (SATURATION + frequency)).astype(np.float32),
-            fields,
+            np.bitwise_or.reduceat((1 << field).astype(np.uint16), first),
         )
 
     @property
@@ -291,8 +294,8 @@ class _Forward:
 
     def inverted(self, words: int, alive: NDArray[np.bool_]) -> "_Inverted":
         row = np.repeat(np.arange(self.count), np.diff(self.starts))
-        kept = alive[row] if self.count else np.zeros(0, np.bool_)
-        order = np.flatnonzero(kept)[np.argsort(self.terms[kept], kind="stable")]
+        kept = np.flatnonzero(alive[row]) if self.count else np.zeros(0, np.int64)
+        order = _ordered(self.terms[kept], kept)
         counts = np.bincount(self.terms[order], minlength=words)
         return _Inverted(
             np.concatenate([[0], np.cumsum(counts)]),
@@ -326,3 +329,11 @@ class _Inverted:
 
     def frequencies(self) -> NDArray[np.int32]:
         return np.diff(self.starts).astype(np.int32)
+
+
+def _ordered(numbers: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give the places in the order of their numbers; sorting both as one number is faster than an indirect sort."""
+    both = (numbers.astype(np.int64) << 32) + places
+    both.sort()
+    order: NDArray[np.int64] = both & (1 << 32) - 1
+    return order

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from shortlist.models import Server, Tool
-from shortlist.schema import description_of, enum_of, nested_properties, parameters_of
+from shortlist.schema import nested_properties, parameters_of, texts_of
 from shortlist.text.clean import fold, one_line
 from shortlist.text.tokens import compact, split_identifier, terms, words
 
@@ -46,14 +46,14 @@ def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset
     """Give the terms of every field of a tool."""
     own, shared = _split_boilerplate(tool.description[:MAX_DESCRIPTION_CHARS], boilerplate)
     properties = nested_properties(tool.input_schema)
-    spoken = " ".join(" ".join((description_of(p), *enum_of(p))) for _, p in properties)
+    spoken = " ".join([text for _, schema in properties for text in texts_of(schema)])
     server_name, server_text = _server_terms(server)
     return {
         "name": _name_terms(tool.name),
         "title": terms(tool.title),
         "labels": terms(" ".join((tool.category, *tool.tags, *tool.keywords))),
         "description": _unstuffed(terms(own)),
-        "parameters": terms(" ".join(name for name, _ in properties)),
+        "parameters": terms(" ".join([name for name, _ in properties])),
         "parameter_text": terms(spoken[:MAX_PARAMETER_CHARS]),
         "server": server_name,
         "server_text": server_text,
@@ -123,7 +123,11 @@ def _split_boilerplate(description: str, boilerplate: frozenset[str]) -> tuple[s
 
 
 def _sentences(text: str) -> list[str]:
-    return [normal for part in _SENTENCE_END.split(text[:MAX_DESCRIPTION_CHARS]) if (normal := _normal(part))]
+    short = text[:MAX_DESCRIPTION_CHARS]
+    if not short.isascii():
+        return [normal for part in _SENTENCE_END.split(short) if (normal := _normal(part))]
+    parts = [" ".join(part.split()) for part in _SENTENCE_END.split(short.lower())]
+    return [part for part in parts if part]
 
 
 def _normal(sentence: str) -> str:

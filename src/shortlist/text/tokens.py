@@ -71,13 +71,12 @@ def _without_separators(folded: str) -> str:
 
 def terms(text: str) -> list[str]:
     """Give the terms of a text in order, stop-words left out."""
-    return list(chain.from_iterable(map(_remembered.__getitem__, _chunks(text)))) if text else []
-
-
-def _chunks(text: str) -> list[str]:
-    """Cut a text where no word goes on; what is left may still hold several words, or none."""
+    if not text:
+        return []
     clean = clean_text(text)
-    return clean.translate(_ASCII_CUTS).split() if clean.isascii() else _WORD.findall(clean)
+    # Cut where no word goes on; what is left may still hold several words, or none.
+    chunks = clean.translate(_ASCII_CUTS).split() if clean.isascii() else _WORD.findall(clean)
+    return list(chain.from_iterable(map(_remembered.__getitem__, chunks)))
 
 
 class _Remembered(dict[str, tuple[str, ...]]):
