@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -156,8 +157,11 @@ def test_who_starts_it_in_a_terminal_is_told_what_it_waits_for(environment: dict
         command, env=environment, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
+        ending = threading.Timer(SECONDS, process.kill)
+        ending.start()
         assert any("waiting for MCP messages on stdin" in line for line in process.stderr)
-        process.terminate()
+        ending.cancel()
+        process.kill()
     os.close(ours)
     os.close(theirs)
 
