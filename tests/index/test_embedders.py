@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import threading
@@ -110,6 +111,14 @@ threading.Thread(target=OnnxEmbedder(WEIGHTS / "small").load, daemon=True).start
 time.sleep({seconds})
 """
     assert subprocess.run([sys.executable, "-c", ends], check=False).returncode == 0
+
+
+def test_the_runtime_leaves_nothing_behind_and_so_has_nobody_to_report_to(tmp_path: Path) -> None:
+    program = "from shortlist.index.embedders import shipped; shipped('small').embed_query('rain')"
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ORT_", "CI", "GITHUB_", "TF_"))}
+    homes = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], env=kept | homes, check=True, timeout=60)
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_no_texts_give_no_vectors(embedder: Embedder) -> None:

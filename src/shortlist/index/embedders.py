@@ -311,6 +311,7 @@ def _checked(path: Path, digest: str) -> Path:
 
 def _onnx_session(model: Path, threads: int = 0) -> Any:
     """Open a model; without a number of threads, a text is read by all cores."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read once, at its import: its releases report to their makers
     try:
         import onnxruntime  # noqa: PLC0415
     except ImportError:
