@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shortlist.index.dense import mean_and_deviation
 from shortlist.index.index import Index
 from shortlist.index.lexical import SATURATION
 from shortlist.search.matches import UNREAD
@@ -71,7 +72,9 @@ class FeatureReader:
         dense = nothing if cosines is None else self._cosines(cosines[rows], rows, lexical)
         found = UNREAD if words is None else self._lexical.look_up(request)
         by_words, by_vectors = _ranked(lexical), _ranked(dense)
-        usual, deviation = _usual(cosines, request.mask) if cosines is not None and len(rows) else (0.0, 1.0)
+        usual, deviation = 0.0, 1.0
+        if cosines is not None and len(rows):
+            usual, deviation = mean_and_deviation(cosines if request.mask is None else cosines[request.mask])
         telling, reach = max(found.telling, 1e-6), max(by_vectors.best - by_vectors.worst, 1e-6)
         most = max(found.telling * (SATURATION + 1), 1e-6)
         level = (0, 0, 0, 0, 0, 0, 0, 0, max(by_vectors.best, -1.0), usual, 0, by_vectors.worst, 0)
@@ -150,15 +153,6 @@ def _ranked(scores: Matrix) -> _Arm:
 def _reciprocals(count: int) -> Matrix:
     """Give 1 / rank by how many of so many scores are no better."""
     return np.concatenate([[0], 1 / np.arange(count, 0, -1)], dtype=np.float32)
-
-
-def _usual(cosines: Matrix, mask: NDArray[np.bool_] | None) -> tuple[float, float]:
-    """Give the mean and the standard deviation of the whole catalog's cosines."""
-    every = cosines if mask is None else cosines[mask]
-    wide = every.astype(np.float64)  # sums that do not depend on the order of the rows
-    mean = float(np.add.reduce(wide)) / len(wide)
-    variance = float(wide.dot(wide)) / len(wide) - mean * mean  # numpy's own takes five times as long
-    return mean, math.sqrt(max(variance, 1e-6))
 
 
 def named(names: Sequence[str], values: Matrix) -> dict[str, float]:
