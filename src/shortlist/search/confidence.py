@@ -84,7 +84,7 @@ NOTHING = Confidence(
 def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_large: float) -> Matrix:
     """Describe the first hit, the query, how the belief is spread over the candidates, and what others offer."""
     first = int((evidence.rows == first_row).argmax())
-    behind = logits - np.maximum.reduce(logits)
+    behind = logits - logits[logits.argmax()]
     odds = np.exp(behind)
     total = float(np.add.reduce(odds))
     entropy = math.log(total) - float(odds.dot(behind)) / total

@@ -8,7 +8,7 @@ import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -238,7 +238,7 @@ class LiftedFusion:
             return fused
         rows = fused.ranking.rows
         lifted = rank(fused.ranking.scores + lift[rows], rows, self._ids, len(rows))
-        return replace(fused, ranking=lifted)
+        return fused._replace(ranking=lifted)
 
 
 def embed_queries(embedder: Embedder, queries: Sequence[str], cache: VectorCache | None) -> Vectors:

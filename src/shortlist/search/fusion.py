@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ RRF_DAMPING = 60
 """The constant of the reciprocal rank fusion paper."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(NamedTuple):
     """A ranking and, where the fusion looked closer, what it saw and what each part of it gave."""
 
     ranking: Ranking

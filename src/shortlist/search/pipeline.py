@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from shortlist.search.request import Request, Retriever, Signals
 Stage: TypeAlias = Callable[[Request, Ranking], Ranking]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a pipeline found, each signal as the retrievers gave it, and the ranking after every stage."""
 
     ranking: Ranking

@@ -1,8 +1,7 @@
 """A query made ready for the retrievers: read once, embedded once, filtered once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,7 @@ BLOCKS = 4
 """How many blocks there are for each score that is sought: more give a closer floor, fewer are read faster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What every retriever and stage is given."""
 
     query: Query
@@ -67,7 +65,11 @@ def _score_at(scores: Scores, depth: int) -> float:
         bests = scores[: len(scores) // blocks * blocks].reshape(blocks, -1).max(axis=1)
         floor = np.partition(bests, -depth)[-depth]
         scores = scores[scores >= floor] if floor > 0 else scores[scores > 0]
-    return float(np.partition(scores, -depth)[-depth]) if len(scores) >= depth else 0.0
+    if len(scores) < depth:
+        return 0.0
+    scores = scores.copy()
+    scores.partition(-depth)
+    return scores.item(-depth)
 
 
 def candidates(signals: Signals, mask: NDArray[np.bool_] | None, depth: int) -> NDArray[np.int64]:

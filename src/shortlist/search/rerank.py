@@ -76,7 +76,7 @@ def mix(fused: Scores, given: Scores) -> Scores:
 def _reordered(hits: Sequence[Hit], scores: Scores) -> tuple[Hit, ...]:
     order = np.lexsort((np.arange(len(hits)), -scores))
     return tuple(
-        replace(hits[old], score=float(scores[old]), rank=rank) for rank, old in enumerate(order.tolist(), hits[0].rank)
+        hits[old]._replace(score=float(scores[old]), rank=rank) for rank, old in enumerate(order.tolist(), hits[0].rank)
     )
 
 

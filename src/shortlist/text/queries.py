@@ -1,7 +1,6 @@
 """A query as weighted terms: what is asked counts, what was pasted into it hardly does."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from typing import NamedTuple
@@ -69,8 +68,7 @@ class QueryTerm(NamedTuple):
     instead: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysedQuery:
+class AnalysedQuery(NamedTuple):
     """A query read: the text for an embedder, the terms for an index, the identifiers for exact matches."""
 
     text: str
