@@ -88,7 +88,7 @@ class FeatureReader:
         query = np.array(
             (
                 1.0,
-                np.maximum.reduce(lines[2], initial=0),
+                lines[2].item(lines[2].argmax()) if len(rows) else 0.0,
                 found.unknown,
                 by_words.margin / max(by_words.best, 1e-6) if len(rows) > 1 else 1.0,
                 max(by_vectors.best, 0.0),

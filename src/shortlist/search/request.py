@@ -42,7 +42,7 @@ def rank(scores: Scores, rows: NDArray[np.int32], ids: list[ToolId], limit: int)
     scores, rows = scores[order], rows[order]
     for tied in _ties(scores):
         rows[tied] = sorted(rows[tied].tolist(), key=ids.__getitem__)
-    return Ranking(rows[:limit], scores[:limit])
+    return Ranking(rows[:limit], scores[:limit]) if limit < len(rows) else Ranking(rows, scores)
 
 
 def _ties(falling: Scores) -> list[slice]:

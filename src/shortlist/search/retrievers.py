@@ -101,12 +101,13 @@ class LexicalRetriever:
     def _remembered(self, request: Request) -> list[Match]:
         if len(self._matches) > MAX_REMEMBERED_TERMS or self._rows > MAX_REMEMBERED_ROWS:
             self._forget()
-        known = self._matches
-        for asked in request.analysed.terms:
-            if asked not in known:
-                known[asked] = found = Match.of(self._index.lexical, asked, self.stand_ins(asked))
-                self._rows += found.worth.shape[1]
-        return [known[asked] for asked in request.analysed.terms]
+        known = self._matches.get
+        return [known(asked) or self._match(asked) for asked in request.analysed.terms]
+
+    def _match(self, asked: QueryTerm) -> Match:
+        self._matches[asked] = found = Match.of(self._index.lexical, asked, self.stand_ins(asked))
+        self._rows += found.worth.shape[1]
+        return found
 
     def _forget(self) -> None:
         self._version, self._latest = self._index.lexical.version, None
