@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shortlist.index.dense import mean_and_deviation
 from shortlist.index.index import Index
 from shortlist.index.lexical import SATURATION
-from shortlist.search.matches import UNREAD
+from shortlist.search.matches import UNREAD, Matches
 from shortlist.search.request import Request, Signals
 from shortlist.search.retrievers import LexicalRetriever
 from shortlist.text.tokens import compact
@@ -48,6 +48,10 @@ QUERY_FEATURES = (
 )
 
 
+_NO_MATCH, _TENTH = np.array(0, np.float32), np.array(0.1, np.float32)
+"""As arrays: numpy takes as long to read a number as to compare a hundred with it."""
+
+
 class Evidence(NamedTuple):
     """The candidates of one query with all that is known of them."""
 
@@ -69,39 +73,31 @@ class FeatureReader:
         lexical = nothing if words is None else words[rows]
         dense = nothing if cosines is None else self._cosines(cosines[rows], rows, lexical)
         found = UNREAD if words is None else self._lexical.look_up(request)
-        by_words, by_vectors = _ranked(lexical), _ranked(dense)
-        usual, deviation = 0.0, 1.0
-        if cosines is not None and len(rows):
-            usual, deviation = mean_and_deviation(cosines if request.mask is None else cosines[request.mask])
-        telling, reach = max(found.telling, 1e-6), max(by_vectors.best - by_vectors.worst, 1e-6)
-        most = max(found.telling * (SATURATION + 1), 1e-6)
-        level = (0, 0, 0, 0, 0, 0, 0, 0, max(by_vectors.best, -1.0), usual, 0, by_vectors.worst, 0)
-        span = (max(by_words.best, 1e-6), most, telling, telling, 1, telling, 1, 1, 1, 4 * deviation, 1, reach, 1)
-        lines = np.zeros((len(CANDIDATE_FEATURES), len(rows)), np.float32)
-        lines[0:2], lines[2:6], lines[6] = lexical, found.gains(rows, self._index.lexical.size), by_words.ranks
-        lines[7:10], lines[10], lines[11] = dense, by_vectors.ranks, dense
+        seen = _Seen(found, _ranked(lexical), _ranked(dense), _usual(cosines, request.mask))
+        lines = _lines(seen, found.gains(rows, self._index.lexical.size))
         if words is not None and (spelled := spelled_rows(self._index, request)):
-            lines[12] = np.isin(rows, list(spelled))
-        levels_and_spans = np.array((*level, *span), np.float32).reshape(2, -1, 1)
-        lines -= levels_and_spans[0]
-        lines /= levels_and_spans[1]
-        query = np.array(
+            lines[-1] = np.isin(rows, list(spelled))
+        return Evidence(rows, lines.T, self._query(request, seen, lines))
+
+    def _query(self, request: Request, seen: "_Seen", lines: Matrix) -> Matrix:
+        """Write down what the query is like, and how clearly each arm answers it."""
+        by_words, by_vectors, count = seen.by_words, seen.by_vectors, lines.shape[1]
+        return np.array(
             (
                 1.0,
-                lines[2].item(lines[2].argmax()) if len(rows) else 0.0,
-                found.unknown,
-                by_words.margin / max(by_words.best, 1e-6) if len(rows) > 1 else 1.0,
+                lines[2].item(lines[2].argmax()) if count else 0.0,
+                seen.found.unknown,
+                by_words.margin / max(by_words.best, 1e-6) if count > 1 else 1.0,
                 max(by_vectors.best, 0.0),
-                by_vectors.margin if len(rows) > 1 else 0.5,
+                by_vectors.margin if count > 1 else 0.5,
                 by_words.best > 0 and by_words.first == by_vectors.first,
-                np.count_nonzero(np.minimum(by_words.ranks, by_vectors.ranks) >= 0.1) / 10,
+                np.count_nonzero(np.minimum(by_words.ranks, by_vectors.ranks) >= _TENTH) / 10,
                 math.log1p(request.analysed.words) / 4,
                 bool(request.analysed.identifiers),
                 math.log10(max(len(self._index), 1)) / 4,
             ),
             np.float32,
         )
-        return Evidence(rows, lines.T, query)
 
     def _cosines(self, cosines: Matrix, rows: NDArray[np.int64], lexical: Matrix) -> Matrix:
         """Let words stand for a vector that is still to come: the best match by words counts as the nearest."""
@@ -127,6 +123,7 @@ def spelled_rows(index: Index, request: Request) -> dict[int, float]:
 class _Arm(NamedTuple):
     """The candidates as one arm sees them, and how clear its first is."""
 
+    scores: Matrix
     ranks: Matrix
     """1 for the best, 1/2 for the next …; equal scores share a rank, and no match has none."""
     first: int
@@ -138,19 +135,53 @@ class _Arm(NamedTuple):
 def _ranked(scores: Matrix) -> _Arm:
     count = len(scores)
     if not count:
-        return _Arm(scores, 0, 0.0, 0.0, 0.0)
+        return _Arm(scores, scores, 0, 0.0, 0.0, 0.0)
     rising = scores.copy()
     rising.sort()
     ranks = _reciprocals(count)[rising.searchsorted(scores, "right")]
-    ranks[scores <= 0] = 0
+    ranks[scores <= _NO_MATCH] = _NO_MATCH
     best = rising.item(-1)
-    return _Arm(ranks, int(ranks.argmax()), rising.item(0), best, best - rising.item(max(count - 2, 0)))
+    return _Arm(scores, ranks, int(ranks.argmax()), rising.item(0), best, best - rising.item(max(count - 2, 0)))
 
 
 @lru_cache(maxsize=256)
 def _reciprocals(count: int) -> Matrix:
     """Give 1 / rank by how many of so many scores are no better."""
     return np.concatenate([[0], 1 / np.arange(count, 0, -1)], dtype=np.float32)
+
+
+class _Seen(NamedTuple):
+    """What the features are made of."""
+
+    found: Matches
+    by_words: _Arm
+    by_vectors: _Arm
+    usual: tuple[float, float]
+    """The mean and the standard deviation of the whole catalog's cosines."""
+
+
+def _usual(cosines: Matrix | None, mask: NDArray[np.bool_] | None) -> tuple[float, float]:
+    every = cosines if cosines is None or mask is None else cosines[mask]
+    return (0.0, 1.0) if every is None or not len(every) else mean_and_deviation(every)
+
+
+def _lines(seen: _Seen, gains: Matrix) -> Matrix:
+    """Write a line for each of the candidates' features: what was read, less a level, in parts of a span.
+
+    All at once: with a hundred candidates it is the number of calls that takes the time.
+    """
+    (found, by_words, by_vectors, (mean, deviation)), dense = seen, seen.by_vectors.scores
+    lines = np.zeros((len(CANDIDATE_FEATURES), len(dense)), np.float32)
+    lines[0:2], lines[2:6], lines[6] = by_words.scores, gains, by_words.ranks
+    lines[7:10], lines[10], lines[11] = dense, by_vectors.ranks, dense
+    level = (0, 0, 0, 0, 0, 0, 0, 0, max(by_vectors.best, -1.0), mean, 0, by_vectors.worst, 0)
+    most, asked = max(found.telling * (SATURATION + 1), 1e-6), max(found.telling, 1e-6)
+    reach = max(by_vectors.best - by_vectors.worst, 1e-6)
+    span = (max(by_words.best, 1e-6), most, asked, asked, 1, asked, 1, 1, 1, 4 * deviation, 1, reach, 1)
+    levels_and_spans = np.array((*level, *span), np.float32).reshape(2, -1, 1)
+    lines -= levels_and_spans[0]
+    lines /= levels_and_spans[1]
+    return lines
 
 
 def named(names: Sequence[str], values: Matrix) -> dict[str, float]:
