@@ -86,11 +86,8 @@ def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
         weights |= {term: PASTED_WEIGHT for term in terms(pasted) if term not in weights}
     if not weights:
         weights = dict.fromkeys(terms(short), 1.0)
-    table = (expansions or shipped_expansions()).phrases
-    found = [
-        QueryTerm(term, weight, _instead(table[term], weight) if term in table else ())
-        for term, weight in islice(weights.items(), MAX_QUERY_TERMS)
-    ]
+    phrases = (expansions or shipped_expansions()).phrases.get
+    found = [_asked(term, weight, phrases(term)) for term, weight in islice(weights.items(), MAX_QUERY_TERMS)]
     words = short.split()
     return AnalysedQuery(short, tuple(found), _identifiers(short, words), len(words))
 
@@ -153,6 +150,8 @@ def _spelled(word: str) -> tuple[str, ...]:
     return tuple(filter(None, map(compact, _IDENTIFIER.findall(word))))
 
 
-@lru_cache(maxsize=4_096)
-def _instead(phrases: Phrases, weight: float) -> tuple[tuple[str, float], ...]:
-    return tuple((word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases for word in phrase)
+@lru_cache(maxsize=MAX_REMEMBERED_WORDS)
+def _asked(term: str, weight: float, phrases: Phrases | None) -> QueryTerm:
+    """Put what may stand for a term beside it."""
+    guesses = [(word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases or () for word in phrase]
+    return QueryTerm(term, weight, tuple(guesses))
