@@ -83,10 +83,10 @@ NOTHING = Confidence(
 
 def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_large: float) -> Matrix:
     """Describe the first hit, the query, how the belief is spread over the candidates, and what others offer."""
-    first = int((evidence.rows == first_row).argmax())
+    first = evidence.rows.tolist().index(first_row)
     behind = logits - logits[logits.argmax()]
     odds = np.exp(behind)
-    total = float(np.add.reduce(odds))
+    total = sum(odds.tolist())
     entropy = math.log(total) - float(odds.dot(behind)) / total
     share, second, gap = float(odds[first]) / total, 0.0, 3.0
     if len(logits) > 1:
@@ -94,7 +94,7 @@ def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_l
         runner_up = int(odds.argmax())
         second, gap = float(odds[runner_up]) / total, float(behind[first] - behind[runner_up])
     spread = (share, second, entropy, min(max(gap, -5.0), 5.0), at_large)
-    return np.concatenate([evidence.candidates[first], evidence.query, spread], dtype=np.float32)
+    return np.array((*evidence.candidates[first].tolist(), *evidence.query.tolist(), *spread), np.float32)
 
 
 def _reasons(features: list[float]) -> tuple[str, ...]:

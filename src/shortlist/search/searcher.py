@@ -274,11 +274,11 @@ class Searcher:
         placed = Placed(candidates, {name: scores[candidates] for name, scores in outcome.signals.items()})
         hits = [
             Hit(
-                tool=tools[ids[row]],
-                score=score,
-                rank=position,
-                family=tuple([ids[other] for other in families[row]]) if families else (),
-                signals=HitSignals(placed, row),
+                tools[ids[row]],
+                score,
+                position,
+                tuple([ids[other] for other in families[row]]) if families else (),
+                HitSignals(placed, row),
             )
             for position, (row, score) in enumerate(ranking, 1)
         ]
