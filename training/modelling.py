@@ -93,13 +93,29 @@ def read_config(folder: Path, state: Mapping[str, Tensor]) -> BertConfig:
 def read_weights(path: Path, layers: int | None = None) -> dict[str, Tensor]:
     """Read weights as float32 under the encoder's names, whatever prefix and precision they were saved with."""
     kept = {}
-    for name, tensor in load_file(path).items():
+    for name, tensor in (read_onnx(path) if path.suffix == ".onnx" else load_file(path)).items():
         bare = name.removeprefix("bert.")
         found = LAYER.search(bare)
         deep = layers is not None and found is not None and int(found[1]) >= layers
         if not deep and not bare.startswith("pooler.") and "position_ids" not in bare:
             kept[f"bert.{bare}"] = tensor.float()
     return kept
+
+
+def read_onnx(path: Path) -> dict[str, Tensor]:
+    """Read an exported encoder's weights: matrices lie transposed there, under the names of the nodes that use them."""
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(path).graph
+    values = {value.name: numpy_helper.to_array(value) for value in graph.initializer}
+    found = {name: torch.from_numpy(value.copy()) for name, value in values.items() if value.dtype == np.float32}
+    for node in graph.node:
+        for name in node.input:
+            if node.op_type == "MatMul" and name in found:
+                place = node.name.strip("/").split("/")[:-1]
+                found[".".join([*place, "weight"])] = found.pop(name).T.contiguous()
+    return found
 
 
 def save_weights(state: Mapping[str, Tensor], path: Path) -> None:

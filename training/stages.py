@@ -23,6 +23,8 @@ from training.workbench import Workbench
 
 FIRST = Recipe(steps=330)
 FINAL = Recipe(steps=480, distil=1.0)
+COMPANION = Recipe(steps=280, hard=3)
+TOGETHER = Recipe(steps=400, distil=2.0, contrast=0.1)
 STATIC = StaticRecipe()
 
 
@@ -32,6 +34,8 @@ class Plan:
 
     first: Recipe = FIRST
     final: Recipe = FINAL
+    companion: Recipe = COMPANION
+    together: Recipe = TOGETHER
     seeds: tuple[int, ...] = (0, 1, 2)
     teacher_steps: int = 700
     student_steps: int = 800
@@ -45,6 +49,8 @@ def tiny_plan() -> Plan:
     return Plan(
         first=small,
         final=replace(small, distil=1.0, tokens_a_chunk=2**30),
+        companion=small,
+        together=replace(small, distil=2.0, contrast=0.1, tokens_a_chunk=2**30),
         seeds=(0, 1),
         teacher_steps=2,
         student_steps=2,
@@ -83,14 +89,14 @@ def run_encoder(bench: Workbench, plan: Plan) -> Tuned:
         clock(f"seed {seed}")
     choice = choose_alpha(bench.embedder, averaged(states), bench.base_state, bench.dev)
     bench.judge(f"soup, alpha {choice.alpha}", choice.state)
-    save_weights(choice.state, bench.out / "encoder.safetensors")
+    save_weights(choice.state, bench.out / "soup.safetensors")
     clock("soup")
     return Tuned(choice, mined, teacher)
 
 
 def resume(bench: Workbench, plan: Plan) -> Tuned:
     """Take up an encoder trained before: mine with it and teach a teacher again."""
-    saved = bench.out / "encoder.safetensors"
+    saved = bench.out / "soup.safetensors"
     state = read_weights(saved) if saved.exists() else bench.base_state
     score = bench.judge("resumed", state, evaluation=False)
     mined = mined_with(bench.encoder(state), bench.material)

@@ -52,6 +52,8 @@ class Recipe:
     backward: float = 0.2
     distil: float = 0.0
     distil_temperature: float = 1.0
+    contrast: float = 1.0
+    """What the labels count beside a panel's opinion."""
     averaging: float = 0.99
     flattening: float = 0.5
     """Exponent on how often a tool is asked for: 1 keeps the data's frequencies, 0 makes tools equal."""
