@@ -172,6 +172,17 @@ def _pooled(own: Mapping[str, Stated]) -> tuple[Values, Values]:
     return np.concatenate(stated), np.concatenate([each.right for each in own.values()])
 
 
+def _sets(own: Mapping[str, Stated]) -> dict[str, Stated]:
+    """Put the parts of a set together again where it was asked by part."""
+    parts: dict[str, list[Stated]] = {}
+    for name, stated in own.items():
+        parts.setdefault(name.partition(":")[0], []).append(stated)
+    return {
+        name: Stated(tuple(sure for s in found for sure in s.sure), np.concatenate([s.right for s in found]))
+        for name, found in parts.items()
+    }
+
+
 def _draw(own: Mapping[str, Stated], path: Path) -> None:
     large = {name: calibration_bins(s.probabilities, s.right) for name, s in own.items() if len(s.sure) >= MANY}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,19 +195,20 @@ def _publish(
     elsewhere: Mapping[tuple[str, str], Stated],
     removed: Mapping[str, tuple[Stated, Stated]],
 ) -> None:
-    errors = {name: expected_calibration_error(s.probabilities, s.right) for name, s in own.items()}
+    sets = _sets(own)
+    errors = {n: expected_calibration_error(s.probabilities, s.right) for n, s in (sets | dict(own)).items()}
     tables = [
-        _error_table(own, errors),
+        _error_table(own, sets, errors),
         _bin_table(own),
         _none_table(elsewhere, own),
         _removed_table(removed),
-        _check_table(own, errors, elsewhere),
+        _check_table(own, sets, errors, elsewhere),
     ]
     data: dict[str, Any] = {
         "embedder": options.embedder if not Path(options.embedder).is_dir() else "a folder",
         "pooled": {"queries": sum(len(s.sure) for s in own.values()), "ece": expected_calibration_error(*_pooled(own))},
         "bins": calibration_bins(*_pooled(own)),
-        "sets": {name: {"queries": len(s.sure), "ece": errors[name]} for name, s in own.items()},
+        "sets": {name: {"queries": len(s.sure), "ece": errors[name]} for name, s in (sets | dict(own)).items()},
         "none_elsewhere": {f"{one} against {other}": bootstrap([s.none]) for (one, other), s in elsewhere.items()},
         "none_at_home": {name: bootstrap([own[name].none]) for name in own},
         "removed": {name: {"auroc": _auroc(*pair), "none": pair[1].none.mean()} for name, pair in removed.items()},
@@ -204,10 +216,10 @@ def _publish(
     publish(options.name, tables, data)
 
 
-def _error_table(own: Mapping[str, Stated], errors: Mapping[str, float]) -> Table:
+def _error_table(own: Mapping[str, Stated], sets: Mapping[str, Stated], errors: Mapping[str, float]) -> Table:
     pooled = _pooled(own)
     rows = [("all, pooled", pooled, expected_calibration_error(*pooled))]
-    rows += [(name, (s.probabilities, s.right), errors[name]) for name, s in own.items()]
+    rows += [(name, (s.probabilities, s.right), errors[name]) for name, s in (dict(own) | dict(sets)).items()]
     shown = tuple(
         (
             name,
@@ -274,10 +286,11 @@ def _auroc(home: Stated, gone: Stated) -> float:
 
 def _check_table(
     own: Mapping[str, Stated],
+    sets: Mapping[str, Stated],
     errors: Mapping[str, float],
     elsewhere: Mapping[tuple[str, str], Stated],
 ) -> Table:
-    rows = [(what, "holds" if holds else "DOES NOT HOLD", said) for what, holds, said in _checks(own, errors)]
+    rows = [(what, "holds" if holds else "DOES NOT HOLD", said) for what, holds, said in _checks(own, sets, errors)]
     if elsewhere:
         said, wrongly = [s.none for s in elsewhere.values()], [s.none for s in own.values()]
         none, false = bootstrap(said), bootstrap(wrongly)
@@ -294,12 +307,14 @@ def _line(asked: str, holds: bool, figures: str) -> tuple[str, str, str]:
     return asked, "holds" if holds else "DOES NOT HOLD", figures
 
 
-def _checks(own: Mapping[str, Stated], errors: Mapping[str, float]) -> Iterator[tuple[str, bool, str]]:
+def _checks(
+    own: Mapping[str, Stated], sets: Mapping[str, Stated], errors: Mapping[str, float]
+) -> Iterator[tuple[str, bool, str]]:
     stated, right = _pooled(own)
     error = expected_calibration_error(stated, right)
     yield f"at least {POOLED_QUERIES:,} queries", len(stated) >= POOLED_QUERIES, f"{len(stated):,}"
     yield "pooled calibration error at most 0.05", error <= POOLED_LIMIT, f"{error:.3f}"
-    for name in (name for name, s in own.items() if len(s.sure) >= MANY):
+    for name in (name for name, s in (dict(own) | dict(sets)).items() if len(s.sure) >= MANY):
         yield f"{name}: calibration error at most 0.10", errors[name] <= SET_LIMIT, f"{errors[name]:.3f}"
 
 

@@ -25,7 +25,7 @@ from shortlist.index.index import embed_cached
 from shortlist.models import Query
 from shortlist.paths import cache_folder
 from shortlist.search.background import Background
-from shortlist.search.confidence import CONFIDENCE_FEATURES, confidence_features
+from shortlist.search.confidence import CONFIDENCE_FEATURES, FARTHEST, SURE, confidence_features
 from shortlist.search.features import CANDIDATE_FEATURES, QUERY_FEATURES, Evidence
 from shortlist.search.fitted import ANY_MODEL, FOLDER, WITHOUT_VECTORS, background_file
 from shortlist.search.searcher import Options, Searcher
@@ -49,7 +49,9 @@ ABOUT_THE_MATCH = (
 )
 """What says whether catalog and query meet at all; the rest says which tasks were made, or how hits compare."""
 FIXED_SHARES = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-FUSION_PENALTY, CALIBRATION_PENALTY = 0.05, 0.1
+FUSION_PENALTY = 0.05
+FEATURE_PENALTY, PAIR_PENALTY = 0.003, 0.1
+"""What a weight of the calibration costs; of some tried, those under which a source left out is judged best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Sample:
     evidence: Evidence
     right: NDArray[np.bool_]
     answerable: bool
+    parameters: NDArray[np.bool_]
+    """Which of the candidates say what they take."""
     at_large: float
 
 
@@ -166,8 +170,9 @@ def collect(
             evidence = searcher.evidence(Query(text=case.query))
             gold = {searcher.index.rows[i] for i in case.gold if i in searcher.index.rows}
             right = np.isin(evidence.rows, list(gold))
+            takes = np.array([searcher.index.lexical.fills(row, "parameters") for row in evidence.rows], np.bool_)
             others = background.nearness(embedder.embed_query(case.query)[None]) if background and embedder else 0.0
-            samples.append(Sample(task.name, evidence, right, task.answerable, others))
+            samples.append(Sample(task.name, evidence, right, task.answerable, takes, others))
         print(f"{task.name}: {len(task.cases)} queries over {len(task.catalog)} tools", flush=True)
     return samples
 
@@ -273,27 +278,40 @@ def logits(sample: Sample, theta: NDArray[np.float32]) -> NDArray[np.float32]:
 def fit_calibration(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, object]:
     """Fit the chance of the first hit being right (on answerable queries), and of there being a right one."""
     usable = [s for s in samples if len(s.right)]
-    features, first_right = [], []
-    for sample in usable:
-        scores = logits(sample, theta)
-        best = int(scores.argmax())
-        first = int(sample.evidence.rows[best])
-        features.append(confidence_features(sample.evidence, scores, first, sample.at_large))
-        first_right.append(bool(sample.right[best]))
-    matrix, right = np.stack(features), np.array(first_right)
+    described = [_first_hit(sample, theta) for sample in usable]
+    matrix, right = np.stack([features for features, _ in described]), np.array([right for _, right in described])
     answerable = np.array([s.answerable for s in usable])
     weight = _even([_group(s.task) for s in usable])
-    among_hits = np.array([name != "at_large" for name in CONFIDENCE_FEATURES], np.float32)
-    right_fit = fit_logistic((matrix * among_hits)[answerable], right[answerable], weight[answerable])
-    telling = np.array([name in ABOUT_THE_MATCH for name in CONFIDENCE_FEATURES], np.float32)
-    present_fit = fit_logistic(matrix * telling, answerable, weight)
-    present = _chance((matrix * telling)[answerable], present_fit)
+    centre, spread = matrix.mean(0), np.maximum(matrix.std(0), 1e-3)
+    usual = ((matrix - centre) / spread).clip(-FARTHEST, FARTHEST)
+    among_hits = np.array([name != "at_large" for name in CONFIDENCE_FEATURES])
+    telling = np.array([name in ABOUT_THE_MATCH for name in CONFIDENCE_FEATURES])
+    right_fit = fit_logistic(usual[answerable], right[answerable], weight[answerable], among_hits)
+    present_fit = fit_logistic(usual, answerable, weight, telling)
+    sure = right_fit.chances(usual[answerable]) >= SURE
+    present = np.where(sure, 1.0, present_fit.chances(usual[answerable]))
     return {
         "features": list(CONFIDENCE_FEATURES),
-        "right": right_fit,
-        "present": present_fit,
+        "centre": _short(centre),
+        "spread": _short(spread),
+        "weights": _short(np.stack([right_fit.weights, present_fit.weights])),
+        "pairs": _short(np.stack([right_fit.pairs, present_fit.pairs])),
+        "bias": _short(np.array([right_fit.bias, present_fit.bias])),
         "none_below": float(np.quantile(present, FALSE_ABSTENTION)),
     }
+
+
+def _first_hit(sample: Sample, theta: NDArray[np.float32]) -> tuple[NDArray[np.float32], bool]:
+    """Describe a sample's first hit and say whether it is right."""
+    scores = logits(sample, theta)
+    best = int(scores.argmax())
+    row, takes = int(sample.evidence.rows[best]), bool(sample.parameters[best])
+    features = confidence_features(sample.evidence, scores, row, parameters=takes, at_large=sample.at_large)
+    return features, bool(sample.right[best])
+
+
+def _short(numbers: NDArray[np.floating]) -> object:
+    return numbers.astype(np.float64).round(5).tolist()
 
 
 def _even(groups: list[str]) -> NDArray[np.float32]:
@@ -302,31 +320,42 @@ def _even(groups: list[str]) -> NDArray[np.float32]:
     return weight / weight.sum()
 
 
+@dataclass(frozen=True, slots=True)
+class Logistic:
+    """A logistic regression over features and their products; `pairs` has what lies above the diagonal, and it."""
+
+    weights: NDArray[np.float32]
+    pairs: NDArray[np.float32]
+    bias: float
+
+    def chances(self, usual: NDArray[np.float32]) -> NDArray[np.float32]:
+        scores = usual @ self.weights + np.einsum("bi,ij,bj->b", usual, self.pairs, usual) + self.bias
+        return 1 / (1 + np.exp(-scores))
+
+
 def fit_logistic(
-    matrix: NDArray[np.float32], labels: NDArray[np.bool_], weight: NDArray[np.float32]
-) -> dict[str, object]:
-    """Fit a weighted logistic regression on standardised features; the numbers given are for raw ones."""
-    mean, spread = matrix.mean(0), np.maximum(matrix.std(0), 1e-3)
-    inputs = torch.from_numpy((matrix - mean) / spread)
+    usual: NDArray[np.float32], labels: NDArray[np.bool_], weight: NDArray[np.float32], taking_part: NDArray[np.bool_]
+) -> Logistic:
+    """Fit a weighted logistic regression on some of the standardised features and their products."""
+    count = usual.shape[1]
+    part = torch.from_numpy(taking_part.astype(np.float32))
+    inputs = torch.from_numpy(usual.astype(np.float32)) * part
     wanted, weights = torch.from_numpy(labels.astype(np.float32)), torch.from_numpy(weight / weight.sum())
-    slope = torch.zeros(matrix.shape[1], requires_grad=True)
-    bias = torch.zeros(1, requires_grad=True)
-    optimiser = torch.optim.LBFGS([slope, bias], max_iter=300, line_search_fn="strong_wolfe")
+    slope, bias = torch.zeros(count, requires_grad=True), torch.zeros(1, requires_grad=True)
+    pairs = torch.zeros(count, count, requires_grad=True)
+    optimiser = torch.optim.LBFGS([slope, pairs, bias], max_iter=300, line_search_fn="strong_wolfe")
 
     def loss() -> torch.Tensor:
         optimiser.zero_grad()
-        each = torch.nn.functional.binary_cross_entropy_with_logits(inputs @ slope + bias, wanted, reduction="none")
-        value = (each * weights).sum() + CALIBRATION_PENALTY * (slope**2).mean()
+        scores = inputs @ slope + ((inputs @ pairs.triu()) * inputs).sum(1) + bias
+        each = torch.nn.functional.binary_cross_entropy_with_logits(scores, wanted, reduction="none")
+        value = (each * weights).sum() + FEATURE_PENALTY * (slope**2).sum() + PAIR_PENALTY * (pairs**2).sum()
         value.backward()
         return value
 
     optimiser.step(loss)
-    raw = slope.detach().numpy() / spread
-    return {"weights": raw.tolist(), "bias": float(bias.detach()[0] - (raw * mean).sum())}
-
-
-def _chance(matrix: NDArray[np.float32], fit: dict[str, object]) -> NDArray[np.float32]:
-    return 1 / (1 + np.exp(-(matrix @ np.array(fit["weights"], np.float32) + fit["bias"])))
+    found = (slope * part).detach().numpy(), (pairs.triu() * part * part[:, None]).detach().numpy()
+    return Logistic(*found, float(bias.detach()[0]))
 
 
 def report(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, float]:

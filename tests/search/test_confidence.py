@@ -1,6 +1,9 @@
+import numpy as np
 import pytest
 
 from shortlist.models import Filters, Query
+from shortlist.search.confidence import CONFIDENCE_FEATURES, FARTHEST, Calibration
+from shortlist.search.features import Matrix
 from shortlist.search.searcher import Searcher
 from tests.fakes import searcher
 
@@ -28,3 +31,41 @@ def test_a_filter_that_nothing_passes_is_answered_with_none(workplace: Searcher)
 
 def test_a_name_spelled_out_is_a_reason(workplace: Searcher) -> None:
     assert "the query spells its name" in workplace.search(Query(text="send_email")).confidence.reasons
+
+
+def calibration(*, right: float, present: float, slope: float = 0.0) -> Calibration:
+    """State these chances, in logits, whatever is asked; `slope` is what the first feature adds to the first."""
+    count = len(CONFIDENCE_FEATURES)
+    weights = np.zeros((2, count), np.float32)
+    weights[0, 0] = slope
+    return Calibration(
+        centre=np.zeros(count, np.float32),
+        spread=np.ones(count, np.float32),
+        weights=weights,
+        pairs=np.zeros((2, count, count), np.float32),
+        bias=np.array((right, present), np.float32),
+        none_below=0.5,
+    )
+
+
+def features(first: float = 0.0) -> Matrix:
+    found = np.zeros(len(CONFIDENCE_FEATURES), np.float32)
+    found[0] = first
+    return found
+
+
+def test_a_doubtful_match_is_none_and_no_likelier_right_than_there() -> None:
+    judged = calibration(right=1.0, present=-2.0).judge(features())
+    assert judged.level == "none"
+    assert judged.probability == judged.match_probability < 0.2
+
+
+def test_a_first_hit_that_is_sure_is_answered_however_few_of_the_words_it_has() -> None:
+    judged = calibration(right=2.0, present=-2.0).judge(features())
+    assert judged.level == "high"
+    assert judged.match_probability >= judged.probability > 0.8
+
+
+def test_what_lies_beyond_all_that_was_seen_counts_no_more_than_the_farthest() -> None:
+    one = calibration(right=0.0, present=2.0, slope=0.5)
+    assert one.judge(features(1e6)).probability == one.judge(features(FARTHEST)).probability < 0.9

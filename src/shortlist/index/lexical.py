@@ -156,6 +156,12 @@ class LexicalIndex:
         main = self._main.count
         return self._main.terms_of(row) if row < main else self._late.terms_of(row - main)
 
+    def fills(self, row: int, field: Field) -> bool:
+        """Say whether a row has words in a field."""
+        main = self._main.count
+        fields = self._main.fields_of(row) if row < main else self._late.fields_of(row - main)
+        return bool(np.bitwise_or.reduce(fields) & (1 << FIELDS.index(field)))
+
     def _weigh(self, documents: Iterable[Document]) -> "_Forward":
         """Turn documents into one saturated weight for each row and term."""
         vocabulary, counts = self.vocabulary, list[int]()
@@ -259,6 +265,9 @@ class _Forward:
 
     def terms_of(self, row: int) -> NDArray[np.int32]:
         return self.terms[self.starts[row] : self.starts[row + 1]]
+
+    def fields_of(self, row: int) -> NDArray[np.uint16]:
+        return self.fields[self.starts[row] : self.starts[row + 1]]
 
     def name_sizes(self) -> NDArray[np.float32]:
         before = np.concatenate([[0], np.cumsum((self.fields & NAME_BIT) > 0)])

@@ -12,6 +12,10 @@ from shortlist.search.features import CANDIDATE_FEATURES, QUERY_FEATURES, Eviden
 
 HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
+SURE = 0.8
+"""A first hit this likely is never withheld as `none`: a web search, say, has few words of what it may find."""
+FARTHEST = 4.0
+"""How far from the usual a feature may take part, in standard deviations."""
 
 CONFIDENCE_FEATURES = (
     *(f"first_{name}" for name in CANDIDATE_FEATURES),
@@ -20,6 +24,7 @@ CONFIDENCE_FEATURES = (
     "runner_up",  # the second's
     "spread",  # how many hits share the belief, as an entropy
     "gap",  # the first's score less the second's
+    "parameters",  # the first hit says what it takes: one that does not is often as vague as others beside it
     "at_large",  # how near the tools of other catalogs come
 )
 _EXACT, _UNKNOWN, _COVERAGE, _AGREEMENT, _SHARE = map(
@@ -28,39 +33,33 @@ _EXACT, _UNKNOWN, _COVERAGE, _AGREEMENT, _SHARE = map(
 
 
 @dataclass(frozen=True, slots=True)
-class Logistic:
-    """A logistic regression over the confidence features."""
-
-    weights: Matrix
-    bias: float
-
-    def __call__(self, features: Matrix) -> float:
-        return 1 / (1 + math.exp(-min(max(float(features.dot(self.weights)) + self.bias, -30.0), 30.0)))
-
-
-@dataclass(frozen=True, slots=True)
 class Calibration:
-    """Fitted on training sets; measured on others."""
+    """Two logistic regressions over the features and their products; fitted on training sets, measured on others.
 
-    right: Logistic
-    present: Logistic
+    The first row of each is for the first hit being right, the second for there being a right one.
+    """
+
+    centre: Matrix
+    spread: Matrix
+    weights: Matrix
+    pairs: Matrix
+    """By regression and feature, what the other features add to its weight."""
+    bias: Matrix
     none_below: float
-    """The chance of a match under which the answer is `none`."""
+    """The chance of a match under which the answer is `none`, unless its first hit is sure."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> "Calibration":
         """Read the part of a fitted file that is about confidence."""
         if tuple(raw["features"]) != CONFIDENCE_FEATURES:
             raise ValueError("the calibration is of another version")
-        right, present = (
-            Logistic(np.array(raw[k]["weights"], np.float32), raw[k]["bias"]) for k in ("right", "present")
-        )
-        return cls(right, present, raw["none_below"])
+        arrays = {name: np.array(raw[name], np.float32) for name in ("centre", "spread", "weights", "pairs", "bias")}
+        return cls(**arrays, none_below=float(raw["none_below"]))
 
     def judge(self, features: Matrix, proven: float = 0.0) -> Confidence:
         """Judge an answer by its first hit; `proven` is how sure it is from use that the hit is a match."""
-        present = 1 - (1 - self.present(features)) * (1 - proven)
-        right = self.right(features)
+        right, there = self.chances(features)
+        present = 1 - (1 - there) * (1 - proven)
         level = self._level(right, present)
         right, present = (min(right, present), present) if level == "none" else (right, max(right, present))
         return Confidence(
@@ -70,10 +69,20 @@ class Calibration:
             reasons=_reasons(features.tolist()),
         )
 
+    def chances(self, features: Matrix) -> tuple[float, float]:
+        """Give the chance that the first hit is right where any is, and that any is."""
+        usual = ((features - self.centre) / self.spread).clip(-FARTHEST, FARTHEST)
+        right, there = ((self.weights + self.pairs.dot(usual)).dot(usual) + self.bias).tolist()
+        return _chance(right), _chance(there)
+
     def _level(self, right: float, present: float) -> Level:
-        if present < self.none_below:
+        if present < self.none_below and right < SURE:
             return "none"
         return "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
+
+
+def _chance(score: float) -> float:
+    return 1 / (1 + math.exp(-min(max(score, -30.0), 30.0)))
 
 
 NOTHING = Confidence(
@@ -81,7 +90,9 @@ NOTHING = Confidence(
 )
 
 
-def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_large: float) -> Matrix:
+def confidence_features(
+    evidence: Evidence, logits: Matrix, first_row: int, *, parameters: bool, at_large: float
+) -> Matrix:
     """Describe the first hit, the query, how the belief is spread over the candidates, and what others offer."""
     first = evidence.rows.tolist().index(first_row)
     behind = logits - logits[logits.argmax()]
@@ -93,7 +104,7 @@ def confidence_features(evidence: Evidence, logits: Matrix, first_row: int, at_l
         odds[first] = -1.0
         runner_up = int(odds.argmax())
         second, gap = float(odds[runner_up]) / total, float(behind[first] - behind[runner_up])
-    spread = (share, second, entropy, min(max(gap, -5.0), 5.0), at_large)
+    spread = (share, second, entropy, min(max(gap, -5.0), 5.0), parameters, at_large)
     return np.array((*evidence.candidates[first].tolist(), *evidence.query.tolist(), *spread), np.float32)
 
 

@@ -264,8 +264,14 @@ class Searcher:
         first = int(outcome.ranking.rows[0])
         learned = outcome.signals.get(EXEMPLARS)
         proven = float(learned[first]) / MOST_LIFT if learned is not None else 0.0
-        others = at_large(self._fitted.background, request)
-        return self._fitted.calibration.judge(confidence_features(evidence, logits, first, others), proven)
+        features = confidence_features(
+            evidence,
+            logits,
+            first,
+            parameters=self.index.lexical.fills(first, "parameters"),
+            at_large=at_large(self._fitted.background, request),
+        )
+        return self._fitted.calibration.judge(features, proven)
 
     def _hits(self, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
         ranking, tools, ids = outcome.ranking, self.index.catalog.tools, self.index.ids
