@@ -39,6 +39,28 @@ def test_a_damaged_file_is_put_aside_and_begun_again(tmp_path: Path) -> None:
     assert (tmp_path / "vectors.damaged").exists()
 
 
+def test_a_file_that_fails_later_costs_what_is_in_it_and_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "vectors.db"
+    cache = SqliteVectorCache(path)
+    path.unlink()
+    path.write_bytes(b"this is not a database, " * 100)
+    cache.put("m@1", {"text": VECTOR})
+    assert cache.get("m@1", ["text"]) == {}
+    assert [record.message.partition(" while ")[0] for record in caplog.records] == [
+        "vectors are made anew and not kept"
+    ]
+
+
+def test_a_place_where_no_file_can_be_is_an_error_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / "vectors.db").mkdir()
+    with pytest.raises(OSError, match="unable to open") as refused:
+        SqliteVectorCache(tmp_path / "vectors.db")
+    assert refused.value.filename == str(tmp_path / "vectors.db")
+    assert (tmp_path / "vectors.db").is_dir()
+
+
 def test_half_characters_have_a_key_too(tmp_path: Path) -> None:
     cache = SqliteVectorCache(tmp_path / "vectors.db")
     cache.put("m@1", {"half\ud83d": VECTOR})

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.progress import counted, say
-from shortlist.cli.vectors import find_vectors
 from shortlist.errors import InvalidInput
 from shortlist.evals.bench import Bench
 from shortlist.evals.cases import find_problems
@@ -17,6 +16,7 @@ from shortlist.evals.datasets import Dataset, load_dataset, own_dataset, read_ca
 from shortlist.evals.learned import Learned, read_learned
 from shortlist.evals.runner import LIMIT, Run, Runner
 from shortlist.index.embedders import Embedder, shipped
+from shortlist.index.shipped import open_vectors
 from shortlist.models import Tool, ToolId
 
 PROBLEMS_SHOWN = 5
@@ -101,7 +101,7 @@ def open_bench(
     catalog: Catalog, embedder: Embedder | None, learned: Learned | None = None, label: str = "vectors"
 ) -> Bench:
     """Index a catalog; its vectors are those that searches keep on disk."""
-    vectors = find_vectors() if embedder else None
+    vectors = open_vectors() if embedder else None
     return Bench(catalog, embedder, vectors=vectors, progress=counted(label), learned=learned)
 
 

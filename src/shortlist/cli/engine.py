@@ -2,9 +2,9 @@
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.stack import say
-from shortlist.cli.vectors import find_vectors
 from shortlist.errors import ModelError
 from shortlist.index.embedders import Embedder, shipped
+from shortlist.index.shipped import open_vectors
 from shortlist.search.exemplars import Memory
 from shortlist.search.searcher import Options, Searcher
 from shortlist.text.expansions import Expansions
@@ -19,13 +19,13 @@ def make_searcher(
     """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
     if not models:
         return Searcher(catalog, options=Options(expansions=expansions))
-    options = Options(cache=find_vectors(), expansions=expansions, memory=memory)
+    options = Options(cache=open_vectors(), expansions=expansions, memory=memory)
     return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
 
 
 def make_memory() -> Memory:
     """Make an empty place for what is learned from use."""
-    return Memory(find_vectors())
+    return Memory(open_vectors())
 
 
 def _embedder() -> Embedder | None:

@@ -10,10 +10,10 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_tools
 from shortlist.cli.progress import progress_bar
-from shortlist.cli.vectors import find_vectors
 from shortlist.demo import CATALOG, FIRST_SEARCHES
 from shortlist.errors import InvalidInput
 from shortlist.index.embedders import WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchMode, SearchResult
 from shortlist.search.searcher import Options, Searcher
 from shortlist.text.clean import one_line
@@ -55,7 +55,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 def _searcher_of(options: argparse.Namespace, catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
     """Build a searcher from the command line, and wait until its vectors are there."""
-    engine = Options(pipeline=options.pipeline, cache=find_vectors(), expansions=expansions)
+    engine = Options(pipeline=options.pipeline, cache=open_vectors(), expansions=expansions)
     searcher = Searcher(catalog, shipped(options.embedder), options=engine)
     with progress_bar("embedding tools") as progress:
         searcher.prepare(progress)

@@ -1,6 +1,7 @@
 """Vectors kept by what was embedded and by which model, in one SQLite file that processes can share."""
 
 import hashlib
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,18 +12,25 @@ import numpy as np
 from shortlist.index.dense import quantise
 from shortlist.index.embedders import Vectors
 
+logger = logging.getLogger(__name__)
+
 VERSION = 1
 _LOOKUP = 500
 
 
 class SqliteVectorCache:
-    """Content-addressed vectors; a damaged file is put aside and begun again, since all in it can be made anew."""
+    """Content-addressed vectors; a damaged file is put aside and begun again, since all in it can be made anew.
+
+    For the same reason nobody fails for it: what cannot be read is made again, what cannot be kept is let go.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._failing = path, False
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._create()
+        except sqlite3.OperationalError as error:
+            raise OSError(0, str(error), str(path)) from None
         except sqlite3.DatabaseError:
             path.replace(path.with_suffix(".damaged"))
             self._create()
@@ -30,7 +38,7 @@ class SqliteVectorCache:
     def get(self, model_id: str, texts: list[str]) -> dict[str, Vectors]:
         keys = {vector_key(model_id, text): text for text in texts}
         found: dict[str, Vectors] = {}
-        with self._connected() as connection:
+        with self._excused(), self._connected() as connection:
             for part in _parts(list(keys)):
                 marks = ",".join("?" * len(part))
                 query = f"SELECT key, scale, codes FROM vectors WHERE key IN ({marks})"  # noqa: S608
@@ -46,7 +54,7 @@ class SqliteVectorCache:
             (vector_key(model_id, text), float(scale), code.tobytes())
             for text, scale, code in zip(vectors, scales, codes, strict=True)
         ]
-        with self._connected() as connection:
+        with self._excused(), self._connected() as connection:
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def __len__(self) -> int:
@@ -66,6 +74,17 @@ class SqliteVectorCache:
                 connection.execute("DROP TABLE IF EXISTS vectors")
             connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, scale REAL, codes BLOB)")
             connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    @contextmanager
+    def _excused(self) -> Iterator[None]:
+        """Go on without the file, and say so once until it works again."""
+        try:
+            yield
+            self._failing = False
+        except sqlite3.Error as error:
+            if not self._failing:
+                logger.warning("vectors are made anew and not kept while %s cannot be used (%s)", self._path, error)
+            self._failing = True
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
