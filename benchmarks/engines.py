@@ -349,7 +349,7 @@ def _tables(quality: Mapping[str, Any], sizes: Mapping[str, Any]) -> list[Table]
             "Cost of the engines",
             columns,
             _rows(costs),
-            ("Per query: the median and, in brackets, the median of the fastest of three answers; interleaved.",),
+            ("Per query: the median and, in brackets, the median of the fastest of a query's answers; in turns.",),
         ),
     ]
 

@@ -53,9 +53,13 @@ class Times:
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[str], object]], queries: Sequence[str], repeats: int = 3
+    contenders: Mapping[str, Callable[[str], object]], queries: Sequence[str], repeats: int = 5
 ) -> dict[str, Times]:
-    """Time every contender on every query, taking turns, so that a busy machine slows all of them alike."""
+    """Time every contender on every query, in turns short enough that a busy machine slows all of them alike.
+
+    In its turn one answers all the queries: it finds its own code and data where the others would have pushed them
+    out of the caches after every answer, as in a process of its own.
+    """
     for query in queries:
         for ask in contenders.values():
             ask(query)
@@ -64,8 +68,8 @@ def interleaved(
     gc.disable()
     try:
         for turn in range(repeats):
-            for at, query in enumerate(queries):
-                for name, ask in contenders.items():
+            for name, ask in contenders.items():
+                for at, query in enumerate(queries):
                     times[name][turn, at] = milliseconds(lambda ask=ask, query=query: ask(query))  # type: ignore[misc]
     finally:
         gc.enable()

@@ -35,7 +35,7 @@ from shortlist.index.store import load_index, save_index
 from shortlist.models import Filters, Query
 from shortlist.search.searcher import Searcher
 
-SIZES = (100, 1_000, 10_000, 25_759)
+SIZES = (100, 326, 1_000, 3_605, 10_000, 25_759)
 OURS = "shortlist, words and vectors"
 OUR_WORDS = "shortlist, words"
 SLOW_MILLISECONDS = 50.0
