@@ -202,7 +202,7 @@ def _search_table(sizes: Mapping[int, Mapping[str, Any]]) -> Table:
     absent = sorted({name for found in sizes.values() for name in found["left_out"] if name not in names})
     notes = [
         "Milliseconds per query, one thread, the query's vector given:",
-        "median / 95th percentile / median of the fastest of three answers.",
+        "median / 95th percentile / median of the fastest of a query's answers.",
     ]
     notes += [f"Not run here: {', '.join(absent)}."] if absent else []
     columns = ("search", *(f"{size:,} tools" for size in sizes), "note")
