@@ -26,6 +26,7 @@ from shortlist.index.embedders import shipped
 from shortlist.models import Query, ToolId
 from shortlist.paths import cache_folder
 from shortlist.search.searcher import Options, Searcher
+from shortlist.text.expansions import Expansions
 
 SETS = (*SINGLE, "authored_dev", "metatool:multi")
 FULL = "nothing: the default pipeline"
@@ -65,7 +66,7 @@ def _variants(dataset: Dataset, model: Model) -> dict[str, Rank]:
     contenders["adaptive fusion (a fixed weight instead)"] = bench.contender(FIXED)
     ranks: dict[str, Rank] = {part: _ids(contender.rank) for part, contender in contenders.items()}
     reading = {
-        "query expansions": Options(expansions={}, cache=model.cache),
+        "query expansions": Options(expansions=Expansions({}, {}), cache=model.cache),
         "several things apart": Options(clauses=False, cache=model.cache),
     }
     for part, options in reading.items():
