@@ -139,7 +139,7 @@ def _table(found: Sequence[Mapping[str, Any]]) -> Table:
         for f in found
     ]
     columns = ("tools", "terms", "search, ms", "build", "one changed tool", "words", "vectors", "process with catalog")
-    note = "Search: median / 95th percentile / median of the fastest of three, words and vectors, one thread."
+    note = "Search: median / 95th percentile / the fastest of a query's answers, words and vectors, one thread."
     return Table("Cost by size", columns, tuple(lines), (note,))
 
 
