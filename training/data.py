@@ -12,6 +12,7 @@ from shortlist.models import Tool
 from shortlist.schema import parameters_of
 from shortlist.text.documents import embedding_text
 from training.bench import Case, Folder, data_folder, file_hashes, folders, write_lines
+from training.errands import Errand, Wish, errands
 from training.holdout import HOLDOUT_FILE, HoldOut, choose_holdout, is_held_out, write_holdout
 from training.leakage import (
     EVAL_FILE,
@@ -32,7 +33,10 @@ __all__ = ["Built", "build", "is_held_out", "main"]
 MANIFEST_FILE = Path(__file__).with_name("data_manifest.json")
 SUPERVISED_SETS = ("authored", "labelled")
 LONGEST_QUERY = 600
-"""Characters; 64 tokens hold less, and the rest would only weigh on the files."""
+"""Characters; few are longer, and the rest would only weigh on the files."""
+ERRANDS, DEVELOPMENT_ERRANDS = 12_000, 400
+TERSE = "agent_search"
+"""A style of the authored queries: search words, which nobody strings together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,10 @@ class Pair:
     kind: str
     origin: str = ""
     """The written query that a variant was made from."""
+    server: str = ""
+    """Where it is done, for a query that may be one of several in an errand."""
+    parts: tuple[int, ...] = ()
+    """The pairs that an errand is made of."""
 
 
 @dataclass(slots=True)
@@ -99,7 +107,9 @@ def build(data: Path, holdout: HoldOut, seed: int = 0) -> Built:
         *_supervised_pairs(supervised, holdout, allowed, table, seed),
         *_self_supervised_pairs((*supervised, *catalogs), allowed, table, seed),
     ]
-    return Built(tuple(_without_leaks(candidates, guard, dropped)), table, dict(dropped), guard)
+    kept = list(_without_leaks(candidates, guard, dropped))
+    together = _without_leaks(_errand_pairs(kept, seed), guard, dropped)
+    return Built((*kept, *together), table, dict(dropped), guard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +162,8 @@ def _supervised_pairs(
             if tools and not holdout.holds(case.source, case.gold):
                 numbers = tuple(table.add(embedding_text(t), tool_key(t), negative=True) for t in tools)
                 query = case.query[:LONGEST_QUERY]
-                yield Pair(query, numbers, f"written_{case.source}")
+                server = tools[0].server if folder.name == "authored" and case.split != TERSE else ""
+                yield Pair(query, numbers, f"written_{case.source}", server=server)
                 yield Pair(_variant(query, tools[0], seed), numbers, f"variant_{case.source}", query)
 
 
@@ -169,6 +180,16 @@ def _variant(query: str, tool: Tool, seed: int) -> str:
         lambda: query.lower().rstrip(".?!"),
     )
     return random.choice(changes)()
+
+
+def _errand_pairs(pairs: Sequence[Pair], seed: int) -> Iterator[Pair]:
+    """Put some of the written queries together, as somebody does who has several things to do."""
+    rows = {(pair.query, pair.positives[0]): row for row, pair in enumerate(pairs) if pair.server}
+    wishes = [Wish(query, pairs[row].server, answer) for (query, answer), row in rows.items()]
+    for errand in errands(wishes, ERRANDS, seed):
+        positives = tuple(wish.answer for wish in errand.wishes)
+        parts = tuple(rows[wish.text, wish.answer] for wish in errand.wishes)
+        yield Pair(errand.text, positives, "errand_authored", parts=parts)
 
 
 def _self_supervised_pairs(sources: Iterable[Folder], allowed: Allowed, table: TextTable, seed: int) -> Iterator[Pair]:
@@ -215,6 +236,23 @@ def development_sets(data: Path, holdout: HoldOut) -> Iterator[Mapping[str, obje
                 by_source[case.source].append(case)
         for source, cases in by_source.items():
             yield ranking_set(source, _pool(folder, source, catalogs, holdout), cases)
+        if folder.name == "authored":
+            yield ranking_set(
+                "errands", _pool(folder, "authored", catalogs, holdout), held_out_errands(folder, holdout)
+            )
+
+
+def held_out_errands(authored: Folder, holdout: HoldOut) -> list[Case]:
+    """Make errands of the held-out queries, as those that training sees are made of the others."""
+    held = [case for case in authored.cases if case.split != TERSE and holdout.holds("authored", case.gold)]
+    number = {tool.id: place for place, tool in enumerate(authored.tools)}
+    wishes = [Wish(c.query, authored.by_id[c.gold[0]].server, number[c.gold[0]]) for c in held]
+    return [_case_of(errand, authored) for errand in errands(wishes, DEVELOPMENT_ERRANDS, seed=0)]
+
+
+def _case_of(errand: Errand, authored: Folder) -> Case:
+    gold = tuple(authored.tools[wish.answer].id for wish in errand.wishes)
+    return Case(errand.text, gold, tuple((tool_id,) for tool_id in gold), "errands", "")
 
 
 def _pool(folder: Folder, source: str, catalogs: Sequence[Folder], holdout: HoldOut) -> list[Tool]:
@@ -240,7 +278,7 @@ def ranking_set(name: str, tools: Sequence[Tool], cases: Iterable[Case]) -> Mapp
         "texts": [embedding_text(tool) for tool in tools],
         "cases": [
             {
-                "q": case.query[:LONGEST_QUERY],
+                "q": case.query,
                 "g": [number[tool_id] for tool_id in case.gold],
                 "e": [[number[i] for i in group if i in number] for group in case.groups],
                 "s": case.split,
@@ -248,6 +286,10 @@ def ranking_set(name: str, tools: Sequence[Tool], cases: Iterable[Case]) -> Mapp
             for case in cases
         ],
     }
+
+
+def record_of(pair: Pair) -> Mapping[str, object]:
+    return {"q": pair.query, "p": pair.positives, "k": pair.kind} | ({"c": pair.parts} if pair.parts else {})
 
 
 def manifest(built: Built, data: Path) -> Mapping[str, object]:
@@ -285,7 +327,7 @@ def write_all(data: Path, out: Path, seed: int) -> Built:
     save(training, TRAIN_FILE)
     MANIFEST_FILE.write_text(json.dumps(manifest(built, data), indent=1) + "\n")
     write_lines(out / "texts.jsonl.gz", built.table.records())
-    write_lines(out / "pairs.jsonl.gz", ({"q": p.query, "p": p.positives, "k": p.kind} for p in built.pairs))
+    write_lines(out / "pairs.jsonl.gz", map(record_of, built.pairs))
     write_lines(out / "dev.jsonl.gz", development_sets(data, holdout))
     write_lines(out / "eval.jsonl.gz", evaluation_sets(data))
     print(json.dumps(json.loads(MANIFEST_FILE.read_text()) | {"files": "…"}, indent=1))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from training.metrics import Score, development_macro, judged, score_of, top_of
-from training.mining import mine
+from training.mining import forbidden, mine
 from training.modelling import (
     DOCUMENT_TOKENS,
     QUERY_TOKENS,
@@ -21,10 +21,11 @@ from training.modelling import (
     save_weights,
     token_table,
 )
-from training.prepared import RankingSet
+from training.prepared import NOTHING, RankingSet
 from training.stages import Clock, Plan
 from training.train import (
     TRAINING_CHUNK,
+    Batch,
     Learn,
     Material,
     Recipe,
@@ -52,12 +53,18 @@ class Panel:
 
     queries: Tensor
     texts: Tensor
+    parts: Tensor
+    """The rows that each row is made of: an errand of several, any other of itself."""
     weight: float
     """Of all members together; divided by it, products are cosines again."""
 
     def opinion(self, rows: Tensor, documents: Tensor) -> Tensor:
-        """Say how likely each document is the right one for each row."""
-        return (self.queries[rows] @ self.texts[documents].T).float().softmax(1)
+        """Say how likely each document is the right one for each row: for an errand, for any of its wishes."""
+        wishes = self.parts[rows]
+        owner, _ = (wishes != NOTHING).nonzero(as_tuple=True)
+        each = (self.queries[wishes[wishes != NOTHING]] @ self.texts[documents].T).float().softmax(1)
+        summed = each.new_zeros(len(rows), len(documents)).index_add_(0, owner, each)
+        return summed / (wishes != NOTHING).sum(1, keepdim=True)
 
     def negatives(self, material: Material) -> Tensor:
         scale = self.weight**-0.5
@@ -147,14 +154,15 @@ def panel_of(material: Material, members: Sequence[Encoder], weights: Tensor) ->
     kind = torch.bfloat16 if material.device.type == "cuda" else torch.float32
     queries = torch.cat([embed_table(m.eval(), material.queries) * w for m, w in scaled], 1).to(kind)
     texts = torch.cat([embed_table(m, material.texts) * w for m, w in scaled], 1).to(kind)
-    return Panel(queries, texts, float(weights.sum()))
+    parts = torch.from_numpy(material.data.parts).long().to(material.device)
+    return Panel(queries, texts, parts, float(weights.sum()))
 
 
 def learner(encoder: Encoder, material: Material, negatives: Tensor, panel: Panel, recipe: Recipe) -> Learn:
     """Learn the panel's opinion of every document in the batch, and a little of the labels."""
 
     def learn(rows: Tensor, random: torch.Generator) -> float:
-        batch = assemble(material, rows, negatives, recipe, None, random)
+        batch = with_every_answer(material, assemble(material, rows, negatives, recipe, None, random))
         goal = panel.opinion(batch.rows, batch.documents)
         with autocast(material.device):
             queries = encoded(encoder, material.queries, batch.rows, TRAINING_CHUNK)
@@ -164,6 +172,15 @@ def learner(encoder: Encoder, material: Material, negatives: Tensor, panel: Pane
         return float(loss.detach())
 
     return learn
+
+
+def with_every_answer(material: Material, batch: Batch) -> Batch:
+    """Put all the answers of a batch's errands into it: of the wishes of one, only one is drawn."""
+    errands = batch.rows[material.arrays.several[batch.rows]]
+    answers = material.arrays.positives[errands]
+    more = answers[answers != NOTHING]
+    unfair = torch.cat([batch.unfair, forbidden(material.arrays, batch.rows, more)], 1)
+    return replace(batch, documents=torch.cat([batch.documents, more]), unfair=unfair)
 
 
 def agreement(recipe: Recipe, goal: Tensor, unfair: Tensor, queries: Tensor, documents: Tensor) -> Tensor:

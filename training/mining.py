@@ -27,6 +27,8 @@ class Arrays:
     pool: Tensor
     base: Tensor
     unlabelled: Tensor
+    several: Tensor
+    """Which pairs are errands, made of several others."""
 
 
 def arrays_of(data: TrainingSet, base_texts: Tensor) -> Arrays:
@@ -39,6 +41,7 @@ def arrays_of(data: TrainingSet, base_texts: Tensor) -> Arrays:
         pool=torch.from_numpy(np.flatnonzero(data.negatives)).to(device),
         base=base_texts.to(torch.bfloat16 if device.type == "cuda" else torch.float32),
         unlabelled=torch.tensor([kind.startswith("self_") for kind in data.kinds], device=device),
+        several=torch.tensor([kind.startswith("errand_") for kind in data.kinds], device=device),
     )
 
 

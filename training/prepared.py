@@ -35,6 +35,8 @@ class TrainingSet:
     kinds: tuple[str, ...]
     positives: Numbers
     right: Numbers
+    parts: Numbers
+    """The pairs that each is made of: an errand of several, any other of itself."""
     texts: tuple[str, ...]
     groups: Numbers
     negatives: NDArray[np.bool_]
@@ -45,7 +47,7 @@ def read_training(folder: Path, largest: int | None = None) -> TrainingSet:
     texts = _lines(folder / "texts.jsonl.gz")
     pairs = _lines(folder / "pairs.jsonl.gz")
     if largest:
-        pairs = pairs[:: max(1, len(pairs) // largest)]
+        pairs = _sample(pairs, largest)
         texts = _only_used(texts, pairs)
     groups = np.array([text["g"] for text in texts], np.int32)
     answers: defaultdict[str, set[int]] = defaultdict(set)
@@ -56,10 +58,20 @@ def read_training(folder: Path, largest: int | None = None) -> TrainingSet:
         kinds=tuple(pair["k"] for pair in pairs),
         positives=padded([pair["p"] for pair in pairs]),
         right=padded([sorted(answers[pair["q"].casefold()]) for pair in pairs], longest=12),
+        parts=padded([pair.get("c", [row]) for row, pair in enumerate(pairs)]),
         texts=tuple(text["t"] for text in texts),
         groups=groups,
         negatives=np.array([text["n"] for text in texts], bool),
     )
+
+
+def _sample(pairs: list[Record], count: int) -> list[Record]:
+    """Take every so many, with the parts of the errands among them, and number the parts anew."""
+    taken = set(range(0, len(pairs), max(1, len(pairs) // count)))
+    taken |= {part for row in taken for part in pairs[row].get("c", ())}
+    place = {row: index for index, row in enumerate(sorted(taken))}
+    sample = [pairs[row] for row in sorted(taken)]
+    return [pair | {"c": [place[part] for part in pair["c"]]} if "c" in pair else pair for pair in sample]
 
 
 def _only_used(texts: list[Record], pairs: list[Record]) -> list[Record]:

@@ -18,13 +18,13 @@ from training.cross_encoder import (
 from training.metrics import Score
 from training.modelling import averaged, read_weights, save_weights
 from training.static import StaticEmbedder, StaticModel, StaticRecipe, distilled, quantised, save_static, train_static
-from training.train import Choice, Recipe, State, Teacher, choose_alpha, mined_with, train
+from training.train import SHARES, Choice, Recipe, State, Teacher, choose_alpha, mined_with, train
 from training.workbench import Workbench
 
 FIRST = Recipe(steps=330)
 FINAL = Recipe(steps=480, distil=1.0)
 COMPANION = Recipe(steps=280, hard=3)
-TOGETHER = Recipe(steps=400, distil=2.0, contrast=0.1)
+TOGETHER = Recipe(steps=400, distil=2.0, contrast=0.1, shares={**SHARES, "errand": 0.1})
 STATIC = StaticRecipe()
 
 
@@ -50,7 +50,7 @@ def tiny_plan() -> Plan:
         first=small,
         final=replace(small, distil=1.0, tokens_a_chunk=2**30),
         companion=small,
-        together=replace(small, distil=2.0, contrast=0.1, tokens_a_chunk=2**30),
+        together=replace(TOGETHER, steps=2, batch=8, hard=2),
         seeds=(0, 1),
         teacher_steps=2,
         student_steps=2,

@@ -3,10 +3,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from training.bench import Folder, folders
-from training.data import Built, build, development_sets, evaluation_sets
+from training.bench import Folder, folders, write_lines
+from training.data import Built, build, development_sets, evaluation_sets, record_of
+from training.errands import Wish, errands
 from training.holdout import HoldOut, choose_holdout, fork_families, read_holdout, write_holdout
 from training.paraphrase import clause, everyday, first_sentence, imperative, keywords, typo, with_placeholders
+from training.prepared import NOTHING, read_training
 from training.texts import tool_key
 
 
@@ -92,6 +94,44 @@ def test_development_sets_search_the_authored_queries_among_unseen_tools(bench: 
     assert {"authored", "apibank"} <= sets.keys()
     unseen = set(held_tools(bench, holdout))
     assert len(sets["authored"]["texts"]) == len(unseen)  # type: ignore[arg-type]
+
+
+def test_an_errand_holds_its_wishes_and_all_their_answers(built: Built) -> None:
+    made = [pair for pair in built.pairs if pair.parts]
+    assert made
+    for errand in made[:200]:
+        parts = [built.pairs[row] for row in errand.parts]
+        assert errand.positives == tuple(part.positives[0] for part in parts)
+        assert len(set(errand.positives)) == len(parts) > 1
+        assert all(part.query[1:] in errand.query for part in parts)
+
+
+def test_development_errands_are_made_of_held_out_queries_alone(bench: Path, holdout: HoldOut, built: Built) -> None:
+    (made,) = [each for each in development_sets(bench, holdout) if each["name"] == "errands"]
+    texts: list[str] = made["texts"]  # type: ignore[assignment]
+    asked = {number for case in made["cases"] for number in case["g"]}  # type: ignore[attr-defined]
+    assert asked
+    assert not {texts[number] for number in asked} & set(built.table.texts)
+
+
+def test_errands_are_the_same_for_the_same_seed_and_differ_for_another() -> None:
+    wishes = [Wish(f"wish {n} for {server}", server, 10 * n + len(server)) for n in range(5) for server in ("a", "bb")]
+    assert errands(wishes, 20, seed=1) == errands(wishes, 20, seed=1) != errands(wishes, 20, seed=2)
+
+
+def test_no_errand_is_made_where_every_server_does_one_thing() -> None:
+    assert errands([Wish("wake me", "clock", 0), Wish("rain?", "weather", 1)], 5, seed=0) == []
+
+
+def test_a_sample_of_the_pairs_keeps_the_parts_of_its_errands(built: Built, tmp_path: Path) -> None:
+    write_lines(tmp_path / "texts.jsonl.gz", built.table.records())
+    write_lines(tmp_path / "pairs.jsonl.gz", map(record_of, built.pairs))
+    sample = read_training(tmp_path, largest=100)
+    rows = [row for row, kind in enumerate(sample.kinds) if kind.startswith("errand")]
+    assert rows
+    for row in rows:
+        parts = [part for part in sample.parts[row].tolist() if part != NOTHING]
+        assert all(sample.queries[part][1:] in sample.queries[row] for part in parts)
 
 
 def test_evaluation_sets_number_their_right_tools(bench: Path) -> None:
