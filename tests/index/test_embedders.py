@@ -107,7 +107,7 @@ def test_a_program_ends_well_while_a_thread_loads_a_model(seconds: float) -> Non
 import threading, time
 import onnxruntime
 from shortlist.index.embedders import WEIGHTS, OnnxEmbedder
-threading.Thread(target=OnnxEmbedder(WEIGHTS / "small").load, daemon=True).start()
+threading.Thread(target=OnnxEmbedder(WEIGHTS / "small").embed_query, args=("event",), daemon=True).start()
 time.sleep({seconds})
 """
     assert subprocess.run([sys.executable, "-c", ends], check=False).returncode == 0
@@ -211,3 +211,40 @@ def test_a_model_is_chosen_by_tier_or_folder_and_anything_else_is_refused(tmp_pa
     assert isinstance(shipped(str(write_static(tmp_path / "static"))), StaticEmbedder)
     with pytest.raises(InvalidInput, match="No embedder 'huge'"):
         shipped("huge")
+
+
+def test_the_first_dimensions_can_be_kept_alone() -> None:
+    whole, narrow = shipped("small"), shipped("small:256")
+    assert whole is not None
+    assert narrow is not None
+    first = whole.embed_query("open a pull request")[:256]
+    assert narrow.embed_query("open a pull request") == pytest.approx(first / np.linalg.norm(first), abs=1e-5)
+    assert (narrow.dimensions, narrow.embed_documents(["create event"]).shape) == (256, (1, 256))
+
+
+def test_a_narrower_model_shares_no_vectors_with_the_whole_one() -> None:
+    names = [model.model_id for model in map(shipped, ("small", "small:384", "small:256", "small:128")) if model]
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+
+
+def test_a_model_of_ones_own_can_be_narrower_too(tmp_path: Path) -> None:
+    narrow = shipped(f"{write_onnx(tmp_path / 'own')}:{DIMENSIONS - 1}")
+    assert narrow is not None
+    assert narrow.embed_query("event").shape == (DIMENSIONS - 1,)
+
+
+@pytest.mark.parametrize(
+    ("wish", "answer"),
+    [
+        ("small:0", "has 384 dimensions; 0 cannot be kept"),
+        ("small:400", "has 384 dimensions; 400 cannot be kept"),
+        ("static:128", "needs all of its 256 dimensions"),
+        ("none:128", "No embedder 'none:128'"),
+        ("small:", "No embedder 'small:'"),
+        ("small:half", "No embedder 'small:half'"),
+    ],
+)
+def test_a_width_that_cannot_be_is_refused(wish: str, answer: str) -> None:
+    with pytest.raises(InvalidInput, match=answer):
+        shipped(wish)

@@ -5,8 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shortlist.index.embedders import shipped
+from shortlist.models import Query
 from shortlist.search.background import NEAREST, Background
-from shortlist.search.fitted import FOLDER, background_file, fitted_for
+from shortlist.search.fitted import FOLDER, background_file, fitted_for, fitted_to
+from shortlist.search.searcher import Searcher
+from tests.fakes import WORKPLACE, catalog
 
 
 def sample(*first: float) -> Background:
@@ -33,6 +37,26 @@ def test_what_is_written_reads_back_the_same(tmp_path: Path) -> None:
     background.write(tmp_path / "some.npz")
 
     assert Background.read(tmp_path / "some.npz").nearness(query) == background.nearness(query)
+
+
+def test_the_sample_is_as_wide_as_the_model() -> None:
+    narrow, whole = shipped("small:128"), fitted_for("shortlist-small").background
+    assert narrow is not None
+    assert whole is not None
+    background, query = fitted_to(narrow).background, narrow.embed_query("what is the weather like")[None]
+    assert background is not None
+    first = whole.sample.vectors(np.arange(whole.sample.size))[:, :128]
+    cosines = np.sort((first / np.linalg.norm(first, axis=1, keepdims=True)) @ query[0])
+    assert background.nearness(query) == pytest.approx(cosines[-NEAREST:].mean(), abs=0.01)
+
+
+def test_a_search_runs_with_fewer_dimensions() -> None:
+    narrow = Searcher(catalog(WORKPLACE), shipped("small:128"))
+    narrow.prepare()
+    result = narrow.search(Query(text="I want my branch reviewed and merged by the others"))
+    assert result.hits[0].tool.server == "github"
+    assert narrow.index.dense is not None
+    assert narrow.index.dense.dimensions == 128
 
 
 @pytest.mark.parametrize("model", ["shortlist-small", "shortlist-static"])

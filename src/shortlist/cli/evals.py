@@ -29,7 +29,7 @@ from shortlist.evals.sizes import SizePoint, measure_size
 from shortlist.evals.summary import summarise_each
 from shortlist.evals.sweep import STACKONE_ALPHAS, sweep
 from shortlist.evals.tables import Table, to_json, to_markdown
-from shortlist.index.embedders import Embedder
+from shortlist.index.embedders import EMBEDDERS, Embedder
 
 Arguments: TypeAlias = argparse.Namespace
 Command: TypeAlias = Callable[[Arguments], int]
@@ -42,7 +42,6 @@ SWEEP_DATASET = "golden:validation"
 """A number is chosen where nothing is reported."""
 DEFAULT_PIPELINE = "default"
 DEFAULT_EMBEDDER = "small"
-EMBEDDERS = "small (the default), static, none, or a folder with a model.json"
 OWN_TOOLS = "a file or folder with your tools (repeatable)"
 
 PASSED, FAILED, BAD_INPUT = 0, 1, 2

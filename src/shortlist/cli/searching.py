@@ -12,7 +12,7 @@ from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_too
 from shortlist.cli.progress import progress_bar
 from shortlist.demo import CATALOG, FIRST_SEARCHES
 from shortlist.errors import InvalidInput
-from shortlist.index.embedders import WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.index.embedders import EMBEDDERS, WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchMode, SearchResult
 from shortlist.search.searcher import Options, Searcher
@@ -48,7 +48,7 @@ def register(subparsers: Any) -> None:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--embedder", default="small", help="small, static, none, or a folder with a model.json")
+    parser.add_argument("--embedder", default="small", help=EMBEDDERS)
     parser.add_argument("--pipeline", default="default", help="a way of searching, by its name: default, bm25 …")
     add_json(parser)
 

@@ -14,7 +14,7 @@ from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, VectorCache
 from shortlist.models import Asker, Query, SearchResult, Tool, ToolId
 from shortlist.search.exemplars import Memory
-from shortlist.search.fitted import fitted_for
+from shortlist.search.fitted import fitted_to
 from shortlist.search.pipeline import Pipeline
 from shortlist.search.presets import Parts, stackone, weighted
 from shortlist.search.request import Request
@@ -105,8 +105,7 @@ class Bench:
 
     def _parts(self) -> Parts:
         self._embed()
-        name = self._embedder.model_id.partition("@")[0] if self._embedder else None
-        return Parts.of(self._index, fitted_for(name))
+        return Parts.of(self._index, fitted_to(self._embedder))
 
     def _with_vectors(self, pipeline: Pipeline) -> bool:
         """Embed the catalog if this pipeline looks at vectors and there is a model."""

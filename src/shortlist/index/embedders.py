@@ -4,10 +4,11 @@ import atexit
 import hashlib
 import json
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
@@ -21,6 +22,7 @@ Vectors: TypeAlias = NDArray[np.float32]
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many of how many are done."""
 Tier: TypeAlias = Literal["small", "static", "none"]
+EMBEDDERS = "small, small:256 (its first dimensions), static, none, or a folder with a model.json"
 
 MODEL_FILE = "model.onnx"
 LAST_TEXT_SECONDS = 2.0
@@ -78,25 +80,26 @@ class ModelCard:
 
 
 class OnnxEmbedder:
-    """A transformer with pooling inside its graph, run by onnxruntime; loaded at the first text."""
+    """A transformer with pooling inside its graph, run by onnxruntime; loaded at the first text.
 
-    def __init__(self, folder: Path) -> None:
-        self.card = ModelCard.read(folder)
+    Of its dimensions the first can be kept alone: a model trained for that says most in them.
+    """
+
+    def __init__(self, folder: Path, dimensions: int | None = None) -> None:
+        whole = ModelCard.read(folder)
+        self.card = replace(whole, dimensions=dimensions or whole.dimensions)
+        self._kept = f":{self.dimensions}" if self.dimensions != whole.dimensions else ""
         self._folder = folder
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
     @property
     def model_id(self) -> str:
-        return f"{self.card.name}@{self.card.digest[:12]}"
+        return f"{self.card.name}@{self.card.digest[:12]}{self._kept}"
 
     @property
     def dimensions(self) -> int:
         return self.card.dimensions
-
-    def load(self) -> None:
-        """Load now, off the request path, what the first text would load."""
-        self._parts()
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Embed each text by itself, one on every core.
@@ -220,16 +223,31 @@ class StaticEmbedder:
 
 
 def shipped(tier: str) -> Embedder | None:
-    """Give one of the models in the package, or one of a folder with `model.json` in it."""
+    """Give one of the models in the package, or one of a folder with `model.json` in it; `small:256` is narrower."""
     if tier == "none":
         return None
-    if tier in get_args(Tier):
-        folder = WEIGHTS / tier
-    elif Path(tier).is_dir():
-        folder = Path(tier)
+    name, _, kept = tier.rpartition(":") if _width(tier) else (tier, "", "")
+    if name in get_args(Tier) and name != "none":
+        folder = WEIGHTS / name
+    elif Path(name).is_dir():
+        folder = Path(name)
     else:
-        raise InvalidInput(f"No embedder {tier!r}: use small, static, none, or a folder with a model.json.")
-    return StaticEmbedder(folder) if ModelCard.read(folder).kind == "static" else OnnxEmbedder(folder)
+        raise InvalidInput(f"No embedder {tier!r}: use {EMBEDDERS}.")
+    return _opened(folder, int(kept) if kept else None)
+
+
+def _width(tier: str) -> bool:
+    """Say whether a number of dimensions is named."""
+    return re.fullmatch(r".+:\d{1,5}", tier) is not None
+
+
+def _opened(folder: Path, dimensions: int | None) -> Embedder:
+    card = ModelCard.read(folder)
+    if card.kind == "static" and dimensions is not None:
+        raise InvalidInput(f"{card.name} needs all of its {card.dimensions} dimensions; small can do with fewer.")
+    if dimensions is not None and not 0 < dimensions <= card.dimensions:
+        raise InvalidInput(f"{card.name} has {card.dimensions} dimensions; {dimensions} cannot be kept.")
+    return StaticEmbedder(folder) if card.kind == "static" else OnnxEmbedder(folder, dimensions)
 
 
 def runtime_available() -> bool:

@@ -44,7 +44,7 @@ def _auto() -> tuple[Embedder | None, str]:
 
 def _named(embedding: str) -> Embedder | None:
     provider, colon, model = embedding.partition(":")
-    if not colon or len(provider) == 1:  # a drive letter is no provider
+    if not colon or len(provider) == 1 or provider in TIERS:  # a drive letter is no provider
         return shipped(embedding)
     from shortlist.index.providers import embedder_of  # noqa: PLC0415
 

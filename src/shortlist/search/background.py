@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shortlist.index.dense import DenseIndex
+from shortlist.index.dense import SMALLEST, DenseIndex
 from shortlist.index.embedders import Vectors
 from shortlist.search.request import Request
 
@@ -33,6 +33,13 @@ class Background:
     def write(self, path: Path) -> None:
         state = self.sample.state()
         np.savez(path, codes=state["codes"], scales=state["scales"])
+
+    def first(self, dimensions: int) -> "Background":
+        """Give the same sample as a model has it that keeps its first dimensions alone."""
+        if dimensions == self.sample.dimensions:
+            return self
+        vectors = self.sample.vectors(np.arange(self.sample.size))[:, :dimensions]
+        return Background.of(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST))
 
     def nearness(self, vectors: Vectors) -> float:
         """Give how near the nearest tools at large are to a query as a whole."""

@@ -1,12 +1,13 @@
 """What was fitted for an embedder: fusion and calibration, kept beside the weights."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from shortlist.errors import ModelError
+from shortlist.index.embedders import Embedder
 from shortlist.search.background import Background
 from shortlist.search.confidence import Calibration
 from shortlist.search.fusion import FusionWeights
@@ -35,6 +36,14 @@ def fitted_for(model_name: str | None) -> Fitted:
         return read_fitted(FOLDER / f"{WITHOUT_VECTORS}.json")
     own = FOLDER / f"{model_name}.json"
     return read_fitted(own if own.exists() else FOLDER / f"{ANY_MODEL}.json")
+
+
+def fitted_to(embedder: Embedder | None) -> Fitted:
+    """Give what fits an embedder best, as wide as its vectors are."""
+    found = fitted_for(embedder.model_id.partition("@")[0] if embedder else None)
+    if embedder is None or found.background is None:
+        return found
+    return replace(found, background=found.background.first(embedder.dimensions))
 
 
 def background_file(fitted: Path) -> Path:

@@ -18,7 +18,7 @@ from shortlist.search.confidence import NOTHING, confidence_features
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
 from shortlist.search.features import Evidence
-from shortlist.search.fitted import Fitted, fitted_for
+from shortlist.search.fitted import Fitted, fitted_to
 from shortlist.search.pipeline import Outcome, Pipeline
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.request import Request
@@ -211,7 +211,7 @@ class Searcher:
 
     def _use(self, embedder: Embedder | None) -> None:
         self._active = embedder
-        self._fitted: Fitted = fitted_for(embedder.model_id.partition("@")[0] if embedder else None)
+        self._fitted: Fitted = fitted_to(embedder)
         self._parts = Parts.of(self.index, self._fitted, self._options.together, self._options.memory)
         self._pipelines = _Pipelines(self._parts)
 
