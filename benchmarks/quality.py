@@ -38,7 +38,7 @@ from shortlist.evals.significance import Interval, bootstrap_columns
 from shortlist.evals.summary import MACRO
 from shortlist.evals.tables import Table
 from shortlist.index.cache import SqliteVectorCache
-from shortlist.index.embedders import shipped
+from shortlist.index.embedders import EMBEDDERS, shipped
 from shortlist.paths import cache_folder
 
 OURS = ("default", "lexical", "dense", "weighted", BARE, "rrf")
@@ -76,7 +76,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=list(SETS), metavar="NAME[:SPLIT]")
     parser.add_argument("--contenders", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS], metavar="NAME")
-    parser.add_argument("--embedder", default="small", help="small, static, none or a folder with a model")
+    parser.add_argument("--embedder", default="small", help=EMBEDDERS)
     parser.add_argument("--also", action="append", default=[], metavar="MODEL", help="another model beside it")
     parser.add_argument("--peer-queries", type=int, default=150, help=f"asked of peers above {LARGE:,} tools")
     parser.add_argument("--fresh", action="store_true", help="ask peers again, whatever is kept of them")

@@ -2,7 +2,7 @@
 
     python -m training.fit_search --embedder small
 
-The shipped models never trained on that part, so the dense arm looks as good here as it will on new queries.
+The shipped models never trained on that part; of most of its sources they know the way of asking all the same.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Batch:
     weight: torch.Tensor
 
     @classmethod
-    def of(cls, samples: Sequence[Sample]) -> "Batch":
+    def of(cls, samples: Sequence[Sample], newness: float) -> "Batch":
         size = max(len(s.right) for s in samples)
         candidates = np.zeros((len(samples), size, len(CANDIDATE_FEATURES)), np.float32)
         right, there = np.zeros((2, len(samples), size), np.bool_)
@@ -57,7 +57,7 @@ class Batch:
             )
         groups = [group_of(s.task) for s in samples]
         counts = Counter(groups)
-        weight = np.array([_newness(group) * counts[group] ** -0.5 for group in groups], np.float32)
+        weight = np.array([_counts(group, newness) * counts[group] ** -0.5 for group in groups], np.float32)
         return cls(
             torch.from_numpy(candidates),
             torch.from_numpy(np.stack([s.evidence.query for s in samples])),
@@ -67,16 +67,27 @@ class Batch:
         )
 
 
-def _newness(group: str) -> float:
-    return NEWNESS if group.partition("/")[0] in WHOLE_SETS else 1.0
+def _counts(group: str, newness: float) -> float:
+    return newness if is_new(group) else 1.0
 
 
-def best_fixed(samples: Sequence[Sample]) -> float:
-    """Find the vectors' share in a fixed mix that ranks best by nDCG@10, all sets counting alike."""
-    return max(FIXED_SHARES, key=lambda share: _mean_ndcg(samples, fixed_mix(share).numpy()))
+def is_new(group: str) -> bool:
+    """Say whether the models saw nothing of a source: neither its tools nor its way of asking."""
+    return group.partition("/")[0] in WHOLE_SETS
 
 
-def _mean_ndcg(samples: Sequence[Sample], theta: NDArray[np.float32]) -> float:
+def best_fixed(samples: Sequence[Sample], newness: float = NEWNESS) -> float:
+    """Find the vectors' share in a fixed mix that ranks best by nDCG@10, sources counting as in the fit."""
+
+    def quality(share: float) -> float:
+        found = ndcg_by_source(samples, fixed_mix(share).numpy())
+        return float(np.average(list(found.values()), weights=[_counts(group, newness) for group in found]))
+
+    return max(FIXED_SHARES, key=quality)
+
+
+def ndcg_by_source(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, float]:
+    """Give each source's mean nDCG@10, of the queries whose right tools are among the candidates."""
     found: dict[str, list[float]] = {}
     for sample in samples:
         if sample.answerable and sample.right.any():
@@ -84,16 +95,18 @@ def _mean_ndcg(samples: Sequence[Sample], theta: NDArray[np.float32]) -> float:
             gains = 1 / np.log2(np.arange(10) + 2)
             ideal = gains[: int(sample.right.sum())].sum()
             found.setdefault(group_of(sample.task), []).append(float(gains[: len(order)] @ sample.right[order] / ideal))
-    return float(np.mean([np.mean(each) for each in found.values()]))
+    return {group: float(np.mean(each)) for group, each in found.items()}
 
 
-def fit_fusion(samples: Sequence[Sample], share: float, adaptive: bool = True) -> NDArray[np.float32]:
+def fit_fusion(
+    samples: Sequence[Sample], share: float, adaptive: bool = True, newness: float = NEWNESS
+) -> NDArray[np.float32]:
     """Find the weights under which the right tools are likeliest, each against all that are wrong.
 
     What is learned is a correction to the best fixed mix, and costs something: where the training sources do not
     agree on one, the mix stays.
     """
-    batch = Batch.of([s for s in samples if s.answerable and s.right.any()])
+    batch = Batch.of([s for s in samples if s.answerable and s.right.any()], newness)
     scale = torch.tensor(8.0, requires_grad=True)
     correction = torch.zeros(len(CANDIDATE_FEATURES), len(QUERY_FEATURES), requires_grad=True)
     optimiser = torch.optim.LBFGS([scale, correction], max_iter=150, line_search_fn="strong_wolfe")
@@ -136,14 +149,25 @@ def report(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, f
     return {task: float(np.mean(found)) for task, found in hits.items()}
 
 
-def leave_one_out(samples: Sequence[Sample], adaptive: bool) -> dict[str, float]:
-    """Top-1 on each source by weights fitted on the others: what an unseen set would get."""
+def leave_one_out(samples: Sequence[Sample], adaptive: bool, newness: float) -> dict[str, float]:
+    """nDCG@10 on each source by weights fitted on the others: what an unseen set would get."""
     found = {}
     for group in sorted({group_of(s.task) for s in samples if s.answerable}):
         inside = [s for s in samples if group_of(s.task) == group]
         outside = [s for s in samples if group_of(s.task) != group]
-        found |= report(inside, fit_fusion(outside, best_fixed(outside), adaptive))
+        found |= ndcg_by_source(inside, fit_fusion(outside, best_fixed(outside, newness), adaptive, newness))
     return found
+
+
+def check_fusion(samples: Sequence[Sample]) -> None:
+    """Print how a fixed mix and weights by the query do on sources left out, and what counting new ones more gives."""
+    for name, adaptive in (("fixed", False), ("adaptive", True)):
+        for newness in (1.0, NEWNESS):
+            found = leave_one_out(samples, adaptive, newness)
+            new = np.mean([value for group, value in found.items() if is_new(group)])
+            print(
+                f"{name}, new sources count {newness}: all {np.mean(list(found.values())):.4f}, new {new:.4f}: {found}"
+            )
 
 
 def main() -> None:
@@ -153,6 +177,8 @@ def main() -> None:
     parser.add_argument("--name", help="the file to write, if not the embedder's")
     parser.add_argument("--check", action="store_true", help="leave each source out in turn and report")
     options = parser.parse_args()
+    if options.name is None and ":" in Path(options.embedder).name:
+        parser.error("what is fitted for some of a model's dimensions needs a --name of its own")
     embedder = shipped(options.embedder)
     cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
     name = options.name or (embedder.model_id.partition("@")[0] if embedder else WITHOUT_VECTORS)
@@ -162,8 +188,7 @@ def main() -> None:
         background.write(background_file(file))
     samples = collect(tasks(options.data), embedder, cache, background)
     if options.check:
-        for adaptive in (False, True):
-            print("adaptive" if adaptive else "fixed", leave_one_out(samples, adaptive))
+        check_fusion(samples)
         found = fit_fusion(samples, best_fixed(samples))
         for name, penalty in (("features alone", NO_PAIRS), ("in pairs", PAIR_PENALTY)):
             print(f"calibration by {name}: {calibration_left_out(samples, found, penalty)}")

@@ -30,7 +30,7 @@ State = dict[str, Tensor]
 Learn = Callable[[Tensor, torch.Generator], float]
 """Leaves the gradients of a batch of rows in a model, and gives the loss."""
 SHARES = {"written_authored": 0.26, "written": 0.24, "variant": 0.12, "self": 0.38}
-"""How much of a batch each kind fills; a longer prefix is matched first."""
+"""What part of a batch each kind fills, of all that are named; a longer prefix is matched first."""
 ALPHAS = (0.6, 0.7, 0.8, 0.9, 1.0)
 
 

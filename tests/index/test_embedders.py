@@ -234,6 +234,12 @@ def test_a_model_of_ones_own_can_be_narrower_too(tmp_path: Path) -> None:
     assert narrow.embed_query("event").shape == (DIMENSIONS - 1,)
 
 
+def test_a_folder_whose_name_ends_like_a_width_is_that_folder(tmp_path: Path) -> None:
+    model = shipped(str(write_onnx(tmp_path / "version:2")))
+    assert model is not None
+    assert model.dimensions == DIMENSIONS
+
+
 @pytest.mark.parametrize(
     ("wish", "answer"),
     [

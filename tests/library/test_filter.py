@@ -358,6 +358,14 @@ def test_what_is_no_embedder_is_refused() -> None:
         ToolFilter([], embedding=7)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="No embedder 'huge'"):
         ToolFilter([], embedding="huge")
+    with pytest.raises(InvalidInput, match="No embedder 'none:128'"):
+        ToolFilter([], embedding="none:128")
+
+
+def test_fewer_of_a_models_dimensions_can_be_asked_for() -> None:
+    narrow = ToolFilter([{"name": "open_door"}, {"name": "close_window"}], embedding="small:128")
+    narrow.wait()
+    assert narrow.stats().dimensions == 128
 
 
 def test_what_was_skipped_is_said() -> None:

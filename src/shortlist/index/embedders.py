@@ -22,7 +22,7 @@ Vectors: TypeAlias = NDArray[np.float32]
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many of how many are done."""
 Tier: TypeAlias = Literal["small", "static", "none"]
-EMBEDDERS = "small, small:256 (its first dimensions), static, none, or a folder with a model.json"
+EMBEDDERS = "small (the default), small:256 (the first of its dimensions), static, none, or a folder with a model.json"
 
 MODEL_FILE = "model.onnx"
 LAST_TEXT_SECONDS = 2.0
@@ -226,19 +226,20 @@ def shipped(tier: str) -> Embedder | None:
     """Give one of the models in the package, or one of a folder with `model.json` in it; `small:256` is narrower."""
     if tier == "none":
         return None
-    name, _, kept = tier.rpartition(":") if _width(tier) else (tier, "", "")
+    name, kept = _parted(tier)
     if name in get_args(Tier) and name != "none":
         folder = WEIGHTS / name
     elif Path(name).is_dir():
         folder = Path(name)
     else:
-        raise InvalidInput(f"No embedder {tier!r}: use {EMBEDDERS}.")
-    return _opened(folder, int(kept) if kept else None)
+        raise InvalidInput(f"No embedder {tier!r}: there are {EMBEDDERS}.")
+    return _opened(folder, kept)
 
 
-def _width(tier: str) -> bool:
-    """Say whether a number of dimensions is named."""
-    return re.fullmatch(r".+:\d{1,5}", tier) is not None
+def _parted(tier: str) -> tuple[str, int | None]:
+    """Part a model from the number of its dimensions, where one is named."""
+    found = None if Path(tier).is_dir() else re.fullmatch(r"(.+):(\d{1,5})", tier)
+    return (found[1], int(found[2])) if found else (tier, None)
 
 
 def _opened(folder: Path, dimensions: int | None) -> Embedder:

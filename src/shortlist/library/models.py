@@ -7,7 +7,7 @@ from shortlist.index.embedders import Embedder, shipped
 from shortlist.library.vectors import QueryVectors
 
 Embedding: TypeAlias = Embedder | str | None
-"""`auto`, `small`, `static`, `none`, a model folder, `provider:model`, or an object of your own.
+"""`auto`, `small`, `small:256`, `static`, `none`, a model folder, `provider:model`, or an object of your own.
 
 Filters that are given the same `QueryVectors` share what it remembers.
 """
@@ -44,7 +44,7 @@ def _auto() -> tuple[Embedder | None, str]:
 
 def _named(embedding: str) -> Embedder | None:
     provider, colon, model = embedding.partition(":")
-    if not colon or len(provider) == 1 or provider in TIERS:  # a drive letter is no provider
+    if not colon or len(provider) == 1 or model.isdigit():  # a drive letter is no provider, a width no model
         return shipped(embedding)
     from shortlist.index.providers import embedder_of  # noqa: PLC0415
 
