@@ -64,7 +64,7 @@ def test_what_a_user_gives_two_meanings_is_not_written_out_as_the_shipped_one(tm
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"absent\.txt cannot be read"):
+    with pytest.raises(InvalidInput, match=r"absent\.txt cannot be read: No such file"):
         read_expansions(tmp_path / "absent.txt")
 
 

@@ -67,7 +67,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     except FileNotFoundError as error:
         raise DatasetMissing(f"No file {str(path)!r}. Check the path.") from error
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"Cannot read {str(path)!r}: {error}. Pass UTF-8 JSONL, gzipped or not.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"Cannot read {str(path)!r}: {reason}. Pass UTF-8 JSONL, gzipped or not.") from error
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 

@@ -61,7 +61,9 @@ def read_expansions(*files: Path) -> Expansions:
 def _read(file: Path) -> str:
     try:
         return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InvalidInput(f"The expansions in {file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
         raise InvalidInput(f"The expansions in {file} cannot be read: {error}.") from None
 
 
