@@ -29,10 +29,10 @@ from benchmarks.measuring import (
 )
 
 from shortlist.evals.tables import Table
-from shortlist.filter import ToolFilter
 from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import Embedder, Vectors, shipped
 from shortlist.index.index import embed_cached
+from shortlist.library.filter import ToolFilter
 from shortlist.paths import cache_folder
 
 SIZES = (10, 100, 500, 1_000, 5_000, 25_000)

@@ -18,7 +18,7 @@ from shortlist.evals.datasets import load_dataset, read_catalogs
 from shortlist.evals.metrics import measure
 from shortlist.evals.significance import paired_p_value
 from shortlist.evals.tables import Table
-from shortlist.filter import ToolFilter
+from shortlist.library.filter import ToolFilter
 
 SETS = ("golden", "mcpbench", "authored_dev", "toolbench_g3")
 METRICS = ("lenient_top1", "lenient_ndcg@10")

@@ -13,8 +13,8 @@ SOURCE = Path(shortlist.__file__).parent
 WORDS = frozenset({"models", "errors"})
 GROUND = WORDS | {"schema", "text", "config", "paths"}
 SEARCH = GROUND | {"remote", "catalog", "index", "search"}
-GATEWAY = SEARCH | {"upstream", "disclosure", "telemetry"}
-LIBRARY = SEARCH | {"upstream", "disclosure", "context", "selection", "integrations.formats"}
+GATEWAY = SEARCH | {"upstream", "disclosure", "telemetry", "observability"}
+LIBRARY = SEARCH | {"upstream", "disclosure", "context", "selection"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "models": frozenset(),
@@ -29,33 +29,33 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "index": GROUND - {"config"} | {"catalog", "remote"},
     "search": GROUND - {"config"} | {"catalog", "index", "remote"},
     "disclosure": GROUND | {"catalog"},
+    "observability": GROUND | {"catalog", "telemetry"},
     "telemetry": GROUND | {"catalog", "disclosure"},
     "upstream": GROUND | {"catalog"},
     "context": GROUND | {"disclosure"},
     "selection": GROUND | {"catalog", "disclosure", "remote"},
-    "integrations.formats": GROUND | {"catalog", "disclosure"},
     "library": LIBRARY,
-    "filter": LIBRARY | {"library"},
-    "integrations": LIBRARY | {"library", "filter", "validation"},
+    "integrations": LIBRARY | {"library", "validation"},
     "evals": SEARCH - {"config"} | {"disclosure"},
     "gateway": GATEWAY | {"context", "selection", "validation"},
+    "front": GATEWAY | {"gateway"},
     "demo": GROUND | {"catalog"},
-    "harness": GATEWAY | {"gateway", "evals", "demo", "integrations.formats"},
-    "web": GATEWAY | {"gateway", "demo", "evals.duplicates"},
-    "cli": GATEWAY | LIBRARY | {"gateway", "web", "evals", "harness", "demo", "library", "filter", "integrations"},
-    "__init__": LIBRARY | {"library", "filter", "integrations"},
+    "harness": GATEWAY | {"gateway", "front", "evals", "demo"},
+    "web": GATEWAY | {"gateway", "front", "demo", "evals.duplicates"},
+    "cli": GATEWAY | LIBRARY | {"gateway", "front", "web", "evals", "harness", "demo", "library", "integrations"},
+    "__init__": LIBRARY | {"library", "integrations"},
 }
 """What each part of the package, or one module of it, may know of; a new part finds its place here first."""
 
 OWNERS: Mapping[str, frozenset[str]] = {
-    "mcp": frozenset({"upstream", "gateway", "demo", "harness", "cli.serving"}),
-    "mcp_types": frozenset({"upstream", "gateway", "demo", "harness"}),
-    "starlette": frozenset({"gateway", "web", "cli", "demo", "harness"}),
-    "uvicorn": frozenset({"gateway", "web", "cli", "demo", "harness"}),
+    "mcp": frozenset({"upstream", "front", "gateway", "demo", "harness", "cli.serving"}),
+    "mcp_types": frozenset({"upstream", "front", "gateway", "demo", "harness"}),
+    "starlette": frozenset({"front", "web", "cli", "demo", "harness"}),
+    "uvicorn": frozenset({"front", "web", "cli", "demo", "harness"}),
     "onnxruntime": frozenset({"index.embedders", "search.rerank"}),
     "tokenizers": frozenset({"index.embedders", "search.rerank"}),
     "httpx2": frozenset({"upstream", "remote"}),
-    "opentelemetry": frozenset({"telemetry"}),
+    "opentelemetry": frozenset({"observability"}),
     "agents": frozenset({"integrations"}),
     "langchain_core": frozenset({"integrations"}),
     "pydantic_ai": frozenset({"integrations"}),
@@ -125,7 +125,7 @@ def test_a_module_imports_only_what_lies_below_it(module: str, path: Path) -> No
 
 def test_the_whole_package_is_looked_at() -> None:
     names = {name for name, _ in modules()}
-    assert names >= {"models", "errors", "search.fusion", "gateway.server", "cli", "__init__"}
+    assert names >= {"models", "errors", "search.fusion", "front.server", "cli", "__init__"}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_whole_package_is_looked_at() -> None:
             "evals.runner imports shortlist.gateway.gateway",
         ),
         ("evals.runner", "import shortlist.telemetry.store", "evals.runner imports shortlist.telemetry.store"),
-        ("gateway.server", "from shortlist.cli import main", "gateway.server imports shortlist.cli"),
+        ("front.server", "from shortlist.cli import main", "front.server imports shortlist.cli"),
         ("upstream.pool", "from shortlist.gateway.state import State", "upstream.pool imports shortlist.gateway.state"),
         ("catalog.catalog", "from mcp.types import Tool", "catalog.catalog imports mcp"),
         ("search.fusion", "import onnxruntime as ort", "search.fusion imports onnxruntime"),
@@ -182,7 +182,7 @@ def test_a_module_that_reaches_up_or_around_is_caught(module: str, source: str, 
         ("search.searcher", "from shortlist.index.index import Index\nfrom .fusion import Fuse"),
         ("telemetry.store", "import sqlite3"),
         ("catalog.catalog_store", "import sqlite3"),
-        ("gateway.server", "from mcp.server import Server\nfrom shortlist.search.searcher import Searcher"),
+        ("front.server", "from mcp.server import Server\nfrom shortlist.search.searcher import Searcher"),
         ("index.embedders", "def f():\n    import onnxruntime"),
         ("cli.searching", "print('found')"),
     ],

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shortlist.catalog.catalog import Catalog
     from shortlist.catalog.readers import read_catalog
-    from shortlist.filter import ToolFilter
     from shortlist.index.embedders import Embedder, shipped
+    from shortlist.library.filter import ToolFilter
     from shortlist.library.options import FilterOptions
     from shortlist.library.results import FilterResult, ScoredTool
     from shortlist.models import Filters, Query, SearchResult, Tool
@@ -24,7 +24,7 @@ _HOMES = {
     "SearchResult": "models",
     "Searcher": "search.searcher",
     "Tool": "models",
-    "ToolFilter": "filter",
+    "ToolFilter": "library.filter",
     "read_catalog": "catalog.readers",
     "shipped": "index.embedders",
 }

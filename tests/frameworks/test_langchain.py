@@ -13,8 +13,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from pydantic import Field
 
-from shortlist.filter import ToolFilter
 from shortlist.integrations.langchain import langchain_tools, tools_for
+from shortlist.library.filter import ToolFilter
 from tests.fakes import WORKPLACE, catalog
 from tests.library.snippets import DOCS, run_page
 

@@ -16,9 +16,9 @@ from openai.types.responses import (
 )
 from pydantic import TypeAdapter
 
-from shortlist.filter import ToolFilter
 from shortlist.integrations.deferred import OpenAITools
 from shortlist.integrations.openai_agents import function_tools, shortlisted
+from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
 from tests.fakes import WORKPLACE, catalog
 from tests.library.snippets import DOCS, run_page

@@ -14,9 +14,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Limits, MemoryTransport, ServerSettings, Settings
+from shortlist.front.server import Front
 from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.server import Front
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams
 from shortlist.search.searcher import Searcher

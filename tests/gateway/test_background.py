@@ -5,8 +5,8 @@ import pytest
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import ModelError
-from shortlist.gateway.background import BackgroundSearch
 from shortlist.models import Confidence, Query, SearchResult, Tool, ToolId
+from shortlist.search.engine import BackgroundSearch
 
 pytestmark = pytest.mark.anyio
 ONE = Catalog.of([Tool(id="a/one", server="a", name="one", description="One.")])

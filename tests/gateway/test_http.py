@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.errors import InvalidConfig
-from shortlist.gateway.http import build_app, check_binding
+from shortlist.front.http import build_app, check_binding
 from shortlist.gateway.snapshot import Options
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 

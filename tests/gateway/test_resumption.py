@@ -2,7 +2,7 @@
 
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse
 
-from shortlist.gateway.resumption import EVENT_CHARACTERS, EventLog
+from shortlist.front.resumption import EVENT_CHARACTERS, EventLog
 
 
 def answer(text: str) -> JSONRPCMessage:

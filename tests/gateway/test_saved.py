@@ -6,10 +6,10 @@ import pytest
 from mcp import Client
 
 from shortlist.catalog.readers import tool_from_mcp
+from shortlist.catalog.saved import SavedCatalog
 from shortlist.config.settings import ServerSettings, Settings, StdioTransport
+from shortlist.front.server import Front
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.saved import SavedCatalog
-from shortlist.gateway.server import Front
 from shortlist.gateway.state import Seams
 from shortlist.models import Server, Tool
 from shortlist.search.searcher import Searcher

@@ -14,7 +14,7 @@ import pytest
 PROGRAM = """
 import subprocess
 import anyio
-from shortlist.gateway.stdio import open_front
+from shortlist.front.stdio import open_front
 
 async def main():
     async with open_front(2_000_000) as (incoming, outgoing), incoming, outgoing:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shortlist.filter import ToolFilter
+from shortlist.library.filter import ToolFilter
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog
 
 MERGE = "merge a pull request"

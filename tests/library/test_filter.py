@@ -11,7 +11,7 @@ import pytest
 
 from shortlist.catalog.readers import read_catalog
 from shortlist.errors import InvalidCatalog, InvalidInput, InvalidQuery, ToolNotFound
-from shortlist.filter import ToolFilter
+from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
 from shortlist.library.saved import SAVED_FROM
 from shortlist.library.scores import chances
@@ -159,7 +159,7 @@ def test_tool_calls_in_the_history_lift_their_server() -> None:
 
 def test_debug_logs_the_five_steps_with_their_milliseconds(caplog: pytest.LogCaptureFixture) -> None:
     made = workplace()
-    with caplog.at_level(logging.INFO, "shortlist.filter"):
+    with caplog.at_level(logging.INFO, "shortlist.library.filter"):
         made.filter(MERGE)
         assert caplog.messages == []
         made.filter(MERGE, debug=True)

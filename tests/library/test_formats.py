@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.disclosure.formats import FORMATS, OPENAI_DESCRIPTION, formatted, object_schema
 from shortlist.errors import InvalidInput, ToolNotFound
-from shortlist.filter import ToolFilter
 from shortlist.integrations.deferred import AnthropicTools, OpenAITools
-from shortlist.integrations.formats import FORMATS, OPENAI_DESCRIPTION, formatted, object_schema
 from shortlist.integrations.harness import Disclosure
+from shortlist.library.filter import ToolFilter
 from shortlist.models import Server
 from tests.fakes import WORKPLACE, catalog, catalogs, tool
 

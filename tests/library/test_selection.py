@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, InvalidQuery, ModelError
-from shortlist.filter import ToolFilter
+from shortlist.library.filter import ToolFilter
 from shortlist.remote import Patience
 from shortlist.selection import (
     CANDIDATES,

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from shortlist.config.settings import Settings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidCatalog, UpstreamError
-from shortlist.filter import ToolFilter
+from shortlist.library.filter import ToolFilter
 from shortlist.library.sources import mcp_of, read_source
 
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}

@@ -12,7 +12,6 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from shortlist.errors import InvalidInput
-from shortlist.filter import ToolFilter
 from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import Embedder
 from shortlist.index.providers import (
@@ -24,6 +23,7 @@ from shortlist.index.providers import (
     embedder_of,
     openai_embedder,
 )
+from shortlist.library.filter import ToolFilter
 from shortlist.library.vectors import COOL_DOWN_SECONDS, QueryVectors
 from shortlist.remote import Patience, ProviderRefused, ProviderUnavailable
 from tests.fakes import DIMENSIONS, WORKPLACE, catalog

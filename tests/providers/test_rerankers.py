@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from shortlist.errors import InvalidInput
-from shortlist.filter import ToolFilter
+from shortlist.library.filter import ToolFilter
 from shortlist.models import Query, Ranking
 from shortlist.remote import Endpoint, Patience, ProviderRefused, ProviderUnavailable, Remote
 from shortlist.search.request import Request

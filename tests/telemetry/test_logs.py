@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shortlist.config.settings import LogSettings
-from shortlist.telemetry.logs import NOTICES, JsonLine, PlainLine, configure_logs
+from shortlist.observability.logs import NOTICES, JsonLine, PlainLine, configure_logs
 from tests.telemetry.support import INITIALIZE, PROGRAM, SECONDS
 
 SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"

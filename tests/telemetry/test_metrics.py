@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from shortlist.telemetry import metrics
+from shortlist.observability import metrics
+from shortlist.observability.instruments import MAX_SERIES, OTHER, Family, Instruments
+from shortlist.observability.metrics import MOST_UNCOUNTED, Metrics
 from shortlist.telemetry.events import Later, Searched
-from shortlist.telemetry.instruments import MAX_SERIES, OTHER, Family, Instruments
-from shortlist.telemetry.metrics import MOST_UNCOUNTED, Metrics
 from tests.telemetry.support import SECRETS, get
 
 PLAIN = Family(name="things", help="Things.", labels=("kind",))

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from shortlist.telemetry.otlp import wants
+from shortlist.observability.otlp import wants
 from tests.telemetry.support import (
     INITIALIZE,
     PROGRAM,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.cli import main
+from shortlist.config.importing import Candidate, Place, Plan, apply, plan_import, well_known_files
 from shortlist.config.load import load_settings
-from shortlist.upstream.importing import Candidate, Place, Plan, apply, plan_import, well_known_files
-from shortlist.upstream.masking import MASK, masked
+from shortlist.config.masking import MASK, masked
 
 ENVIRONMENT = {"PATH": "/bin", "INPUT_KEY": "k"}
 

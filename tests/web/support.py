@@ -13,7 +13,7 @@ import httpx2
 from starlette.routing import Mount
 
 from shortlist.config.settings import TokenSettings, hash_token
-from shortlist.gateway.http import build_app
+from shortlist.front.http import build_app
 from shortlist.telemetry.events import Event
 from shortlist.telemetry.ledger import Batch, Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy

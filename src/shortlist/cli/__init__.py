@@ -53,7 +53,7 @@ def _run(given: Sequence[str]) -> int:
     # Nothing of ours is imported above: most of a start is imports, and an interrupt there deserves no traceback.
     from shortlist.config.settings import LogSettings  # noqa: PLC0415
     from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound  # noqa: PLC0415
-    from shortlist.telemetry.logs import configure_logs  # noqa: PLC0415
+    from shortlist.observability.logs import configure_logs  # noqa: PLC0415
 
     options = _parser(given).parse_args(given or ["--help"])
     configure_logs(LogSettings())

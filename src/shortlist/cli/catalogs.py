@@ -6,12 +6,12 @@ from pathlib import Path
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
+from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.progress import say
 from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.errors import InvalidInput
-from shortlist.gateway.saved import SavedCatalog
 from shortlist.paths import data_folder
 from shortlist.text.expansions import Expansions, read_expansions
 

@@ -11,6 +11,7 @@ from starlette.routing import Mount
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
+from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.arguments import add_command
 from shortlist.cli.engine import make_searcher
 from shortlist.cli.entrance import entrance
@@ -20,11 +21,10 @@ from shortlist.cli.stack import read_settings, run_plainly, say
 from shortlist.cli.words import Words
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
-from shortlist.gateway.background import BackgroundSearch
-from shortlist.gateway.http import LocalOnly, check_binding
-from shortlist.gateway.saved import SavedCatalog
+from shortlist.front.http import LocalOnly, check_binding
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, State
 from shortlist.paths import data_folder
+from shortlist.search.engine import BackgroundSearch
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
 from shortlist.web.page import Sources

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from shortlist.cli.arguments import add_json
-from shortlist.config.load import user_config_path
-from shortlist.errors import InvalidInput
-from shortlist.text.clean import one_line
-from shortlist.upstream.importing import (
+from shortlist.config.importing import (
     Candidate,
     ClientName,
     Place,
@@ -21,7 +18,10 @@ from shortlist.upstream.importing import (
     plan_import,
     well_known_files,
 )
-from shortlist.upstream.masking import masked
+from shortlist.config.load import user_config_path
+from shortlist.config.masking import masked
+from shortlist.errors import InvalidInput
+from shortlist.text.clean import one_line
 
 _MARKS = {"add": "+", "present": "=", "left_out": "!"}
 

@@ -23,15 +23,15 @@ from shortlist.config.settings import LogLevel, Mode
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput
+from shortlist.front.http import build_app
+from shortlist.front.probes import probe_routes
+from shortlist.front.stdio import check_front, open_front
 from shortlist.gateway.exchange import Round
-from shortlist.gateway.http import build_app
-from shortlist.gateway.probes import probe_routes
 from shortlist.gateway.snapshot import Options, definition_tokens
-from shortlist.gateway.stdio import check_front, open_front
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
-from shortlist.telemetry.metrics import Metrics
-from shortlist.telemetry.otlp import exporting
+from shortlist.observability.metrics import Metrics
+from shortlist.observability.otlp import exporting
 from shortlist.text.clean import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import UpstreamStatus

@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from shortlist import upstream
 from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
@@ -21,19 +22,18 @@ from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import EMPTY, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
+from shortlist.front.server import Front
 from shortlist.gateway.answerer import Answerer
-from shortlist.gateway.background import BackgroundSearch, Preparable
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.observing import ObservedRequests, ObservedSearch, ObservedUpstreams, watch
-from shortlist.gateway.saved import SavedCatalog
-from shortlist.gateway.server import Front
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import ListChanged, Seams
+from shortlist.observability.logs import NOTICES, configure_logs
+from shortlist.observability.metrics import DROPPED, Metrics
+from shortlist.observability.tracing import note_on_span
 from shortlist.paths import data_folder
+from shortlist.search.engine import BackgroundSearch, Preparable
 from shortlist.telemetry.events import Event, Record
-from shortlist.telemetry.logs import NOTICES, configure_logs
-from shortlist.telemetry.metrics import DROPPED, Metrics
-from shortlist.telemetry.tracing import note_on_span
 from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 

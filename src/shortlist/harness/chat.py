@@ -7,8 +7,8 @@ from typing import Any
 
 from shortlist.catalog.readers import tool_from_mcp
 from shortlist.disclosure.budget import estimate_tokens
+from shortlist.disclosure.formats import openai_function
 from shortlist.disclosure.render import compact_json
-from shortlist.integrations.formats import openai_function
 from shortlist.models import Json
 from shortlist.remote import Endpoint, Patience, ProviderUnavailable, Remote
 

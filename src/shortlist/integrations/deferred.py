@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from shortlist.catalog.naming import names_of, own_name
+from shortlist.disclosure.formats import Definition, anthropic, openai_responses
 from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound
-from shortlist.filter import ToolFilter
-from shortlist.integrations.formats import Definition, anthropic, openai_responses
+from shortlist.library.filter import ToolFilter
 from shortlist.models import Json, Server, Tool, ToolId
 from shortlist.text.clean import one_line
 

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from shortlist.disclosure.render import describe_text
 from shortlist.errors import ToolNotFound
-from shortlist.filter import Chat, ToolFilter
+from shortlist.library.filter import Chat, ToolFilter
 from shortlist.library.options import Choices
 from shortlist.library.results import FilterResult
 from shortlist.models import Json, Tool

@@ -6,9 +6,9 @@ from typing import Any, Unpack
 
 from langchain_core.tools import BaseTool, StructuredTool  # type: ignore[import-not-found, unused-ignore]
 
-from shortlist.filter import Chat, ToolFilter
+from shortlist.disclosure.formats import described, object_schema
 from shortlist.integrations.calling import Call, finished
-from shortlist.integrations.formats import described, object_schema
+from shortlist.library.filter import Chat, ToolFilter
 from shortlist.library.options import Choices
 from shortlist.library.results import ScoredTool
 from shortlist.models import Tool

@@ -7,10 +7,10 @@ from typing import Any
 
 from agents import Agent, FunctionTool, RunContextWrapper, Tool  # type: ignore[import-not-found, unused-ignore]
 
+from shortlist.disclosure.formats import described, object_schema
 from shortlist.errors import InvalidQuery
-from shortlist.filter import ToolFilter
 from shortlist.integrations.calling import Call, finished
-from shortlist.integrations.formats import described, object_schema
+from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
 from shortlist.library.results import ScoredTool
 from shortlist.models import Tool as OurTool

@@ -9,7 +9,7 @@ from pydantic_ai.toolsets import WrapperToolset  # type: ignore[import-not-found
 from pydantic_ai.toolsets.abstract import ToolsetTool  # type: ignore[import-not-found, unused-ignore]
 
 from shortlist.errors import InvalidQuery
-from shortlist.filter import ToolFilter
+from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
 
 SHOWN = 10

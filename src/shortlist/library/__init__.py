@@ -1,1 +1,1 @@
-"""The parts of the front door in `shortlist.filter`: options, setup, results, sources, shared query vectors."""
+"""The parts of the front door in `shortlist.library.filter`: options, setup, results, sources, shared query vectors."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shortlist.integrations.formats import Format, formatted
+from shortlist.disclosure.formats import Format, formatted
 from shortlist.models import Confidence, Json, Query, Tool, ToolId
 
 

@@ -6,7 +6,7 @@ from time import perf_counter
 from shortlist.library.options import FilterOptions
 from shortlist.library.results import Metrics
 
-log = logging.getLogger("shortlist.filter")
+log = logging.getLogger("shortlist.library.filter")
 
 
 class Turn:

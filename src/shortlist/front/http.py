@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shortlist.config.settings import TokenSettings
 from shortlist.errors import InvalidConfig
-from shortlist.gateway.resumption import ResumableSessions
-from shortlist.gateway.server import HANDLE_PARAMETER, Front
+from shortlist.front.resumption import ResumableSessions
+from shortlist.front.server import HANDLE_PARAMETER, Front
 from shortlist.gateway.state import State
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shortlist.models import SearchResult
+from shortlist.observability.instruments import Family, Instruments, Labels
 from shortlist.telemetry.events import Called, CircleBroken, Event, Loaded, Searched, Tokens, Unloaded, count
-from shortlist.telemetry.instruments import Family, Instruments, Labels
 
 _OPERATION_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """As the conventions say."""

@@ -33,10 +33,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from shortlist.errors import InvalidInput, ShortlistError
+from shortlist.front.audience import Audience
+from shortlist.front.clients import ClientExchange, Context, Link
 from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.answers import text_result
-from shortlist.gateway.audience import Audience
-from shortlist.gateway.clients import ClientExchange, Context, Link
 from shortlist.gateway.exchange import Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, Listed, Router

@@ -11,7 +11,7 @@ from mcp.shared.subscriptions import (
     ToolsListChanged,
 )
 
-from shortlist.gateway.clients import LOG_METHOD, IdleExchange, Link
+from shortlist.front.clients import LOG_METHOD, IdleExchange, Link
 from shortlist.gateway.exchange import Exchange
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.router import Router

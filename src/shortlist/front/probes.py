@@ -4,9 +4,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from shortlist.gateway.http import behind_token
+from shortlist.front.http import behind_token
 from shortlist.gateway.state import State
-from shortlist.telemetry.instruments import CONTENT_TYPE, Instruments
+from shortlist.observability.instruments import CONTENT_TYPE, Instruments
 
 LIMITED = "This token may not see every server, and the metrics name them all."
 
