@@ -22,6 +22,7 @@ from shortlist.config.settings import MemoryTransport, ServerSettings, Settings
 from shortlist.evals.tables import Table
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, State
 from shortlist.models import Tool
+from shortlist.search.engine import Threaded
 from shortlist.search.searcher import Searcher
 from shortlist.telemetry.experiments.plan import Experiment, Variant
 from shortlist.telemetry.experiments.store import ExperimentStore
@@ -75,7 +76,7 @@ def pages_over(path: Path, access: Access) -> ASGIApp:
     )
     searcher = Searcher(Catalog.of(tools))
     upstreams = RecordedUpstreams(names, lambda: SqliteEventStore(path))
-    state = State(settings, searcher, upstreams, NO_OPTIONS, NO_SEAMS)
+    state = State(settings, Threaded(searcher), upstreams, NO_OPTIONS, NO_SEAMS)
     return dashboard(
         Sources(state=state, explained=searcher.explained, open_store=lambda: SqliteEventStore(path)), access
     )

@@ -24,7 +24,7 @@ from shortlist.demo import CATALOG
 from shortlist.front.http import LocalOnly, check_binding
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, State
 from shortlist.paths import data_folder
-from shortlist.search.engine import BackgroundSearch
+from shortlist.search.engine import BackgroundSearch, Threaded
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
 from shortlist.web.page import Sources
@@ -55,7 +55,7 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
     )
     upstreams = RecordedUpstreams(tuple(settings.servers), open_store)
     sources = Sources(
-        state=State(settings, search, upstreams, NO_OPTIONS, NO_SEAMS),
+        state=State(settings, Threaded(search), upstreams, NO_OPTIONS, NO_SEAMS),
         explained=search.explained,
         open_store=open_store,
     )

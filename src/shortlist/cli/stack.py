@@ -28,11 +28,12 @@ from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.observing import ObservedRequests, ObservedSearch, ObservedUpstreams, watch
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import ListChanged, Seams
+from shortlist.models import Query, ToolId
 from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.observability.metrics import DROPPED, Metrics
 from shortlist.observability.tracing import note_on_span
 from shortlist.paths import data_folder
-from shortlist.search.engine import BackgroundSearch, Preparable
+from shortlist.search.engine import BackgroundSearch, Preparable, Threaded
 from shortlist.telemetry.events import Event, Record
 from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
@@ -125,12 +126,12 @@ async def _open_stack(
         reports=telemetry.reports,
         variant=telemetry.variant,
         save=saved.save,
-        explain=lambda query, tool_id: search.searcher.explain(query, tool_id).text(),
+        explain=lambda query, tool_id: anyio.to_thread.run_sync(_explained, search, query, tool_id),
         stale=frozenset(catalog.servers),
     )
     gateway = Gateway(
         settings,
-        ObservedSearch(search, metrics),
+        ObservedSearch(Threaded(search), metrics),
         ObservedUpstreams(pool, metrics.measure),
         options=options,
         seams=seams,
@@ -177,6 +178,11 @@ def list_tools(settings: Settings) -> Catalog:
             return stack.gateway.state.snapshot.catalog
 
     return run_plainly(listed)
+
+
+def _explained(search: BackgroundSearch, query: Query, tool_id: ToolId) -> str:
+    text: str = search.searcher.explain(query, tool_id).text()
+    return text
 
 
 def _to_all(*records: Record) -> Record:

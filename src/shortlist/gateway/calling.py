@@ -95,7 +95,7 @@ class Calling:
         peer = self._state.upstreams.peer(server)
         return await relay(exchange, turn, send, era=peer.era if peer else None, open_calls=self._open_calls)
 
-    def read(self, caller: Caller, arguments: Mapping[str, Json]) -> Result:
+    async def read(self, caller: Caller, arguments: Mapping[str, Json]) -> Result:
         """Answer read_result: the page at an offset, or the passages that match a query."""
         request, owner = read_request(arguments), _owner(caller)
         if request.query is None:

@@ -22,7 +22,7 @@ class Discovery:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def search(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    async def search(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Answer search_tools."""
         variant = self._state.variant(caller)
         request = search_request(arguments, defaults_of(variant))
@@ -31,17 +31,17 @@ class Discovery:
         plain = [self._query(text, request, filters, workspace) for text in request.queries]
         asker = self._state.settings.asker(caller.name)
         queries = [replace(query, pipeline=variant.pipeline, asker=asker) for query in plain]
-        results = [self._state.search.search(query) for query in queries]
+        results = [await self._state.search.search(query) for query in queries]
         results = [replace(result, hits=self._current(result.hits)[request.offset :]) for result in results]
         found = frozenset(hit.tool.id for result in results for hit in result.hits)
         waits = bool(self._state.connecting(caller))  # who asks again until a server has come is no circle
         if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
             return self._break_circle(caller, request, found, workspace)
-        answer = search_answer(request, results, self._surroundings(caller, request, results, notes))
+        answer = search_answer(request, results, await self._surroundings(caller, request, results, notes))
         self._state.recording.searched(caller, request, results, answer)
         return answer
 
-    def describe(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    async def describe(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Answer describe_tools; a name that is unknown gets a suggestion beside the others' schemas."""
         found: list[ToolId] = []
         parts: list[str] = []
@@ -113,7 +113,7 @@ class Discovery:
         state.recording.circle_broken(caller, query, answer)
         return answer
 
-    def _surroundings(
+    async def _surroundings(
         self, caller: Caller, request: SearchRequest, results: Sequence[SearchResult], notes: tuple[str, ...]
     ) -> Surroundings:
         said = dict.fromkeys(note for result in results for note in result.notes)
@@ -123,7 +123,7 @@ class Discovery:
             servers=self._state.visible_servers(caller),
             notes=(*notes, *said, *self._waiting(caller)),
             suggestions=self._suggestions(caller, results),
-            explanations=self._explanations(results) if request.explain else {},
+            explanations=await self._explanations(results) if request.explain else {},
             toon=self._state.options.toon,
         )
 
@@ -146,11 +146,11 @@ class Discovery:
         first = snapshot.name(hits[0].id)
         return (f"Not loaded yet: load_tools(names=[{first!r}]), or load_toolset of {sets}.",)
 
-    def _explanations(self, results: Sequence[SearchResult]) -> dict[ToolId, str]:
+    async def _explanations(self, results: Sequence[SearchResult]) -> dict[ToolId, str]:
         explain = self._state.seams.explain
         if explain is None:
             return {}
-        return {hit.tool.id: explain(result.query, hit.tool.id) for result in results for hit in result.hits}
+        return {hit.tool.id: await explain(result.query, hit.tool.id) for result in results for hit in result.hits}
 
     def _extras(self, tool: Tool) -> list[str]:
         state = self._state

@@ -39,7 +39,7 @@ from shortlist.models import Json, Server
 from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
 
 Result: TypeAlias = dict[str, Any]
-MetaTool: TypeAlias = Callable[[Caller, Mapping[str, Json]], Result]
+MetaTool: TypeAlias = Callable[[Caller, Mapping[str, Json]], Awaitable[Result]]
 
 
 class Gateway:
@@ -111,7 +111,7 @@ class Gateway:
             return await self.calling.call(exchange, name, arguments, turn)
         if target == "call_tool":
             return await self._call_tool(exchange, translate(arguments), turn)
-        return self._meta[target](exchange.caller, translate(arguments))
+        return await self._meta[target](exchange.caller, translate(arguments))
 
     async def _call_tool(self, exchange: Exchange, arguments: Mapping[str, Json], turn: Round) -> Result:
         name, inner = text_argument(arguments, "name"), object_argument(arguments, "arguments")

@@ -21,7 +21,7 @@ class Loading:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def list_toolsets(self, caller: Caller, _: Mapping[str, Json]) -> dict[str, Json]:
+    async def list_toolsets(self, caller: Caller, _: Mapping[str, Json]) -> dict[str, Json]:
         """Answer list_toolsets: name, size, how many are loaded, and what they are for."""
         visible, bound = self._state.visible(caller), self._state.bound(caller)
         lines = []
@@ -38,18 +38,18 @@ class Loading:
         self._state.recording.toolsets_listed(caller, answer)
         return answer
 
-    def load_toolset(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    async def load_toolset(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Answer load_toolset."""
         name = text_argument(arguments, "toolset")
         tools = [tool_id for tool_id in self._state.toolset(name) if self._state.may_see(caller, tool_id)]
         return self._load(caller, arguments, tools, name)
 
-    def load_tools(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    async def load_tools(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Answer load_tools."""
         names = names_argument(arguments, most=MAX_LOADED_AT_ONCE)
         return self._load(caller, arguments, [self._state.find(caller, name).id for name in names], "")
 
-    def unload_toolset(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    async def unload_toolset(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Answer unload_toolset; what a preset bound is refused with the reason."""
         name = text_argument(arguments, "toolset")
         tools = self._state.toolset(name)

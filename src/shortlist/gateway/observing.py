@@ -53,9 +53,9 @@ class ObservedSearch:
     def catalog(self) -> Catalog:
         return self.inner.catalog
 
-    def search(self, query: Query) -> SearchResult:
+    async def search(self, query: Query) -> SearchResult:
         with search_span(query) as span:
-            result = self.inner.search(query)
+            result = await self.inner.search(query)
             span.found(result)
         self.metrics.searched(result)
         return result

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import anyio.from_thread
 import anyio.to_thread
 
 from shortlist.config.settings import SelectionSettings
@@ -11,7 +12,7 @@ from shortlist.gateway.answers import text_result
 from shortlist.gateway.metatools import select_request
 from shortlist.gateway.state import State
 from shortlist.gateway.workspaces import Caller
-from shortlist.models import Json
+from shortlist.models import Json, Query, SearchResult
 from shortlist.selection import LanguageModel, Selection, Selector, configured_model
 from shortlist.text.clean import one_line
 
@@ -28,7 +29,11 @@ class Selecting:
     async def select(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Answer smart_select_tools, beside the event loop: a model takes its time."""
         request, state = select_request(arguments), self._state
-        selector = Selector(state.snapshot.catalog, state.search.search, self._configured())
+
+        def search(query: Query) -> SearchResult:
+            return anyio.from_thread.run(state.search.search, query)
+
+        selector = Selector(state.snapshot.catalog, search, self._configured())
         visible = state.visible(caller)
         selection = await anyio.to_thread.run_sync(
             selector.select, request.request, request.limit, visible, abandon_on_cancel=True

@@ -1,6 +1,6 @@
 """What the gateway holds, and the one place that decides who may see what."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -31,12 +31,12 @@ STILL_STARTING = "it is still starting and its tools are not known yet; try agai
 
 
 class ToolSearch(Protocol):
-    """What the gateway asks of search; an update may take effect a little later."""
+    """What the gateway needs of search. An update may take effect a little later."""
 
     @property
     def catalog(self) -> Catalog: ...
 
-    def search(self, query: Query) -> SearchResult: ...
+    async def search(self, query: Query) -> SearchResult: ...
 
     def update(self, catalog: Catalog) -> object: ...
 
@@ -83,7 +83,7 @@ class Seams:
     record: Record = record_nothing
     co_use: CoUse | None = None
     save: Callable[[Server, Sequence[Tool]], None] | None = None
-    explain: Callable[[Query, ToolId], str] | None = None
+    explain: Callable[[Query, ToolId], Awaitable[str]] | None = None
     reports: Mapping[str, Report] = field(default_factory=dict)
     """What get_stats and get_ab_test_report answer, by the name of the tool."""
     variant: Assign = as_configured

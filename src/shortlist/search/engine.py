@@ -35,6 +35,34 @@ class Preparable(Protocol):
     def explained(self, query: Query) -> Any: ...
 
 
+class Threaded:
+    """Adapts a synchronous search to callers on the event loop: every query runs in a worker thread."""
+
+    def __init__(self, inner: "Synchronous") -> None:
+        self._inner = inner
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._inner.catalog
+
+    async def search(self, query: Query) -> SearchResult:
+        return await anyio.to_thread.run_sync(self._inner.search, query, abandon_on_cancel=True)
+
+    def update(self, catalog: Catalog) -> None:
+        self._inner.update(catalog)
+
+
+class Synchronous(Protocol):
+    """A search that blocks its caller; safe to use from several threads."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def search(self, query: Query) -> SearchResult: ...
+
+    def update(self, catalog: Catalog) -> object: ...
+
+
 class BackgroundSearch:
     """Makes a search when it is first needed, keeps it up to date, and makes its vectors beside the event loop."""
 
