@@ -1,6 +1,9 @@
 """Every command says what it is for, and so does everything that it takes."""
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,9 +35,7 @@ def test_a_command_and_all_that_it_takes_are_described(
 
 
 def test_without_a_command_they_are_all_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main([])
-    assert stop.value.code == 0
+    assert main([]) == 0
     listed = capsys.readouterr().out
     assert [command for command in COMMANDS if f"\n    {command} " not in listed.replace("\n              ", " ")] == []
 
@@ -42,11 +43,11 @@ def test_without_a_command_they_are_all_listed(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        (["eval", "--sizes", "100,many"], "'many' is no whole number from 1 up"),
-        (["eval", "--limit", "0"], "'0' is no whole number from 1 up"),
-        (["sweep", "--values", "half"], "'half' are no numbers with commas between them"),
+        (["eval", "--sizes", "100,many"], "'many' is not a whole number from 1 up"),
+        (["eval", "--limit", "0"], "'0' is not a whole number from 1 up"),
+        (["sweep", "--values", "half"], "'half' is not a list of numbers separated by commas"),
         (["eval", "--out", "."], "'.' is a folder; name a file in it"),
-        (["mine", "nowhere/cases.jsonl"], "there is no folder 'nowhere'; make it first"),
+        (["mine", "nowhere/cases.jsonl"], "there is no folder 'nowhere'; create it first"),
     ],
 )
 def test_an_argument_that_does_not_fit_is_refused_in_words(
@@ -74,3 +75,42 @@ def test_a_pipeline_that_is_not_there_is_named_before_anything_is_run(capsys: py
     assert main(["compare", "default", "nope", "--embedder", "none"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("shortlist: No pipeline 'nope'")
+
+
+def test_help_and_version_import_no_third_party() -> None:
+    asked = "import sys; from shortlist.cli import main; main([{!r}]); print(*sys.modules, file=sys.stderr)"
+    for option in ("--help", "--version"):
+        ran = subprocess.run([sys.executable, "-c", asked.format(option)], capture_output=True, text=True, check=True)
+        loaded = {name.partition(".")[0] for name in ran.stderr.split()}
+        assert "argparse" in loaded
+        assert loaded & {"mcp", "pydantic", "numpy", "anyio", "starlette", "asyncio"} == set()
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["call", "a__b", "{id: 1}"], "not valid JSON"),
+        (["call", "a__b", "[1]"], "a tool takes a JSON object"),
+        (["call", "a__b", "@nowhere.json"], "'nowhere.json' cannot be read"),
+        (["tools", "show"], "`shortlist tools show` needs the name of a tool"),
+        (["tools", "list", "a__b"], "`shortlist tools show a__b`?"),
+        (["tools", "--server", "wether"], "No server 'wether'"),
+        (["logs", "weather", "--lines", "-3"], "'-3' is not a whole number from 1 up"),
+        (["serve", "--http", "nonsense"], "--http takes HOST:PORT"),
+    ],
+)
+def test_bad_arguments_are_refused_before_a_server_is_started(
+    typed: list[str], answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    started = tmp_path / "started"
+    server = {"command": sys.executable, "args": ["-c", f"open({str(started)!r}, 'w')"]}
+    (tmp_path / "config.json").write_text(json.dumps({"mcpServers": {"weather": server}}))
+    config = [] if typed[0] == "logs" else ["--config", "config.json"]
+    try:
+        status = main([*typed, *config])
+    except SystemExit as stop:  # argparse's own
+        status = int(stop.code or 0)
+    assert status == 2
+    assert answer in capsys.readouterr().err
+    assert not started.exists()

@@ -103,7 +103,7 @@ def test_eval_fails_when_it_falls_too_far_from_the_baseline(
         (["compare", "none.jsonl", "lexical"], "No run"),
         (["ablate", "golden", "golden:test", "--embedder", "none"], "one dataset"),
         (["rank", "--catalog", "none.jsonl", "--queries", "none.jsonl", "--out", "o"], "No file"),
-        (["doctor", "--catalog", "none.json"], "no file"),
+        (["lint", "--catalog", "none.json"], "no file"),
     ],
 )
 def test_bad_input_is_told_with_exit_code_two(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,14 +189,14 @@ def test_a_sweep_of_nothing_in_particular_chooses_on_the_golden_sets_validation_
 
 
 def test_doctor_examines_a_catalog(own: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("doctor", *own[:2], *own[4:], "--json") == 0
+    assert run("lint", *own[:2], *own[4:], "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["tools"], found["tested"]) == (3, 3)
     assert {cost["server"] for cost in found["costs"]} == {"m", "f", "w"}
 
 
 def test_doctor_examines_the_demo_catalog_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("doctor", "--embedder", "none") == 0
+    assert run("lint", "--embedder", "none") == 0
     assert "### Tokens of full definitions" in capsys.readouterr().out
 
 
@@ -219,11 +219,11 @@ def test_rank_says_when_it_cannot_write(own: list[str], tmp_path: Path, capsys: 
     with pytest.raises(SystemExit) as stop:
         run("rank", *own[:2], *own[4:], *words)
     assert stop.value.code == 2
-    assert "make it first" in capsys.readouterr().err
+    assert "create it first" in capsys.readouterr().err
 
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("eval", "compare", "ablate", "sweep", "doctor", "rank"):
+    for command in ("eval", "compare", "ablate", "sweep", "lint", "rank"):
         with pytest.raises(SystemExit) as stop:
             run(command, "--help")
         assert stop.value.code == 0

@@ -1,45 +1,58 @@
-"""The command line: the only prints, the only place where parts are put together."""
+"""The command line: the only prints, the only place where parts are put together.
+
+This module imports only small parts of the standard library: most of a start is imports, and `--help`, `--version` and
+an interrupt should not pay for them.
+"""
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 
-COMMANDS: Mapping[str, str] = {
-    "serve": "serving",
-    "status": "serving",
-    "tools": "serving",
-    "call": "serving",
-    "toolsets": "serving",
-    "logs": "serving",
-    "dashboard": "dashboard",
-    "import": "importing",
-    "search": "searching",
-    "explain": "searching",
-    "demo": "searching",
-    "embed-info": "searching",
-    "eval": "evals",
-    "rank": "evals",
-    "compare": "evals",
-    "ablate": "evals",
-    "sweep": "evals",
-    "doctor": "evals",
-    "replay": "harness",
-    "run-tasks": "harness",
-    "ab": "experiments",
-    "learned": "learning",
-    "mine": "learning",
-    "stats": "telemetry",
-    "events": "telemetry",
+GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Set up": {
+        "import": ("importing", "import the servers that your MCP clients are configured with"),
+    },
+    "Serve and use": {
+        "serve": ("serving", "serve all configured MCP servers as one"),
+        "status": ("serving", "connect to every server and show its state"),
+        "tools": ("serving", "list tools, or show one"),
+        "call": ("serving", "call a tool; the exit status is 1 when it fails"),
+        "toolsets": ("serving", "list toolsets with their size and token cost"),
+        "logs": ("serving", "show what a server wrote to stderr"),
+        "search": ("searching", "find tools for a sentence, a few words or a name"),
+        "explain": ("searching", "explain why a tool ranks where it does"),
+        "demo": ("searching", "search the bundled demo catalog"),
+        "embed-info": ("searching", "describe the shipped models"),
+    },
+    "Observe": {
+        "dashboard": ("dashboard", "show in a browser what the gateway has recorded"),
+        "stats": ("telemetry", "show usage statistics: recall, misses, ranks, tokens saved, latency, errors"),
+        "events": ("telemetry", "show recorded events one by one"),
+        "learned": ("learning", "show, export or clear what searches have learned from use"),
+        "mine": ("learning", "write evaluation cases from recorded searches, to be reviewed before use"),
+    },
+    "Measure": {
+        "eval": ("evals", "measure search quality on labelled queries"),
+        "rank": ("evals", "rank tools for many queries, one JSON line each"),
+        "compare": ("evals", "compare two runs, pipelines or embedders"),
+        "ablate": ("evals", "switch off each part of a pipeline in turn"),
+        "sweep": ("evals", "measure a pipeline over a grid of one number"),
+        "lint": ("evals", "examine a catalog for tools nobody will find"),
+        "ab": ("experiments", "compare ways of serving by experiment"),
+        "replay": ("harness", "replay scenarios under several ways of serving"),
+        "run-tasks": ("harness", "let a model work on tasks under several ways of serving"),
+    },
 }
-"""Each command and the module that has it: only that one is imported, so that starting stays cheap."""
+"""Each command with the module that has it and one line of help; only that module is imported."""
+
+COMMANDS: Mapping[str, tuple[str, str]] = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 1 says that it failed, 2 that the input has to change."""
+    """Run a command and return its exit status: 1 when it failed, 2 when the input has to change."""
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:
@@ -49,13 +62,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def main_mcp() -> int:
+    """Run `shortlist-mcp`: without arguments it serves, as a client that starts an MCP server expects."""
+    return main(sys.argv[1:] or ["serve"])
+
+
 def _run(given: Sequence[str]) -> int:
-    # Nothing of ours is imported above: most of a start is imports, and an interrupt there deserves no traceback.
+    if not given or given[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if given[0] == "--version":
+        print(_version())
+        return 0
+    options = _parser(given).parse_args(given)
+
     from shortlist.config.settings import LogSettings  # noqa: PLC0415
     from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound  # noqa: PLC0415
     from shortlist.observability.logs import configure_logs  # noqa: PLC0415
 
-    options = _parser(given).parse_args(given or ["--help"])
     configure_logs(LogSettings())
     try:
         return int(options.run(options))
@@ -71,19 +95,33 @@ def _complain(error: Exception, status: int = BAD_INPUT) -> int:
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="shortlist", description="Find the right tool out of thousands.")
-    parser.add_argument("--version", action="version", version=_version())
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    wanted = next((word for word in given if not word.startswith("-")), None)
-    if wanted and wanted not in COMMANDS:
-        parser.error(_unknown(wanted))
-    modules = [COMMANDS[wanted]] if wanted else list(dict.fromkeys(COMMANDS.values()))
-    for module in modules:
-        import_module(f"shortlist.cli.{module}").register(subparsers)
+    parser = argparse.ArgumentParser(prog="shortlist", usage="shortlist COMMAND [ARGUMENT …]")
+    command = given[0]
+    if command.startswith("-"):
+        parser.error(f"put the command first, as in `shortlist search {command}`; `shortlist --help` lists them")
+    if command not in COMMANDS:
+        parser.error(_unknown(command))
+    module, _ = COMMANDS[command]
+    subparsers = parser.add_subparsers(metavar="COMMAND", prog="shortlist", required=True)
+    import_module(f"shortlist.cli.{module}").register(subparsers)
     return parser
 
 
+def _overview() -> str:
+    lines = [
+        "usage: shortlist COMMAND [ARGUMENT …]",
+        "",
+        "Find, load and call the right MCP tool out of thousands.",
+        "`shortlist COMMAND --help` describes a command and its options; `shortlist --version` prints the version.",
+    ]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:", *(f"    {name:<12} {what}" for name, (_, what) in commands.items())]
+    return "\n".join(lines)
+
+
 def _unknown(command: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415
+
     close = get_close_matches(command, COMMANDS, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
     return f"no command {command!r}; {hint}"

@@ -1,13 +1,16 @@
-"""What commands take: how they describe themselves, and types that refuse what does not fit before any work is done."""
+"""Arguments that several commands share, checked before any work is done."""
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
+from shortlist.cli import COMMANDS
 
-def add_command(subparsers: Any, name: str, what: str) -> ArgumentParser:
-    """Add a command that says the same of itself in the list of all and in its own help."""
+
+def add_command(subparsers: Any, name: str, what: str | None = None) -> ArgumentParser:
+    """Add a command, or with `what` one action of a command; both lists of help show the same line."""
+    what = what or COMMANDS[name][1]
     parser: ArgumentParser = subparsers.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
     return parser
 
@@ -17,32 +20,32 @@ def add_json(parser: ArgumentParser) -> None:
 
 
 def count(text: str) -> int:
-    """Read how many; there is no use for none."""
+    """Parse a whole number from 1 up."""
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no whole number from 1 up")
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
     return int(text)
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Read several, as in 100,1000."""
+    """Parse whole numbers separated by commas, as in 100,1000."""
     return tuple(count(part.strip()) for part in text.split(","))
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    """Read several, as in 0.2,0.5."""
+    """Parse numbers separated by commas, as in 0.2,0.5."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} are no numbers with commas between them, as in 0.2,0.5") from None
+        raise ArgumentTypeError(f"{text!r} is not a list of numbers separated by commas, as in 0.2,0.5") from None
 
 
 def new_file(text: str) -> Path:
-    """Read where to write; hours of work should not end in a folder that is not there."""
+    """Parse the path of a file to write; a long run should not fail at its end for want of a folder."""
     path = Path(text)
     if path.is_dir():
         raise ArgumentTypeError(f"{text!r} is a folder; name a file in it")
     if not path.parent.is_dir():
-        raise ArgumentTypeError(f"there is no folder {str(path.parent)!r}; make it first")
+        raise ArgumentTypeError(f"there is no folder {str(path.parent)!r}; create it first")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise ArgumentTypeError(f"{text!r} cannot be written; check its permissions")
     return path

@@ -1,4 +1,4 @@
-"""The commands that measure: eval, compare, ablate, sweep, doctor and rank."""
+"""The commands that measure: eval, compare, ablate, sweep, lint and rank."""
 
 import argparse
 import functools
@@ -49,12 +49,12 @@ PASSED, FAILED, BAD_INPUT = 0, 1, 2
 
 def register(subparsers: Subparsers) -> None:
     """Add every command of this module."""
-    for add in (_add_eval, _add_compare, _add_ablate, _add_sweep, _add_doctor, _add_rank):
+    for add in (_add_eval, _add_compare, _add_ablate, _add_sweep, _add_lint, _add_rank):
         add(subparsers)
 
 
 def _add_eval(subparsers: Subparsers) -> None:
-    parser = _command(subparsers, "eval", _eval, "measure search quality on labelled queries")
+    parser = _command(subparsers, "eval", _eval)
     _add_dataset_arguments(parser)
     _add_engine_arguments(parser)
     parser.add_argument("--strict", action="store_true", help="count only the gold tool, no alternatives")
@@ -70,7 +70,7 @@ def _add_eval(subparsers: Subparsers) -> None:
 
 
 def _add_compare(subparsers: Subparsers) -> None:
-    parser = _command(subparsers, "compare", _compare, "compare two runs, pipelines or embedders")
+    parser = _command(subparsers, "compare", _compare)
     side = "RUN.jsonl, PIPELINE, PIPELINE@EMBEDDER or @EMBEDDER"
     parser.add_argument("before", help=side)
     parser.add_argument("after", help=side)
@@ -83,7 +83,7 @@ def _add_compare(subparsers: Subparsers) -> None:
 
 
 def _add_ablate(subparsers: Subparsers) -> None:
-    parser = _command(subparsers, "ablate", _ablate, "switch every part of a pipeline off in turn")
+    parser = _command(subparsers, "ablate", _ablate)
     _add_dataset_arguments(parser)
     _add_engine_arguments(parser)
     parser.add_argument("--segment", default="", help="only this segment of the queries")
@@ -92,7 +92,7 @@ def _add_ablate(subparsers: Subparsers) -> None:
 
 
 def _add_sweep(subparsers: Subparsers) -> None:
-    parser = _command(subparsers, "sweep", _sweep, "measure a pipeline over a grid of one number")
+    parser = _command(subparsers, "sweep", _sweep)
     _add_dataset_arguments(parser)
     parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help=EMBEDDERS)
     parser.add_argument("--of", choices=tuple(SWEEPS), default="alpha", help="the number to sweep")
@@ -100,15 +100,15 @@ def _add_sweep(subparsers: Subparsers) -> None:
     _add_format_arguments(parser)
 
 
-def _add_doctor(subparsers: Subparsers) -> None:
-    parser = _command(subparsers, "doctor", _doctor, "examine a catalog for tools nobody will find")
+def _add_lint(subparsers: Subparsers) -> None:
+    parser = _command(subparsers, "lint", _lint)
     parser.add_argument("--catalog", type=Path, action="append", default=[], help=OWN_TOOLS)
     _add_engine_arguments(parser)
     _add_format_arguments(parser)
 
 
 def _add_rank(subparsers: Subparsers) -> None:
-    parser = _command(subparsers, "rank", _rank, "rank tools for many queries, one JSON line each")
+    parser = _command(subparsers, "rank", _rank)
     parser.add_argument("--catalog", type=Path, action="append", required=True, help=OWN_TOOLS)
     parser.add_argument("--queries", type=Path, required=True, help="JSON lines, each with an id and a query")
     _add_engine_arguments(parser)
@@ -117,8 +117,8 @@ def _add_rank(subparsers: Subparsers) -> None:
     parser.add_argument("--out", type=new_file, required=True, metavar="RANKED.jsonl", help="where to write them")
 
 
-def _command(subparsers: Subparsers, name: str, command: Command, help_text: str) -> argparse.ArgumentParser:
-    parser = add_command(subparsers, name, help_text)
+def _command(subparsers: Subparsers, name: str, command: Command) -> argparse.ArgumentParser:
+    parser = add_command(subparsers, name)
     parser.set_defaults(run=_told(command))
     return parser
 
@@ -315,11 +315,11 @@ def _sweep(args: Arguments) -> int:
     return PASSED
 
 
-def _doctor(args: Arguments) -> int:
+def _lint(args: Arguments) -> int:
     catalog = read_catalog(tuple(args.catalog) or (demo_catalog(),))
     (pipeline,) = _one(_pipelines(args))
     rank = open_bench(catalog, open_embedder(args.embedder)).contender(pipeline).rank
-    doctor = Doctor(rank=rank, progress=counted("doctor"))
+    doctor = Doctor(rank=rank, progress=counted("lint"))
     diagnosis = doctor.examine(catalog.tools)
     _show(args, lambda: report.diagnosis_tables(diagnosis), lambda: diagnosis)
     return PASSED

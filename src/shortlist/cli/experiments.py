@@ -23,7 +23,7 @@ BUILT_IN_PRESETS = ("default", "full")
 
 def register(subparsers: Any) -> None:
     """Add `ab` and its four actions."""
-    ab = add_command(subparsers, "ab", "compare ways of serving by experiment")
+    ab = add_command(subparsers, "ab")
     actions = ab.add_subparsers(metavar="ACTION", required=True)
     _register_start(actions)
     _action(actions, "status", _status, "say which experiment runs and how far it is")

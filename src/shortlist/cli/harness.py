@@ -27,7 +27,7 @@ VARIANTS = ("mode=static", "mode=search", "mode=dynamic")
 
 def register(subparsers: Any) -> None:
     """Add `replay` and `run-tasks`."""
-    replayed = add_command(subparsers, "replay", "replay a scenario file under several ways of serving")
+    replayed = add_command(subparsers, "replay")
     replayed.add_argument("scenarios", type=Path, help="a JSON file; docs/experiments.md shows its shape")
     replayed.add_argument("--only", action="append", help="only the scenario of this name (repeatable)")
     replayed.add_argument(
@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
     )
     _servers(replayed)
     replayed.set_defaults(run=_replay)
-    tasks = add_command(subparsers, "run-tasks", "run tasks with a model under several ways of serving")
+    tasks = add_command(subparsers, "run-tasks")
     tasks.add_argument("tasks", type=Path, help="a JSON file; docs/experiments.md shows its shape")
     tasks.add_argument(
         "--endpoint", metavar="URL", help="any that speaks OpenAI's Chat Completions (default: OPENAI_BASE_URL)"

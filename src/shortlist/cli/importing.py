@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from shortlist.cli.arguments import add_json
+from shortlist.cli.arguments import add_command, add_json
 from shortlist.config.importing import (
     Candidate,
     ClientName,
@@ -28,11 +28,7 @@ _MARKS = {"add": "+", "present": "=", "left_out": "!"}
 
 def register(subparsers: Any) -> None:
     """Add `import`."""
-    parser = subparsers.add_parser(
-        "import",
-        help="take over the servers of Claude, Cursor, VS Code, Gemini, Windsurf and Copilot",
-        description="Shows what would be added to your configuration, and adds it after a yes.",
-    )
+    parser = add_command(subparsers, "import")
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to read instead of the known ones")
     clients = [name for name in get_args(ClientName) if name != "file"]
     parser.add_argument(

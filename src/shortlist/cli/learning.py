@@ -23,7 +23,7 @@ SHOWN = 20
 
 def register(subparsers: Any) -> None:
     """Add `learned` with its three actions, and `mine`."""
-    learned = add_command(subparsers, "learned", "what searches have learned from use")
+    learned = add_command(subparsers, "learned")
     actions = learned.add_subparsers(metavar="ACTION", required=True)
     shown = _action(actions, "list", _list, "show queries and the tools they led to, the latest first")
     shown.add_argument("--limit", type=int, default=SHOWN, help=f"how many (default: {SHOWN})")
@@ -33,11 +33,13 @@ def register(subparsers: Any) -> None:
     )
     export.add_argument("file", type=new_file, metavar="FILE.jsonl", help="where to write them")
     _action(actions, "clear", _clear, "forget them; what was called so far is not learned again")
-    mine = _action(subparsers, "mine", _mine, "write cases for `eval` from the log, to be reviewed before use")
+    mine = _action(subparsers, "mine", _mine)
     mine.add_argument("file", type=new_file, metavar="CASES.jsonl", help="where to write them")
 
 
-def _action(actions: Any, name: str, run: Callable[[Arguments], int], what: str) -> argparse.ArgumentParser:
+def _action(
+    actions: Any, name: str, run: Callable[[Arguments], int], what: str | None = None
+) -> argparse.ArgumentParser:
     parser = add_command(actions, name, what)
     parser.add_argument("--caller", help="only of this caller")
     parser.add_argument("--tool", help="only of this tool, by its id")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, get_args
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_tools
 from shortlist.cli.progress import progress_bar
 from shortlist.demo import CATALOG, FIRST_SEARCHES
@@ -22,27 +22,27 @@ from shortlist.text.expansions import Expansions
 
 def register(subparsers: Any) -> None:
     """Add `search`, `explain`, `demo` and `embed-info`."""
-    search = add_command(subparsers, "search", "find tools for a sentence, a few words or a name")
+    search = add_command(subparsers, "search")
     search.add_argument("query", help="what the tool should do, in quotes")
     add_catalog_arguments(search)
     _common(search)
-    search.add_argument("--limit", type=int, default=5, help="how many tools to show (default: 5)")
+    search.add_argument("--limit", type=count, default=5, help="how many tools to show (default: 5)")
     search.add_argument("--mode", default="hybrid", choices=get_args(SearchMode), help="how to look (default: hybrid)")
     search.add_argument("--server", action="append", dest="servers", help="only tools of this server (repeatable)")
     search.add_argument(
         "--read-only", action="store_true", default=None, help="only tools that say they change nothing"
     )
     search.set_defaults(run=_search)
-    explain = add_command(subparsers, "explain", "say why a tool ranks where it does")
+    explain = add_command(subparsers, "explain")
     explain.add_argument("query", help="what the tool should do, in quotes")
     explain.add_argument("tool", nargs="?", help="the tool's id; the first hit if left out")
     add_catalog_arguments(explain)
     _common(explain)
     explain.set_defaults(run=_explain)
-    demo = add_command(subparsers, "demo", "search the bundled demo catalog")
+    demo = add_command(subparsers, "demo")
     _common(demo)
     demo.set_defaults(run=_demo)
-    info = add_command(subparsers, "embed-info", "describe the shipped models")
+    info = add_command(subparsers, "embed-info")
     add_json(info)
     info.set_defaults(run=_embed_info)
 
@@ -79,7 +79,7 @@ def _explain(options: argparse.Namespace) -> int:
     query = Query(text=options.query, limit=20)
     found = options.tool or next((hit.tool.id for hit in searcher.search(query).hits), None)
     if found is None:
-        print("Nothing was found, so there is nothing to explain.")
+        print("null" if options.json else "Nothing was found, so there is nothing to explain.")
         return 1
     explanation = searcher.explain(query, found)
     print(json.dumps(asdict(explanation), ensure_ascii=False, indent=2) if options.json else explanation.text())

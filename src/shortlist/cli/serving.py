@@ -15,11 +15,11 @@ from typing import Any, get_args
 
 import anyio
 
-from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, listen
 from shortlist.cli.stack import Stack, connected, log_folder, open_stack, read_settings, run_plainly, say
-from shortlist.config.settings import LogLevel, Mode
+from shortlist.config.settings import LogLevel, Mode, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput
@@ -46,28 +46,28 @@ LOCAL_CALLER = Caller(era="modern", process="cli")
 def register(subparsers: Any) -> None:
     """Add `serve`, `status`, `tools`, `call`, `toolsets` and `logs`."""
     _register_serve(subparsers)
-    status = add_command(subparsers, "status", "connect to every server and say how it is")
+    status = add_command(subparsers, "status")
     _common(status, _status)
-    tools = add_command(subparsers, "tools", "list tools, or show one")
+    tools = add_command(subparsers, "tools")
     tools.add_argument("action", nargs="?", choices=("list", "show"), default="list", help="list is the default")
     tools.add_argument("name", nargs="?", help="with show: a tool's name")
     tools.add_argument("--server", action="append", dest="servers", help="only tools of this server (repeatable)")
-    _common(tools, _tools)
-    call = add_command(subparsers, "call", "call a tool; the exit status is 1 when it fails")
+    _common(tools, _tools, check=_check_tools)
+    call = add_command(subparsers, "call")
     call.add_argument("name", help="the tool's name, as `shortlist tools` lists it")
-    call.add_argument("arguments", nargs="?", default="{}", help="a JSON object, @FILE, or - for stdin")
+    call.add_argument("arguments", nargs="?", type=_object, default={}, help="a JSON object, @FILE, or - for stdin")
     _common(call, _call)
-    toolsets = add_command(subparsers, "toolsets", "list toolsets, their size and their cost in tokens")
+    toolsets = add_command(subparsers, "toolsets")
     _common(toolsets, _toolsets)
-    logs = add_command(subparsers, "logs", "show what a server wrote to stderr")
+    logs = add_command(subparsers, "logs")
     logs.add_argument("server", help="its name in your configuration")
-    logs.add_argument("--lines", type=int, default=50, help="how many of the last ones (default: 50)")
+    logs.add_argument("--lines", type=count, default=50, help="how many of the last lines (default: 50)")
     add_json(logs)
     logs.set_defaults(run=_logs)
 
 
 def _register_serve(subparsers: Any) -> None:
-    serve = add_command(subparsers, "serve", "serve all configured MCP servers as one")
+    serve = add_command(subparsers, "serve")
     serve.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
     serve.add_argument("--http", metavar="HOST:PORT", help="serve Streamable HTTP instead of stdio")
     serve.add_argument("--mode", choices=get_args(Mode), help="what clients see (default: from the configuration)")
@@ -83,10 +83,15 @@ def _register_serve(subparsers: Any) -> None:
     serve.set_defaults(run=_serve)
 
 
-def _common(parser: argparse.ArgumentParser, command: Callable[["Task"], Awaitable[int]]) -> None:
+def _common(
+    parser: argparse.ArgumentParser,
+    command: Callable[["Task"], Awaitable[int]],
+    check: Callable[[argparse.Namespace, Settings], None] | None = None,
+) -> None:
+    """Add what all of these commands take; `check` refuses bad arguments before any server is started."""
     parser.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
     add_json(parser)
-    parser.set_defaults(run=partial(_with_stack, command))
+    parser.set_defaults(run=partial(_with_stack, command, check))
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -105,9 +110,17 @@ class Task:
         print(json.dumps(data, ensure_ascii=False, indent=2) if self.arguments.json else text)
 
 
-def _with_stack(command: Callable[[Task], Awaitable[int]], arguments: argparse.Namespace) -> int:
+def _with_stack(
+    command: Callable[[Task], Awaitable[int]],
+    check: Callable[[argparse.Namespace, Settings], None] | None,
+    arguments: argparse.Namespace,
+) -> int:
+    settings = read_settings(arguments.config)
+    if check is not None:
+        check(arguments, settings)
+
     async def run() -> int:
-        async with connected(read_settings(arguments.config)) as stack:
+        async with connected(settings) as stack:
             return await command(Task(arguments, stack))
 
     return run_plainly(run)
@@ -223,16 +236,21 @@ def _status_data(status: UpstreamStatus) -> dict[str, Json]:
     }
 
 
+def _check_tools(arguments: argparse.Namespace, settings: Settings) -> None:
+    if arguments.action == "show" and not arguments.name:
+        raise InvalidInput("`shortlist tools show` needs the name of a tool.")
+    if arguments.action == "list" and arguments.name:
+        raise InvalidInput(f"`shortlist tools list` lists them all: `shortlist tools show {arguments.name}`?")
+    for name in arguments.servers or ():
+        if name not in settings.servers:
+            raise InvalidInput(f"No server {name!r}. There are {', '.join(settings.servers)}.")
+
+
 async def _tools(task: Task) -> int:
     if task.arguments.action == "show":
         return _show_tool(task)
-    if task.arguments.name:
-        raise InvalidInput(f"`shortlist tools list` lists them all: `shortlist tools show {task.arguments.name}`?")
     state = task.stack.gateway.state
     names = task.arguments.servers or list(state.snapshot.catalog.servers)
-    unknown = [name for name in names if name not in state.settings.servers]
-    if unknown:
-        raise InvalidInput(f"No server {unknown[0]!r}. There are {', '.join(state.settings.servers)}.")
     tools = [tool for name in names for tool in state.snapshot.catalog.of_server(name)]
     lines = [
         f"{signature_of(tool, state.snapshot.name(tool.id))}\n  {one_line(tool.description, 100)}" for tool in tools
@@ -247,8 +265,6 @@ def _definition(raw: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _show_tool(task: Task) -> int:
-    if not task.arguments.name:
-        raise InvalidInput("`shortlist tools show` needs the name of a tool.")
     state = task.stack.gateway.state
     tool = state.find(LOCAL_CALLER, task.arguments.name)
     task.show({"id": tool.id, **tool.mcp()}, describe_text(tool, state.snapshot.name(tool.id)))
@@ -256,9 +272,10 @@ def _show_tool(task: Task) -> int:
 
 
 async def _call(task: Task) -> int:
-    arguments = _object(task.arguments.arguments)
     try:
-        result = await task.stack.gateway.calling.call(_Terminal(), task.arguments.name, arguments, Round())
+        result = await task.stack.gateway.calling.call(
+            _Terminal(), task.arguments.name, task.arguments.arguments, Round()
+        )
     except UpstreamRefused as error:
         result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
     task.show(result, "\n".join(_block(block) for block in result.get("content") or ()))
@@ -266,19 +283,20 @@ async def _call(task: Task) -> int:
 
 
 def _object(text: str) -> dict[str, Json]:
+    """Parse a tool's arguments: a JSON object, the name of a file after `@`, or `-` for stdin."""
     if text == "-":
         text = sys.stdin.read()
     elif text.startswith("@"):
         try:
             text = Path(text[1:]).read_text("utf-8")
         except OSError as error:
-            raise InvalidInput(f"{text[1:]} cannot be read: {error.strerror}.") from None
+            raise argparse.ArgumentTypeError(f"{text[1:]!r} cannot be read: {error.strerror}") from None
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise InvalidInput(f"The arguments are no JSON ({error}). Give an object, as in '{{\"id\": 1}}'.") from None
+        raise argparse.ArgumentTypeError(f"not valid JSON ({error}); pass an object, as in '{{\"id\": 1}}'") from None
     if not isinstance(value, dict):
-        raise InvalidInput(f"The arguments must be a JSON object, not {type(value).__name__}.")
+        raise argparse.ArgumentTypeError(f"a tool takes a JSON object, as in '{{\"id\": 1}}', not {text!r}")
     return value
 
 
@@ -331,7 +349,7 @@ async def _toolsets(task: Task) -> int:
 def _logs(arguments: argparse.Namespace) -> int:
     path = log_path(log_folder(), arguments.server)
     try:
-        lines = deque(path.read_text("utf-8", "replace").splitlines(), maxlen=max(arguments.lines, 0))
+        lines = deque(path.read_text("utf-8", "replace").splitlines(), maxlen=arguments.lines)
     except OSError:
         raise InvalidInput(
             f"No log of a server {arguments.server!r}: it never wrote to stderr, or has another name."

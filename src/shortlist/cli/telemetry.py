@@ -27,12 +27,12 @@ LATEST = 20
 
 def register(subparsers: Any) -> None:
     """Add `stats` and `events`."""
-    figures = add_command(subparsers, "stats", "figures of use: recall, misses, ranks, tokens saved, latency, errors")
+    figures = add_command(subparsers, "stats")
     figures.add_argument("--since", help="24h, 7d, or a date (default: everything that is kept)")
     figures.add_argument("--export", metavar="FILE", help="write the events themselves to a file, as JSON lines")
     add_json(figures)
     figures.set_defaults(run=_stats)
-    events = add_command(subparsers, "events", "what happened, event by event")
+    events = add_command(subparsers, "events")
     events.add_argument("--since", help=f"24h, 7d, or a date (default: the latest {LATEST})")
     kinds = sorted(KINDS.values())
     events.add_argument("--kind", action="append", default=[], choices=kinds, help="only this kind (repeatable)")
