@@ -1,0 +1,158 @@
+"""Which files run code in the three main flows: python -m benchmarks.flows.
+
+A search and a call go through a whole gateway in this process, from an MCP client to the bundled demo servers and back.
+An event goes from the gateway's recorder to the figures that are computed from it. A profile hook notes the file of
+every function that runs, in every thread. Each flow runs once before it is traced, so lazy imports and first-time setup
+do not count. Neither do the demo servers, nor, in a search or a call, the threads that write events or make vectors.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import anyio
+from benchmarks.measuring import publish
+from mcp import Client
+
+import shortlist
+from shortlist.cli.recording import open_telemetry
+from shortlist.cli.stack import open_stack
+from shortlist.config.settings import Settings, TelemetrySettings
+from shortlist.demo.server import demo_settings
+from shortlist.evals.tables import Table
+from shortlist.gateway.snapshot import Options
+from shortlist.telemetry.events import Called, Event, FoundTool, Later, Searched
+
+SOURCE = Path(shortlist.__file__).parent
+LIMITS = {"search": 25, "call": 18, "event to figure": 15}
+READY_SECONDS = 60.0
+BESIDE = ("shortlist-events", "shortlist-vectors")
+"""Threads that work beside the requests."""
+
+
+class Trace:
+    """Notes the files of the package whose functions run while it is armed."""
+
+    def __init__(self) -> None:
+        self._files: set[str] | None = None
+        self._excluded: tuple[str, ...] = ()
+
+    def install(self) -> None:
+        """Start profiling this thread and every one started later; call it before any worker thread exists."""
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+
+    @contextmanager
+    def armed(self, *, excluded: tuple[str, ...] = ()) -> Iterator[set[str]]:
+        found: set[str] = set()
+        self._files, self._excluded = found, excluded
+        try:
+            yield found
+        finally:
+            self._files = None
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        files = self._files
+        if files is None or event != "call":
+            return
+        code = frame.f_code
+        if code.co_name == "<module>" or not code.co_filename.startswith(str(SOURCE)):
+            return
+        path = Path(code.co_filename).relative_to(SOURCE)
+        if path.parts[0] != "demo" and threading.current_thread().name not in self._excluded:
+            files.add(path.as_posix())
+
+
+async def through_the_gateway(trace: Trace) -> dict[str, set[str]]:
+    """Trace one search and one call by a client that has made both before."""
+    settings = Settings(servers=demo_settings())
+    found: dict[str, set[str]] = {}
+    async with open_stack(settings, Options(mode="search")) as stack, Client(stack.front.server) as client:
+        await _ready(client)
+        for name, arguments in (("search", _SEARCH), ("call", _CALL)):
+            await _called(client, *arguments)
+            with trace.armed(excluded=BESIDE) as found[name]:
+                await _called(client, *arguments)
+    return found
+
+
+_SEARCH = ("search_tools", {"query": "open an issue about the login bug"})
+_CALL = ("call_tool", {"name": "calendar__list-calendars", "arguments": {}})
+
+
+async def _ready(client: Client) -> None:
+    """Wait until servers are connected and vectors are made; different queries, or they would count as a loop."""
+    with anyio.fail_after(READY_SECONDS):
+        turn = 0
+        while "not ready" in (found := await _called(client, "search_tools", {"query": f"send a message {turn}"})) or (
+            "connecting" in found or "vectors" in found
+        ):
+            turn += 1
+            await anyio.sleep(0.5)
+            await _called(client, *_CALL)
+
+
+async def _called(client: Client, name: str, arguments: dict[str, Any]) -> str:
+    result = await client.call_tool(name, arguments)
+    return "\n".join(block.text for block in result.content if block.type == "text")
+
+
+def from_event_to_figure(trace: Trace) -> set[str]:
+    """Trace a recorded search and the call it led to until the figures that include them are computed."""
+    hits = (FoundTool(tool="demo/echo", rank=1, score=1.0),)
+    search = Searched(
+        caller="local",
+        workspace="w",
+        query="say a text back",
+        hits=hits,
+        confidence="high",
+        probability=0.9,
+        tokens=Later(lambda: 80),
+    )
+    call = Called(caller="local", workspace="w", tool="demo/echo", outcome="ok", milliseconds=1.0, native=False)
+    _recorded(search, call)
+    with trace.armed() as found:
+        _recorded(search, call)
+    return found
+
+
+def _recorded(*events: Event) -> None:
+    with open_telemetry(TelemetrySettings()) as telemetry:
+        for event in events:
+            telemetry.record(event)
+        report = telemetry.reports["get_stats"]
+    report({}, None)  # after the recorder has written what it holds
+
+
+def table_of(flows: Mapping[str, set[str]]) -> Table:
+    rows = [
+        (name, str(len(files)), f"≤ {LIMITS[name]}", "yes" if len(files) <= LIMITS[name] else "no")
+        for name, files in flows.items()
+    ]
+    return Table("Files in src/shortlist whose functions run", ("flow", "files", "limit", "holds"), tuple(rows))
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    trace = Trace()
+    trace.install()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(
+            {f"XDG_{kind}_HOME": str(Path(folder) / kind.lower()) for kind in ("DATA", "CACHE", "CONFIG")}
+        )
+        flows = anyio.run(through_the_gateway, trace)
+        flows["event to figure"] = from_event_to_figure(trace)
+    for name, files in flows.items():
+        print(f"{name} ({len(files)} files)\n" + "\n".join(f"  {file}" for file in sorted(files)))
+    publish("flows", [table_of(flows)], {"flows": {name: sorted(files) for name, files in flows.items()}})
+
+
+if __name__ == "__main__":
+    main()
