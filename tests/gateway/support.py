@@ -239,6 +239,7 @@ class Served:
     front: Front
     pool: UpstreamPool
     fixtures: dict[str, Fixture]
+    searcher: Searcher
 
     def client(self, era: Era = "modern", **more: Any) -> Client:
         return Client(self.front.server, mode=MODES[era], **more)
@@ -272,7 +273,8 @@ async def serve(
     whole = Settings(servers=servers, **{"limits": Limits(), **settings})
     late, answerer = _Late(), Answerer()
     pool = UpstreamPool(servers, on_event=late, client=answerer, limits=whole.limits)
-    gateway = Gateway(whole, Threaded(Searcher(Catalog.of(()))), pool, options=options, seams=seams)
+    searcher = Searcher(Catalog.of(()))
+    gateway = Gateway(whole, Threaded(searcher), pool, options=options, seams=seams)
     late.take = gateway.on_upstream
     async with gateway:
         front = Front(gateway, answerer)
@@ -280,7 +282,7 @@ async def serve(
             with anyio.fail_after(DEADLINE_SECONDS):
                 while late.known != set(servers):
                     await late.pulse.wait()
-            yield Served(gateway, front, pool, {f.name: f for f in fixtures})
+            yield Served(gateway, front, pool, {f.name: f for f in fixtures}, searcher)
 
 
 def words(result: Any) -> str:

@@ -86,7 +86,7 @@ async def visiting(*fixtures: Fixture, events: Sequence[Event] = (), **settings:
             access = Access(clock)
             sources = Sources(
                 state=served.gateway.state,
-                explained=served.gateway.state.search.explained,  # type: ignore[attr-defined]
+                explained=served.searcher.explained,
                 open_store=lambda: SqliteEventStore(path),
                 reconnect=served.pool.refresh,
             )
