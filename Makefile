@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 FRAMEWORKS := .venv-frameworks/.installed
 BROWSER := .venv/.browser
 
-.PHONY: setup run test test-all format lock
+.PHONY: setup run test test-all release format lock
 
 setup: $(STAMP)
 
@@ -15,6 +15,7 @@ $(STAMP): requirements.lock pyproject.toml
 	touch $(STAMP)
 
 run: setup
+	@echo "The commands are in $(BIN): $(CURDIR)/$(BIN)/shortlist --help"
 	$(BIN)/shortlist serve --http 127.0.0.1:8765
 
 test: setup
@@ -40,6 +41,10 @@ $(FRAMEWORKS): requirements-frameworks.lock pyproject.toml
 $(BROWSER): $(STAMP) tests_all/browser/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests_all/browser/requirements.txt
 	touch $(BROWSER)
+
+# Wheels, sdists, SBOMs and checksums in dist/; the wheels are tried in empty environments.
+release: setup
+	$(BIN)/python -m release
 
 format: setup
 	$(BIN)/ruff format .

@@ -1,6 +1,7 @@
 """Find the right tool out of thousands: the public names, loaded when they are first used."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,8 +47,14 @@ __all__ = [
 ]
 
 
+_GATEWAY = frozenset({"cli", "front", "gateway", "harness", "observability", "telemetry", "upstream", "web"})
+"""Packages of the distribution shortlist-mcp, which the library does without."""
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name from the module that has it."""
+    if name in _GATEWAY and find_spec(f"shortlist.{name}") is None:
+        raise ImportError(f"shortlist.{name} is part of the gateway: pip install shortlist-mcp", name=name)
     if name not in _HOMES:
         raise AttributeError(f"module 'shortlist' has no attribute {name!r}")
     return getattr(import_module(f"shortlist.{_HOMES[name]}"), name)

@@ -12,7 +12,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import CatalogReading, Problem, read_catalog
 from shortlist.config.documents import read_document
 from shortlist.config.settings import Settings
-from shortlist.errors import InvalidCatalog, InvalidConfig
+from shortlist.errors import InvalidCatalog, InvalidConfig, InvalidInput
 from shortlist.models import Json, Tool, ToolId
 
 Source: TypeAlias = Any
@@ -118,8 +118,14 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def _read_live(source: Source) -> SourceReading:
-    # The MCP client takes most of a second to import, and few catalogs need it.
-    live = import_module("shortlist.library.live")
+    # The MCP client takes most of a second to import, few catalogs need it, and it is in a distribution of its own.
+    try:
+        live = import_module("shortlist.library.live")
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            f"Listing the tools of MCP servers needs the gateway ({error.name} is not installed): "
+            "pip install shortlist-mcp"
+        ) from error
     reading: SourceReading = live.read_live(source)
     return reading
 
