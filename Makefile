@@ -22,7 +22,7 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # Conformance, foreign clients, frameworks and a browser: slow, and each installs what it needs beside the rest. The browser's
 # driver keeps an event loop of its own while it is open, so its tests have a process of theirs.

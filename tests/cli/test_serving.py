@@ -91,7 +91,7 @@ def test_a_call_answers_on_stdout_and_its_failure_in_the_exit_status(environment
     assert "was NOT invoked" in wrong.stdout
     assert unknown.returncode == 2
     assert no_json.returncode == 2
-    assert "no JSON" in no_json.stderr
+    assert "not valid JSON" in no_json.stderr
 
 
 def test_toolsets_have_a_size_and_a_cost(environment: dict[str, str], config: Path) -> None:

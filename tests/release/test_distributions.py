@@ -10,9 +10,9 @@ from release.distributions import ROOT, SOURCE, Distribution, distributions
 from release.sbom import CARRIED, sbom
 
 CORE, GATEWAY = distributions()
-MODULES = {"google-re2": "re2", "pystemmer": "Stemmer", "toon-format": "toon_format", "ruamel.yaml": "ruamel"}
+MODULES = {"google-re2": "re2", "pystemmer": "Stemmer", "toon-format": "toon_format", "pyyaml": "yaml"}
 """What a package is imported as, where that is not its name."""
-IMPLIED = {"httptools", "uvloop", "tomlkit", "ruamel.yaml"}
+IMPLIED = {"httptools", "uvloop", "tomlkit", "pyyaml"}
 """Dependencies that another package imports when they are there."""
 DOORS = {("library/sources.py", "shortlist.library.live")}
 """Imports of the gateway by the library that are guarded, and say what to install."""
