@@ -81,8 +81,14 @@ def stay_deaf() -> None:
         time.sleep(0.01)
 
 
+def storm() -> None:
+    for number in range(int(ARGUMENT) if FAULT == "storm" else 0):
+        notify("notifications/message", {"level": "info", "data": number})
+
+
 def call_tool(request: dict[str, Any]) -> None:
     state["calls"] += 1
+    storm()
     params = request["params"]
     name, arguments = params["name"], params.get("arguments", {})
     match name:

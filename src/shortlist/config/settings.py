@@ -139,6 +139,10 @@ class Limits:
     message_bytes: int = 32 * 1024 * 1024
     """One message of an upstream, or of a client over stdio; a larger one is dropped while it comes; its call fails."""
     tools_per_server: int = 20_000
+    breaker_failures: int = 5
+    """Connection errors or timeouts in a row after which calls to a server fail at once until it answers again."""
+    notifications_per_second: float = 50.0
+    """What one server may send clients in log messages and other notifications; the rest is dropped and counted."""
     result_characters: int = 20_000
     """Text results above this are paged."""
     result_seconds: float = 900.0

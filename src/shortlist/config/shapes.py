@@ -102,6 +102,8 @@ class TokenShape(Shape):
 class LimitsShape(Shape):
     message_bytes: Count | None = None
     tools_per_server: Count | None = None
+    breaker_failures: Count | None = None
+    notifications_per_second: Positive | None = None
     result_characters: Count | None = None
     result_seconds: Positive | None = None
     results: Count | None = None

@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from shortlist.errors import InvalidInput
-from shortlist.upstream.framing import LineSplitter, Oversized, read_line, refusal, write_line
+from shortlist.upstream.framing import LineSplitter, Message, Oversized, read_line, refusal
 
 Streams: TypeAlias = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
@@ -118,8 +118,9 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
         limit = self._splitter.limit
         logger.warning("dropped a message of %s bytes, over limits.message_bytes (%s)", f"{line.size:,}", f"{limit:,}")
         if line.is_answer:
-            return read_line(line, limit)
-        await self._outbox.send(refusal(line, limit))
+            failed = read_line(line, limit)
+            return _session_message(failed) if failed is not None else None
+        await self._outbox.send(_session_message(refusal(line, limit)))
         return None
 
     async def _chunk(self) -> bytes:
@@ -148,7 +149,7 @@ class _Outbox(ObjectSendStream[SessionMessage]):
         self._unread = 0
 
     async def send(self, item: SessionMessage) -> None:
-        self._writer.write(write_line(item))
+        self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         self._unread += 1
         try:
             await self._writer.drain()
@@ -170,3 +171,7 @@ class _Outbox(ObjectSendStream[SessionMessage]):
 
     async def aclose(self) -> None:
         self._writer.close()
+
+
+def _session_message(message: Message) -> SessionMessage:
+    return SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False))

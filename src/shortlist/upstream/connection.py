@@ -1,29 +1,36 @@
-"""One MCP client: a transport that is open, a version that is agreed, requests that are relayed raw."""
+"""One MCP client: an open channel, an agreed version, and requests that are relayed unchanged."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
+from mcp_types import METHOD_NOT_FOUND
 
-from shortlist.config.settings import HttpTransport, Limits, ServerSettings, Transport
+from shortlist.config.settings import Limits, ServerSettings, Transport
 from shortlist.models import Json
-from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
-from shortlist.upstream.events import CallOptions, OnPause, Peer
+from shortlist.upstream.channels import open_channel
+from shortlist.upstream.errors import (
+    ConnectionFailed,
+    UpstreamNeedsAuth,
+    UpstreamNotSent,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from shortlist.upstream.events import CallOptions, Peer
+from shortlist.upstream.http import HttpNotes
 from shortlist.upstream.negotiate import negotiate
 from shortlist.upstream.normalise import Listing
 from shortlist.upstream.stderr import StderrLog
-from shortlist.upstream.transports import HttpNotes, open_transport
 from shortlist.upstream.wire import Ears, Wire
 
 MAX_PAGES = 2_000
 StreamEnd: TypeAlias = Literal["rewatch", "lost", "refused"]
-"""What is watched has changed; the stream broke off or was closed; the server has no such stream."""
+"""The watched resources changed; the stream broke off or was closed; the server has no such stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +49,10 @@ class Dial:
 
 @asynccontextmanager
 async def connect(dial: Dial) -> AsyncIterator["Connection"]:
-    """Open, negotiate, and close whatever happens; the caller bounds the time."""
-    opened = open_transport(dial.transport, log=dial.log, limit=dial.limits.message_bytes, notes=dial.notes)
-    async with opened as streams, anyio.create_task_group() as tasks:
-        wire = Wire(streams, dial.ears, dial.capabilities)
+    """Open and negotiate a connection, and always close it; the caller bounds the time."""
+    opened = open_channel(dial.transport, log=dial.log, limit=dial.limits.message_bytes, notes=dial.notes)
+    async with opened as channel, anyio.create_task_group() as tasks:
+        wire = Wire(channel, dial.ears, dial.capabilities)
         await tasks.start(wire.run)
         try:
             yield Connection(dial, wire, await negotiate(wire, probe=dial.probe))
@@ -54,7 +61,7 @@ async def connect(dial: Dial) -> AsyncIterator["Connection"]:
 
 
 class Connection:
-    """A server that answers; every request is sent once."""
+    """A server that answered the negotiation."""
 
     def __init__(self, dial: Dial, wire: Wire, peer: Peer) -> None:
         self.peer = peer
@@ -63,14 +70,13 @@ class Connection:
         self._server = dial.settings.name
         self._watched: frozenset[str] = frozenset()
         self._listens = 0
-        self._calls = count(1)
         self._rewatch = anyio.Event()
 
     def is_lost(self) -> bool:
         return self._wire.closed.is_set() or self._dial.notes.lost.is_set()
 
     async def lost(self) -> None:
-        """Wait until the server is gone, has forgotten the session, or wants credentials."""
+        """Wait until the server is gone, has forgotten the session, or requires credentials."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._first_of, self._wire.closed, tasks.cancel_scope)
             tasks.start_soon(self._first_of, self._dial.notes.lost, tasks.cancel_scope)
@@ -83,45 +89,33 @@ class Connection:
     async def request(
         self, method: str, params: Mapping[str, Json], options: CallOptions, *, seconds: float
     ) -> dict[str, Json]:
-        """Relay a request; without an answer in time it is cancelled at the server."""
+        """Relay a request; one without an answer in time is cancelled at the server."""
         meta = options.meta
         sent = {**params, "_meta": {**params.get("_meta", {}), **meta}} if meta else params
         try:
-            with anyio.move_on_after(seconds), self._pausing(options.on_pause) as request_id:
-                return await self._wire.send(method, sent, on_progress=options.on_progress, request_id=request_id)
-        except MCPError as error:
-            raise await self._failure(error) from None
+            with anyio.move_on_after(seconds):
+                return await self._wire.send(method, sent, on_progress=options.on_progress, on_pause=options.on_pause)
+        except (MCPError, ConnectionFailed) as error:
+            raise self._failure(error) from None
         raise UpstreamTimeout(
             self._server,
-            f"{_what(method, params)} gave no answer in {seconds:.3g} s; it was cancelled, not repeated",
+            f"{_what(method, params)} did not answer within {seconds:.3g} s; it was cancelled and not repeated",
         )
-
-    @contextmanager
-    def _pausing(self, on_pause: OnPause | None) -> Iterator[str | None]:
-        """Listen for the end of a stream before its answer, where the transport and the era have that."""
-        if on_pause is None or self.peer.era == "modern" or not isinstance(self._dial.transport, HttpTransport):
-            yield None
-            return
-        request_id = f"call-{next(self._calls)}"
-        self._dial.notes.pauses[request_id] = on_pause
-        try:
-            yield request_id
-        finally:
-            del self._dial.notes.pauses[request_id]
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> None:
         await self._wire.notify(method, params)
 
     async def ping(self) -> None:
-        """Return when the server answers anything at all."""
+        """Return when the server answers anything, even with an error."""
         try:
             await self._wire.send("ping" if self.peer.era == "legacy" else "server/discover", {})
-        except MCPError as error:
-            if await self._is_gone(error):
-                raise await self._failure(error) from None
+        except MCPError:
+            return
+        except ConnectionFailed as error:
+            raise self._failure(error) from None
 
     async def list_tools(self, settings: ServerSettings) -> Listing:
-        """Read every page raw; a cursor that never ends is cut off and named."""
+        """Read every page of the tool list; a cursor that repeats or never ends is cut off and reported."""
         listing = Listing(settings, self.peer.era)
         count, seen, cursor = 0, set[str](), None
         for _ in range(MAX_PAGES):
@@ -147,15 +141,17 @@ class Connection:
         except MCPError as error:
             if error.code == METHOD_NOT_FOUND and "tools" not in self.peer.capabilities:
                 return {}
-            raise await self._failure(error) from None
+            raise self._failure(error) from None
+        except ConnectionFailed as error:
+            raise self._failure(error) from None
 
     def announces(self, feature: str) -> bool:
-        """Say whether the server promises to tell when its list of tools, prompts or resources changes."""
+        """Return whether the server announces changes of its list of tools, prompts or resources."""
         offered = self.peer.capabilities.get(feature)
         return isinstance(offered, dict) and offered.get("listChanged") is True
 
     async def listen(self) -> StreamEnd:
-        """Hold the modern era's change stream until it ends, and say why; the legacy era announces unasked."""
+        """Hold the modern era's change stream until it ends and return why; legacy servers announce without one."""
         wanted = self._subscription()
         self._rewatch = anyio.Event()
         end: StreamEnd = "rewatch"
@@ -173,6 +169,8 @@ class Connection:
             await self._wire.send("subscriptions/listen", {"notifications": wanted}, request_id=request_id)
         except MCPError as error:
             return "refused" if error.code == METHOD_NOT_FOUND else "lost"
+        except ConnectionFailed:
+            return "lost"
         return "lost"
 
     def _subscription(self) -> dict[str, Json]:
@@ -183,7 +181,7 @@ class Connection:
         return wanted
 
     async def watch(self, uris: Iterable[str]) -> None:
-        """Ask to be told when these resources change, and no others."""
+        """Subscribe to exactly these resources."""
         wanted = frozenset(uris)
         before, self._watched = self._watched, wanted
         if self.peer.era == "modern":
@@ -197,32 +195,32 @@ class Connection:
             for uri in sorted(some):
                 await self.request(method, {"uri": uri}, CallOptions(), seconds=self._dial.settings.timeout_seconds)
 
-    async def _failure(self, error: MCPError) -> Exception:
-        """Say who failed: the server by its answer, or the connection under the request."""
+    def _failure(self, error: MCPError | ConnectionFailed) -> Exception:
+        """Return the error to raise: the server's own answer, or what happened to the connection."""
         if self._dial.notes.challenge is not None:
             return UpstreamNeedsAuth(self._server, auth_remedy(self._dial.notes))
-        if await self._is_gone(error):
-            return UpstreamUnavailable(self._server, "the connection ended before it answered; reconnecting")
-        return UpstreamRefused(self._server, error.code, error.message, error.data)
+        if isinstance(error, MCPError):
+            return UpstreamRefused(self._server, error.code, error.message, error.data)
+        if not error.sent:
+            return UpstreamNotSent(self._server, f"{error}; the request was not sent")
+        return UpstreamUnavailable(self._server, f"{error}; the server may have received the request")
 
-    async def _is_gone(self, error: MCPError) -> bool:
-        if self._dial.notes.lost.is_set():
-            return True
-        if error.code != CONNECTION_CLOSED:
-            return False
-        return await self._wire.has_closed()
+    @property
+    def in_flight(self) -> int:
+        """Return how many requests wait for their answers."""
+        return self._wire.in_flight
 
 
 def auth_remedy(notes: HttpNotes) -> str:
     asked = f" ({notes.challenge})" if notes.challenge else ""
     return (
-        f"it answered 401 and wants credentials{asked}; give them in the configuration, "
+        f"it answered 401 and wants credentials{asked}; add them to the configuration, "
         'for example "headers": {"Authorization": "Bearer ${TOKEN}"}'
     )
 
 
 async def _extend(listing: Listing, tools: list[Json]) -> None:
-    # Ten thousand schemas take a while; others get their turn in between.
+    # Ten thousand schemas take a while; other work runs in between.
     for start in range(0, len(tools), 100):
         listing.extend(tools[start : start + 100])
         await anyio.lowlevel.checkpoint()

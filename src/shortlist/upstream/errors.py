@@ -1,4 +1,4 @@
-"""Why a request to a server gave no result; all of them name the server."""
+"""Reasons why a request to a server returned no result; each of them names the server."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,19 @@ from shortlist.models import Json
 
 
 class UpstreamUnavailable(UpstreamError):
-    """Not connected, or the connection went away under the request; the request may have been received."""
+    """The server is not connected, or the connection failed under the request, which may have been received."""
+
+
+class UpstreamNotSent(UpstreamUnavailable):
+    """The request certainly did not reach the server, so it is safe to repeat."""
+
+
+class UpstreamBusy(UpstreamUnavailable):
+    """The server runs as many calls as it may, and this one found no room; it was not sent."""
 
 
 class UpstreamTimeout(UpstreamError):
-    """No answer in time; the request was cancelled upstream and is never repeated."""
+    """The server did not answer in time; the request was cancelled upstream and is never repeated."""
 
 
 class UpstreamRefused(UpstreamError):
@@ -27,20 +35,29 @@ class UpstreamRefused(UpstreamError):
 
 
 class UpstreamNeedsAuth(UpstreamUnavailable):
-    """The server wants credentials that the configuration does not give."""
+    """The server requires credentials that the configuration does not contain."""
+
+
+class ConnectionFailed(Exception):
+    """The transport failed under one request; `sent` is false where the server certainly did not receive it."""
+
+    def __init__(self, reason: str, *, sent: bool = True) -> None:
+        self.sent = sent
+        super().__init__(reason)
 
 
 class ClosedByProbe(Exception):
-    """The server ended when it was asked something it does not know; it may live without being asked."""
+    """The server exited when it received `server/discover`; it may work when started without that request."""
 
     def __init__(self) -> None:
         super().__init__("it closed the connection before it was ready")
 
 
 def cause_of(error: BaseException) -> Exception:
-    """Find what a group of errors is about: the transport's own, before the closing it led to."""
+    """Return the error that a group is about: the transport's own, before the closing that it led to."""
     found = [leaf for leaf in _leaves(error) if isinstance(leaf, Exception)]
-    named = [leaf for leaf in found if not isinstance(leaf, (MCPError, UpstreamUnavailable, ClosedByProbe))]
+    secondary = (MCPError, UpstreamUnavailable, ClosedByProbe, ConnectionFailed)
+    named = [leaf for leaf in found if not isinstance(leaf, secondary)]
     return (named or found)[0]
 
 

@@ -1,14 +1,16 @@
-"""What upstream servers are, do and ask, as values and one role."""
+"""Values that describe upstream servers: their state, their events, and what they may ask."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from shortlist.models import Json, Tool
+from shortlist.upstream.breaker import Circuit
 
-State: TypeAlias = Literal["connecting", "ready", "stale", "failed", "needs_auth", "stopped"]
-"""`stale`: was ready, is being reconnected, its last tools still answer searches.
-`failed`: never got ready; the next attempt comes by itself after a back-off."""
+State: TypeAlias = Literal["connecting", "ready", "down", "stale", "failed", "needs_auth", "stopped"]
+"""`down`: connected, but it has ceased to answer, so calls fail at once until it does.
+`stale`: was ready and is being reconnected; its last tools still answer searches.
+`failed`: never got ready; the next attempt follows after a back-off, or with the next call."""
 Era: TypeAlias = Literal["legacy", "modern"]
 """`legacy`: initialize handshake, up to 2025-11-25. `modern`: an envelope per request, 2026-07-28."""
 
@@ -34,7 +36,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamStatus:
-    """How one server is right now; `since` is the wall-clock second in which `state` began."""
+    """The state of one server now; `since` is the wall-clock second in which `state` began."""
 
     server: str
     state: State
@@ -44,6 +46,9 @@ class UpstreamStatus:
     stderr: tuple[str, ...] = ()
     peer: Peer | None = None
     attempts: int = 0
+    circuit: Circuit = "closed"
+    dropped: int = 0
+    """Notifications that were dropped because the server sent more than its allowance."""
 
     @property
     def era(self) -> Era | None:
@@ -67,7 +72,7 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notified:
-    """A notification of a server, untouched: logging, changed prompts and resources, and the like.
+    """A notification of a server, unchanged: logging, changed prompts and resources, and the like.
 
     Progress of a call goes to its `on_progress`, and tools/list_changed becomes `ToolsChanged`.
     """
@@ -98,7 +103,7 @@ NO_OPTIONS = CallOptions()
 
 
 class Client(Protocol):
-    """What answers a server's own requests: sampling, roots, elicitation (legacy era only)."""
+    """Answers a server's own requests: sampling, roots, elicitation (legacy era only)."""
 
     @property
     def capabilities(self) -> Mapping[str, Json]:
@@ -108,7 +113,7 @@ class Client(Protocol):
     async def answer(
         self, server: str, method: str, params: Mapping[str, Json], callers: tuple[Any, ...]
     ) -> dict[str, Json]:
-        """Give the raw result; `callers` are those of the calls in flight on that server, oldest first.
+        """Return the raw result; `callers` are those of the calls in flight on that server, oldest first.
 
         Raise `mcp.MCPError` to refuse.
         """

@@ -1,18 +1,14 @@
-"""Newline-delimited JSON-RPC out of a byte stream, with a bound on every message, and into one."""
+"""JSON-RPC messages as bytes: newline-delimited over pipes, server-sent events over HTTP, each within a bound."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    RequestId,
-    jsonrpc_message_adapter,
-)
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
+from pydantic_core import from_json, to_json
+
+Message: TypeAlias = dict[str, Any]
 
 EDGE_BYTES = 4_096
 _ID = rb'"id"\s*:\s*(?:(?P<number>\d{1,18})|"(?P<text>[^"\\]{1,128})")'
@@ -21,11 +17,12 @@ _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID)
 _ANSWER = re.compile(rb"\s*\{\s*(?:(?:" + _ID + rb"|" + _VERSION + rb')\s*,\s*)*"(?:result|error)"\s*:')
 _ID_LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A line that was dropped while it arrived; its edges tell which request it answered."""
+    """A line that was dropped while it arrived; its edges show which request it answered."""
 
     size: int
     head: bytes
@@ -33,7 +30,7 @@ class Oversized:
 
     @property
     def is_answer(self) -> bool:
-        """Say whether this answered a request, and was none itself."""
+        """Return whether this answered a request rather than being one."""
         return _ANSWER.match(self.head) is not None
 
 
@@ -48,7 +45,7 @@ class LineSplitter:
     _tail: bytes = b""
 
     def feed(self, chunk: bytes) -> list[bytes | Oversized]:
-        """Give the lines that this chunk completes."""
+        """Return the lines that this chunk completes."""
         *ends, rest = chunk.split(b"\n")
         lines: list[bytes | Oversized] = []
         for end in ends:
@@ -79,8 +76,91 @@ class LineSplitter:
         return line
 
 
-def read_line(line: bytes | Oversized, limit: int) -> SessionMessage | None:
-    """Make a message of a line; one that cannot be read but names its request becomes that request's error.
+@dataclass(slots=True)
+class ServerSentEvent:
+    """One event of a stream; `data` is empty in events that only carry an id or a retry time."""
+
+    event: str = "message"
+    data: bytes = b""
+    id: str | None = None
+    retry_milliseconds: int | None = None
+
+
+class EventTooLarge(Exception):
+    """A server-sent event over the byte limit."""
+
+
+@dataclass(slots=True)
+class EventSplitter:
+    """Cuts a byte stream into server-sent events; an event over `limit` bytes raises EventTooLarge."""
+
+    limit: int
+    _rest: bytearray = field(default_factory=bytearray)
+    _scanned: int = 0
+    _size: int = 0
+    _data: list[bytes] = field(default_factory=list)
+    _event: ServerSentEvent = field(default_factory=ServerSentEvent)
+    _is_empty: bool = True
+
+    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
+        """Yield the events that this chunk completes."""
+        self._rest += chunk
+        start = 0
+        for found in _LINE_END.finditer(self._rest, self._scanned):
+            if found.end() == len(self._rest) and found.group() == b"\r":
+                break  # the other half of a line end may be in the next chunk
+            line = bytes(self._rest[start : found.start()])
+            start = found.end()
+            if event := self._line(line):
+                yield event
+        del self._rest[:start]
+        self._scanned = max(0, len(self._rest) - 1)
+        if self._size + len(self._rest) > self.limit:
+            raise EventTooLarge(f"an event is over the limit of {self.limit:,} bytes (limits.message_bytes)")
+
+    def _line(self, line: bytes) -> ServerSentEvent | None:
+        if not line:
+            return self._take()
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        self._size += len(line)
+        if self._size > self.limit:
+            raise EventTooLarge(f"an event is over the limit of {self.limit:,} bytes (limits.message_bytes)")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._event.event = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value:
+            self._event.id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) < 9:
+            self._event.retry_milliseconds = int(value)
+        else:
+            return None
+        self._is_empty = False
+        return None
+
+    def _take(self) -> ServerSentEvent | None:
+        event, empty = self._event, self._is_empty
+        event.data = b"\n".join(self._data)
+        self._event, self._data, self._size, self._is_empty = ServerSentEvent(), [], 0, True
+        return None if empty else event
+
+
+def decode(data: bytes) -> Message:
+    """Parse one message; raise ValueError where it is not a JSON object."""
+    value = from_json(data)
+    if not isinstance(value, dict):
+        raise ValueError("a message is a JSON object")
+    return value
+
+
+def encode(message: Message) -> bytes:
+    """Return a message as JSON; what JSON has no number for (NaN, infinity) becomes null."""
+    return to_json(message, inf_nan_mode="null")
+
+
+def read_line(line: bytes | Oversized, limit: int) -> Message | None:
+    """Parse a line; one that cannot be read but names its request becomes that request's error.
 
     None is a line that is not a message at all: a banner, a stray print.
     """
@@ -88,31 +168,28 @@ def read_line(line: bytes | Oversized, limit: int) -> SessionMessage | None:
         reason = f"the answer of {line.size:,} bytes is over the limit of {limit:,} (limits.message_bytes)"
         return _error_for(line.head, line.tail, INTERNAL_ERROR, reason)
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        message = decode(line)
     except ValueError:
         return _error_for(line[:EDGE_BYTES], line[-EDGE_BYTES:], PARSE_ERROR, "the answer is not valid JSON-RPC")
+    return message if "method" in message or "id" in message else None
 
 
-def refusal(line: Oversized, limit: int) -> SessionMessage:
-    """Make the error that answers a request too large to be read."""
+def refusal(line: Oversized, limit: int) -> Message:
+    """Return the error that answers a request too large to be read."""
     reason = f"the message of {line.size:,} bytes is over the limit of {limit:,} (limits.message_bytes)"
-    return _error(_request_id(line.head, line.tail), INVALID_REQUEST, reason)
+    return error_message(_request_id(line.head, line.tail), INVALID_REQUEST, reason)
 
 
-def write_line(item: SessionMessage) -> bytes:
-    return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+def error_message(request_id: int | str | None, code: int, reason: str) -> Message:
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": reason}}
 
 
-def _error_for(head: bytes, tail: bytes, code: int, reason: str) -> SessionMessage | None:
+def _error_for(head: bytes, tail: bytes, code: int, reason: str) -> Message | None:
     request_id = _request_id(head, tail)
-    return None if request_id is None else _error(request_id, code, reason)
+    return None if request_id is None else error_message(request_id, code, reason)
 
 
-def _error(request_id: RequestId | None, code: int, reason: str) -> SessionMessage:
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason)))
-
-
-def _request_id(head: bytes, tail: bytes) -> RequestId | None:
+def _request_id(head: bytes, tail: bytes) -> int | str | None:
     found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
     if found is None:
         return None

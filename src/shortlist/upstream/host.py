@@ -1,6 +1,8 @@
-"""What all servers of a pool share: who hears them, what bounds them, and how often things are tried."""
+"""What all servers of a pool share: listeners, limits, and how often things are tried."""
 
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from shortlist.config.settings import Limits
 from shortlist.upstream.events import Client, OnEvent
 
 PARALLEL_STARTS = 8
+BURST_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +20,7 @@ class Cadence:
     """How often things are tried; tests make it quick."""
 
     first_retry_seconds: float = 1.0
-    longest_retry_seconds: float = 300.0
+    longest_retry_seconds: float = 60.0
     stable_seconds: float = 60.0
     """A connection that held this long starts the back-off anew."""
     reconnect_seconds: float = 10.0
@@ -33,12 +36,37 @@ class Cadence:
     """A slow start holds its place among the parallel ones no longer than this."""
 
     def back_off(self, attempts: int) -> float:
-        """Give the seconds before the next attempt: doubled each time, capped, and spread at random."""
+        """Return the seconds before the next attempt: doubled each time, capped, and spread at random."""
         grown = self.first_retry_seconds * 2.0 ** min(attempts - 1, 30)
         return min(grown, self.longest_retry_seconds) * secrets.SystemRandom().uniform(0.5, 1.0)
 
 
 DEFAULT_CADENCE = Cadence()
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Lets through so many notifications a second, with ten seconds' worth at once, and counts the rest."""
+
+    per_second: float
+    clock: Callable[[], float] = time.monotonic
+    dropped: int = 0
+    _left: float = field(init=False)
+    _at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left, self._at = self.per_second * BURST_SECONDS, self.clock()
+
+    def spend(self) -> bool:
+        """Return whether one more may pass."""
+        now = self.clock()
+        self._left = min(self.per_second * BURST_SECONDS, self._left + (now - self._at) * self.per_second)
+        self._at = now
+        if self._left < 1:
+            self.dropped += 1
+            return False
+        self._left -= 1
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Which era a server speaks: asked once, when it connects.
+"""Finds out which protocol era a server speaks, once, when it connects.
 
 Only positive evidence makes a server modern; every refusal of `server/discover` falls back to `initialize`.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import anyio
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
@@ -16,12 +16,12 @@ from mcp_types.version import (
 )
 
 from shortlist.models import Json
-from shortlist.upstream.errors import ClosedByProbe
+from shortlist.upstream.errors import ClosedByProbe, ConnectionFailed
 from shortlist.upstream.events import Peer
 from shortlist.upstream.wire import Wire, client_info
 
 DISCOVER_SECONDS = 8.0
-"""A legacy server that ignores what it does not know must not cost the whole start."""
+"""A legacy server that ignores unknown requests must not use up the whole start time."""
 
 
 class NoCommonVersion(Exception):
@@ -29,7 +29,7 @@ class NoCommonVersion(Exception):
 
     def __init__(self, offered: object) -> None:
         super().__init__(
-            f"it speaks protocol {offered!r}, and this gateway {HANDSHAKE_PROTOCOL_VERSIONS!r} "
+            f"it speaks protocol {offered!r}, while this gateway speaks {HANDSHAKE_PROTOCOL_VERSIONS!r} "
             f"and {MODERN_PROTOCOL_VERSIONS!r}; update the server"
         )
 
@@ -55,9 +55,12 @@ async def _discover(wire: Wire, version: str) -> Peer | None:
     with anyio.move_on_after(DISCOVER_SECONDS):
         try:
             raw = await wire.send("server/discover", {"_meta": wire.envelope(version)})
-        except MCPError as error:
-            if error.code == CONNECTION_CLOSED and await wire.has_closed():
+        except ConnectionFailed as error:
+            if wire.closed.is_set():
                 raise ClosedByProbe from None
+            if not error.sent:
+                raise
+        except MCPError as error:
             mutual = _mutual(error)
             if mutual and mutual != version:
                 return await _discover(wire, mutual)

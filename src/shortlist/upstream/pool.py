@@ -1,4 +1,4 @@
-"""All upstream servers together, each supervised on its own."""
+"""All upstream servers, each supervised on its own."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from shortlist.upstream.supervisor import Upstream
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """What a new configuration changed; servers named nowhere run on untouched."""
+    """What a new configuration changed; servers that are not named here keep running."""
 
     started: tuple[str, ...] = ()
     stopped: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class UpstreamPool:
         self._reloading = anyio.Lock()
 
     def start_later(self, servers: Iterable[str]) -> None:
-        """Let these begin a moment after the others, or when they are wanted; called before entering."""
+        """Start these a moment after the others, or when they are first called; call this before entering."""
         for name in servers:
             self._upstreams[name].head_start_seconds = self._host.cadence.head_start_seconds
 
@@ -79,15 +79,15 @@ class UpstreamPool:
         await self._tasks.__aexit__(None, None, None)
 
     def status(self) -> Mapping[str, UpstreamStatus]:
-        """Give all there is to say of every server, in configuration order."""
+        """Return the status of every server, in configuration order."""
         return {name: upstream.status() for name, upstream in self._upstreams.items()}
 
     def states(self) -> Mapping[str, State]:
-        """Give every server's state alone, in configuration order: every search asks, so it costs little."""
+        """Return every server's state, in configuration order; cheap, since every search asks."""
         return {name: upstream.state for name, upstream in self._upstreams.items()}
 
     def peer(self, server: str) -> Peer | None:
-        """Give what a server said about itself when it connected; every call asks, so it costs nothing."""
+        """Return what a server said about itself when it connected; cheap, since every call asks."""
         upstream = self._upstreams.get(server)
         return upstream.peer if upstream else None
 

@@ -1,32 +1,32 @@
-"""A child process as a transport: bounded messages, captured stderr, and a process group that always ends."""
+"""A child process as a channel: bounded messages, captured stderr, and a process group that always ends."""
 
-import math
+import asyncio
 import os
 import shutil
 import signal
 import sys
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from subprocess import PIPE
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import ByteReceiveStream, ByteSendStream, ObjectReceiveStream, ObjectSendStream, Process
-from mcp.client._transport import TransportStreams
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification
 
 from shortlist.config.settings import StdioTransport
-from shortlist.upstream.framing import LineSplitter, Oversized, read_line, write_line
+from shortlist.upstream.errors import ConnectionFailed
+from shortlist.upstream.events import OnPause
+from shortlist.upstream.framing import LineSplitter, Message, Oversized, encode, read_line
 from shortlist.upstream.stderr import LINE_CHARACTERS, StderrLog
+from shortlist.upstream.wire import Deliver
 
 EXIT_SECONDS = 2.0
-"""How long a server may take to leave by itself once its stdin is closed, and again after SIGTERM."""
-NOTICE_SECONDS = 0.1
-"""How long a notification may wait for a child that does not read: a call that ran out of time waits for its cancel."""
+"""How long a server may take to exit once its stdin is closed, and again after SIGTERM."""
+CHUNK_BYTES = 64 * 1024
+UNREAD_BYTES = 1024 * 1024
+"""What may wait for a child that does not read; beyond that notifications to it are dropped."""
+LINES_AT_ONCE = 50
+"""After so many messages of one child the others get their turn."""
 _POLL_SECONDS = 0.01
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
 
 
 class CommandNotFound(OSError):
@@ -39,22 +39,69 @@ class CommandNotFound(OSError):
         )
 
 
+class StdioChannel:
+    """Messages of a child, one to a line."""
+
+    def __init__(self, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader, log: StderrLog, limit: int) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._log = log
+        self._splitter = LineSplitter(limit)
+        self.ended = False
+
+    async def run(self, deliver: Deliver) -> None:
+        """Deliver every line that is a message until the child closes its stdout."""
+        try:
+            while chunk := await self._stdout.read(CHUNK_BYTES):
+                for number, line in enumerate(self._splitter.feed(chunk), 1):
+                    if line:
+                        self._take(line, deliver)
+                    if number % LINES_AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()
+        except OSError:
+            pass  # the same as its end
+        self.ended = True
+
+    def _take(self, line: bytes | Oversized, deliver: Deliver) -> None:
+        message = read_line(line, self._splitter.limit)
+        if message is None:
+            self._log.note(_stray(line))
+        else:
+            deliver(message)
+
+    async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:  # noqa: ARG002
+        """Write a message whole, whoever is cancelled meanwhile, and wait for a child that reads slowly."""
+        if self._stdin.is_closing():
+            raise ConnectionFailed("the connection ended", sent=False)
+        self._stdin.write(encode(message) + b"\n")
+        try:
+            await self._stdin.drain()
+        except OSError:
+            raise ConnectionFailed("the connection ended before it answered") from None
+
+    def post(self, message: Message, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - a pipe has no headers
+        """Write a notification without waiting; dropped where the child has not read for long."""
+        data = encode(message) + b"\n"
+        if not self._stdin.is_closing() and self._stdin.transport.get_write_buffer_size() < UNREAD_BYTES + len(data):
+            self._stdin.write(data)
+
+
 @asynccontextmanager
-async def open_stdio(transport: StdioTransport, *, log: StderrLog, limit: int) -> AsyncIterator[TransportStreams]:
-    """Start the child and give its message streams; on leaving, its process group is ended and reaped."""
+async def open_stdio(transport: StdioTransport, *, log: StderrLog, limit: int) -> AsyncIterator[StdioChannel]:
+    """Start the child and yield its channel; on leaving, its process group is ended and reaped."""
     process = await _spawn(transport)
     stdin, stdout, stderr = _pipes(process)
-    inbox, outbox = _Inbox(stdout, log, limit), _Outbox(stdin)
+    channel = StdioChannel(stdin, stdout, log, limit)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_read_stderr, stderr, log)
             try:
-                yield inbox, outbox
+                yield channel
             finally:
                 with anyio.CancelScope(shield=True):
-                    left_first = inbox.ended
+                    left_first = channel.ended
                     tasks.start_soon(_drain, stdout)
-                    await _end(process)
+                    await _end(process, stdin)
                     if left_first:
                         log.note(f"[exited with code {process.returncode}]")
                 tasks.cancel_scope.cancel()
@@ -62,13 +109,14 @@ async def open_stdio(transport: StdioTransport, *, log: StderrLog, limit: int) -
         log.end()
 
 
-async def _spawn(transport: StdioTransport) -> Process:
+async def _spawn(transport: StdioTransport) -> asyncio.subprocess.Process:
     environment = dict(transport.environment)
     command = shutil.which(transport.command, path=environment.get("PATH"))
     if command is None:
         raise CommandNotFound(transport.command)
-    return await anyio.open_process(
-        [command, *transport.args],
+    return await asyncio.create_subprocess_exec(
+        command,
+        *transport.args,
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
@@ -78,64 +126,10 @@ async def _spawn(transport: StdioTransport) -> Process:
     )
 
 
-class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
-    """Reads the child when a message is asked for: a task and a queue between would make every call wait for them."""
-
-    def __init__(self, stdout: ByteReceiveStream, log: StderrLog, limit: int) -> None:
-        self._stdout = stdout
-        self._log = log
-        self._splitter = LineSplitter(limit)
-        self._lines: deque[bytes | Oversized] = deque()
-        self.ended = False
-
-    async def receive(self) -> SessionMessage:
-        if self._lines:
-            await anyio.lowlevel.checkpoint()  # a child that never stops talking leaves the others their turn
-        while True:
-            while self._lines:
-                if message := self._message(self._lines.popleft()):
-                    return message
-            self._lines.extend(self._splitter.feed(await self._chunk()))
-
-    def _message(self, line: bytes | Oversized) -> SessionMessage | None:
-        message = read_line(line, self._splitter.limit) if line else None
-        if line and message is None:
-            self._log.note(_stray(line))
-        return message
-
-    async def _chunk(self) -> bytes:
-        try:
-            return await self._stdout.receive()
-        except _GONE:
-            self.ended = True
-            raise anyio.EndOfStream from None
-
-    async def aclose(self) -> None:
-        """Leave stdout open: the child is heard out when it is ended."""
-
-
-class _Outbox(ObjectSendStream[SessionMessage]):
-    """Writes messages whole, whoever is cancelled meanwhile: what the child does not read yet is kept for it."""
-
-    def __init__(self, stdin: ByteSendStream) -> None:
-        self._stdin = stdin
-
-    async def send(self, item: SessionMessage) -> None:
-        seconds = NOTICE_SECONDS if isinstance(item.message, JSONRPCNotification) else math.inf
-        try:
-            with anyio.move_on_after(seconds):
-                await self._stdin.send(write_line(item))
-        except _GONE:
-            raise anyio.BrokenResourceError from None
-
-    async def aclose(self) -> None:
-        await _close(self._stdin)
-
-
-async def _drain(stdout: ByteReceiveStream) -> None:
-    """Hear the child out: blocked on a full pipe it could not see its stdin close."""
-    with anyio.CancelScope(shield=True), suppress(*_GONE):  # until `_end` closes it
-        async for _ in stdout:
+async def _drain(stdout: asyncio.StreamReader) -> None:
+    """Read what the child still writes: blocked on a full pipe it could not see its stdin close."""
+    with suppress(OSError):
+        while await stdout.read(CHUNK_BYTES):
             pass
 
 
@@ -145,23 +139,23 @@ def _stray(line: bytes | Oversized) -> str:
     return f"[stdout, not a message] {line[:LINE_CHARACTERS].decode('utf-8', 'replace')}"
 
 
-async def _read_stderr(stderr: ByteReceiveStream, log: StderrLog) -> None:
-    with suppress(*_GONE):
-        async for chunk in stderr:
+async def _read_stderr(stderr: asyncio.StreamReader, log: StderrLog) -> None:
+    with suppress(OSError):
+        while chunk := await stderr.read(CHUNK_BYTES):
             log.write(chunk)
 
 
-def _pipes(process: Process) -> tuple[ByteSendStream, ByteReceiveStream, ByteReceiveStream]:
+def _pipes(
+    process: asyncio.subprocess.Process,
+) -> tuple[asyncio.StreamWriter, asyncio.StreamReader, asyncio.StreamReader]:
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise RuntimeError("the child was started without pipes")
     return process.stdin, process.stdout, process.stderr
 
 
-async def _end(process: Process) -> None:
-    """Close stdin, wait, then signal the group: also what the server itself started must go."""
-    if process.stdin is not None:
-        with anyio.move_on_after(0.5):
-            await _close(process.stdin)
+async def _end(process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter) -> None:
+    """Close stdin, wait, then signal the group: what the server itself started must end too."""
+    stdin.close()
     await _exited(process, EXIT_SECONDS)
     if _signal_group(process, signal.SIGTERM):
         with anyio.move_on_after(EXIT_SECONDS):
@@ -169,21 +163,20 @@ async def _end(process: Process) -> None:
                 await anyio.sleep(_POLL_SECONDS)
         _signal_group(process, getattr(signal, "SIGKILL", signal.SIGTERM))
     await _exited(process, EXIT_SECONDS)
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            await _close(pipe)
-    _close_transport(process)
+    # A descendant may hold the other ends of the pipes; nothing public closes ours.
+    with suppress(PermissionError):
+        process._transport.close()  # type: ignore[attr-defined]
 
 
-async def _exited(process: Process, seconds: float) -> None:
+async def _exited(process: asyncio.subprocess.Process, seconds: float) -> None:
     # `wait` also waits for the pipes to end, which a grandchild can hold open.
     with anyio.move_on_after(seconds):
         while process.returncode is None:
             await anyio.sleep(_POLL_SECONDS)
 
 
-def _signal_group(process: Process, number: int) -> bool:
-    """Signal every process of the child's group; say whether there may be one left."""
+def _signal_group(process: asyncio.subprocess.Process, number: int) -> bool:
+    """Signal every process of the child's group; return whether one may be left."""
     if sys.platform == "win32":
         if process.returncode is None and number:
             process.terminate()
@@ -195,16 +188,3 @@ def _signal_group(process: Process, number: int) -> bool:
     except PermissionError:
         return process.returncode is None  # macOS says so of zombies
     return True
-
-
-async def _close(stream: ByteSendStream | ByteReceiveStream) -> None:
-    with suppress(*_GONE):
-        await stream.aclose()
-
-
-def _close_transport(process: Process) -> None:
-    # Without this asyncio warns at collection while a descendant holds a pipe end; nothing public reaches it.
-    transport = getattr(getattr(process, "_process", None), "_transport", None)
-    if transport is not None:
-        with suppress(PermissionError):
-            transport.close()

@@ -1,4 +1,4 @@
-"""One server kept alive: connected, listed, pinged, reconnected with back-off, and always ended."""
+"""Keeps one server connected: lists its tools, pings it, reconnects with back-off, and always ends it."""
 
 import logging
 import time
@@ -14,11 +14,15 @@ from mcp_types import METHOD_NOT_FOUND
 from shortlist.config.settings import HttpTransport, ServerSettings, SseTransport, StdioTransport, Transport
 from shortlist.errors import UpstreamError
 from shortlist.models import Json, Tool
+from shortlist.upstream.breaker import PROBE_SECONDS, Breaker, Circuit
 from shortlist.upstream.connection import Connection, Dial, auth_remedy, connect
 from shortlist.upstream.errors import (
     ClosedByProbe,
+    UpstreamBusy,
     UpstreamNeedsAuth,
+    UpstreamNotSent,
     UpstreamRefused,
+    UpstreamTimeout,
     UpstreamUnavailable,
     cause_of,
 )
@@ -32,9 +36,9 @@ from shortlist.upstream.events import (
     UpstreamEvent,
     UpstreamStatus,
 )
-from shortlist.upstream.host import Host
+from shortlist.upstream.host import Allowance, Host
+from shortlist.upstream.http import HttpNotes
 from shortlist.upstream.stderr import StderrLog, log_path
-from shortlist.upstream.transports import HttpNotes
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +46,12 @@ STDERR_IN_STATUS = 20
 STDERR_IN_ERROR = 5
 POLITE_SECONDS = 6.0
 """How long an orderly end may take before the connection is cut."""
+HASTE_SECONDS = 1.0
+"""A call starts the next attempt to connect at once, unless the last one failed less than this ago."""
+HASTENED_SECONDS = 2.0
+"""How long a call waits for that attempt."""
+BRIEF_ATTEMPTS = 3
+"""After so many failed attempts calls no longer wait for a server as if it were only restarting."""
 _NOT_RELAYED = (
     "notifications/progress",
     "notifications/cancelled",
@@ -65,7 +75,12 @@ class Upstream:
         self._probe = True
         self._connection: Connection | None = None
         self.peer: Peer | None = None
-        self.state: State = "connecting"
+        self._state: State = "connecting"
+        self._shown: State = "connecting"
+        self._breaker = Breaker(host.limits.breaker_failures)
+        self._allowance = Allowance(host.limits.notifications_per_second)
+        self._resting_since: float | None = None
+        self._waiting = 0
         self._since = time.time()
         self._error: str | None = None
         self._attempts = 0
@@ -84,33 +99,107 @@ class Upstream:
         self._heard = time.monotonic()
         self._ready_at: float | None = None
 
+    @property
+    def state(self) -> State:
+        """Return the connection's state, or `down` for a server that is connected but does not answer."""
+        return "down" if self._state == "ready" and self._breaker.circuit == "open" else self._state
+
+    @property
+    def circuit(self) -> Circuit:
+        return self._breaker.circuit
+
+    @property
+    def dropped(self) -> int:
+        """Return how many notifications were dropped because the server sent too many."""
+        return self._allowance.dropped
+
     def status(self) -> UpstreamStatus:
         return UpstreamStatus(
             server=self.settings.name,
             state=self.state,
             since=self._since,
             tools=len(self._tools or ()),
-            error=self._error,
+            error=self._breaker.reason if self.state == "down" else self._error,
             stderr=self._log.last(STDERR_IN_STATUS),
             peer=self.peer,
             attempts=self._attempts,
+            circuit=self._breaker.circuit,
+            dropped=self._allowance.dropped,
         )
 
     async def request(self, method: str, params: Mapping[str, Json], options: CallOptions) -> dict[str, Json]:
-        """Relay a request within its time, waiting for a connection and for room included."""
+        """Relay a request within its time, which includes waiting for a connection and for room.
+
+        One that certainly did not reach the server is sent again when the server is back.
+        """
         deadline = anyio.current_time() + (options.timeout_seconds or self.settings.timeout_seconds)
-        connection = self._live or await self._ready(deadline)
-        room, number = self._room, next(self._numbers)
-        await self._enter(room, deadline)
-        self._callers[number] = options.caller
+        repeated = False
+        while True:
+            connection = self._live or await self._ready(deadline)
+            try:
+                return await self._relay(connection, method, params, options, deadline)
+            except UpstreamNotSent:
+                if repeated or anyio.current_time() >= deadline:
+                    raise
+                repeated = True
+
+    async def _relay(
+        self,
+        connection: Connection,
+        method: str,
+        params: Mapping[str, Json],
+        options: CallOptions,
+        deadline: float,
+    ) -> dict[str, Json]:
+        breaker, room, number = self._breaker, self._room, next(self._numbers)
+        if not breaker.admit():
+            raise self._unavailable()
+        began, verdict = time.monotonic(), False
         try:
-            left = max(0.0, deadline - anyio.current_time())
-            result = await connection.request(method, params, options, seconds=left)
-            self._heard = time.monotonic()
+            await self._enter(room, deadline)
+            self._callers[number] = options.caller
+            try:
+                left = max(0.0, deadline - anyio.current_time())
+                result = await connection.request(method, params, options, seconds=left)
+            finally:
+                del self._callers[number]
+                room.release()
+            verdict = True
+            self._answered()
             return result
+        except UpstreamRefused:
+            verdict = True
+            self._answered()
+            raise
+        except UpstreamTimeout as error:
+            # A caller with little patience, or a server busy with something else, is no sign of a server that hangs.
+            if options.timeout_seconds is None and self._heard < began:
+                verdict = True
+                self._count_failure(str(error))
+            raise
+        except UpstreamBusy:
+            raise
+        except UpstreamUnavailable as error:
+            verdict = True
+            self._count_failure(str(error))
+            raise
         finally:
-            del self._callers[number]
-            room.release()
+            if not verdict:
+                breaker.gave_up()
+
+    def _answered(self) -> None:
+        self._heard = time.monotonic()
+        was = self._breaker.circuit
+        self._breaker.answered()
+        if was != "closed":
+            self._say(logging.INFO, " answers again")
+            self._set(self._state, None)
+
+    def _count_failure(self, reason: str) -> None:
+        self._breaker.failed(reason)
+        if self._breaker.circuit == "open" and self._state == "ready":
+            self._say(logging.WARNING, " is down: %s", reason)
+            self._set(self._state, self._error)
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> None:
         if self._connection is not None:
@@ -122,19 +211,19 @@ class Upstream:
         await connection.watch(self._watched)
 
     def refresh(self) -> None:
-        """List again, or try to connect again, now."""
+        """List the tools again, or try to connect again, now."""
         self._relist.set()
         self._wake.set()
         self._wanted.set()
 
     def adopt(self, settings: ServerSettings) -> None:
-        """Take settings that need no new connection."""
+        """Apply settings that need no new connection."""
         self.settings = settings
         self._room = anyio.Semaphore(settings.max_concurrency)
         self._relist.set()
 
     async def stop(self) -> None:
-        """End the connection politely, then by force; returns when nothing of it is left."""
+        """End the connection, by force where it takes too long; return when nothing of it is left."""
         self._stopped.set()
         if self._connection is None:
             self._scope.cancel()
@@ -144,21 +233,21 @@ class Upstream:
         await self._ended.wait()
 
     async def first_outcome(self) -> None:
-        while self.state == "connecting":
+        while self._state == "connecting":
             await self._changed.wait()
 
     async def asked(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        """Hand a request of the server to the client role."""
+        """Pass a request of the server to the client that answers it."""
         if self._host.client is None:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
         return await self._host.client.answer(self.settings.name, method, params, tuple(self._callers.values()))
 
     def notified(self, method: str, params: Mapping[str, Json]) -> None:
-        """Take a notification of the server: a changed tool list is read again, the rest is passed on."""
+        """Read a changed tool list again, and pass other notifications on, within the server's allowance."""
         self._heard = time.monotonic()
         if method == "notifications/tools/list_changed":
             self._relist.set()
-        elif method not in _NOT_RELAYED:
+        elif method not in _NOT_RELAYED and self._allowance.spend():
             self._emit(Notified(server=self.settings.name, method=method, params=params))
 
     async def run(self) -> None:
@@ -174,15 +263,33 @@ class Upstream:
             self._ended.set()
 
     async def _ready(self, deadline: float) -> Connection:
+        """Wait for a connection; a server that rests between attempts is tried at once."""
         self._wanted.set()
-        if self._live is None and self.state != "connecting":
-            deadline = min(deadline, anyio.current_time() + self._host.cadence.reconnect_seconds)
-        with anyio.CancelScope(deadline=deadline):
-            while self._live is None and self.state in ("connecting", "ready", "stale"):
-                await self._changed.wait()
+        now = anyio.current_time()
+        if self._resting_since is not None and self._state != "needs_auth":
+            if self._attempts >= BRIEF_ATTEMPTS and now - self._resting_since < HASTE_SECONDS:
+                raise self._unavailable()
+            self._wake.set()
+        if self._state != "connecting":
+            is_brief = self._attempts < BRIEF_ATTEMPTS and self._state in ("ready", "stale")
+            deadline = min(deadline, now + (self._host.cadence.reconnect_seconds if is_brief else HASTENED_SECONDS))
+        asked = self._attempts
+        self._waiting += 1
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                while self._live is None and self._may_come(asked):
+                    await self._changed.wait()
+        finally:
+            self._waiting -= 1
         if self._live is None:
             raise self._unavailable()
         return self._live
+
+    def _may_come(self, asked: int) -> bool:
+        if self._state in ("needs_auth", "stopped"):
+            return False
+        is_brief = self._attempts < BRIEF_ATTEMPTS and self._state != "failed"
+        return is_brief or self._attempts == asked
 
     @property
     def _live(self) -> Connection | None:
@@ -190,12 +297,15 @@ class Upstream:
         return connection if connection is not None and not connection.is_lost() else None
 
     def _unavailable(self) -> UpstreamUnavailable:
-        name = self.settings.name
-        if self.state == "needs_auth":
-            return UpstreamNeedsAuth(name, self._error or "it wants credentials")
-        if self.state == "connecting":
-            return UpstreamUnavailable(name, "it is still starting; try again later, or see `shortlist status`")
-        return UpstreamUnavailable(name, f"it is {self.state}: {self._error or 'it is not running'}")
+        name, circuit = self.settings.name, self._breaker.circuit
+        if self._state == "needs_auth":
+            return UpstreamNeedsAuth(name, self._error or "it requires credentials")
+        if self._state == "connecting":
+            return UpstreamUnavailable(name, "it is still starting; try again later, or run `shortlist status`")
+        if self._live is not None and circuit != "closed":
+            soon = f"in {self._breaker.seconds_left:.1f} s" if circuit == "open" else "by a call that is running now"
+            return UpstreamUnavailable(name, f"it is down ({self._breaker.reason}); it is tried again {soon}")
+        return UpstreamUnavailable(name, f"it is {self._state}: {self._error or 'it is not running'}")
 
     async def _enter(self, room: anyio.Semaphore, deadline: float) -> None:
         if room.value:
@@ -205,7 +315,7 @@ class Upstream:
             await room.acquire()
         if waiting.cancelled_caught:
             running = f"{self.settings.max_concurrency} calls are running and none ended in time"
-            raise UpstreamUnavailable(self.settings.name, f"{running}; this one was not sent")
+            raise UpstreamBusy(self.settings.name, f"{running}; this one was not sent")
 
     async def _attempt(self) -> None:
         notes = HttpNotes()
@@ -263,6 +373,7 @@ class Upstream:
     async def _serve(self, connection: Connection) -> None:
         self._connection = connection
         self._ready_at = time.monotonic()
+        self._breaker.answered()
         self._set("ready", None)
         self._say(logging.INFO, " is ready: %d tools", len(self._tools or ()))
         try:
@@ -270,6 +381,7 @@ class Upstream:
                 tasks.start_soon(self._keep_listed, connection)
                 tasks.start_soon(self._keep_alive, connection)
                 tasks.start_soon(self._watch_again, connection)
+                tasks.start_soon(self._probe_when_down, connection)
                 tasks.start_soon(self._cancel_when_stopped, tasks)
                 await connection.lost()
                 self._connection = None
@@ -326,6 +438,21 @@ class Upstream:
             if waiting.cancelled_caught:
                 raise TimeoutError("it did not answer a ping")
 
+    async def _probe_when_down(self, connection: Connection) -> None:
+        """Ping while the circuit is open; the first answer lets a request through again."""
+        while True:
+            while self._breaker.circuit != "open":
+                await self._changed.wait()
+            await anyio.sleep(self._breaker.seconds_left)
+            try:
+                with anyio.fail_after(PROBE_SECONDS):
+                    await connection.ping()
+            except (TimeoutError, UpstreamError):
+                self._breaker.unresponsive()
+            else:
+                self._breaker.responded()
+                self._set(self._state, self._error)
+
     async def _list(self, connection: Connection) -> None:
         listing = await connection.list_tools(self.settings)
         for problem in listing.problems:
@@ -336,7 +463,7 @@ class Upstream:
             self._emit(ToolsChanged(server=self.settings.name, tools=tools, problems=listing.problems))
 
     async def _failed(self, error: Exception, notes: HttpNotes) -> None:
-        """Say what went wrong, then wait for the next attempt, or for new credentials."""
+        """Report what went wrong, then wait for the next attempt, or for new credentials."""
         if self._retry_otherwise(error, notes):
             return
         if self._ready_at and time.monotonic() - self._ready_at > self._host.cadence.stable_seconds:
@@ -350,7 +477,7 @@ class Upstream:
         await self._rest(state, self._reason(error, notes), self._host.cadence.back_off(self._attempts))
 
     def _retry_otherwise(self, error: Exception, notes: HttpNotes) -> bool:
-        """Try at once what may suit an older server: the SSE transport, or a start without a probe."""
+        """Prepare what may suit an older server: the SSE transport, or a start without a probe."""
         if self.peer is not None:
             return False
         transport = self._transport
@@ -365,9 +492,13 @@ class Upstream:
     async def _rest(self, state: State, reason: str, seconds: float) -> None:
         self._say(logging.WARNING, " is %s: %s", state, reason)
         self._wake = anyio.Event()
+        if self._waiting and self._attempts < BRIEF_ATTEMPTS and state != "needs_auth":
+            self._wake.set()  # a call already waits for the next attempt
+        self._resting_since = anyio.current_time()
         self._set(state, reason)
         with anyio.move_on_after(seconds):
             await self._wake.wait()
+        self._resting_since = None
 
     def _reason(self, error: Exception, notes: HttpNotes) -> str:
         said = str(error) or type(error).__name__
@@ -380,9 +511,11 @@ class Upstream:
         return said + status + (f"; it last said: {' | '.join(lines)}" if lines else "")
 
     def _set(self, state: State, error: str | None) -> None:
-        if state != self.state:
+        before = self._shown
+        self._state, self._error = state, error
+        self._shown = self.state
+        if self._shown != before:
             self._since = time.time()
-        self.state, self._error = state, error
         self._changed.set()
         self._changed = anyio.Event()
         self._emit(StateChanged(server=self.settings.name, status=self.status()))

@@ -1,20 +1,23 @@
-"""Raw MCP over a pair of streams: JSON objects in and out, in the era that was negotiated.
+"""Raw JSON-RPC with one server: objects in and out, in the protocol era that was negotiated.
 
-The SDK's typed session checks results against its own models and the server's output schemas; a gateway
-relays what came. So this stands on the SDK's dispatcher, which knows no MCP types, and adds only what each
-era wants on every request.
+The SDK's session validates results against its own models and the server's output schemas. A gateway relays them
+unchanged, so requests and answers are parsed once and matched by id here, without a model in between.
 """
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Protocol
+from itertools import count
+from typing import Any, Protocol, TypeAlias
 
 import anyio
-from anyio.abc import TaskStatus
-from mcp.client._transport import TransportStreams
-from mcp.shared.dispatcher import CallOptions as SendOptions
-from mcp.shared.dispatcher import DispatchContext, ProgressFnT
+from anyio.abc import TaskGroup, TaskStatus
+from mcp import MCPError
+from mcp.shared._otel import inject_trace_context
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -23,21 +26,28 @@ from mcp.shared.inbound import (
     encode_header_value,
     mcp_param_headers,
 )
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
 )
 
 from shortlist.models import Json
-from shortlist.upstream.events import Era
+from shortlist.upstream.errors import ConnectionFailed
+from shortlist.upstream.events import Era, OnPause, OnProgress
+from shortlist.upstream.framing import Message
 
-_CLOSE_SECONDS = 0.5
+logger = logging.getLogger(__name__)
+
 PING = "ping"
 UNCANCELLABLE = ("initialize", "server/discover")
+MAX_ASKED = 64
+"""Requests of one server that may wait for their answers; further ones are refused."""
+MAX_PROGRESS = 64
+"""Progress notifications of one call that may wait for a slow client; the oldest are dropped."""
 _ENVELOPE = (
     PROTOCOL_VERSION_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -45,46 +55,86 @@ _ENVELOPE = (
     LOG_LEVEL_META_KEY,
 )
 _NEVER_RELAYED = "progressToken"
-"""A token belongs to one connection; the dispatcher makes its own."""
+"""A token belongs to one connection; the wire uses the request's own id."""
 
-HeaderMap = Mapping[tuple[str, ...], str]
-"""Which arguments of a tool a modern HTTP server wants mirrored into headers."""
+HeaderMap: TypeAlias = Mapping[tuple[str, ...], str]
+"""Which arguments of a tool a modern HTTP server expects to be repeated in headers."""
+Deliver: TypeAlias = Callable[[Message], None]
+
+
+class Channel(Protocol):
+    """Carries messages to and from one server."""
+
+    async def run(self, deliver: Deliver) -> None:
+        """Deliver the server's messages until it is gone."""
+        ...
+
+    async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:
+        """Send a message; where requests have a response of their own, return after delivering the answer.
+
+        Raise ConnectionFailed when the message could not be sent, or its answer cannot arrive any more.
+        """
+        ...
+
+    def post(self, message: Message, headers: Mapping[str, str]) -> None:
+        """Send a notification without waiting for a server that does not read."""
+        ...
 
 
 class Ears(Protocol):
-    """What hears the server: its requests and its notifications, raw."""
+    """Receives what the server asks and announces, unchanged."""
 
     async def asked(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]: ...
 
     def notified(self, method: str, params: Mapping[str, Json]) -> None: ...
 
 
+@dataclass(slots=True)
+class _Pending:
+    """A request that waits for its answer, and the progress that its caller has not been told yet."""
+
+    answer: "asyncio.Future[dict[str, Json]]"
+    on_progress: OnProgress | None
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    progress: deque[tuple[float, float | None, str | None]] = field(default_factory=lambda: deque(maxlen=MAX_PROGRESS))
+    is_telling: bool = False
+
+
 class Wire:
     """One open connection; until `speak` is called it speaks the legacy era without a version."""
 
-    def __init__(self, streams: TransportStreams, ears: Ears, capabilities: Mapping[str, Json]) -> None:
+    def __init__(self, channel: Channel, ears: Ears, capabilities: Mapping[str, Json]) -> None:
         self.capabilities = dict(capabilities)
         self.header_maps: Mapping[str, HeaderMap] = {}
         self.closed = anyio.Event()
-        self._dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(*streams)
+        self._channel = channel
         self._ears = ears
         self._version: str | None = None
         self._era: Era = "legacy"
+        self._ids = count(1)
+        self._pending: dict[int | str, _Pending] = {}
+        self._asked = 0
+        self._tasks: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Hear the server until its stream ends."""
+        """Deliver the server's messages until its stream ends; then fail the requests that still wait."""
         try:
-            await self._dispatcher.run(self._on_request, self._on_notify, task_status=task_status)
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                task_status.started()
+                await self._channel.run(self._take)
+                self._close()
+                tasks.cancel_scope.cancel()
         finally:
-            self.closed.set()
+            self._close()
 
-    async def has_closed(self) -> bool:
-        """Say whether the stream has ended; servers use the error code of a closed one for less, too."""
-        with anyio.move_on_after(_CLOSE_SECONDS):
-            await self.closed.wait()
-        return self.closed.is_set()
+    @property
+    def in_flight(self) -> int:
+        """Return how many requests wait for their answers."""
+        return len(self._pending)
 
     def speak(self, protocol_version: str, era: Era) -> None:
+        """Use a negotiated version from now on."""
         self._version, self._era = protocol_version, era
 
     async def send(
@@ -92,35 +142,59 @@ class Wire:
         method: str,
         params: Mapping[str, Json],
         *,
-        on_progress: ProgressFnT | None = None,
+        on_progress: OnProgress | None = None,
+        on_pause: OnPause | None = None,
         request_id: str | None = None,
     ) -> dict[str, Json]:
-        """Send a request and give its raw result; cancelling the caller cancels it at the server too.
+        """Send a request and return its raw result; cancelling the caller cancels it at the server too.
 
-        Raises MCPError with the server's own code, message and data, or when the connection closes.
+        Raises MCPError with the server's own code, message and data, or ConnectionFailed.
         """
-        options: SendOptions = {"headers": self._headers(method, params)}
-        if on_progress is not None:
-            options["on_progress"] = on_progress
-        if request_id is not None:
-            options["request_id"] = request_id
-        if method in UNCANCELLABLE:
-            options["cancel_on_abandon"] = False
-        return await self._dispatcher.send_raw_request(method, self._stamped(params), options)
+        if self.closed.is_set():
+            raise ConnectionFailed("the connection ended", sent=False)
+        number: int | str = request_id if request_id is not None else next(self._ids)
+        pending = _Pending(asyncio.get_running_loop().create_future(), on_progress)
+        self._pending[number] = pending
+        message: Message = {"jsonrpc": "2.0", "id": number, "method": method}
+        if body := self._stamped(params, progress_token=number if on_progress is not None else None):
+            message["params"] = body
+        try:
+            with pending.scope:
+                await self._channel.send(message, self._headers(method, params), on_pause)
+                return await pending.answer
+        except asyncio.CancelledError:
+            if method not in UNCANCELLABLE and (pending.answer.cancelled() or not pending.answer.done()):
+                self._cancel(number)
+            raise
+        finally:
+            self._pending.pop(number, None)
+            if pending.answer.done() and not pending.answer.cancelled():
+                pending.answer.exception()  # read, so that asyncio does not report an error that nobody waited for
+        raise ConnectionFailed("the connection ended before it answered")
+
+    def _cancel(self, number: int | str) -> None:
+        params = {"requestId": number, "reason": "the caller cancelled the request or its time is over"}
+        method = "notifications/cancelled"
+        self._channel.post({"jsonrpc": "2.0", "method": method, "params": params}, self._headers(method, params))
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> None:
-        stamped = self._stamped(params) or None
-        await self._dispatcher.notify(method, stamped, {"headers": self._headers(method, params)})
+        message: Message = {"jsonrpc": "2.0", "method": method}
+        if stamped := self._stamped(params):
+            message["params"] = stamped
+        try:
+            await self._channel.send(message, self._headers(method, params))
+        except ConnectionFailed as error:
+            logger.debug("dropped %s: %s", method, error)
 
     def envelope(self, protocol_version: str) -> dict[str, Json]:
-        """Give the `_meta` that every modern request carries."""
+        """Return the `_meta` that every modern request carries."""
         return {
             PROTOCOL_VERSION_META_KEY: protocol_version,
             CLIENT_INFO_META_KEY: client_info(),
             CLIENT_CAPABILITIES_META_KEY: self.capabilities,
         }
 
-    def _stamped(self, params: Mapping[str, Json]) -> dict[str, Json]:
+    def _stamped(self, params: Mapping[str, Json], progress_token: int | str | None = None) -> dict[str, Json]:
         meta = dict(params.get("_meta") or {})
         meta.pop(_NEVER_RELAYED, None)
         if self._era == "modern" and self._version is not None:
@@ -128,11 +202,14 @@ class Wire:
             meta |= self.envelope(self._version) | asked
         elif self._version is not None:
             meta = {key: value for key, value in meta.items() if key not in _ENVELOPE}
+        if progress_token is not None:
+            meta[_NEVER_RELAYED] = progress_token
+        inject_trace_context(meta)
         rest = {key: value for key, value in params.items() if key != "_meta"}
         return rest | {"_meta": meta} if meta else rest
 
     def _headers(self, method: str, params: Mapping[str, Json]) -> dict[str, str]:
-        """Give what HTTP transports repeat in headers; the others ignore it."""
+        """Return what HTTP transports repeat in headers; the others ignore it."""
         if self._version is None:
             envelope = (params.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY)
             return {MCP_PROTOCOL_VERSION_HEADER: envelope, MCP_METHOD_HEADER: method} if envelope else {}
@@ -147,20 +224,118 @@ class Wire:
             headers |= mcp_param_headers(mirrored, params.get("arguments") or {})
         return headers
 
-    async def _on_request(
-        self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
-        return {} if method == PING else await self._ears.asked(method, params or {})
+    # What the server sends
 
-    async def _on_notify(
-        self, _: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
-    ) -> None:
-        self._ears.notified(method, params or {})
+    def _take(self, message: Message) -> None:
+        method, number = message.get("method"), message.get("id")
+        if isinstance(method, str):
+            params = message.get("params")
+            params = params if isinstance(params, dict) else {}
+            if number is None:
+                self._notified(method, params)
+            else:
+                self._requested(number, method, params)
+        elif (pending := self._waiting(number)) is not None:
+            _settle(pending.answer, message)
+        else:
+            logger.debug("dropped a message that answers no request that waits")
+
+    def _notified(self, method: str, params: dict[str, Json]) -> None:
+        if method == "notifications/progress":
+            self._progressed(params)
+            return
+        try:
+            self._ears.notified(method, params)
+        except Exception:  # a foreign message never ends the connection
+            logger.exception("the notification %r could not be handled", method)
+
+    def _waiting(self, number: Any) -> _Pending | None:
+        """Return the request of an id; some servers answer 7 with "7"."""
+        if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 18:
+            number = int(number)
+        return self._pending.get(number) if isinstance(number, (int, str)) and number is not True else None
+
+    def _progressed(self, params: Mapping[str, Json]) -> None:
+        pending, progress = self._waiting(params.get("progressToken")), _number(params.get("progress"))
+        if pending is None or pending.on_progress is None or progress is None:
+            return
+        text = params.get("message")
+        pending.progress.append((progress, _number(params.get("total")), text if isinstance(text, str) else None))
+        if not pending.is_telling and self._tasks is not None:
+            pending.is_telling = True
+            self._tasks.start_soon(self._tell_progress, pending, pending.on_progress)
+
+    async def _tell_progress(self, pending: _Pending, on_progress: OnProgress) -> None:
+        try:
+            while pending.progress:
+                await on_progress(*pending.progress.popleft())
+        except Exception as error:  # a client that left does not end the connection to the server
+            logger.debug("progress was not delivered: %r", error)
+        finally:
+            pending.is_telling = False
+
+    def _requested(self, number: Any, method: str, params: dict[str, Json]) -> None:
+        if self._tasks is None or not isinstance(number, (int, str)):
+            return
+        if self._asked >= MAX_ASKED:
+            error = {"code": INTERNAL_ERROR, "message": f"{MAX_ASKED} requests already wait for their answers"}
+            self._channel.post({"jsonrpc": "2.0", "id": number, "error": error}, self._reply_headers())
+            return
+        self._asked += 1
+        self._tasks.start_soon(self._reply, number, method, params)
+
+    async def _reply(self, number: int | str, method: str, params: dict[str, Json]) -> None:
+        answer: Message = {"jsonrpc": "2.0", "id": number}
+        try:
+            answer["result"] = {} if method == PING else await self._ears.asked(method, params)
+        except MCPError as error:
+            answer["error"] = error.error.model_dump(mode="json", exclude_none=True)
+        except Exception:  # a mistake of ours is no reason to end the connection
+            logger.exception("a server's request %r could not be answered", method)
+            answer["error"] = {"code": INTERNAL_ERROR, "message": "Internal error"}
+        finally:
+            self._asked -= 1
+        try:
+            await self._channel.send(answer, self._reply_headers())
+        except ConnectionFailed as error:
+            logger.debug("the answer to %s was not delivered: %s", method, error)
+
+    def _reply_headers(self) -> dict[str, str]:
+        return {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version is not None else {}
+
+    def _close(self) -> None:
+        self.closed.set()
+        for pending in self._pending.values():
+            if not pending.answer.done():
+                pending.answer.set_exception(ConnectionFailed("the connection ended before it answered"))
+                pending.scope.cancel()  # over HTTP the caller may still be reading the response
+
+
+def _settle(answer: "asyncio.Future[dict[str, Json]]", message: Message) -> None:
+    """Complete a request with its result or its error; what is neither becomes an error too."""
+    if answer.done():
+        return
+    result, error = message.get("result"), message.get("error")
+    if isinstance(result, dict):
+        answer.set_result(result)
+    elif isinstance(error, dict):
+        code, text = error.get("code"), error.get("message")
+        known = code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR
+        answer.set_exception(MCPError(known, text if isinstance(text, str) else "it gave no reason", error.get("data")))
+    else:
+        answer.set_exception(MCPError(INVALID_REQUEST, "the answer has neither a result object nor an error"))
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None
 
 
 @cache
 def client_info() -> dict[str, Json]:
-    """Name this gateway to servers; a checkout that is not installed has no version."""
+    """Return the name and version that servers are told; a checkout that is not installed has version 0."""
     try:
         return {"name": "shortlist", "version": version("shortlist-mcp")}
     except PackageNotFoundError:

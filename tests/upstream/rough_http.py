@@ -1,0 +1,129 @@
+"""An MCP server over raw HTTP that does what servers and proxies do on bad days, one tool for each fault."""
+
+import asyncio
+import gzip
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+OBJECT = {"type": "object", "properties": {}}
+TOOLS = ("echo", "wait", "drop", "hang", "bomb", "shout", "unavailable", "wrong", "fail")
+
+
+class RoughServer:
+    """Counts every call that it received; `release` ends the calls of `wait`."""
+
+    def __init__(self, era: Literal["legacy", "modern"]) -> None:
+        self.era = era
+        self.port = 0
+        self.received: Counter[str] = Counter()
+        self.waiting = 0
+        self.release = asyncio.Event()
+        self.closes_after_answers = False
+        self.answers_cancelled = True
+        self.hangs = False
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode("latin-1"):
+                fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+                body = await reader.readexactly(int(fields.get("content-length", "0")))
+                if not await self._answer(head.split(" ", 1)[0], body, writer):
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+    async def _answer(self, verb: str, body: bytes, writer: asyncio.StreamWriter) -> bool:
+        if verb != "POST":
+            return _write(writer, 405, b"")
+        message = json.loads(body)
+        method = message.get("method")
+        if method == "notifications/cancelled" and not self.answers_cancelled:
+            await asyncio.sleep(3600)
+        if "id" not in message:
+            return _write(writer, 202, b"")
+        if method == "tools/call":
+            return await self._call(message, writer)
+        if self.hangs:
+            await asyncio.sleep(3600)
+        return self._write_answer(writer, message, self._other(method))
+
+    def _other(self, method: str) -> dict[str, Any] | None:
+        match method:
+            case "server/discover" if self.era == "modern":
+                return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+            case "initialize":
+                info = {"name": "rough", "version": "1"}
+                return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+            case "tools/list":
+                return {"tools": [{"name": name, "inputSchema": OBJECT} for name in TOOLS]}
+            case "ping":
+                return {}
+            case _:
+                return None
+
+    async def _call(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
+        name, arguments = message["params"]["name"], message["params"].get("arguments", {})
+        self.received[name] += 1
+        match name:
+            case "wait":
+                self.waiting += 1
+                await self.release.wait()
+            case "drop":
+                return False
+            case "hang":
+                await asyncio.sleep(3600)
+            case "bomb":
+                return _write(writer, 200, gzip.compress(b" " * 50_000_000), "Content-Encoding: gzip\r\n")
+            case "shout":
+                return _write(writer, 200, b" " * 3_000_000, kind="Application/JSON")
+            case "unavailable":
+                return _write(writer, 503, b"try later", kind="text/plain")
+            case "wrong":
+                return _write(writer, 200, b"{not json")
+        text = {"content": [{"type": "text", "text": json.dumps(arguments)}]}
+        return self._write_answer(writer, message, {**text, "isError": name == "fail"})
+
+    def _write_answer(self, writer: asyncio.StreamWriter, message: Any, result: dict[str, Any] | None) -> bool:
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+        if result is None:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+        else:
+            answer["result"] = result
+        return _write(writer, 200, json.dumps(answer).encode()) and not self.closes_after_answers
+
+
+def _write(
+    writer: asyncio.StreamWriter, status: int, body: bytes, more: str = "", kind: str = "application/json"
+) -> bool:
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n"
+    writer.write(head.encode() + body)
+    return True
+
+
+@asynccontextmanager
+async def rough_server(era: Literal["legacy", "modern"] = "modern", port: int = 0) -> AsyncIterator[RoughServer]:
+    rough = RoughServer(era)
+    server = await asyncio.start_server(rough.serve, "127.0.0.1", port)
+    rough.port = server.sockets[0].getsockname()[1]
+    try:
+        yield rough
+    finally:
+        server.close()
+        rough.close()
+        await server.wait_closed()

@@ -1,0 +1,157 @@
+"""One fault of a server costs one call: nothing else fails, nothing is done twice, and the server is soon back."""
+
+import json
+import socket
+from typing import Literal
+
+import anyio
+import pytest
+
+from shortlist.config import Limits
+from shortlist.upstream.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
+from shortlist.upstream.events import CallOptions, Notified, StateChanged
+from shortlist.upstream.host import Allowance, Cadence
+from shortlist.upstream.pool import UpstreamPool
+from tests.upstream.rough_http import rough_server
+from tests.upstream.support import DEADLINE_SECONDS, SMALL, pool_of, script, text_of, web
+
+pytestmark = pytest.mark.anyio
+eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+Era = Literal["legacy", "modern"]
+SHORT = CallOptions(timeout_seconds=0.2)
+NEVER_BY_ITSELF = Cadence(first_retry_seconds=600, longest_retry_seconds=600, ping_seconds=600)
+
+
+@eras
+async def test_a_failed_http_answer_fails_its_own_call_alone_and_is_not_repeated(era: Era) -> None:
+    async with rough_server(era) as rough, pool_of(web("rough", rough.url)) as (pool, recorder):
+        answers: list[str] = []
+
+        async def wait() -> None:
+            answers.append(text_of(await pool.call_tool("rough", "wait", {})))
+
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(8):
+                    tasks.start_soon(wait)
+                while rough.waiting < 8:
+                    await anyio.sleep(0)
+                with pytest.raises(UpstreamUnavailable, match="may have received"):
+                    await pool.call_tool("rough", "drop", {})
+                rough.release.set()
+        assert answers == ["{}"] * 8
+        assert rough.received["drop"] == 1
+        assert recorder.states("rough") == ["ready"]
+
+
+async def test_connections_that_the_server_closes_between_calls_cost_no_call() -> None:
+    async with rough_server() as rough, pool_of(web("rough", rough.url)) as (pool, _):
+        rough.closes_after_answers = True
+        for number in range(20):
+            assert json.loads(text_of(await pool.call_tool("rough", "echo", {"n": number}))) == {"n": number}
+        assert rough.received["echo"] == 20
+
+
+async def test_a_server_that_does_not_answer_a_cancellation_is_called_all_the_same() -> None:
+    async with rough_server("legacy") as rough, pool_of(web("rough", rough.url)) as (pool, _):
+        rough.answers_cancelled = False
+        with anyio.fail_after(DEADLINE_SECONDS):
+            for _ in range(3):
+                with pytest.raises(UpstreamTimeout):
+                    await pool.call_tool("rough", "hang", {}, options=SHORT)
+            assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+
+
+async def test_a_call_does_not_wait_for_the_back_off_of_a_server_that_is_up_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    settings = web("rough", f"http://127.0.0.1:{port}/mcp")
+    async with pool_of(settings, cadence=NEVER_BY_ITSELF) as (pool, recorder):
+        await recorder.state("rough", "failed")
+        async with rough_server(port=port):
+            assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+
+
+async def test_a_process_that_died_is_started_by_the_next_call() -> None:
+    async with pool_of(script("frail"), cadence=NEVER_BY_ITSELF) as (pool, _):
+        for _ in range(2):
+            with pytest.raises(UpstreamUnavailable, match="may have received"):
+                await pool.call_tool("frail", "die", {})
+            assert text_of(await pool.call_tool("frail", "echo", {})) == "{}"
+
+
+@pytest.mark.parametrize("tool", ["bomb", "shout"])
+async def test_the_limit_of_a_message_counts_decoded_bytes_of_any_content_type(tool: str) -> None:
+    async with rough_server() as rough, pool_of(web("rough", rough.url), limits=SMALL) as (pool, recorder):
+        with pytest.raises(UpstreamRefused, match="over the limit of 1,000,000 bytes"):
+            await pool.call_tool("rough", tool, {})
+        assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+        assert recorder.states("rough") == ["ready"]
+
+
+async def test_a_proxy_that_answers_for_the_server_is_named() -> None:
+    async with rough_server() as rough, pool_of(web("rough", rough.url)) as (pool, _):
+        with pytest.raises(UpstreamUnavailable, match="HTTP 503"):
+            await pool.call_tool("rough", "unavailable", {})
+        with pytest.raises(UpstreamRefused, match="not valid JSON-RPC"):
+            await pool.call_tool("rough", "wrong", {})
+
+
+async def _fails(pool: UpstreamPool, tool: str, error: type[Exception], match: str | None = None) -> None:
+    with pytest.raises(error, match=match):
+        await pool.call_tool("rough", tool, {})
+
+
+async def test_a_server_that_ceases_to_answer_is_left_alone_until_it_does() -> None:
+    async with rough_server() as rough:
+        settings = web("rough", rough.url, timeout_seconds=0.1)
+        async with pool_of(settings, limits=Limits(breaker_failures=3)) as (pool, recorder):
+            rough.hangs = True
+            for _ in range(3):
+                await _fails(pool, "hang", UpstreamTimeout)
+            await _fails(pool, "echo", UpstreamUnavailable, "it is down .*it is tried again in")
+            assert (pool.states()["rough"], pool.status()["rough"].circuit) == ("down", "open")
+            assert rough.received == {"hang": 3}
+            rough.hangs = False
+            await recorder.until(lambda e: isinstance(e, StateChanged) and e.status.circuit == "half_open")
+            assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+            assert (pool.states()["rough"], pool.status()["rough"].circuit) == ("ready", "closed")
+
+
+async def test_errors_that_a_tool_returns_leave_its_server_in_use() -> None:
+    async with (
+        rough_server() as rough,
+        pool_of(web("rough", rough.url), limits=Limits(breaker_failures=2)) as (pool, _),
+    ):
+        for _ in range(5):
+            assert (await pool.call_tool("rough", "fail", {}))["isError"]
+            await _fails(pool, "wrong", UpstreamRefused)
+        assert pool.status()["rough"].circuit == "closed"
+
+
+async def test_an_impatient_caller_does_not_open_the_circuit_for_others() -> None:
+    async with (
+        rough_server() as rough,
+        pool_of(web("rough", rough.url), limits=Limits(breaker_failures=2)) as (pool, _),
+    ):
+        for _ in range(3):
+            with pytest.raises(UpstreamTimeout):
+                await pool.call_tool("rough", "hang", {}, options=SHORT)
+        assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+
+
+async def test_a_storm_of_log_messages_is_cut_to_the_allowance_and_counted() -> None:
+    async with pool_of(script("loud", "storm", "5000"), limits=Limits(notifications_per_second=10)) as (pool, recorder):
+        assert text_of(await pool.call_tool("loud", "echo", {})) == "{}"
+        passed = sum(isinstance(event, Notified) for event in recorder.events)
+        assert 0 < passed < 1_000
+        assert pool.status()["loud"].dropped == 5_000 - passed
+
+
+def test_an_allowance_fills_up_again_with_time() -> None:
+    now = [0.0]
+    allowance = Allowance(per_second=2, clock=lambda: now[0])
+    assert [allowance.spend() for _ in range(22)] == [True] * 20 + [False] * 2
+    now[0] = 1.0
+    assert [allowance.spend() for _ in range(3)] == [True, True, False]
+    assert allowance.dropped == 3
