@@ -1,0 +1,1 @@
+"""How well untidy requests are understood: languages, typos, pastes, chats, several wishes, hints and real servers."""
