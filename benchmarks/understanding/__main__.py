@@ -31,7 +31,9 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=list(PARTS), metavar="NAME", help=f"{', '.join(PARTS)}")
+    parser.add_argument(
+        "--only", nargs="+", default=list(PARTS), choices=list(PARTS), metavar="NAME", help=f"{', '.join(PARTS)}"
+    )
     parser.add_argument("--embedding", default="small")
     return parser.parse_args()
 

@@ -14,7 +14,12 @@ def rows(setup: Setup) -> list[Row]:
     sure = [float(each.is_wrong_with_high_confidence) for each in found.values() if each.level == "high"]
     kinds = dict.fromkeys(case["kind"] for case in cases)
     by_kind = [
-        Row(request=f"chat: {kind}", metric="hit@5", values=[_hit(found[c["id"]], 5) for c in cases if c["kind"] == kind], asked=90)
+        Row(
+            request=f"chat: {kind}",
+            metric="hit@5",
+            values=[_hit(found[c["id"]], 5) for c in cases if c["kind"] == kind],
+            asked=90,
+        )
         for kind in kinds
         if kind != NEEDS_CONTEXT
     ]

@@ -11,7 +11,11 @@ def rows(setup: Setup) -> list[Row]:
     found = [outcome(setup.demo.filter(case["text"], limit=5), wishes_of(case)) for case in cases]
     alone = [outcome(setup.demo.filter(case["asked"], limit=5), wishes_of(case)) for case in cases]
     by_length = [
-        _hits(f"paste of {length:,} characters", [f for f, c in zip(found, cases, strict=True) if c["characters"] == length], alone)
+        _hits(
+            f"paste of {length:,} characters",
+            [f for f, c in zip(found, cases, strict=True) if c["characters"] == length],
+            alone,
+        )
         for length in LENGTHS
     ]
     by_place = [
@@ -19,7 +23,11 @@ def rows(setup: Setup) -> list[Row]:
         for place in ("before", "after", "middle")
     ]
     wrong = [float(each.is_wrong_with_high_confidence) for each in found]
-    return [*by_length, *by_place, Row(request="paste, any", metric="wrong with high confidence", values=wrong, asked=2, at_most=True)]
+    return [
+        *by_length,
+        *by_place,
+        Row(request="paste, any", metric="wrong with high confidence", values=wrong, asked=2, at_most=True),
+    ]
 
 
 def _hits(request: str, found: list[Outcome], alone: list[Outcome]) -> Row:

@@ -18,7 +18,9 @@ def rows(setup: Setup) -> list[Row]:
     first = [float(bool(frozenset().union(*each.wishes).intersection(each.ids[:1]))) for each in servable]
     return [
         Row(request="real servers", metric="top-1", values=first, asked=82),
-        Row(request="real servers", metric="every step within 5", values=[_recall(each) for each in servable], asked=92),
+        Row(
+            request="real servers", metric="every step within 5", values=[_recall(each) for each in servable], asked=92
+        ),
         Row(request="real servers, servable", metric="answered none", values=_none(servable), asked=5, at_most=True),
         Row(request="real servers, unservable", metric="answered none", values=_none(unservable), asked=85),
     ]

@@ -9,15 +9,14 @@ from typing import Any, Literal, TypeAlias
 
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
-from shortlist.text.clean import clean_text, one_line
+from shortlist.text.asks import quoted, read_ask
+from shortlist.text.clean import clean_text
 
 Messages: TypeAlias = Sequence[Any]
 Role: TypeAlias = Literal["user", "assistant", "other"]
 
 NEIGHBOUR_SHARE = 0.25
 """What the turn nearest to the question may take of the token budget; each further one half of that."""
-QUOTED_CHARS = 180
-"""Other turns stand in quotes of this length: a query's quoted words weigh a third of those that ask."""
 CHARS_PER_TOKEN = 8
 """More than any language spends: a megabyte is cut by characters before its tokens are counted."""
 ELLIPSIS = " … "
@@ -84,7 +83,7 @@ def clip(text: str, tokens: int) -> str:
 
 
 def _asked(text: str, tokens: int) -> str:
-    clipped = clip(clean_text(text), tokens)
+    clipped = clip(read_ask(clean_text(text)).query, tokens)
     if not clipped.strip():
         raise InvalidQuery("The query is empty. Say what the tool should do, in a few words.")
     return clipped
@@ -94,25 +93,13 @@ def _joined(asked: str, others: Sequence[str], tokens: int) -> str:
     parts = [_asked(asked, tokens)]
     left, share = tokens - estimate_tokens(parts[0]), tokens * NEIGHBOUR_SHARE
     for text in others:
-        quoted = _quoted(clip(text, max(min(left, int(share)), 1)))
-        cost = estimate_tokens(quoted)
+        in_quotes = quoted(clip(text, max(min(left, int(share)), 1)))
+        cost = estimate_tokens(in_quotes)
         if cost > left:
             break
-        parts.append(quoted)
+        parts.append(in_quotes)
         left, share = left - cost, share / 2
     return "\n".join(parts)
-
-
-def _quoted(text: str) -> str:
-    """Put a text in quotes that a query's reader knows, a line of words in each."""
-    words = one_line(text.replace('"', " ")).split()
-    lines, line = [], ""
-    for word in (word[:QUOTED_CHARS] for word in words):
-        if line and len(line) + len(word) >= QUOTED_CHARS:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}".strip()
-    return " ".join(f'"{part}"' for part in (*lines, line) if part)
 
 
 def _both_ends(text: str, characters: int) -> str:

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.text.asks import MAX_ASK_CHARS
 from shortlist.text.queries import (
     EXPANSION_WEIGHT,
-    MAX_QUERY_CHARS,
     MAX_QUERY_TERMS,
     PASTED_WEIGHT,
     analyse,
@@ -50,7 +50,7 @@ def test_hostile_texts_are_read_like_any_other(text: str) -> None:
 @pytest.mark.parametrize("unit", ["a", "a.", "a-", "1a", "<", '"', "/a", "a@", "a1-", "('a", "{x", "词"])
 def test_a_megabyte_is_cut_before_anything_else_reads_it(unit: str) -> None:
     analysed = analyse(unit * (1_000_000 // len(unit)))
-    assert len(analysed.text) <= MAX_QUERY_CHARS + 1
+    assert len(analysed.text) <= MAX_ASK_CHARS + 1
     assert len(analysed.terms) <= MAX_QUERY_TERMS
 
 

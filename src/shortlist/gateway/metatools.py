@@ -10,6 +10,7 @@ from shortlist.disclosure.render import Detail
 from shortlist.errors import InvalidInput
 from shortlist.models import Json, SearchMode
 from shortlist.telemetry.experiments.plan import Variant
+from shortlist.text.asks import read_ask
 
 Menu: TypeAlias = Literal["search", "minimal", "dynamic"]
 Format: TypeAlias = Literal["text", "toon", "json"]
@@ -172,7 +173,7 @@ class SelectRequest:
 
 
 def select_request(arguments: Arguments) -> SelectRequest:
-    request = text_argument(arguments, "request")[:MAX_QUERY_CHARACTERS]
+    request = shortened(text_argument(arguments, "request"))
     return SelectRequest(request, _number(arguments, "limit", DEFAULT_SELECTED, 1, MAX_LIMIT))
 
 
@@ -316,7 +317,12 @@ def _queries(arguments: Arguments) -> tuple[str, ...]:
         raise InvalidInput("'query' is missing: say in plain words what the tool should do.")
     if len(queries) > MAX_QUERIES:
         raise InvalidInput(f"'queries' takes at most {MAX_QUERIES}, {len(queries)} were given.")
-    return tuple(query[:MAX_QUERY_CHARACTERS] for query in queries)
+    return tuple(shortened(query) for query in queries)
+
+
+def shortened(query: str) -> str:
+    """Reduce a query that is too long to what it asks for; a paste never pushes the ask out."""
+    return query if len(query) <= MAX_QUERY_CHARACTERS else read_ask(query).query
 
 
 def _text(arguments: Arguments, key: str) -> str | None:

@@ -5,13 +5,12 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import NamedTuple
 
+from shortlist.text.asks import read_ask
 from shortlist.text.clean import clean_text
 from shortlist.text.expansions import Expansions, Phrases, shipped_expansions
 from shortlist.text.tokens import compact, terms
 
-MAX_QUERY_CHARS = 8_000
 MAX_QUERY_TERMS = 160
-"""A pasted megabyte is cut here: the words that ask come first or last, and both ends are kept."""
 
 PASTED_WEIGHT = 0.35
 """Words inside placeholders, paths, links and quotes: arguments more often than the thing asked for."""
@@ -79,7 +78,7 @@ class AnalysedQuery(NamedTuple):
 
 def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
     """Read a query; nothing in it can make this fail."""
-    short = _both_ends(clean_text(text))
+    short = read_ask(clean_text(text)).query
     asked, pasted = _apart(short)
     weights = dict.fromkeys(terms(asked), 1.0)
     if pasted:
@@ -116,8 +115,8 @@ def _pasted_by(signs: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def texts_to_embed(text: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
-    """Give the query as a model knows its words and, where it asks for several things, each of them."""
-    spelled = (expansions or shipped_expansions()).spelled_out(text)
+    """Return the query as a model knows its words and, where it asks for several things, each of them."""
+    spelled = (expansions or shipped_expansions()).spelled_out(read_ask(clean_text(text)).query)
     return (spelled, *clauses(spelled)) if apart else (spelled,)
 
 
@@ -125,16 +124,9 @@ def clauses(text: str) -> tuple[str, ...]:
     """Give the parts of a query that asks for several things; none where it asks for one."""
     if text.isascii() and text.isprintable() and not any(map(text.lower().__contains__, _CLAUSE_SIGNS)):
         return ()
-    parts = _CLAUSE_END.split(_both_ends(clean_text(text)))
+    parts = _CLAUSE_END.split(clean_text(text))
     asking = [part.strip() for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
     return tuple(asking[:MAX_CLAUSES]) if len(asking) > 1 else ()
-
-
-def _both_ends(text: str) -> str:
-    if len(text) <= MAX_QUERY_CHARS:
-        return text
-    half = MAX_QUERY_CHARS // 2
-    return f"{text[:half]} {text[-half:]}"
 
 
 def _identifiers(text: str, words: list[str]) -> tuple[str, ...]:

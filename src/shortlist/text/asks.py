@@ -1,0 +1,326 @@
+"""What a message asks for, apart from what was pasted into it: logs, code, tables, mail, articles, quoted chats.
+
+A message is read line by line. Lines that look like a log, code, a table, a mail or a quoted chat are pasted. Of the
+rest, each sentence is scored for how much it reads like a request, and the best ones, with the short paragraph around
+them, are the ask. All of it takes time in proportion to the length of the message.
+"""
+
+import re
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+from shortlist.text.clean import one_line
+from shortlist.text.tokens import read_words, terms
+
+SHORT = 400
+"""A message of one paragraph up to this length is an ask as it stands."""
+MAX_ASK_CHARS = 4_000
+MAX_PASTE_CHARS = 600
+"""What is kept of the paste, so that it can inform a vague ask."""
+MAX_LINES = 12_000
+"""Lines and sentences that are looked at, half from each end: in a longer message the ask stands at one of them."""
+LINE_HEAD = 400
+"""What is looked at of a line to tell what it is."""
+ENOUGH, NEAR_BEST = 3.0, 1.5
+"""A sentence with this score is an ask; others count beside the best one if they come this near to it."""
+PARAGRAPH = 320
+"""A paragraph up to this length is taken whole when one of its sentences asks."""
+SAYS_ENOUGH = 2
+"""An ask with so many words that tell tools apart needs no help from the paste."""
+QUOTED_PASTE = 240
+QUOTE_CHARS = 180
+"""The length of a quote that the reader of queries knows: quoted words weigh a third of those that ask."""
+NARRATIVE = 500
+"""As much prose that addresses nobody is taken for a pasted text."""
+
+_ACTIONS = read_words("actions.txt")
+_LEAD = (
+    r"(?:(?:please|pls|now|then|and|also|ok|okay|so|just|hey|hi|hello|thanks|first|next|finally|kindly|well)"
+    r"[,.!:]?\s+)*"
+)
+_POLITE = re.compile(
+    rf"{_LEAD}(?:please|pls|(?:can|could|would|will) (?:you|we|someone|somebody)|help me|i need|i want|i'd like"
+    r"|i would like|i have to|i must|we need|we should|we want|let's|lets|tell me|give me|show me|do you know"
+    r"|is there (?:a|any)|how (?:do|can) i|bitte|kannst du|können sie|por favor|puedes|peux-tu|pouvez-vous|puoi"
+    r"|proszę|пожалуйста|请|帮我)\b",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(
+    rf"{_LEAD}(?:who|what|which|where|when|why|how|is|are|was|were|does|do|did|has|have|should|can|could|will)\b",
+    re.IGNORECASE,
+)
+_FIRST_WORD = re.compile(rf"\W*{_LEAD}([a-z]+)", re.IGNORECASE)
+_PLEASE = re.compile(r"\b(?:please|pls|bitte|for me|so that)\b", re.IGNORECASE)
+_POINTS = re.compile(r"\b(?:this|it|that|these|those|them|below|above|following|here|attached)\b", re.IGNORECASE)
+_ADDRESSED = re.compile(r"\b(?:i|me|my|we|us|our|you|your|please)\b|\?", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|(?<=:)\s+(?=[A-Z\"“])")
+
+_FENCE = re.compile(r"\s{0,3}(```|~~~)")
+_LOG = re.compile(
+    r"\s*[\[(]?\d{4}-\d\d-\d\d[T ]\d\d|\s*[\[(]?\d\d:\d\d:\d\d|\s+at \S+\(|Traceback \(|\s*File \"[^\"]*\", line"
+    r"|(?:[\w.]+ )?\[?(?:ERROR|WARN|WARNING|INFO|DEBUG|TRACE|FATAL|CRITICAL)\b|[A-Za-z.]*(?:Error|Exception)\b(?::|$)"
+)
+_QUOTE = re.compile(r"\s*>|\[?\d{1,2}:\d\d(?::\d\d)?\s?(?:[AP]M)?\]? \S+: ")
+_SPEAKER = re.compile(r"[A-Z][\w.-]{1,20}(?: [A-Z][\w.-]{1,20})?: \S")
+_HEADER = re.compile(r"(?:From|To|Cc|Bcc|Subject|Date|Sent|Von|An|Betreff|De|Para|Asunto|Objet)\s?: ")
+_GREETING = re.compile(r"(?:hi|hello|dear|hey|hallo|liebe[r]?|bonjour|hola)\b[^.!?]{0,40},\s*$", re.IGNORECASE)
+_SIGN_OFF = re.compile(
+    r"(?:best|kind|warm)?\s*(?:regards|wishes)|best,|cheers,|thanks,|sincerely|viele grüße|mit freundlichen"
+    r"|cordialement|saludos",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"(?:\t| {4})\s*\S"
+    r"|\s*(?:def |class |import |from \w+ import|return\b|const |let |var |function\b|async |await |public |private )"
+    r"|\s*(?:static |#include|package |@\w+|</?\w+|//|/\*|\}|\)|\]|for .+ in .+:|if .+:\s*$|else:|try:|except\b.*:)"
+    r"|\s*(?:SELECT|FROM|WHERE|GROUP BY|ORDER BY|LIMIT|JOIN|INSERT INTO|CREATE TABLE)\b"
+    r"|(?:RUN|COPY|CMD|ENV|WORKDIR|ENTRYPOINT) |\s*[\w.-]+:\s*$|\s*-? ?[\w.\"-]+: [\w\"'{\[./:@-]+\s*$"
+)
+_LISTED = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+[A-Za-z]+ \w")
+_MARKS = re.compile(r"[{}()\[\];=<>|\\/_$#&*+^~`\"]")
+_SEPARATORS = re.compile(r"\t| \| |\||,|;")
+
+
+class Ask(NamedTuple):
+    """A message in two parts; `pasted` keeps the beginning of the paste, `characters` counts all of it."""
+
+    text: str
+    pasted: str = ""
+    characters: int = 0
+    is_clear: bool = True
+    """False where nothing in a long message reads like a request."""
+
+    @property
+    def query(self) -> str:
+        """Return the text to search by: the ask, and the paste in quotes where the ask says little by itself."""
+        if not self.pasted or len(terms(self.text)) >= SAYS_ENOUGH:
+            return self.text
+        return f"{self.text}\n{quoted(self.pasted[:QUOTED_PASTE])}"
+
+
+class _Block(NamedTuple):
+    """A paragraph or a run of pasted lines."""
+
+    text: str
+    is_pasted: bool
+    in_letter: bool = False
+    """It stands between the head of a mail and its sign-off."""
+
+
+class _Unit(NamedTuple):
+    block: int
+    text: str
+    score: float
+
+
+def read_ask(text: str) -> Ask:
+    """Part what is asked from what is pasted; a plain request comes back whole."""
+    stripped = text.strip()
+    if len(stripped) <= SHORT and "\n" not in stripped:
+        return Ask(stripped)
+    return _read_long(stripped)
+
+
+@lru_cache(maxsize=64)
+def _read_long(text: str) -> Ask:
+    blocks = _blocks(text)
+    if not any(block.is_pasted for block in blocks):
+        blocks = _with_narrative(blocks)
+    if not any(block.is_pasted for block in blocks):
+        return Ask(_both_ends(text))
+    asking = _asking(blocks)
+    if not asking:
+        return Ask(_both_ends(text, MAX_PASTE_CHARS), "", len(text), is_clear=False)
+    asked = "\n".join(unit.text for unit in asking)
+    pasted = "\n".join(block.text for block in blocks if block.is_pasted)
+    clear = max(unit.score for unit in asking) >= ENOUGH
+    return Ask(_both_ends(asked), pasted[:MAX_PASTE_CHARS], len(text) - len(asked), is_clear=clear)
+
+
+def _blocks(text: str) -> list[_Block]:
+    """Cut a message into paragraphs and runs of pasted lines."""
+    lines = _ends(text.split("\n"))
+    kinds = _kinds(lines)
+    letter = _letter(lines, kinds)
+    total = sum(1 for kind in kinds if kind)
+    blocks = []
+    number = 0
+    for (is_pasted, is_blank), run in groupby(
+        zip(lines, kinds, strict=True), key=lambda each: (_is_pasted(each[1], total), not each[0].strip())
+    ):
+        held = [line for line, _ in run]
+        if not is_blank:
+            blocks.append(_Block("\n".join(held).strip(), is_pasted, number in letter))
+        number += len(held)
+    return blocks
+
+
+def _is_pasted(kind: str, total: int) -> bool:
+    """Leave a single odd line of a message alone unless it is surely not the writer's own."""
+    return bool(kind) and (total > 1 or kind in ("log", "fence", "mail"))
+
+
+def _kinds(lines: list[str]) -> list[str]:
+    """Name what each line looks like; nothing where it is plain prose."""
+    kinds = [_kind(line) for line in lines]
+    _mark_fences(lines, kinds)
+    _mark_mail(lines, kinds)
+    _mark_repeated(lines, kinds, _SPEAKER, "quote")
+    _mark_tables(lines, kinds)
+    return kinds
+
+
+def _letter(lines: list[str], kinds: list[str]) -> range:
+    """Find the lines from the head of a mail to its last sign-off."""
+    head = next((n for n, line in enumerate(lines) if kinds[n] == "mail" or _GREETING.match(line)), None)
+    if head is None or not any(kind == "mail" for kind in kinds):
+        return range(0)
+    end = max(n for n, kind in enumerate(kinds) if kind == "mail")
+    return range(head, end) if end > head + 6 else range(head, len(lines) - 1)
+
+
+def _kind(whole: str) -> str:
+    line = whole[:LINE_HEAD]
+    if not line or line.isspace():
+        return ""
+    if _LOG.match(line):
+        return "log"
+    if _QUOTE.match(line):
+        return "quote"
+    if (_CODE.match(line) or line.rstrip()[-1] in ";{([") and not _LISTED.match(line):
+        return "code"
+    marks = len(_MARKS.findall(line))
+    return "code" if marks >= 4 and marks > 0.08 * len(line) else ""
+
+
+def _mark_fences(lines: list[str], kinds: list[str]) -> None:
+    opened: int | None = None
+    for number, line in enumerate(lines):
+        if not _FENCE.match(line):
+            continue
+        if opened is None:
+            opened = number
+        else:
+            kinds[opened : number + 1] = ["fence"] * (number + 1 - opened)
+            opened = None
+    if opened is not None:
+        kinds[opened:] = ["fence"] * (len(lines) - opened)
+
+
+def _mark_mail(lines: list[str], kinds: list[str]) -> None:
+    """Mark headers, the greeting, and a sign-off with the name below it; what lies between is scored lower."""
+    for number, line in enumerate(lines):
+        if _HEADER.match(line) or _GREETING.match(line):
+            kinds[number] = "mail"
+        elif _SIGN_OFF.match(line.strip()) and len(line) < 60:
+            for below in range(number, min(number + 3, len(lines))):
+                if len(lines[below]) < 60 and lines[below].strip():
+                    kinds[below] = "mail"
+                else:
+                    break
+
+
+def _mark_repeated(lines: list[str], kinds: list[str], pattern: re.Pattern[str], kind: str) -> None:
+    found = [not kinds[number] and bool(pattern.match(line)) for number, line in enumerate(lines)]
+    for number, is_one in enumerate(found):
+        beside = (number > 0 and found[number - 1]) or (number + 1 < len(found) and found[number + 1])
+        if is_one and beside:
+            kinds[number] = kind
+
+
+def _mark_tables(lines: list[str], kinds: list[str]) -> None:
+    """Mark lines that have as many separators as a line beside them."""
+    counts = [0 if kinds[n] in ("log", "fence", "mail") else _separators(line) for n, line in enumerate(lines)]
+    for number, count in enumerate(counts):
+        before = counts[number - 1] if number else 0
+        after = counts[number + 1] if number + 1 < len(counts) else 0
+        if count >= 2 and count in (before, after):
+            kinds[number] = "table"
+
+
+def _separators(line: str) -> int:
+    found = _SEPARATORS.findall(line[:LINE_HEAD])
+    if len(found) < 2:
+        return 0
+    most = max(set(found), key=found.count)
+    return found.count(most) if min(len(line), LINE_HEAD) / (found.count(most) + 1) < 40 else 0
+
+
+def _with_narrative(blocks: list[_Block]) -> list[_Block]:
+    """Take long prose that addresses nobody for a pasted text, sentence by sentence."""
+    sentences = [
+        _Block(part, is_pasted=not _ADDRESSED.search(part) and not _starts_like_a_request(part))
+        for block in blocks
+        for part in _ends(_SENTENCE.split(block.text))
+        if part.strip()
+    ]
+    narrative = sum(len(each.text) for each in sentences if each.is_pasted)
+    return sentences if narrative >= NARRATIVE else blocks
+
+
+def _starts_like_a_request(text: str) -> bool:
+    first = _FIRST_WORD.match(text)
+    return bool(_POLITE.match(text) or (first and first[1].lower() in _ACTIONS))
+
+
+def _asking(blocks: list[_Block]) -> list[_Unit]:
+    units = [unit for number, block in enumerate(blocks) if not block.is_pasted for unit in _units(blocks, number)]
+    if not units:
+        return []
+    best = max(unit.score for unit in units)
+    chosen = {unit.block for unit in units if unit.score >= max(best - NEAR_BEST, min(ENOUGH, best))}
+    whole = {number for number in chosen if len(blocks[number].text) <= PARAGRAPH}
+    return [
+        unit
+        for unit in units
+        if unit.block in whole or (unit.block in chosen and unit.score >= max(best - NEAR_BEST, min(ENOUGH, best)))
+    ]
+
+
+def _units(blocks: list[_Block], number: int) -> list[_Unit]:
+    """Score the sentences of a paragraph."""
+    text = blocks[number].text
+    sentences = _ends([part.strip() for part in _SENTENCE.split(text) if part.strip()])
+    outer = number in (0, len(blocks) - 1)
+    alone = len(text) <= (120 if blocks[number].in_letter else 200) and len(sentences) <= 1 + (
+        not blocks[number].in_letter
+    )
+    around = 1.0 * alone + 1.0 * outer - (0.5 if alone else 3.0) * blocks[number].in_letter
+    return [_Unit(number, sentence, around + _request_score(sentence)) for sentence in sentences]
+
+
+def _request_score(sentence: str) -> float:
+    first = _FIRST_WORD.match(sentence)
+    acts = bool(first and first[1].lower() in _ACTIONS)
+    polite, question = bool(_POLITE.match(sentence)), sentence.endswith("?") or bool(_QUESTION.match(sentence))
+    return (
+        2.0 * (acts or polite)
+        + 1.5 * question
+        + 0.5 * bool(_PLEASE.search(sentence))
+        + 1.0 * bool(_POINTS.search(sentence))
+        - 1.0 * (len(sentence) > 250)
+    )
+
+
+def _ends(parts: list[str]) -> list[str]:
+    return parts if len(parts) <= MAX_LINES else [*parts[: MAX_LINES // 2], *parts[-MAX_LINES // 2 :]]
+
+
+def _both_ends(text: str, most: int = MAX_ASK_CHARS) -> str:
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} {text[-half:]}"
+
+
+def quoted(text: str) -> str:
+    """Put a text in quotes, a line of words in each."""
+    words = one_line(text.replace('"', " ")).split()
+    lines, line = [], ""
+    for word in (word[:QUOTE_CHARS] for word in words):
+        if line and len(line) + len(word) >= QUOTE_CHARS:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return " ".join(f'"{part}"' for part in (*lines, line) if part)

@@ -1,0 +1,98 @@
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.text.asks import MAX_ASK_CHARS, read_ask
+
+LOG = "\n".join(
+    f"2026-03-0{n % 9 + 1} 10:{n % 60:02}:00,123 ERROR [checkout] connection to postgres timed out after {n} ms"
+    for n in range(60)
+)
+CODE = "def refund(charge):\n    return stripe.Refund.create(charge=charge)\n\n" * 30
+TABLE = "\n".join(["region,product,units", *(f"North,Lamp,{n}" for n in range(200))])
+MAIL = (
+    "From: Ana Keller <ana@partner.example>\nSubject: Contract\n\nHi Bob,\n\n"
+    + "Please find the contract attached. Could you tell me who takes care of the deployment? Thanks for the call.\n\n"
+    * 12
+    + "Best regards,\nAna"
+)
+ARTICLE = (
+    "The harbour of the old town was built in the thirteenth century. Merchants settled on the eastern bank. "
+    "The museum keeps letters, maps and calendars of the explorer. "
+) * 12
+CHAT = "\n".join(f"[1{n % 10}:30] Omar: can somebody restart the staging box, I get 502s" for n in range(60))
+PASTES = {"log": LOG, "code": CODE, "table": TABLE, "mail": MAIL, "article": ARTICLE, "chat": CHAT}
+ASK = "open a bug in Jira for this"
+
+
+def after(paste: str) -> str:
+    return f"{paste}\n\n{ASK}"
+
+
+def before(paste: str) -> str:
+    return f"{ASK}\n\n{paste}"
+
+
+def between(paste: str) -> str:
+    lines = paste.split("\n")
+    half = len(lines) // 2
+    return "\n".join([*lines[:half], "", ASK, "", *lines[half:]])
+
+
+@pytest.mark.parametrize("kind", PASTES)
+@pytest.mark.parametrize("place", [after, before, between])
+def test_the_ask_is_found_wherever_it_stands(kind: str, place: Callable[[str], str]) -> None:
+    ask = read_ask(place(PASTES[kind]))
+    assert ask.text == ASK
+    assert ask.is_clear
+    assert ask.characters >= len(PASTES[kind]) * 0.9
+
+
+def test_a_fenced_block_is_pasted_whatever_it_holds() -> None:
+    ask = read_ask("```\nplease delete the database\n```\nsave this as a note")
+    assert ask.text == "save this as a note"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "create an issue",
+        "create an issue\nand assign it to Bob",
+        "I am planning a party. We are twelve people. Please find a restaurant, then book a table, and send "
+        "everyone an invitation by mail. I would also like to know what the weather will be like. " * 3,
+        "1. trigger the pipeline\n2. create a release\n3. tell the team",
+        "Erstelle ein Ticket.\n\nUnd schick es Bob.",
+    ],
+)
+def test_a_request_without_a_paste_is_left_whole(text: str) -> None:
+    assert read_ask(text).text == text.strip()
+    assert read_ask(text).characters == 0
+
+
+def test_a_paste_alone_is_not_a_clear_request() -> None:
+    ask = read_ask(LOG)
+    assert not ask.is_clear
+    assert ask.text
+
+
+def test_a_vague_ask_is_informed_by_the_paste_and_a_telling_one_is_not() -> None:
+    assert "postgres" in read_ask(f"{LOG}\n\nfix this").query
+    assert "postgres" not in read_ask(after(LOG)).query
+
+
+@given(st.text(max_size=3_000))
+def test_any_text_is_read(text: str) -> None:
+    ask = read_ask(text)
+    assert len(ask.text) <= MAX_ASK_CHARS + 1
+    assert bool(ask.text.strip()) == bool(text.strip())
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "( ", "> ", "a, ", "x: y\n", "From: a\n", "Is it? ", "\t|", "2026-01-01 10:00 x\n"]
+)
+def test_a_megabyte_of_paste_does_not_hide_the_ask(unit: str) -> None:
+    ask = read_ask(unit * (1_000_000 // len(unit)) + "\n\nsave it to a file")
+    assert ask.text.endswith("save it to a file")
+    assert len(ask.query) <= MAX_ASK_CHARS + 1
