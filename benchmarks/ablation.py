@@ -25,7 +25,7 @@ from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import shipped
 from shortlist.models import Query, ToolId
 from shortlist.paths import cache_folder
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.expansions import Expansions
 
 SETS = (*SINGLE, "authored_dev", "metatool:multi")
@@ -66,8 +66,8 @@ def _variants(dataset: Dataset, model: Model) -> dict[str, Rank]:
     contenders["adaptive fusion (a fixed weight instead)"] = bench.contender(FIXED)
     ranks: dict[str, Rank] = {part: _ids(contender.rank) for part, contender in contenders.items()}
     reading = {
-        "query expansions": Options(expansions=Expansions({}, {}), cache=model.cache),
-        "several things apart": Options(clauses=False, cache=model.cache),
+        "query expansions": SearchOptions(expansions=Expansions({}, {}), cache=model.cache),
+        "several things apart": SearchOptions(clauses=False, cache=model.cache),
     }
     for part, options in reading.items():
         searcher = Searcher(catalog, model, options=options)

@@ -31,7 +31,7 @@ from shortlist.index.embedders import shipped
 from shortlist.models import Confidence, Filters, Query, SearchResult, ToolId
 from shortlist.paths import cache_folder
 from shortlist.search.confidence import NOTHING
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.tokens import compact
 
 PLOT = Path("docs/images/calibration.svg")
@@ -86,7 +86,7 @@ class Searches:
         found = shipped(embedder)
         cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
         self._model = Model(found, cache) if found else None
-        self._options = Options(cache=cache)
+        self._options = SearchOptions(cache=cache)
 
     def over(self, dataset: Dataset) -> Searcher:
         searcher = Searcher(read_catalogs(dataset.catalogs).catalog, self._model, options=self._options)

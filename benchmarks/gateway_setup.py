@@ -117,7 +117,7 @@ async def settled(client: Client) -> None:
     """Raise while the gateway still makes vectors, which takes the processor from the calls."""
     await call_of("shortlist", client)()  # searches without a call between them would be answered as a circle
     found = await called(client, "search_tools", {"query": f"anything {time.monotonic()}"})
-    if "not ready yet" in found or "wait for their vectors" in found:
+    if "not ready yet" in found or "have no vectors yet" in found:
         raise RuntimeError(found)
 
 

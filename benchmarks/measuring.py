@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shortlist.errors import DatasetMissing
 from shortlist.evals.datasets import DATA_VARIABLE, data_root
@@ -45,7 +46,7 @@ class Times:
     best: float
 
     @classmethod
-    def of(cls, rounds: Sequence[Sequence[float]]) -> "Times":
+    def of(cls, rounds: Sequence[Sequence[float]] | NDArray[np.float64]) -> "Times":
         """Sum up rounds that each asked the same questions in the same order."""
         p50, p95 = np.percentile(rounds, (50, 95))
         best = np.median(np.min(np.array(rounds), axis=0))

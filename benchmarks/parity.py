@@ -23,7 +23,7 @@ LIMIT = 5
 PIPELINES = ("default", "rrf", "weighted", "stackone", "bm25", "tfidf")
 MODES: Sequence[SearchMode] = ("lexical", "dense", "fuzzy", "prefix", "exact")
 DEFAULT_EVERY, EVERY = 5, 25
-"""Of the golden set, so many queries are asked of the default pipeline, and so many of all other pipelines and modes."""
+"""One of so many golden queries is asked of the default pipeline, one of so many of all other pipelines and modes."""
 SOME_SERVERS = frozenset({"github", "gitlab", "slack", "jira", "postgres", "drive"})
 
 Rankings: TypeAlias = dict[str, list[list[Any]]]
@@ -89,19 +89,27 @@ def record_golden() -> dict[str, Rankings]:
 def record_sets(names: Sequence[str]) -> dict[str, Rankings]:
     from shortlist.index.cache import SqliteVectorCache
     from shortlist.index.embedders import shipped
-    from shortlist.search.searcher import Options, Searcher
+    from shortlist.search.searcher import Searcher, SearchOptions
 
     vectors = SqliteVectorCache(Path(__file__).parent / ".cache" / "vectors.sqlite")
     recorded = {}
     for name in names:
         dataset = load_dataset(name)
         print(f"{name}: {len(dataset.cases)} queries", file=sys.stderr)
-        searcher = Searcher(read_catalogs(dataset.catalogs).catalog, shipped("static"), options=Options(cache=vectors))
+        searcher = Searcher(
+            read_catalogs(dataset.catalogs).catalog, shipped("static"), options=SearchOptions(cache=vectors)
+        )
         searcher.prepare()
         recorded[name] = {
             case.id: _found(searcher.search(Query(text=case.query, limit=LIMIT))) for case in dataset.cases
         }
     return recorded
+
+
+def read_rankings(path: Path) -> dict[str, Rankings]:
+    """Read what was recorded: one line for each model or set."""
+    lines = path.read_text("utf-8").splitlines()
+    return {name: rankings for line in lines for name, rankings in json.loads(line).items()}
 
 
 def main() -> None:
@@ -117,9 +125,7 @@ def main() -> None:
         lines = (json.dumps({model: rankings}, ensure_ascii=False) for model, rankings in now.items())
         options.file.write_text("\n".join(lines) + "\n", "utf-8")
         return
-    before = {
-        model: r for line in options.file.read_text("utf-8").splitlines() for model, r in json.loads(line).items()
-    }
+    before = read_rankings(options.file)
     found = differences(before, now)
     print("\n".join(found[:50]) or "every ranking is as it was recorded")
     sys.exit(bool(found))

@@ -20,7 +20,7 @@ from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import shipped
 from shortlist.models import Query
 from shortlist.paths import cache_folder
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 
 TOOLS = "nodebench_175"
 SCENARIOS = "nodebench_ab_scenarios.json"
@@ -55,7 +55,7 @@ def main() -> None:
     options = parser.parse_args()
     catalog = read_catalogs(load_dataset(TOOLS).catalogs).catalog
     cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
-    searcher = Searcher(catalog, shipped(options.embedder), options=Options(cache=cache))
+    searcher = Searcher(catalog, shipped(options.embedder), options=SearchOptions(cache=cache))
     searcher.prepare()
     raw = json.loads(bench_file("eval", SCENARIOS).read_text("utf-8"))
     wanted = raw["expected_toolset_suggestions"]

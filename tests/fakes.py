@@ -12,7 +12,7 @@ from shortlist.catalog.readers import tool_from_mcp
 from shortlist.errors import ShortlistError
 from shortlist.index.embedders import Progress, Vectors
 from shortlist.models import Query, SearchMode, SearchResult, Server, Tool, ToolId
-from shortlist.search.searcher import DEFAULTS, Options, Searcher
+from shortlist.search.searcher import DEFAULTS, Searcher, SearchOptions
 from shortlist.text.tokens import terms
 
 DIMENSIONS = 32
@@ -64,7 +64,7 @@ def catalog(descriptions: Mapping[ToolId, str] | Iterable[Tool], *servers: Serve
 
 
 def searcher(
-    source: Mapping[ToolId, str] | Iterable[Tool] | Catalog, *, dense: bool = True, options: Options = DEFAULTS
+    source: Mapping[ToolId, str] | Iterable[Tool] | Catalog, *, dense: bool = True, options: SearchOptions = DEFAULTS
 ) -> Searcher:
     """Make a searcher that is ready."""
     whole = source if isinstance(source, Catalog) else catalog(source)

@@ -14,9 +14,9 @@ from shortlist.index.cache import SqliteVectorCache
 from shortlist.index.embedders import Embedder
 from shortlist.index.index import embed_cached
 from shortlist.models import Query
-from shortlist.search.background import Background
-from shortlist.search.features import Evidence
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.confidence import Background
+from shortlist.search.pipeline import Evidence
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.documents import embedding_text
 from training.bench import Case, Folder
 from training.holdout import is_held_out
@@ -141,7 +141,7 @@ def collect(
     for task in every:
         if not task.cases:
             continue
-        searcher = Searcher(task.catalog, embedder, options=Options(cache=cache))
+        searcher = Searcher(task.catalog, embedder, options=SearchOptions(cache=cache))
         searcher.prepare()
         for case in task.cases:
             evidence = searcher.evidence(Query(text=case.query))

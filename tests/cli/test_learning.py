@@ -17,7 +17,7 @@ from shortlist.cli import main
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.config.settings import Settings, TelemetrySettings, TokenSettings
 from shortlist.models import Query
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.telemetry.sqlite_store import events_path
 from tests.fakes import WORKPLACE, catalog, ids
 from tests.telemetry.test_exemplar_store import Log, call, search, used
@@ -131,7 +131,7 @@ async def test_a_gateway_whose_configuration_says_so_does_not_use_what_is_known(
 def taught(settings: Settings) -> tuple[Teacher, Searcher]:
     teacher = open_teacher(settings.telemetry)
     assert teacher is not None
-    made = Searcher(catalog(WORKPLACE), options=Options(memory=teacher.memory))
+    made = Searcher(catalog(WORKPLACE), options=SearchOptions(memory=teacher.memory))
     teacher.refresh(settings)
     return teacher, made
 

@@ -69,9 +69,9 @@ def test_half_characters_have_a_key_too(tmp_path: Path) -> None:
 
 def test_nothing_is_embedded_twice_over_the_same_cache(tmp_path: Path) -> None:
     embedder, cache = HashingEmbedder(), SqliteVectorCache(tmp_path / "vectors.db")
-    Index.build(catalog(WORKPLACE)).embed(embedder, cache=cache)
+    Index.build(catalog(WORKPLACE)).embedded(embedder, cache=cache)
     embedder.embedded.clear()
-    Index.build(catalog(WORKPLACE)).embed(embedder, cache=cache)
+    Index.build(catalog(WORKPLACE)).embedded(embedder, cache=cache)
     assert embedder.embedded == []
     cache.clear()
     assert len(cache) == 0

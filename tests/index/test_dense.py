@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.index.dense import DenseIndex, quantise
 from shortlist.index.embedders import Vectors
+from shortlist.index.vectors import ExactVectorIndex, quantise
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -15,25 +15,22 @@ def unit_vectors(seed: int, count: int, dimensions: int) -> Vectors:
     return unit
 
 
-def filled(vectors: Vectors) -> DenseIndex:
-    index = DenseIndex(vectors.shape[1], "random@1")
-    index.grow(len(vectors))
-    index.put(np.arange(len(vectors)), vectors)
-    return index
+def filled(vectors: Vectors) -> ExactVectorIndex:
+    return ExactVectorIndex.of("random@1", vectors)
 
 
 @given(seeds, st.sampled_from([32, 128, 384]))
 def test_a_byte_per_dimension_gives_the_cosine_within_a_hundredth(seed: int, dimensions: int) -> None:
     vectors = unit_vectors(seed, 40, dimensions)
     query = unit_vectors(seed + 1, 1, dimensions)[0]
-    assert np.abs(filled(vectors).scores(query[None])[0] - vectors @ query).max() < 0.01
+    assert np.abs(filled(vectors).cosines(query[None])[0] - vectors @ query).max() < 0.01
 
 
 @given(seeds)
 def test_a_vector_is_nearest_to_itself(seed: int) -> None:
     vectors = unit_vectors(seed, 20, 64)
     index = filled(vectors)
-    assert [int(index.scores(vector[None]).argmax()) for vector in vectors] == list(range(20))
+    assert [int(index.cosines(vector[None]).argmax()) for vector in vectors] == list(range(20))
 
 
 @given(seeds)
@@ -46,28 +43,26 @@ def test_quantising_what_was_quantised_changes_nothing(seed: int) -> None:
 
 
 def test_rows_without_a_vector_score_nothing_and_are_named() -> None:
-    index = DenseIndex(8, "m@1")
-    index.grow(3)
-    index.put(np.array([1]), unit_vectors(1, 1, 8))
-    assert index.rows_without_vector() == [0, 2]
+    index = ExactVectorIndex.empty(8, "m@1", 3).with_vectors(np.array([1]), unit_vectors(1, 1, 8))
+    assert index.rows_without_vector().tolist() == [0, 2]
     assert index.missing == 2
-    (scores,) = index.scores(unit_vectors(1, 1, 8))
+    (scores,) = index.cosines(unit_vectors(1, 1, 8))
     assert scores[[0, 2]].tolist() == [0, 0]
     assert scores[1] == pytest.approx(1, abs=0.01)
 
 
 def test_a_query_without_direction_is_near_nothing() -> None:
-    assert filled(unit_vectors(3, 4, 16)).scores(np.zeros((1, 16), np.float32)).tolist() == [[0, 0, 0, 0]]
+    assert filled(unit_vectors(3, 4, 16)).cosines(np.zeros((1, 16), np.float32)).tolist() == [[0, 0, 0, 0]]
 
 
 def test_an_empty_index_gives_no_scores() -> None:
-    assert DenseIndex(16, "m@1").scores(unit_vectors(1, 1, 16)).shape == (1, 0)
+    assert ExactVectorIndex.empty(16, "m@1").cosines(unit_vectors(1, 1, 16)).shape == (1, 0)
 
 
 def test_what_is_saved_is_one_byte_a_dimension_and_comes_back() -> None:
     index = filled(unit_vectors(5, 10, 64))
     state = index.state()
     assert state["codes"].nbytes == 10 * 64
-    restored = DenseIndex.restore("random@1", state)
+    restored = ExactVectorIndex.restore("random@1", state)
     query = unit_vectors(6, 1, 64)[0]
-    assert restored.scores(query[None]).tolist() == index.scores(query[None]).tolist()
+    assert restored.cosines(query[None]).tolist() == index.cosines(query[None]).tolist()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.index.embedders import Vectors
-from shortlist.index.index import MIN_GONE, Change, Index
+from shortlist.index.index import MIN_GONE, Index, IndexChange
 from shortlist.models import Filters, Server, Tool, ToolId
 from shortlist.search.presets import EVEN
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog, catalogs, tool, tools
@@ -49,12 +49,12 @@ def weights(index: Index) -> dict[ToolId, dict[str, float]]:
 @given(st.lists(catalogs, min_size=2, max_size=4))
 def test_an_index_brought_up_to_date_equals_one_built_anew(versions: list[Catalog]) -> None:
     updated = Index.build(versions[0])
-    updated.embed(HashingEmbedder())
+    updated = updated.embedded(HashingEmbedder())
     for version in versions[1:]:
-        updated.update(version)
-    updated.embed(HashingEmbedder())
+        updated, _ = updated.updated(version)
+    updated = updated.embedded(HashingEmbedder())
     fresh = Index.build(versions[-1])
-    fresh.embed(HashingEmbedder())
+    fresh = fresh.embedded(HashingEmbedder())
     assert updated.rows.keys() == fresh.rows.keys()
     assert weights(updated) == weights(fresh)
     assert updated.dense is not None
@@ -67,7 +67,7 @@ def test_an_index_brought_up_to_date_equals_one_built_anew(versions: list[Catalo
 @given(catalogs, catalogs)
 def test_an_update_says_what_it_did(older: Catalog, newer: Catalog) -> None:
     diff = older.diff(newer)
-    assert Index.build(older).update(newer) == Change(len(diff.added), len(diff.changed), len(diff.removed))
+    assert Index.build(older).updated(newer)[1] == IndexChange(len(diff.added), len(diff.changed), len(diff.removed))
 
 
 @given(catalogs, st.lists(tools(), max_size=6), filters)
@@ -76,8 +76,8 @@ def test_a_mask_lets_exactly_the_tools_pass_that_the_filters_allow(
 ) -> None:
     index = Index.build(older)
     newer = Catalog.of([*list(older.tools.values())[1:], *later])
-    index.update(newer)
-    mask = index.mask(asked)
+    index, _ = index.updated(newer)
+    mask = index.among(asked).rows
     passing = {index.ids[row] for row in range(len(index.ids)) if mask is None or mask[row]}
     assert passing == {each.id for each in newer.tools.values() if allowed(each, asked)}
 
@@ -113,7 +113,7 @@ def test_every_kind_of_filter_is_hard(asked: Filters, passing: set[ToolId]) -> N
             ]
         )
     )
-    mask = index.mask(asked)
+    mask = index.among(asked).rows
     assert mask is not None
     assert {index.ids[row] for row in np.flatnonzero(mask)} == passing
 
@@ -122,7 +122,8 @@ def test_a_server_that_is_described_anew_rewords_its_tools() -> None:
     tools_of_a = [tool("a/x", "Same."), tool("a/y", "Same too.")]
     index = Index.build(catalog(tools_of_a, Server(name="a", description="Old words.")))
     renewed = catalog(tools_of_a, Server(name="a", description="Fresh vocabulary."))
-    assert index.update(renewed) == Change(0, 0, 0)
+    index, change = index.updated(renewed)
+    assert change == IndexChange(0, 0, 0)
     assert weights(index) == weights(Index.build(renewed))
 
 
@@ -131,7 +132,7 @@ def test_a_sentence_that_becomes_boilerplate_is_so_for_the_tools_that_were_there
     few = [tool(f"a/t{n}", f"{notice} Own words {n}.") for n in range(2)]
     many = [*few, *(tool(f"a/t{n}", f"{notice} Own words {n}.") for n in range(2, 5))]
     index = Index.build(catalog(few))
-    index.update(catalog(many))
+    index, _ = index.updated(catalog(many))
     assert weights(index) == weights(Index.build(catalog(many)))
 
 
@@ -141,18 +142,18 @@ def test_a_tool_that_moves_to_another_server_takes_its_boilerplate_along() -> No
     moved = replace(tool("b/t0", f"{notice} Own words 0."), id="t0")
     after = [moved, *before[1:]]
     index = Index.build(catalog(before))
-    index.update(catalog(after))
+    index, _ = index.updated(catalog(after))
     assert weights(index) == weights(Index.build(catalog(after)))
 
 
 def test_only_what_changed_is_embedded_again() -> None:
     embedder = HashingEmbedder()
     index = Index.build(catalog(WORKPLACE))
-    index.embed(embedder)
+    index = index.embedded(embedder)
     embedder.embedded.clear()
-    index.update(catalog({**WORKPLACE, "mail/send_email": "Post a letter."}))
+    index, _ = index.updated(catalog({**WORKPLACE, "mail/send_email": "Post a letter."}))
     assert index.waiting == 1
-    index.embed(embedder)
+    index = index.embedded(embedder)
     assert [text for text in embedder.embedded if "letter" in text] == embedder.embedded
     assert index.waiting == 0
 
@@ -160,17 +161,17 @@ def test_only_what_changed_is_embedded_again() -> None:
 def test_equal_texts_are_embedded_once_and_cached_ones_never() -> None:
     embedder, cache = HashingEmbedder(), MemoryCache()
     twins = [replace(tool("a/x", "Same."), id=f"x{n}") for n in range(3)]
-    Index.build(catalog(twins)).embed(embedder, cache=cache)
+    Index.build(catalog(twins)).embedded(embedder, cache=cache)
     assert len(embedder.embedded) == 1
-    Index.build(catalog(twins)).embed(embedder, cache=cache)
+    Index.build(catalog(twins)).embedded(embedder, cache=cache)
     assert len(embedder.embedded) == 1
 
 
 def test_another_models_vectors_are_thrown_away() -> None:
     index = Index.build(catalog(WORKPLACE))
-    index.embed(HashingEmbedder())
+    index = index.embedded(HashingEmbedder())
     other = HashingEmbedder("other@1")
-    index.embed(other)
+    index = index.embedded(other)
     assert index.dense is not None
     assert index.dense.model_id == "other@1"
     assert len(other.embedded) == len(WORKPLACE)
@@ -179,7 +180,7 @@ def test_another_models_vectors_are_thrown_away() -> None:
 def test_a_comparison_index_has_the_same_rows_after_tools_left() -> None:
     index = Index.build(catalog(WORKPLACE))
     left = dict(list(WORKPLACE.items())[3:])
-    index.update(catalog(left))
+    index, _ = index.updated(catalog(left))
     plain = index.reindexed(EVEN)
     assert plain.size == index.lexical.size
     assert plain.alive.tolist() == index.lexical.alive.tolist()
@@ -188,8 +189,8 @@ def test_a_comparison_index_has_the_same_rows_after_tools_left() -> None:
 
 def test_an_empty_catalog_can_be_indexed_embedded_and_filled() -> None:
     index = Index.build(Catalog.of([]))
-    index.embed(HashingEmbedder())
-    index.update(catalog(WORKPLACE))
+    index = index.embedded(HashingEmbedder())
+    index, _ = index.updated(catalog(WORKPLACE))
     assert len(index) == index.waiting == len(WORKPLACE)
 
 
@@ -201,34 +202,37 @@ def crowd() -> Catalog:
 
 def test_rows_of_tools_that_left_are_cleared_away_once_they_are_many() -> None:
     whole, index = crowd(), Index.build(crowd())
-    index.embed(HashingEmbedder())
+    index = index.embedded(HashingEmbedder())
     for turn in range(8):
-        index.update(whole.without_server(f"s{turn % 3}"))
-        index.update(whole)
-        index.embed(HashingEmbedder())
+        index, _ = index.updated(whole.without_server(f"s{turn % 3}"))
+        index, _ = index.updated(whole)
+        index = index.embedded(HashingEmbedder())
         assert len(index.ids) <= len(whole) + MIN_GONE
     fresh = Index.build(whole)
-    fresh.embed(HashingEmbedder())
+    fresh = fresh.embedded(HashingEmbedder())
     assert weights(index) == weights(fresh)
     assert {index.ids[row] for rows in index.names.values() for row in rows} == set(whole.tools)
-    mask, servers = index.mask(Filters(servers=frozenset({"s1"}))), index.facets.servers
+    mask, servers = index.among(Filters(servers=frozenset({"s1"}))).rows, index.facets.servers
     assert mask is not None
     assert {servers[row] for row in np.flatnonzero(mask)} == {"s1"}
     assert np.array_equal(vectors_by_tool(index), vectors_by_tool(fresh))
 
 
-def test_rows_stay_where_they_are_while_their_texts_are_being_embedded() -> None:
-    whole, embedder = crowd(), HashingEmbedder()
-    index = Index.build(whole)
-    texts = index.texts_without_vector(embedder)
-    for turn in range(4):
-        index.update(whole.without_server(f"s{turn % 3}"))
-        index.update(whole)
-    index.put_vectors(embedder, texts, embedder.embed_documents(list(texts.values())))
-    index.embed(embedder)
-    fresh = Index.build(whole)
-    fresh.embed(embedder)
-    assert np.array_equal(vectors_by_tool(index), vectors_by_tool(fresh))
+def test_an_index_that_was_updated_still_answers_as_it_did() -> None:
+    whole = crowd()
+    older = Index.build(whole).embedded(HashingEmbedder())
+    assert older.dense is not None
+    before = weights(older), older.dense.vectors(np.arange(older.size)).tolist(), older.waiting
+    newer = older
+    for turn in range(3):
+        newer, _ = newer.updated(whole.without_server(f"s{turn}"))
+        newer, _ = newer.updated(catalog([*whole.tools.values(), tool(f"new/tool_{turn}", "Do another thing.")]))
+        newer = newer.embedded(HashingEmbedder())
+    assert newer.rows.keys() - older.rows.keys() == {"new/tool_2"}
+    assert (weights(older), older.dense.vectors(np.arange(older.size)).tolist(), older.waiting) == before
+    mask = older.among(Filters(servers=frozenset({"s0", "new"}))).rows
+    assert mask is not None
+    assert {older.ids[row] for row in np.flatnonzero(mask)} == {i for i in whole.tools if i.startswith("s0/")}
 
 
 def vectors_by_tool(index: Index) -> Vectors:

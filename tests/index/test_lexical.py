@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.index.lexical import LexicalIndex
+from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.text.documents import FIELDS, Document
 from tests.fakes import words
 
 documents = st.fixed_dictionaries({field: st.lists(words, max_size=4) for field in FIELDS})
 
 
-def scores(index: LexicalIndex, term: str) -> dict[int, tuple[float, int]]:
+def scores(index: ExactLexicalIndex, term: str) -> dict[int, tuple[float, int]]:
     found = index.postings(term)
     return {
         row: (weight, fields)
@@ -31,12 +31,10 @@ def test_an_updated_index_weighs_every_word_like_a_fresh_one(
 ) -> None:
     every = [*first, *later]
     removed = {row for row in gone if row < len(every)}
-    updated = LexicalIndex.build(first)
-    updated.remove(row for row in removed if row < len(first))
-    updated.add(later)
-    updated.remove(removed)
+    updated = ExactLexicalIndex.build(first)
+    updated = updated.changed([row for row in removed if row < len(first)], later).changed(list(removed), ())
     kept = [row for row in range(len(every)) if row not in removed]
-    fresh = LexicalIndex.build([every[row] for row in kept])
+    fresh = ExactLexicalIndex.build([every[row] for row in kept])
     assert updated.live == fresh.live
     for term in {term for document in every for field in FIELDS for term in document[field]}:
         assert updated.frequency(term) == fresh.frequency(term)
@@ -46,10 +44,9 @@ def test_an_updated_index_weighs_every_word_like_a_fresh_one(
 
 @given(st.lists(documents, max_size=6), st.sets(st.integers(0, 5)))
 def test_a_restored_index_is_the_one_that_was_saved(every: list[Document], gone: set[int]) -> None:
-    index = LexicalIndex.build(every[: len(every) // 2])
-    index.add(every[len(every) // 2 :])
-    index.remove(row for row in gone if row < len(every))
-    restored = LexicalIndex.restore(list(index.vocabulary), index.state())
+    index = ExactLexicalIndex.build(every[: len(every) // 2])
+    index = index.changed((), every[len(every) // 2 :]).changed([row for row in gone if row < len(every)], ())
+    restored = ExactLexicalIndex.restore(list(index.vocabulary), index.state())
     for term in index.vocabulary:
         assert restored.idf(term) == index.idf(term)
         assert scores(restored, term) == scores(index, term)
@@ -57,10 +54,10 @@ def test_a_restored_index_is_the_one_that_was_saved(every: list[Document], gone:
 
 
 def test_many_updates_are_merged_without_losing_any() -> None:
-    index = LexicalIndex.build([with_words(name=["seed"])])
+    index = ExactLexicalIndex.build([with_words(name=["seed"])])
     for number in range(200):
-        index.add([with_words(name=["common", f"own{number}"])])
-        index.remove([index.size - 1] if number % 2 else [])
+        index = index.changed((), [with_words(name=["common", f"own{number}"])])
+        index = index.changed([index.size - 1] if number % 2 else [], ())
     assert index.frequency("common") == 100
     assert len(scores(index, "common")) == 100
     assert scores(index, "own42")
@@ -68,14 +65,13 @@ def test_many_updates_are_merged_without_losing_any() -> None:
 
 
 def test_removing_twice_counts_once() -> None:
-    index = LexicalIndex.build([with_words(name=["a"]), with_words(name=["a"])])
-    index.remove([0])
-    index.remove([0])
+    index = ExactLexicalIndex.build([with_words(name=["a"]), with_words(name=["a"])])
+    index = index.changed([0], ()).changed([0], ())
     assert index.frequency("a") == 1
 
 
 def test_a_word_counts_most_in_the_name() -> None:
-    index = LexicalIndex.build([with_words(**{field: ["word"]}) for field in FIELDS])
+    index = ExactLexicalIndex.build([with_words(**{field: ["word"]}) for field in FIELDS])
     weight = {field: scores(index, "word")[row][0] for row, field in enumerate(FIELDS)}
     assert max(weight, key=lambda field: weight[field]) == "name"
     assert min(weight, key=lambda field: weight[field]) == "boilerplate"
@@ -84,23 +80,24 @@ def test_a_word_counts_most_in_the_name() -> None:
 def test_repeating_a_word_soon_stops_helping() -> None:
     filler = [f"w{n}" for n in range(17)]
     once, often, flood = (
-        scores(LexicalIndex.build([with_words(description=["spam"] * n + filler)]), "spam")[0][0] for n in (1, 3, 500)
+        scores(ExactLexicalIndex.build([with_words(description=["spam"] * n + filler)]), "spam")[0][0]
+        for n in (1, 3, 500)
     )
     assert once < often < flood < 2.5 * once
 
 
 def test_the_rarer_word_tells_more() -> None:
-    index = LexicalIndex.build([with_words(name=["create", f"thing{n}"]) for n in range(10)])
+    index = ExactLexicalIndex.build([with_words(name=["create", f"thing{n}"]) for n in range(10)])
     assert index.idf("unheard") > index.idf("thing3") > index.idf("create") > 0
 
 
 def test_an_empty_index_answers() -> None:
-    index = LexicalIndex.build([])
+    index = ExactLexicalIndex.build([])
     assert (index.size, index.live, len(index.postings("x").rows), index.frequency("x")) == (0, 0, 0, 0)
     assert index.idf("x") == pytest.approx(float(np.log1p(1)))
 
 
 def test_documents_without_words_have_rows_too() -> None:
-    index = LexicalIndex.build([with_words(), with_words()])
-    assert index.add([with_words(name=["late"])]) == range(2, 3)
+    index = ExactLexicalIndex.build([with_words(), with_words()])
+    index = index.changed((), [with_words(name=["late"])])
     assert set(scores(index, "late")) == {2}

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import IndexFormatError
-from shortlist.index.index import Change, Index
+from shortlist.index.index import Index, IndexChange
 from shortlist.index.store import VERSION, load_index, save_index
 from shortlist.models import Filters, Query, Server
 from shortlist.search.searcher import Searcher
@@ -21,7 +21,7 @@ QUERIES = ("create a calendar event", "k8s pods", "send mesage", "getHTTPRespons
 def saved(folder: Path, source: Catalog, *, dense: bool = True) -> Index:
     index = Index.build(source)
     if dense:
-        index.embed(HashingEmbedder())
+        index = index.embedded(HashingEmbedder())
     save_index(index, folder)
     return index
 
@@ -73,10 +73,11 @@ def test_a_loaded_index_is_brought_up_to_date_like_any_other(tmp_path: Path) -> 
     saved(tmp_path / "index", catalog(WORKPLACE))
     newer = catalog({**dict(list(WORKPLACE.items())[2:]), "new/make_coffee": "Brew a cup.", "files/read_file": "Open."})
     loaded = load_index(tmp_path / "index")
-    assert loaded.update(newer) == Change(1, 1, 2)
-    loaded.embed(HashingEmbedder())
+    loaded, change = loaded.updated(newer)
+    assert change == IndexChange(1, 1, 2)
+    loaded = loaded.embedded(HashingEmbedder())
     fresh = Index.build(newer)
-    fresh.embed(HashingEmbedder())
+    fresh = fresh.embedded(HashingEmbedder())
     assert answers(loaded) == answers(fresh)
     assert found(Searcher(loaded), "brew coffee")[0] == "new/make_coffee"
 
@@ -84,7 +85,7 @@ def test_a_loaded_index_is_brought_up_to_date_like_any_other(tmp_path: Path) -> 
 def test_what_left_the_catalog_is_not_saved(tmp_path: Path) -> None:
     index = saved(tmp_path / "index", catalog(WORKPLACE))
     left = dict(list(WORKPLACE.items())[5:])
-    index.update(catalog(left))
+    index, _ = index.updated(catalog(left))
     save_index(index, tmp_path / "index")
     loaded = load_index(tmp_path / "index")
     assert loaded.ids == sorted(left)
@@ -95,7 +96,7 @@ def test_what_left_the_catalog_is_not_saved(tmp_path: Path) -> None:
 def test_filters_work_on_a_loaded_index(tmp_path: Path) -> None:
     saved(tmp_path / "index", catalog([tool("a/x", annotations={"readOnlyHint": True}), tool("b/y")]))
     loaded = load_index(tmp_path / "index")
-    mask = loaded.mask(Filters(read_only=True))
+    mask = loaded.among(Filters(read_only=True)).rows
     assert mask is not None
     assert np.flatnonzero(mask).tolist() == [0]
 

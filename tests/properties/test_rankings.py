@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.index.ports import LARGE, Among, Candidates
+from shortlist.index.ports import best as best_rows
+from shortlist.index.ports import masked as keep
 from shortlist.models import Filters, Query, SearchMode, SearchResult, ToolId
-from shortlist.search.fitted import fitted_for
-from shortlist.search.fusion import Fuse, RankFusion, SingleArm, WeightedFusion
+from shortlist.search.confidence import fitted_for
+from shortlist.search.fusion import RankFusion, SingleArm, WeightedFusion
+from shortlist.search.pipeline import Found, Fuse, Request, _together, rank
 from shortlist.search.presets import PIPELINES, Parts
-from shortlist.search.request import LARGE, Request, candidates, rank
 from shortlist.search.searcher import Searcher
 from shortlist.text.clean import clean_text
 from shortlist.text.queries import analyse
@@ -87,11 +90,15 @@ def test_candidates_are_the_best_of_each_arm_with_their_ties(
     )
     mask = random.random(size) < 0.7 if masked else None
     allowed = set(range(size)) if mask is None else set(np.flatnonzero(mask).tolist())
-    chosen = set(candidates({"one": one, "other": other}, mask, 50).tolist())
+    found = {}
+    for name, scores in (("one", one), ("other", other)):
+        rows = best_rows(keep(scores, mask), 50)
+        found[name] = Candidates(rows, scores[rows])
+    chosen = set(_together(found, Among(size=size, rows=mask), 50).tolist())
     assert chosen <= allowed
     assert len(chosen) >= min(50, len(allowed))
     best: set[int] = set()
-    for scores in (one, other):
+    for scores in (keep(one, mask), keep(other, mask)):
         last = np.sort(scores)[::-1][: min(50, size)][-1]
         best |= allowed & set(np.flatnonzero((scores >= last) & (scores > 0)).tolist())
     assert chosen >= best
@@ -103,10 +110,10 @@ def test_the_order_of_the_retrievers_does_not_matter(
     one: dict[int, float], other: dict[int, float], limit: int, fusion: type[WeightedFusion] | type[RankFusion]
 ) -> None:
     signals = {"a": spread(one), "b": spread(other)}
-    request = Request(Query(text="x", limit=limit), analyse("x"))
+    request = Request(Query(text="x", limit=limit), analyse("x"), Among())
     weights = {"a": 0.3, "b": 0.7}
-    straight = fusion(weights, IDS)(request, signals).ranking
-    reverse = fusion(dict(reversed(weights.items())), IDS)(request, dict(reversed(signals.items()))).ranking
+    straight = fusion(weights, IDS)(request, together(signals)).ranking
+    reverse = fusion(dict(reversed(weights.items())), IDS)(request, together(dict(reversed(signals.items())))).ranking
     assert list(straight) == list(reverse)
 
 
@@ -121,10 +128,14 @@ def test_the_rows_that_tools_stand_in_do_not_matter(
             "alone": SingleArm("a", ids),
         }
         signals = {"a": spread(one)[places], "b": spread(other)[places]}
-        ranking = fusions[kind](Request(Query(text="x"), analyse("x")), signals).ranking
+        ranking = fusions[kind](Request(Query(text="x"), analyse("x"), Among()), together(signals)).ranking
         return [(ids[row], score) for row, score in ranking]
 
     assert fused(IDS, list(range(31))) == fused([IDS[row] for row in order], order)
+
+
+def together(signals: dict[str, np.ndarray[tuple[int], np.dtype[np.float32]]]) -> Found:
+    return Found(np.arange(31), signals, {})
 
 
 def spread(scores: dict[int, float]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
@@ -139,7 +150,9 @@ def test_a_pipeline_gives_the_same_answer_with_its_retrievers_in_any_order(
 ) -> None:
     pipeline = PIPELINES[name](Parts.of(many.index, fitted_for("hashing")))
     turned = replace(pipeline, retrievers=dict(reversed(list(pipeline.retrievers.items()))))
-    request = Request(Query(text=text), analyse(text), None, HashingEmbedder().embed_query(text)[None])
+    request = Request(
+        Query(text=text), analyse(text), many.index.among(Filters()), HashingEmbedder().embed_query(text)[None]
+    )
     assert list(pipeline.run(request).ranking) == list(turned.run(request).ranking)
 
 
@@ -147,7 +160,7 @@ def test_a_pipeline_gives_the_same_answer_with_its_retrievers_in_any_order(
 def test_filters_act_before_the_cut_so_the_limit_is_filled(
     many: Searcher, text: str, asked: Filters, limit: int
 ) -> None:
-    mask = many.index.mask(asked)
+    mask = many.index.among(asked).rows
     passing = set(MANY.tools) if mask is None else {many.index.ids[row] for row in np.flatnonzero(mask)}
     result = many.search(Query(text=text, limit=limit, filters=asked))
     found = [hit.tool.id for hit in result.hits]
@@ -159,7 +172,7 @@ def test_filters_act_before_the_cut_so_the_limit_is_filled(
 def test_filters_only_ever_take_away_in_every_mode(many: Searcher, text: str, asked: Filters, mode: SearchMode) -> None:
     everything = many.search(Query(text=text, limit=1_000, mode=mode))
     filtered = many.search(Query(text=text, limit=1_000, mode=mode, filters=asked))
-    mask = many.index.mask(asked)
+    mask = many.index.among(asked).rows
     kept = [hit.tool.id for hit in everything.hits if mask is None or mask[many.index.rows[hit.tool.id]]]
     assert [hit.tool.id for hit in filtered.hits] == kept
 

@@ -11,11 +11,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from shortlist.errors import InvalidInput
 from shortlist.library.filter import ToolFilter
-from shortlist.models import Query, Ranking
+from shortlist.models import Query
 from shortlist.remote import Endpoint, Patience, ProviderRefused, ProviderUnavailable, Remote
-from shortlist.search.request import Request
-from shortlist.search.rerank import WIRES, RemoteReranker, Rerank, Reranker, mix, reranked, reranker_of
-from shortlist.text.queries import analyse
+from shortlist.search.rerank import WIRES, RemoteReranker, Reranker, mix, reranked, reranker_of
+from shortlist.search.searcher import Searcher, SearchOptions
 from tests.fakes import WORKPLACE, catalog, searcher
 from tests.providers.wires import KEY, RERANKERS, Provider, serving
 
@@ -165,15 +164,12 @@ def test_only_the_top_is_reordered_and_what_follows_stays_behind() -> None:
     assert better.steps[-1].name == "rerank"
 
 
-def test_as_a_stage_it_gives_what_it_gives_on_an_answer() -> None:
+def test_a_searcher_with_a_reranker_gives_the_reranked_answer() -> None:
     made = searcher(WORKPLACE)
+    with_it = Searcher(made.index, made.embedder, options=SearchOptions(reranker=Backwards(), rerank_top=3))
     query = Query(text="merge a pull request", limit=10)
-    result = made.search(query)
-    rows = np.array([made.index.rows[hit.tool.id] for hit in result.hits], np.int32)
-    ranking = Ranking(rows, np.array([hit.score for hit in result.hits], np.float32))
-    staged = Rerank(made.index, Backwards(), 3)(Request(query, analyse(query.text)), ranking)
-    after = reranked(result, Backwards(), top=3)
-    assert [made.index.ids[row] for row in staged.rows.tolist()] == [hit.tool.id for hit in after.hits]
+    after = reranked(made.search(query), Backwards(), top=3)
+    assert [hit.tool.id for hit in with_it.search(query).hits] == [hit.tool.id for hit in after.hits]
 
 
 @given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=9))

@@ -3,7 +3,7 @@ import pytest
 
 from shortlist.models import Filters, Query
 from shortlist.search.confidence import CONFIDENCE_FEATURES, FARTHEST, Calibration
-from shortlist.search.features import Matrix
+from shortlist.search.pipeline import Matrix
 from shortlist.search.searcher import Searcher
 from tests.fakes import searcher
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shortlist.models import Asker, Exemplar, Filters, Query, ToolId
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory, Said, believed
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog, found, ids, searcher
 
 ME, ANNA, BEN, EVE = (Asker(name, "team") for name in ("me", "anna", "ben", "eve"))
@@ -23,7 +23,7 @@ def exemplar(by: Asker = ME, tool: ToolId = CALLED, query: str = ASKED, weight: 
 
 def taught(*exemplars: Exemplar, dense: bool = True) -> Searcher:
     memory = Memory()
-    made = searcher(WORKPLACE, dense=dense, options=Options(memory=memory))
+    made = searcher(WORKPLACE, dense=dense, options=SearchOptions(memory=memory))
     memory.teach(exemplars)
     return made
 
@@ -31,7 +31,8 @@ def taught(*exemplars: Exemplar, dense: bool = True) -> Searcher:
 def lifts(exemplars: Iterable[Exemplar], asker: Asker = ME, text: str = ASKED) -> dict[ToolId, float]:
     made = taught(*exemplars)
     hits = made.search(Query(text=text, limit=len(WORKPLACE), asker=asker)).hits
-    return {hit.tool.id: hit.signals[EXEMPLARS].score for hit in hits if hit.signals[EXEMPLARS].score}
+    signals = {hit.tool.id: hit.signals.get(EXEMPLARS) for hit in hits}
+    return {tool_id: signal.score for tool_id, signal in signals.items() if signal is not None and signal.score}
 
 
 def order(made: Searcher, asker: Asker = ME, text: str = ASKED) -> list[ToolId]:
@@ -90,7 +91,7 @@ def test_a_tool_that_may_not_answer_is_not_lifted() -> None:
 def test_an_exemplar_brings_in_a_tool_that_no_other_arm_knows() -> None:
     crowd = {f"s{n:03}/thing_{n}": "About something else." for n in range(150)}
     memory = Memory()
-    made = searcher({**crowd, "slack/post": "Zzz."}, dense=False, options=Options(memory=memory))
+    made = searcher({**crowd, "slack/post": "Zzz."}, dense=False, options=SearchOptions(memory=memory))
     assert "slack/post" not in found(made, ASKED, limit=100, asker=ME)
     memory.teach([exemplar(tool="slack/post")])
     assert "slack/post" in found(made, ASKED, limit=100, asker=ME)
@@ -111,7 +112,8 @@ def test_a_hit_that_use_has_proven_is_surer() -> None:
 
 def test_a_searcher_that_may_not_learn_has_no_such_arm() -> None:
     assert EXEMPLARS not in searcher(WORKPLACE).pipeline.parts
-    assert EXEMPLARS in taught().pipeline.parts
+    assert EXEMPLARS not in taught().pipeline.parts  # nor one that has learned nothing yet
+    assert EXEMPLARS in taught(exemplar()).pipeline.parts
 
 
 def test_exemplars_follow_a_change_of_the_model() -> None:
@@ -121,7 +123,7 @@ def test_exemplars_follow_a_change_of_the_model() -> None:
         catalog(WORKPLACE),
         HashingEmbedder("better@1"),
         fallback=HashingEmbedder("quick@1"),
-        options=Options(memory=memory),
+        options=SearchOptions(memory=memory),
     )
     assert order(made)[0] == CALLED, "by words, before there is a vector"
     made.prepare()

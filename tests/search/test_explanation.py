@@ -2,8 +2,8 @@ import pytest
 
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.models import Query
+from shortlist.search.pipeline import SPELLED_BOOST
 from shortlist.search.searcher import Searcher
-from shortlist.search.stages import SPELLED_BOOST
 
 
 @pytest.mark.parametrize("text", ["create a calendar event", "k8s pods", "calender", "send_email", "🎉"])

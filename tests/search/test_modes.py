@@ -3,7 +3,7 @@ import pytest
 from shortlist.errors import InvalidInput
 from shortlist.models import Query
 from shortlist.search.presets import PIPELINES
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from tests.fakes import WORKPLACE, catalog, found, searcher
 
 
@@ -38,7 +38,7 @@ def test_regex_mode_matches_names_before_descriptions(workplace: Searcher) -> No
 
 @pytest.mark.parametrize("name", sorted(PIPELINES))
 def test_every_pipeline_answers_and_survives_an_update(name: str) -> None:
-    options = Options(pipeline=name)
+    options = SearchOptions(pipeline=name)
     changing = searcher(WORKPLACE, options=options)
     assert found(changing, "send_email")[0] == "mail/send_email"
     left = catalog({i: text for i, text in WORKPLACE.items() if not i.startswith("calendar/")})
@@ -51,7 +51,7 @@ def test_every_pipeline_answers_and_survives_an_update(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(PIPELINES.keys() - {"dense"}))
 def test_every_pipeline_forgets_the_words_that_left(name: str) -> None:
-    options = Options(pipeline=name)
+    options = SearchOptions(pipeline=name)
     changing = searcher(WORKPLACE, dense=False, options=options)
     found(changing, "forcast")
     newer = catalog({**dict(list(WORKPLACE.items())[:12]), "sport/get_forecourt": "Find the forecourt of a club."})
@@ -61,13 +61,13 @@ def test_every_pipeline_forgets_the_words_that_left(name: str) -> None:
 
 
 def test_dense_mode_asks_the_vectors_whatever_the_pipeline_is() -> None:
-    by_default_lexical = searcher(WORKPLACE, options=Options(pipeline="lexical"))
+    by_default_lexical = searcher(WORKPLACE, options=SearchOptions(pipeline="lexical"))
     assert found(by_default_lexical, "weather forecast city", mode="dense")[0] == "weather/get_forecast"
 
 
 def test_an_unknown_pipeline_is_refused_with_those_there_are() -> None:
     with pytest.raises(InvalidInput, match="No pipeline 'fast': there are default"):
-        searcher(WORKPLACE, options=Options(pipeline="fast")).search(Query(text="x"))
+        searcher(WORKPLACE, options=SearchOptions(pipeline="fast")).search(Query(text="x"))
 
 
 def test_a_pipeline_without_a_part_is_a_pipeline(workplace: Searcher) -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 from shortlist.errors import ModelError
 from shortlist.index.index import Index
 from shortlist.models import Query
-from shortlist.search.fitted import fitted_for
+from shortlist.search.confidence import fitted_for
 from shortlist.search.presets import PIPELINES, Parts
 from shortlist.search.searcher import Searcher
 from tests.fakes import MODES, WORKPLACE, HashingEmbedder, catalog, found, searcher
@@ -58,7 +58,7 @@ def test_a_tool_that_just_came_is_found_by_its_words() -> None:
     source.update(catalog({**WORKPLACE, "coffee/brew": "Brew an espresso."}))
     result = source.search(Query(text="brew espresso"))
     assert result.hits[0].tool.id == "coffee/brew"
-    assert "1 new tools wait for their vectors" in result.notes[0]
+    assert "1 new tools have no vectors yet" in result.notes[0]
 
 
 def test_a_removed_tool_is_found_no_more_in_any_mode() -> None:

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from shortlist.index.ports import Among
 from shortlist.models import Query, Ranking, SearchMode
-from shortlist.search.request import Request
-from shortlist.search.searcher import Options, Searcher
-from shortlist.search.stages import Diversity
+from shortlist.search.pipeline import Diversity, Request
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.queries import analyse
 from tests.fakes import TWINS, found, searcher
 
@@ -79,7 +79,7 @@ def test_what_is_called_together_is_lifted() -> None:
     def together(tool_id: str) -> dict[str, float]:
         return {"jira/create_issue": 1.0} if tool_id == "mail/send_email" else {}
 
-    source = searcher(TWINS, dense=False, options=Options(together=together))
+    source = searcher(TWINS, dense=False, options=SearchOptions(together=together))
     assert found(source, "create an issue", recent_tools=("mail/send_email",))[0] == "jira/create_issue"
     assert found(source, "create an issue", recent_tools=("github/list_branches",))[0] == "github/create_issue"
 
@@ -92,7 +92,7 @@ def test_diversity_brings_a_different_tool_before_more_of_the_same() -> None:
         np.array([1.0, 0.99, 0.98, 0.97, 0.95, 0.0], np.float32),
     )
     spread, plain = (
-        Diversity(index)(Request(Query(text="x", limit=3, diverse=diverse), analyse("x")), ranking)
+        Diversity(index)(Request(Query(text="x", limit=3, diverse=diverse), analyse("x"), Among()), ranking)
         for diverse in (True, False)
     )
     assert [index.ids[row] for row, _ in spread][:2] == ["s/create_issue_0", "s/notify_people"]

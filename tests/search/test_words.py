@@ -1,7 +1,7 @@
 import pytest
 
 from shortlist.models import Query, SearchMode, Server
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.expansions import parse_expansions
 from tests.fakes import WORKPLACE, catalog, found, searcher
 
@@ -97,5 +97,5 @@ def test_a_servers_own_words_lead_to_its_tools() -> None:
 
 def test_users_own_words_are_understood() -> None:
     mine = parse_expansions("standup => calendar event", "mine.txt")
-    with_mine = searcher(WORKPLACE, dense=False, options=Options(expansions=mine))
+    with_mine = searcher(WORKPLACE, dense=False, options=SearchOptions(expansions=mine))
     assert found(with_mine, "standup")[0].startswith("calendar/")

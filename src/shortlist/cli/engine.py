@@ -6,7 +6,7 @@ from shortlist.errors import ModelError
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.search.exemplars import Memory
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.expansions import Expansions
 
 MODELS = ("small", "static")
@@ -18,8 +18,8 @@ def make_searcher(
 ) -> Searcher:
     """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
     if not models:
-        return Searcher(catalog, options=Options(expansions=expansions))
-    options = Options(cache=open_vectors(), expansions=expansions, memory=memory)
+        return Searcher(catalog, options=SearchOptions(expansions=expansions))
+    options = SearchOptions(cache=open_vectors(), expansions=expansions, memory=memory)
     return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
 
 

@@ -15,7 +15,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.embedders import EMBEDDERS, WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchMode, SearchResult
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.clean import one_line
 from shortlist.text.expansions import Expansions
 
@@ -55,7 +55,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 def _searcher_of(options: argparse.Namespace, catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
     """Build a searcher from the command line, and wait until its vectors are there."""
-    engine = Options(pipeline=options.pipeline, cache=open_vectors(), expansions=expansions)
+    engine = SearchOptions(pipeline=options.pipeline, cache=open_vectors(), expansions=expansions)
     searcher = Searcher(catalog, shipped(options.embedder), options=engine)
     with progress_bar("embedding tools") as progress:
         searcher.prepare(progress)

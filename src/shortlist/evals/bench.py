@@ -12,13 +12,12 @@ from shortlist.evals.learned import Learned
 from shortlist.evals.sweep import Make
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, VectorCache
-from shortlist.models import Asker, Query, SearchResult, Tool, ToolId
+from shortlist.models import Asker, Filters, Query, SearchResult, Tool, ToolId
+from shortlist.search.confidence import fitted_to
 from shortlist.search.exemplars import Memory
-from shortlist.search.fitted import fitted_to
-from shortlist.search.pipeline import Pipeline
+from shortlist.search.pipeline import Pipeline, Request
 from shortlist.search.presets import Parts, stackone, weighted
-from shortlist.search.request import Request
-from shortlist.search.searcher import Options, Searcher, query_vectors
+from shortlist.search.searcher import Searcher, SearchOptions, query_vectors
 from shortlist.text.queries import analyse, texts_to_embed
 
 DENSE = "dense"
@@ -63,9 +62,9 @@ class Bench:
         self._embedded_query: Callable[[str, bool], Vectors | None] = cache(self._embed_query)
 
     def contender(self, pipeline: str) -> Contender:
-        """Give a named pipeline behind the searcher that users have."""
+        """Return a named pipeline behind the searcher that users have."""
         memory = Memory(self._vectors) if self._learned else None
-        options = Options(pipeline=pipeline, memory=memory)
+        options = SearchOptions(pipeline=pipeline, memory=memory)
         searcher = Searcher(self._index, None, options=options)
         if self._with_vectors(searcher.pipeline):
             searcher = Searcher(self._index, self._embedder, options=options)
@@ -76,32 +75,32 @@ class Bench:
         return self._named(searcher.pipeline, _searching(searcher, asker))
 
     def build(self, pipelines: Sequence[str], tools: Mapping[ToolId, Tool]) -> dict[str, Contender]:
-        """Give pipelines over some of the tools; vectors that are remembered are not made again."""
+        """Return pipelines over some of the tools; cached vectors are reused."""
         part = Catalog.of(tools.values(), self.catalog.servers.values())
         bench = Bench(part, self._embedder, vectors=self._vectors, progress=self._progress)
         return {name: bench.contender(name) for name in pipelines}
 
     def without_each(self, pipeline: str) -> dict[str, Contender]:
-        """Give the pipeline less each of its parts in turn, named after the part."""
+        """Return the pipeline without each of its parts in turn, named after the part."""
         full = self._pipeline(pipeline)
-        words = Searcher(self._index, None, options=Options(pipeline=pipeline)).pipeline  # fitted without vectors
+        words = Searcher(self._index, None, options=SearchOptions(pipeline=pipeline)).pipeline  # fitted without vectors
         return {part: self._running((words if part == DENSE else full).without(part)) for part in full.parts}
 
     def bare(self, pipeline: str) -> Contender:
-        """Give a pipeline without its stages, asked every query as a whole: its arms and their fusion, no more."""
+        """Return a pipeline without its stages, asked every query as a whole: retrievers and fusion alone."""
         full = self._pipeline(pipeline)
         return self._running(full.without(*full.stages), apart=False)
 
     def swept(self, name: str) -> Make:
-        """Give what builds a contender for each value of a number that can be swept."""
+        """Return a function that builds a contender for each value of a swept number."""
         if name not in SWEEPS:
             raise InvalidInput(f"Cannot sweep {name!r}. There are: {', '.join(SWEEPS)}.")
         parts = self._parts()
         return lambda value: self._running(SWEEPS[name](parts, value))
 
     def _pipeline(self, name: str) -> Pipeline:
-        self._with_vectors(Searcher(self._index, None, options=Options(pipeline=name)).pipeline)
-        return Searcher(self._index, self._embedder, options=Options(pipeline=name)).pipeline
+        self._with_vectors(Searcher(self._index, None, options=SearchOptions(pipeline=name)).pipeline)
+        return Searcher(self._index, self._embedder, options=SearchOptions(pipeline=name)).pipeline
 
     def _parts(self) -> Parts:
         self._embed()
@@ -116,7 +115,7 @@ class Bench:
 
     def _embed(self) -> None:
         if self._embedder is not None:
-            self._index.embed(self._embedder, cache=self._vectors, progress=self._progress)
+            self._index = self._index.embedded(self._embedder, cache=self._vectors, progress=self._progress)
 
     def _embed_query(self, text: str, apart: bool) -> Vectors | None:
         return (
@@ -135,7 +134,7 @@ class Bench:
         def rank(text: str, limit: int) -> Ranked:
             vector = self._embedded_query(text, apart) if DENSE in pipeline.retrievers else None
             started = perf_counter()
-            request = Request(Query(text=text, limit=limit), analyse(text), None, vector)
+            request = Request(Query(text=text, limit=limit), analyse(text), self._index.among(Filters()), vector)
             rows = pipeline.run(request).ranking.rows.tolist()
             return Ranked(
                 ids=tuple(self._index.ids[row] for row in rows),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shortlist.index.dense import quantise
 from shortlist.index.embedders import Vectors
+from shortlist.index.vectors import quantise
 
 logger = logging.getLogger(__name__)
 

@@ -1,22 +1,24 @@
 """What filters ask about, by row."""
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shortlist.index.ports import Mask
 from shortlist.models import Filters, Tool, ToolId
-
-Mask: TypeAlias = NDArray[np.bool_]
 
 _CLAIMS = {None: 0, False: 1, True: 2}
 
 
 class Facets:
-    """Server, category, tags and annotations of every row, ready to be turned into a mask."""
+    """Server, category, tags and annotations of every row.
+
+    Rows are only ever added, so all versions of an index share one of these until its rows are compacted; each version
+    looks at the rows it has.
+    """
 
     def __init__(self) -> None:
         self.servers: list[str] = []
@@ -31,50 +33,46 @@ class Facets:
     def add(self, tool: Tool) -> None:
         if tool.tags:
             self.tags[len(self.servers)] = tool.tags
-        self.servers.append(tool.server)
         self.categories.append(tool.category)
         claimed = tool.annotations
         self.claims.append(len(_CLAIMS) * _CLAIMS[claimed.read_only] + _CLAIMS[claimed.destructive])
+        self.servers.append(tool.server)  # last: it counts the rows that are complete
 
-    def compact(self, rows: list[int]) -> None:
-        """Keep only these rows; they move up."""
-        self.tags = {place: self.tags[row] for place, row in enumerate(rows) if row in self.tags}
-        self.servers = [self.servers[row] for row in rows]
-        self.categories = [self.categories[row] for row in rows]
-        self.claims = [self.claims[row] for row in rows]
-        self._rows, self._filled = {}, 0
+    def compacted(self, rows: list[int]) -> "Facets":
+        """Return the facets of these rows alone; they move up."""
+        kept = Facets()
+        kept.tags = {place: self.tags[row] for place, row in enumerate(rows) if row in self.tags}
+        kept.servers = [self.servers[row] for row in rows]
+        kept.categories = [self.categories[row] for row in rows]
+        kept.claims = [self.claims[row] for row in rows]
+        return kept
 
-    def mask(self, filters: Filters, rows: dict[ToolId, int]) -> Mask | None:
-        """Give the rows that pass, or None where all do."""
+    def mask(self, filters: Filters, rows: Mapping[ToolId, int], size: int) -> Mask | None:
+        """Return which of the first `size` rows pass, or None where all do."""
         passing: Mask | None = None
-        for part in self._parts(filters, rows):
+        for part in self._parts(filters, rows, size):
             passing = part if passing is None else passing & part
         return passing
 
-    def _parts(self, filters: Filters, rows: dict[ToolId, int]) -> Iterator[Mask]:
+    def _parts(self, filters: Filters, rows: Mapping[ToolId, int], size: int) -> Iterator[Mask]:
         if filters.servers is not None:
-            yield self._having("server", filters.servers)
+            yield self._having("server", filters.servers, size)
         if filters.categories is not None:
-            yield self._having("category", filters.categories)
+            yield self._having("category", filters.categories, size)
         if filters.tags is not None:
-            yield self._having("tag", filters.tags)
+            yield self._having("tag", filters.tags, size)
         if filters.read_only is not None:
-            yield self._having("read_only", (_CLAIMS[filters.read_only],))
+            yield self._having("read_only", (_CLAIMS[filters.read_only],), size)
         if filters.destructive is not None:
-            yield self._having("destructive", (_CLAIMS[filters.destructive],))
+            yield self._having("destructive", (_CLAIMS[filters.destructive],), size)
         if filters.among is not None:
-            yield self._of(rows[i] for i in filters.among if i in rows)
+            yield _mask_of((rows[i] for i in filters.among if i in rows), size)
         if filters.exclude:
-            yield ~self._of(rows[i] for i in filters.exclude if i in rows)
+            yield ~_mask_of((rows[i] for i in filters.exclude if i in rows), size)
 
-    def _having(self, facet: str, values: Collection[object]) -> Mask:
+    def _having(self, facet: str, values: Collection[object], size: int) -> Mask:
         self._fill()
-        return self._of(chain.from_iterable(self._rows.get((facet, value), ()) for value in values))
-
-    def _of(self, rows: Iterable[int]) -> Mask:
-        mask = np.zeros(len(self.servers), np.bool_)
-        mask[np.fromiter(rows, np.int64)] = True
-        return mask
+        return _mask_of(chain.from_iterable(self._rows.get((facet, value), ()) for value in values), size)
 
     def _fill(self) -> None:
         for row in range(self._filled, len(self.servers)):
@@ -105,3 +103,10 @@ class Facets:
         facets.tags = {int(row): tuple(tags) for row, tags in state["tags"].items()}
         facets.claims = state["claims"]
         return facets
+
+
+def _mask_of(rows: Iterable[int], size: int) -> Mask:
+    mask = np.zeros(size, np.bool_)
+    found = np.fromiter(rows, np.int64)
+    mask[found[found < size]] = True
+    return mask

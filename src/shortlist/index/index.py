@@ -1,27 +1,29 @@
-"""The index of a catalog: rows shared by the lexical and the dense arm, brought up to date by difference."""
+"""The index of a catalog: rows shared by words and vectors, updated by difference, never changed in place."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.index.dense import DenseIndex
 from shortlist.index.embedders import Embedder, Progress, Vectors
-from shortlist.index.facets import Facets, Mask
-from shortlist.index.lexical import FieldWeight, LexicalIndex
+from shortlist.index.facets import Facets
+from shortlist.index.lexical import ExactLexicalIndex
+from shortlist.index.ports import Among, Mask, Rows
+from shortlist.index.postings import FieldWeight
+from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Filters, Tool, ToolId
 from shortlist.text.documents import FIELDS, Document, Field, document, embedding_text, shared_sentences
 from shortlist.text.tokens import compact
 
 MAX_REMEMBERED_MASKS = 64
-"""Callers ask with the same few filters over and over."""
+"""Callers use the same few filters again and again."""
 NO_WORDS: Document = dict.fromkeys(FIELDS, ())
 
 
 MIN_GONE = 1_000
-"""So many rows of tools that left, and more than are in use, are cleared away at an update."""
+"""Rows of removed tools are cleared away once there are this many and more than are in use."""
 KEPT_AT_ONCE = 1_024
 """How many vectors are made before they are kept: what an interruption loses at most."""
 
@@ -35,180 +37,208 @@ class VectorCache(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What an update did."""
+class IndexChange:
+    """How many tools an update added, changed and removed."""
 
     added: int
     changed: int
     removed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Index:
-    """Everything search needs to know of a catalog."""
+    """Everything search needs to know about one catalog.
 
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self.ids: list[ToolId] = []
-        self.rows: dict[ToolId, int] = {}
-        self.facets = Facets()
-        self.lexical = LexicalIndex()
-        self.dense: DenseIndex | None = None
-        self.names: dict[str, list[int]] = {}
-        self.shared: dict[str, frozenset[str]] = {}
-        self._masks: dict[Filters, Mask | None] = {}
-        self._lent = False
-        """Somebody embeds the texts of some rows: until the vectors come, no row may move."""
+    An update returns a new index. It shares with the older one what only grows (ids, names, facets, vocabulary,
+    vectors) and copies the rest. Only the newest index of such a line may be updated, by one thread at a
+    time; all of them may be searched by any number of threads.
+    """
+
+    catalog: Catalog
+    ids: list[ToolId]
+    rows: Mapping[ToolId, int]
+    """The rows in use; others belong to removed tools."""
+    facets: Facets
+    lexical: ExactLexicalIndex
+    dense: ExactVectorIndex | None
+    names: dict[str, list[int]]
+    shared: Mapping[str, frozenset[str]]
+    """Sentences that the tools of a server have in common."""
+    _masks: dict[Filters, Among] = field(default_factory=dict)
 
     @classmethod
     def build(cls, catalog: Catalog) -> "Index":
-        """Index the words of a catalog; vectors come with `embed`."""
-        index = cls(catalog)
-        index.shared = {name: shared_sentences(catalog.of_server(name)) for name in catalog.servers}
+        """Index the words of a catalog; vectors come with `with_vectors`."""
+        shared = {name: shared_sentences(catalog.of_server(name)) for name in catalog.servers}
         tools = list(catalog.tools.values())
-        index.lexical = LexicalIndex.build(map(index._document, tools))
-        index._register(tools, range(len(tools)))
-        return index
+        lexical = ExactLexicalIndex.build(_document(tool, catalog, shared) for tool in tools)
+        index = cls(
+            catalog=catalog,
+            ids=[],
+            rows={},
+            facets=Facets(),
+            lexical=lexical,
+            dense=None,
+            names={},
+            shared=shared,
+        )
+        return replace(index, rows=index._registered({}, tools))
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def size(self) -> int:
+        """How many rows there are, those of removed tools included."""
+        return self.lexical.size
+
     def tool(self, row: int) -> Tool:
         return self.catalog.tools[self.ids[row]]
 
-    def mask(self, filters: Filters) -> Mask | None:
-        """Give the rows that may answer; None where all may."""
+    def among(self, filters: Filters) -> Among:
+        """Return which rows may answer."""
         masks = self._masks
-        if filters in masks:
-            return masks[filters]
-        if len(masks) >= MAX_REMEMBERED_MASKS:
-            masks = self._masks = {}  # never cleared: another thread may be reading
-        masks[filters] = found = self._mask(filters)
+        found = masks.get(filters)
+        if found is None:
+            if len(masks) >= MAX_REMEMBERED_MASKS:
+                masks.clear()
+            found = masks[filters] = Among(filters, self.size, self._mask(filters))
         return found
 
     def _mask(self, filters: Filters) -> Mask | None:
-        passing = self.facets.mask(filters, self.rows)
+        passing = self.facets.mask(filters, self.rows, self.size)
         if passing is None:
-            return None if len(self.rows) == len(self.ids) else self.lexical.alive
+            return None if len(self.rows) == self.size else self.lexical.alive
         return passing & self.lexical.alive
 
-    def update(self, newer: Catalog) -> Change:
-        """Become the index of another catalog by touching only what differs."""
-        older, diff = self.catalog, self.catalog.diff(newer)
-        self.catalog = newer
-        stale = set(diff.changed) | self._reworded(older, newer, diff.added | diff.changed | diff.removed)
-        self._remove(diff.removed | stale)
+    def updated(self, newer: Catalog) -> tuple["Index", IndexChange]:
+        """Return the index of another catalog, and what changed; only what differs is read again."""
+        diff = self.catalog.diff(newer)
+        shared, reworded = self._reworded(newer, diff.added | diff.changed | diff.removed)
+        stale = diff.changed | reworded
+        gone = [self.rows[i] for i in diff.removed | stale if i in self.rows]
         added = [newer.tools[i] for i in sorted(diff.added | stale)]
-        rows = self.lexical.add([self._document(tool) for tool in added])
-        self._register(added, rows)
-        if self.dense is not None:
-            self.dense.grow(len(self.ids))
-        if not self._lent and len(self.ids) - len(self.rows) > max(MIN_GONE, len(self.rows)):
-            self._compact()
-        self._masks = {}
-        return Change(len(diff.added), len(diff.changed), len(diff.removed))
+        rows = dict(self.rows)
+        for tool_id in diff.removed:
+            rows.pop(tool_id, None)
+        documents = [_document(tool, newer, shared) for tool in added]
+        index = replace(
+            self,
+            catalog=newer,
+            rows=self._registered(rows, added),
+            lexical=self.lexical.changed(gone, documents),
+            dense=self.dense.grown(self.size + len(added)) if self.dense is not None else None,
+            shared=shared,
+            _masks={},
+        )
+        crowded = index.size - len(index.rows) > max(MIN_GONE, len(index.rows))
+        change = IndexChange(len(diff.added), len(diff.changed), len(diff.removed))
+        return (index.compacted() if crowded else index), change
 
     @property
     def waiting(self) -> int:
         """How many tools have no vector yet."""
         return len(self._waiting_rows(self.dense)) if self.dense is not None else len(self.rows)
 
-    def reindexed(self, weights: Mapping[Field, FieldWeight]) -> LexicalIndex:
+    def reindexed(self, weights: Mapping[Field, FieldWeight]) -> ExactLexicalIndex:
         """Index the same rows with other field weights, for comparison."""
-        rows, alive = range(len(self.ids)), self.lexical.alive
-        built = LexicalIndex.build(
-            (self._document(self.tool(row)) if alive[row] else NO_WORDS for row in rows), weights
+        alive = self.lexical.alive
+        built = ExactLexicalIndex.build(
+            (
+                _document(self.tool(row), self.catalog, self.shared) if alive[row] else NO_WORDS
+                for row in range(self.size)
+            ),
+            weights,
         )
-        built.remove(row for row in rows if not alive[row])
-        return built
+        return built.changed(np.flatnonzero(~alive).tolist(), ())
 
-    def embed(
-        self,
-        embedder: Embedder,
-        *,
-        cache: VectorCache | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        """Give a vector to every row that has none; another model's vectors are thrown away."""
+    def embedded(
+        self, embedder: Embedder, *, cache: VectorCache | None = None, progress: Progress | None = None
+    ) -> "Index":
+        """Return the index with a vector for every row; vectors of another model are dropped."""
         texts = self.texts_without_vector(embedder)
-        self.put_vectors(embedder, texts, embed_cached(embedder, list(texts.values()), cache, progress))
+        vectors = embed_cached(embedder, list(texts.values()), cache, progress)
+        return self.with_vectors(embedder, np.array(list(texts), np.int64), vectors)
 
     def texts_without_vector(self, embedder: Embedder) -> dict[int, str]:
-        """Give the rows that this model has yet to embed, with what it should read."""
-        texts = {row: embedding_text(self.tool(row)) for row in self._waiting_rows(self._dense_of(embedder))}
-        self._lent = bool(texts)
-        return texts
+        """Return the rows that this model has yet to embed, with the text to embed for each."""
+        return {row: embedding_text(self.tool(row)) for row in self._waiting_rows(self._dense_of(embedder))}
 
-    def put_vectors(self, embedder: Embedder, rows: Iterable[int], vectors: Vectors) -> None:
-        """Take up vectors; those of a new model replace the old one's."""
+    def with_vectors(self, embedder: Embedder, rows: Rows, vectors: Vectors) -> "Index":
+        """Return the index with these vectors; vectors of another model are dropped."""
         dense = self._dense_of(embedder)
-        if len(vectors):
-            dense.put(np.array(list(rows)), vectors)
-        self.dense = dense
-        self._lent = False
+        return replace(self, dense=dense.with_vectors(rows, vectors) if len(rows) else dense, _masks=self._masks)
 
-    def _dense_of(self, embedder: Embedder) -> DenseIndex:
+    def _dense_of(self, embedder: Embedder) -> ExactVectorIndex:
         if self.dense is not None and self.dense.model_id == embedder.model_id:
             return self.dense
-        dense = DenseIndex(embedder.dimensions, embedder.model_id)
-        dense.grow(len(self.ids))
-        return dense
+        return ExactVectorIndex.empty(embedder.dimensions, embedder.model_id, self.size)
 
-    def _waiting_rows(self, dense: DenseIndex) -> list[int]:
-        return [row for row in dense.rows_without_vector() if self.lexical.alive[row]] if dense.missing else []
+    def _waiting_rows(self, dense: ExactVectorIndex) -> list[int]:
+        if not dense.missing:
+            return []
+        rows = dense.rows_without_vector()
+        waiting: list[int] = rows[self.lexical.alive[rows]].tolist()
+        return waiting
 
-    def _document(self, tool: Tool) -> Document:
-        shared = self.shared.get(tool.server, frozenset())
-        return document(tool, self.catalog.servers[tool.server], shared)
-
-    def _register(self, tools: Iterable[Tool], rows: Iterable[int]) -> None:
-        for tool, row in zip(tools, rows, strict=True):
+    def _registered(self, rows: dict[ToolId, int], tools: Iterable[Tool]) -> dict[ToolId, int]:
+        """Give each tool the next row."""
+        for tool in tools:
+            row = rows[tool.id] = len(self.ids)
             self.ids.append(tool.id)
-            self.rows[tool.id] = row
             self.names.setdefault(compact(tool.name), []).append(row)
             self.facets.add(tool)
+        return rows
 
-    def _remove(self, ids: Iterable[ToolId]) -> None:
-        gone = [self.rows.pop(i) for i in ids if i in self.rows]
-        self.lexical.remove(gone)
-
-    def _compact(self) -> None:
-        """Give the rows of what left to what is there, so that servers may come and go for ever."""
+    def compacted(self) -> "Index":
+        """Drop the rows of removed tools, so that servers may come and go for ever."""
         kept = np.flatnonzero(self.lexical.alive)
         rows: list[int] = kept.tolist()
-        self.lexical.compact()
-        self.facets.compact(rows)
-        if self.dense is not None:
-            self.dense.compact(kept)
-        self.ids[:] = [self.ids[row] for row in rows]  # in place: rankings break their ties by this list
-        self.rows = {tool_id: row for row, tool_id in enumerate(self.ids)}
+        ids = [self.ids[row] for row in rows]
         moved = dict(zip(rows, range(len(rows)), strict=True))
-        found = {name: [moved[row] for row in old if row in moved] for name, old in self.names.items()}
-        self.names = {name: rows for name, rows in found.items() if rows}
+        names = {name: [moved[row] for row in old if row in moved] for name, old in self.names.items()}
+        return replace(
+            self,
+            ids=ids,
+            rows={tool_id: row for row, tool_id in enumerate(ids)},
+            facets=self.facets.compacted(rows),
+            lexical=self.lexical.compacted(),
+            dense=self.dense.compacted(kept) if self.dense is not None else None,
+            names={name: found for name, found in names.items() if found},
+            _masks={},
+        )
 
-    def _reworded(self, older: Catalog, newer: Catalog, touched: Iterable[ToolId]) -> set[ToolId]:
+    def _reworded(
+        self, newer: Catalog, touched: Iterable[ToolId]
+    ) -> tuple[Mapping[str, frozenset[str]], frozenset[ToolId]]:
         """Find tools whose words changed because their server's did: its description, or what it repeats."""
-        stale: set[ToolId] = set()
+        older, stale = self.catalog, set[ToolId]()
         servers = {at.tools[i].server for i in touched for at in (older, newer) if i in at.hashes}
         redescribed = {
             name
             for name, server in newer.servers.items()
             if (known := older.servers.get(name)) is not server and known != server  # nearly all are the same object
         }
+        shared = dict(self.shared)
         for name in (servers | redescribed) & newer.servers.keys():
-            shared = shared_sentences(newer.of_server(name))
-            if shared != self.shared.get(name) or name in redescribed:
+            repeated = shared_sentences(newer.of_server(name))
+            if repeated != shared.get(name) or name in redescribed:
                 stale |= set(newer.members.get(name, ())) & older.hashes.keys()
-            self.shared[name] = shared
-        return stale
+            shared[name] = repeated
+        return shared, frozenset(stale)
+
+
+def _document(tool: Tool, catalog: Catalog, shared: Mapping[str, frozenset[str]]) -> Document:
+    return document(tool, catalog.servers[tool.server], shared.get(tool.server, frozenset()))
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
-    """Tell of a part as what it is of the whole."""
+    """Report the progress of a part as progress of the whole."""
     return (lambda done, _: progress(start + done, total)) if progress else None
 
 
 def embed_cached(embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None) -> Vectors:
-    """Embed each distinct text once, and not at all if the cache has it; what is done is kept as it is done."""
+    """Embed each distinct text once, and not at all if the cache has it; vectors are cached as they are made."""
     distinct = list(dict.fromkeys(texts))
     known = cache.get(embedder.model_id, distinct) if cache is not None else {}
     missing = sorted((text for text in distinct if text not in known), key=len)

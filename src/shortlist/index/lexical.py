@@ -1,36 +1,47 @@
-"""BM25F over weighted fields: sparse, exact, explainable, updated in place of rebuilt.
+"""Exact BM25F over weighted fields: sparse, explainable, updated instead of rebuilt.
 
-A stored weight depends on its own document alone (lengths are compared with fixed references, not with the
-collection's average), and idf is taken from live counts at query time. So adding, changing or removing one
-tool touches that tool only, and the result equals a fresh build.
+A stored weight depends on its own document alone (lengths are compared with fixed references, not with the collection's
+average), and idf comes from live counts at query time. So adding, changing or removing one tool touches that tool only,
+and the result equals a fresh build.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, NamedTuple
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shortlist.index.ports import Among, Candidates, Rows, best, masked
+from shortlist.index.postings import (
+    NAME_BIT,
+    NO_POSTINGS,
+    SERVER_BIT,
+    FieldWeight,
+    Forward,
+    Postings,
+)
+from shortlist.models import Scores
 from shortlist.text.documents import FIELDS, Document, Field
+from shortlist.text.queries import QueryTerm
 
-SATURATION = 1.3
-"""BM25's k1: how soon repeating a word stops helping."""
+Lines: TypeAlias = NDArray[np.float32]
+StandIns: TypeAlias = Callable[[QueryTerm], Sequence[tuple[str, float]]]
+"""From a term of the query to the terms of the catalog to look for in its place, with their weights."""
 
 MERGE_SHARE = 0.1
 """Once this share of the rows came by updates, they are merged into the main arrays."""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldWeight:
-    """How much a field counts, and how long one usually is."""
-
-    weight: float
-    length_penalty: float
-    usual_length: float
-
+MAX_REMEMBERED_TERMS = 10_000
+MAX_REMEMBERED_ROWS = 2_000_000
+"""Of all remembered terms together: forty megabytes, however large the catalog."""
+SCORE_AND_GAINS = 5
+"""What a match is worth to a row: its score, and how telling it is, if it stands there at all, in the name, in the
+server's name; and, between these two, what part of the name it is."""
+FEW_ROWS = 2_000
+"""In a catalog of no more, a match has a column for every row: adding up is faster than gathering."""
 
 # Between what coordinate descent on the training sets liked and what is known to work: names first, prose next.
 FIELD_WEIGHTS: Mapping[Field, FieldWeight] = {
@@ -44,103 +55,109 @@ FIELD_WEIGHTS: Mapping[Field, FieldWeight] = {
     "server_text": FieldWeight(0.3, 0.7, 15.0),
     "boilerplate": FieldWeight(0.15, 0.7, 15.0),
 }
-_FIELD_BITS = len(FIELDS).bit_length()
-NAME_BIT, SERVER_BIT = (np.uint16(1 << FIELDS.index(field)) for field in ("name", "server"))
-
-
-class Postings(NamedTuple):
-    """The rows that hold a term, ascending, the saturated weight it has there, and in which fields it stands."""
-
-    rows: NDArray[np.int64]  # narrower ones would be widened each time they index an array, which takes longer
-    weights: NDArray[np.float32]
-    fields: NDArray[np.uint16]
-
-
-_NO_POSTINGS = Postings(np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.uint16))
 
 
 class Vocabulary(dict[str, int]):
-    """Numbers for terms; one that is new takes the next."""
+    """Numbers for terms. Terms are only ever added, so all versions of an index share one vocabulary."""
+
+    def __init__(self, terms: Iterable[tuple[str, int]] = ()) -> None:
+        super().__init__(terms)
+        self._alike: dict[tuple[str, int], list[str]] = defaultdict(list)
+        self._grouped = 0
+        self._grouping = threading.Lock()
 
     def __missing__(self, term: str) -> int:
         number = self[term] = len(self)
         return number
 
+    def alike(self, first: str, length: int) -> Sequence[str]:
+        """Return the words of a length that begin with a letter, also those that no row holds any more."""
+        if self._grouped < len(self):
+            with self._grouping:
+                for word in list(islice(self, self._grouped, None)):
+                    if word.isalpha():
+                        self._alike[word[0], len(word)].append(word)
+                    self._grouped += 1
+        return self._alike.get((first, length), ())
 
-class LexicalIndex:
-    """Documents by row; rows are never reused, so that they can be shared with other indexes."""
 
-    def __init__(self, weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS) -> None:
-        self._field_weights = weights
-        self.vocabulary = Vocabulary()
-        self.alive = np.zeros(0, np.bool_)
-        self.live = 0
-        self.version = 0
-        """Another number after every change, for whoever remembers what was looked up here."""
-        self.name_sizes = np.zeros(0, np.float32)
+class ExactLexicalIndex:
+    """Documents by row, as a value: `changed` and `compacted` return new indexes that share the arrays they can.
+
+    Rows are never reused until `compacted`, so that they can be shared with other indexes.
+    """
+
+    def __init__(
+        self,
+        main: Forward,
+        alive: NDArray[np.bool_],
+        vocabulary: Vocabulary,
+        weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.alive = alive
+        self.live = int(np.count_nonzero(alive))
+        self.name_sizes = main.name_sizes()
         """How many terms the name of each row has, one at least."""
-        self._frequency = np.zeros(0, np.int32)
-        self._main = _Forward.empty()
-        self._inverted = _Inverted.empty()
-        self._late = _Forward.empty()
+        self._field_weights = weights
+        self._main = main
+        self._inverted = main.inverted(len(vocabulary), alive)
+        self._frequency = self._inverted.frequencies()
+        self._late = Forward.empty()
         """The rows that came by updates, after the main ones; `_late_postings` has them by term."""
         self._late_postings: dict[int, list[tuple[int, float, int]]] = {}
+        self._forget()
 
     @classmethod
     def build(
         cls, documents: Iterable[Document], weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS
-    ) -> "LexicalIndex":
-        index = cls(weights)
-        index._main = index._weigh(documents)
-        index.live = index._main.count
-        index.alive = np.ones(index.live, np.bool_)
-        index._merge()
-        return index
+    ) -> "ExactLexicalIndex":
+        vocabulary = Vocabulary()
+        main = _weigh(documents, vocabulary, weights)
+        return cls(main, np.ones(main.count, np.bool_), vocabulary, weights)
 
     @property
     def size(self) -> int:
         """How many rows there are, removed ones included."""
         return len(self.alive)
 
-    def add(self, documents: Sequence[Document]) -> range:
-        """Append documents; gives their rows."""
-        self.version += 1
-        added = self._weigh(documents)
-        rows = range(self.size, self.size + added.count)
-        for offset, row in enumerate(rows):
-            for term, weight, fields in added.entries(offset):
-                self._late_postings.setdefault(term, []).append((row, weight, fields))
-                self._frequency[term] += 1
-        self._late = self._late.extended(added)
-        self.live += added.count
-        self.alive = np.concatenate([self.alive, np.ones(added.count, np.bool_)])
-        self.name_sizes = np.concatenate([self.name_sizes, added.name_sizes()])
-        if self._late.count > max(64, MERGE_SHARE * self.size):
-            self._merge()
-        return rows
+    def changed(self, gone: Sequence[int], documents: Sequence[Document]) -> "ExactLexicalIndex":
+        """Return the index without some rows and with new documents at its end."""
+        added = _weigh(documents, self.vocabulary, self._field_weights)
+        alive = np.concatenate([self.alive, np.ones(added.count, np.bool_)])
+        alive[list(gone)] = False
+        late = self._late.extended(added)
+        if late.count > max(64, MERGE_SHARE * len(alive)):
+            return ExactLexicalIndex(self._main.extended(late), alive, self.vocabulary, self._field_weights)
+        newer = object.__new__(ExactLexicalIndex)
+        newer.vocabulary, newer.alive = self.vocabulary, alive
+        newer.live = int(np.count_nonzero(alive))
+        newer.name_sizes = np.concatenate([self.name_sizes, added.name_sizes()])
+        newer._field_weights, newer._main, newer._inverted = self._field_weights, self._main, self._inverted
+        newer._late = late
+        newer._frequency = self._counted(gone, added)
+        newer._late_postings = _extended(self._late_postings, added, self.size)
+        newer._forget()
+        return newer
 
-    def remove(self, rows: Iterable[int]) -> None:
-        """Take rows out of every answer and every count."""
-        self.version += 1
-        for row in rows:
-            if self.alive[row]:
-                self.alive[row] = False
-                self.live -= 1
-                self._frequency[self.terms_of(row)] -= 1
+    def compacted(self) -> "ExactLexicalIndex":
+        """Drop the rows that were removed; those that are left move up."""
+        main = self._main.extended(self._late).only(np.flatnonzero(self.alive))
+        return ExactLexicalIndex(main, np.ones(self.live, np.bool_), self.vocabulary, self._field_weights)
 
     def idf(self, term: str) -> float:
-        """How telling a term is in this catalog; the most telling for one that it does not have."""
+        """Return how telling a term is in this catalog: most of all one that the catalog does not have."""
         frequency = self.frequency(term)
         return math.log1p((self.live - frequency + 0.5) / (frequency + 0.5))
 
     def frequency(self, term: str) -> int:
         number = self.vocabulary.get(term)
-        return 0 if number is None else int(self._frequency[number])
+        return 0 if number is None or number >= len(self._frequency) else int(self._frequency[number])
 
     def postings(self, term: str) -> Postings:
         number = self.vocabulary.get(term)
         if number is None:
-            return _NO_POSTINGS
+            return NO_POSTINGS
         main = self._inverted.postings(number)
         late = self._late_postings.get(number)
         if not late:
@@ -153,196 +170,215 @@ class LexicalIndex:
         )
 
     def terms_of(self, row: int) -> NDArray[np.int32]:
-        main = self._main.count
-        return self._main.terms_of(row) if row < main else self._late.terms_of(row - main)
+        part, start, end = self._place(row)
+        return part.terms[start:end]
 
     def fills(self, row: int, field: Field) -> bool:
-        """Say whether a row has words in a field."""
+        """Return whether a row has words in a field."""
+        part, start, end = self._place(row)
+        return bool(np.bitwise_or.reduce(part.fields[start:end]) & (1 << FIELDS.index(field)))
+
+    def match(self, terms: Sequence[QueryTerm], stand_ins: StandIns) -> "Matches":
+        """Look up the terms of a query; terms recur, so what answers each is remembered."""
+        if len(self._matches) > MAX_REMEMBERED_TERMS or self._remembered_rows > MAX_REMEMBERED_ROWS:
+            self._forget()
+        known = self._matches.get
+        return Matches.of(terms, [known(asked) or self._match(asked, stand_ins(asked)) for asked in terms], self)
+
+    def retrieve(self, query: "Matches", limit: int, among: Among) -> Candidates:
+        """Return the rows that match best."""
+        scores = masked(query.scores, among.rows)
+        rows = best(scores, limit)
+        return Candidates(rows, scores[rows], int(np.count_nonzero(scores)))
+
+    def score(self, query: "Matches", rows: Rows) -> Scores:
+        return query.scores[rows]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays to save; the vocabulary goes beside them."""
+        return {**self._main.extended(self._late).state(), "alive": self.alive}
+
+    @classmethod
+    def restore(cls, vocabulary: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> "ExactLexicalIndex":
+        words = Vocabulary(zip(vocabulary, range(len(vocabulary)), strict=True))
+        return cls(Forward.restore(arrays), np.array(arrays["alive"]), words)
+
+    def _place(self, row: int) -> tuple[Forward, int, int]:
         main = self._main.count
-        fields = self._main.fields_of(row) if row < main else self._late.fields_of(row - main)
-        return bool(np.bitwise_or.reduce(fields) & (1 << FIELDS.index(field)))
+        part, row = (self._main, row) if row < main else (self._late, row - main)
+        start, end = part.starts[row : row + 2].tolist()
+        return part, start, end
 
-    def _weigh(self, documents: Iterable[Document]) -> "_Forward":
-        """Turn documents into one saturated weight for each row and term."""
-        vocabulary, counts = self.vocabulary, list[int]()
+    def _match(self, asked: QueryTerm, stand_ins: Sequence[tuple[str, float]]) -> "Match":
+        self._matches[asked] = found = Match.of(self, asked, stand_ins)
+        self._remembered_rows += found.worth.shape[1]
+        return found
 
-        def fields() -> Iterator[Sequence[str]]:
-            for document in documents:
-                found = [document[field] for field in FIELDS]
-                counts.extend(map(len, found))
-                yield from found
+    def _forget(self) -> None:
+        self._matches: dict[QueryTerm, Match] = {}
+        self._remembered_rows = 0
 
-        terms = np.fromiter(map(vocabulary.__getitem__, chain.from_iterable(fields())), np.int64)
-        missing = len(vocabulary) - len(self._frequency)
-        self._frequency = np.concatenate([self._frequency, np.zeros(missing, np.int32)])
-        return _Forward.weigh(terms, np.array(counts, np.int64), self._field_weights, len(vocabulary))
-
-    def _merge(self) -> None:
-        """Take the late rows among the main ones and count anew."""
-        self.version += 1
-        self._main, self._late = self._main.extended(self._late), _Forward.empty()
-        self._inverted, self._late_postings = self._main.inverted(len(self.vocabulary), self.alive), {}
-        self._frequency = self._inverted.frequencies()
-        self.name_sizes = self._main.name_sizes()
-
-    def compact(self) -> None:
-        """Drop the rows that were removed; those that are left move up."""
-        self._main = self._main.extended(self._late).only(np.flatnonzero(self.alive))
-        self._late = _Forward.empty()
-        self.alive = np.ones(self.live, np.bool_)
-        self._merge()
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Give the arrays to save; the vocabulary goes beside them."""
-        self._merge()
-        return {**self._main.state(), "alive": self.alive}
-
-    @classmethod
-    def restore(cls, vocabulary: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> "LexicalIndex":
-        index = cls()
-        index.vocabulary = Vocabulary(zip(vocabulary, range(len(vocabulary)), strict=True))
-        index._main = _Forward.restore(arrays)
-        index.alive = np.array(arrays["alive"])
-        index.live = int(index.alive.sum())
-        index._merge()
-        return index
+    def _counted(self, gone: Sequence[int], added: Forward) -> NDArray[np.int32]:
+        frequency = np.zeros(max(len(self.vocabulary), len(self._frequency)), np.int32)
+        frequency[: len(self._frequency)] = self._frequency
+        for row in gone:
+            if self.alive[row]:
+                frequency[self.terms_of(row)] -= 1
+        np.add.at(frequency, added.terms, 1)
+        return frequency
 
 
-@dataclass(frozen=True, slots=True)
-class _Forward:
-    """Terms by row."""
+def _extended(
+    postings: dict[int, list[tuple[int, float, int]]], added: Forward, size: int
+) -> dict[int, list[tuple[int, float, int]]]:
+    """Add rows to postings; lists that grow are copied, since an older index may be reading them."""
+    newer, own = dict(postings), set[int]()
+    for offset in range(added.count):
+        for term, weight, fields in added.entries(offset):
+            if term not in own:
+                newer[term] = list(newer.get(term, ()))
+                own.add(term)
+            newer[term].append((size + offset, weight, fields))
+    return newer
 
-    starts: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    weights: NDArray[np.float32]
-    fields: NDArray[np.uint16]
 
-    @classmethod
-    def empty(cls) -> "_Forward":
-        return cls.hollow(0)
+def _weigh(documents: Iterable[Document], vocabulary: Vocabulary, weights: Mapping[Field, FieldWeight]) -> Forward:
+    """Turn documents into one saturated weight for each row and term."""
+    counts = list[int]()
 
-    @classmethod
-    def hollow(cls, rows: int) -> "_Forward":
-        """Rows without a term."""
-        return cls(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint16))
+    def fields() -> Iterator[Sequence[str]]:
+        for document in documents:
+            found = [document[field] for field in FIELDS]
+            counts.extend(map(len, found))
+            yield from found
+
+    terms = np.fromiter(map(vocabulary.__getitem__, chain.from_iterable(fields())), np.int64)
+    return Forward.weigh(terms, np.array(counts, np.int64), weights, len(vocabulary))
+
+
+class Match(NamedTuple):
+    """The rows that have one term of the query, or a term that may stand for it."""
+
+    rows: Rows | None
+    """None where every row has a column."""
+    worth: Lines
+    """A column for each row."""
+    telling: float
+    """How much it tells that this was asked: its idf, by its weight in the query."""
+    meant: str = ""
+    """The likeliest spelling of a word that the catalog does not have."""
 
     @classmethod
-    def weigh(
-        cls,
-        terms: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        weights: Mapping[Field, FieldWeight],
-        words: int,
-    ) -> "_Forward":
-        if not len(counts):
-            return cls.empty()
-        each = [weights[field] for field in FIELDS]
-        lengths = counts.reshape(-1, len(FIELDS)).astype(np.float32)
-        penalty = np.array([w.length_penalty for w in each], np.float32)
-        usual = np.array([w.usual_length for w in each], np.float32)
-        value = np.array([w.weight for w in each], np.float32) / (1 - penalty + penalty * lengths / usual)
-        row, field = np.divmod(np.repeat(np.arange(len(counts)), counts), len(FIELDS))
-        key = ((row * max(words, 1) + terms) << _FIELD_BITS) + field
-        key.sort()  # one number for row, term and field: sorting numbers is faster than ordering them by others
-        cell, field = key >> _FIELD_BITS, key & (1 << _FIELD_BITS) - 1
-        first = np.flatnonzero(np.diff(cell, prepend=-1))
-        if not len(first):
-            return cls.hollow(len(lengths))
-        row, term = np.divmod(cell[first], max(words, 1))
-        per_row = np.bincount(row, minlength=len(lengths))
-        every_row = np.repeat(row, np.diff(first, append=len(key)))
-        frequency = np.add.reduceat(value[every_row, field], first)
-        return cls(
-            np.concatenate([[0], np.cumsum(per_row)]),
-            term.astype(np.int32),
-            (frequency * (SATURATION + 1) / (SATURATION + frequency)).astype(np.float32),
-            np.bitwise_or.reduceat((1 << field).astype(np.uint16), first),
-        )
+    def of(cls, index: ExactLexicalIndex, asked: QueryTerm, stand_ins: Sequence[tuple[str, float]]) -> "Match":
+        telling = asked.weight * index.idf(asked.term)
+        if not stand_ins:
+            return NO_MATCH._replace(telling=telling)
+        found = [index.postings(term) for term, _ in stand_ins]
+        each = [
+            _worth(postings, weight * index.idf(term), weight / asked.weight)
+            for postings, (term, weight) in zip(found, stand_ins, strict=True)
+        ]
+        rows, (scores, anywhere, name, server) = _best([postings.rows for postings in found], each)
+        part_of_name = name / index.name_sizes[rows]
+        worth = np.array([scores, telling * anywhere, telling * name, part_of_name, telling * server], np.float32)
+        likeliest = stand_ins[0][0]
+        meant = "" if asked.instead or likeliest == asked.term else likeliest
+        if index.size > FEW_ROWS:
+            return cls(rows, worth, telling, meant)
+        return cls(None, _in_every_row(rows, worth, index.size), telling, meant)
 
-    @property
-    def count(self) -> int:
-        return len(self.starts) - 1
 
-    def terms_of(self, row: int) -> NDArray[np.int32]:
-        return self.terms[self.starts[row] : self.starts[row + 1]]
+NO_MATCH = Match(np.empty(0, np.int64), np.empty((SCORE_AND_GAINS, 0), np.float32), 0.0)
 
-    def fields_of(self, row: int) -> NDArray[np.uint16]:
-        return self.fields[self.starts[row] : self.starts[row + 1]]
 
-    def name_sizes(self) -> NDArray[np.float32]:
-        before = np.concatenate([[0], np.cumsum((self.fields & NAME_BIT) > 0)])
-        sizes: NDArray[np.float32] = np.maximum(before[self.starts[1:]] - before[self.starts[:-1]], 1).astype(
-            np.float32
-        )
-        return sizes
+class Matches(NamedTuple):
+    """The matches of all terms of a query: added up in a small catalog, else one after the other."""
 
-    def entries(self, row: int) -> list[tuple[int, float, int]]:
-        part = slice(self.starts[row], self.starts[row + 1])
-        return list(
-            zip(
-                self.terms[part].tolist(),
-                self.weights[part].tolist(),
-                self.fields[part].tolist(),
-                strict=True,
-            )
-        )
-
-    def extended(self, other: "_Forward") -> "_Forward":
-        return _Forward(
-            np.concatenate([self.starts, other.starts[1:] + self.starts[-1]]),
-            np.concatenate([self.terms, other.terms]),
-            np.concatenate([self.weights, other.weights]),
-            np.concatenate([self.fields, other.fields]),
-        )
-
-    def only(self, rows: NDArray[np.int64]) -> "_Forward":
-        lengths = np.diff(self.starts)[rows]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        at = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
-        return _Forward(starts, self.terms[at], self.weights[at], self.fields[at])
-
-    def inverted(self, words: int, alive: NDArray[np.bool_]) -> "_Inverted":
-        row = np.repeat(np.arange(self.count), np.diff(self.starts))
-        kept = np.flatnonzero(alive[row]) if self.count else np.zeros(0, np.int64)
-        order = _ordered(self.terms[kept], kept)
-        counts = np.bincount(self.terms[order], minlength=words)
-        return _Inverted(
-            np.concatenate([[0], np.cumsum(counts)]),
-            Postings(row[order], self.weights[order], self.fields[order]),
-        )
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return {"starts": self.starts, "terms": self.terms, "weights": self.weights, "fields": self.fields}
+    rows: Rows | None
+    """None where every row has a column, and all that was found is added up in it."""
+    worth: Lines
+    telling: float
+    unknown: float
+    """The share of the terms, by weight, that nothing answers."""
+    respelled: Mapping[str, str]
+    """What the words that the catalog does not have are likely to be."""
+    scores: Scores
+    """The score of every row."""
 
     @classmethod
-    def restore(cls, arrays: Mapping[str, NDArray[Any]]) -> "_Forward":
-        return cls(*(np.array(arrays[name]) for name in ("starts", "terms", "weights", "fields")))
+    def of(cls, terms: Sequence[QueryTerm], matches: Sequence[Match], index: ExactLexicalIndex) -> "Matches":
+        """Add up what answers the terms."""
+        if not terms:
+            return UNREAD._replace(unknown=1.0, scores=np.zeros(index.size, np.float32))
+        found: list[Match] = []
+        respelled: dict[str, str] = {}
+        telling = asked = unanswered = 0.0
+        for (term, weight, _), match in zip(terms, matches, strict=True):
+            telling += match.telling
+            asked += weight
+            if match.worth.size:
+                found.append(match)
+            else:
+                unanswered += weight
+            if match.meant:
+                respelled[term] = match.meant
+        rows, worth = _together(found)
+        scores: Scores = worth[0]
+        if rows is not None:
+            scores = np.zeros(index.size, np.float32)
+            np.add.at(scores, rows, worth[0])
+        return cls(rows, worth, telling, unanswered / asked, respelled, scores)
+
+    def gains(self, rows: Rows, size: int) -> Lines:
+        """Return what each of some rows gains, one column per row."""
+        if self.rows is None:
+            return self.worth[1:, rows]
+        place = np.full(size, -1)
+        place[rows] = np.arange(len(rows))
+        at = place[self.rows]
+        (here,) = (at >= 0).nonzero()
+        gains = SCORE_AND_GAINS - 1
+        cells = at[here] + len(rows) * np.arange(gains)[:, None]
+        summed = np.bincount(cells.ravel(), self.worth[1:, here].ravel(), gains * len(rows))
+        return summed.astype(np.float32).reshape(gains, len(rows))
 
 
-@dataclass(frozen=True, slots=True)
-class _Inverted:
-    """Rows by term."""
-
-    starts: NDArray[np.int64]
-    all: Postings
-
-    @classmethod
-    def empty(cls) -> "_Inverted":
-        return cls(np.zeros(1, np.int64), _NO_POSTINGS)
-
-    def postings(self, term: int) -> Postings:
-        if term + 1 >= len(self.starts):
-            return _NO_POSTINGS
-        start, end = self.starts[term : term + 2].tolist()
-        return Postings(self.all.rows[start:end], self.all.weights[start:end], self.all.fields[start:end])
-
-    def frequencies(self) -> NDArray[np.int32]:
-        return np.diff(self.starts).astype(np.int32)
+UNREAD = Matches(NO_MATCH.rows, NO_MATCH.worth, 0.0, 0.0, {}, np.empty(0, np.float32))
+"""Stands for a query whose words were not looked up: an ablation, or a search by vectors alone."""
 
 
-def _ordered(numbers: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give the places in the order of their numbers; sorting both as one number is faster than an indirect sort."""
-    both = (numbers.astype(np.int64) << 32) + places
-    both.sort()
-    order: NDArray[np.int64] = both & (1 << 32) - 1
-    return order
+def _together(matches: Sequence[Match]) -> tuple[Rows | None, Lines]:
+    if not matches:
+        return NO_MATCH.rows, NO_MATCH.worth
+    if matches[0].rows is not None:
+        return np.concatenate([m.rows for m in matches]), np.concatenate([m.worth for m in matches], axis=1)
+    worth = matches[0].worth.copy()
+    for match in matches[1:]:
+        worth += match.worth
+    return None, worth
+
+
+def _in_every_row(rows: Rows, worth: Lines, size: int) -> Lines:
+    every = np.zeros((len(worth), size), np.float32)
+    every[:, rows] = worth
+    return every
+
+
+def _worth(postings: Postings, weight: float, share: float) -> NDArray[np.float32]:
+    """Return each row's score, and the share of what was asked that it has, has in its name, has in its server's."""
+    anywhere = np.full(len(postings.rows), share, np.float32)
+    named = [anywhere * ((postings.fields & bit) > 0) for bit in (NAME_BIT, SERVER_BIT)]
+    return np.array([np.float32(weight) * postings.weights, anywhere, *named], np.float32)
+
+
+def _best(
+    rows: list[NDArray[np.int64]], worth: list[NDArray[np.float32]]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Keep the best that each row has."""
+    if len(rows) == 1:
+        return rows[0], worth[0]
+    every, at = np.unique(np.concatenate(rows), return_inverse=True)
+    best = np.zeros((len(worth[0]), len(every)), np.float32)
+    for kept, offered in zip(best, np.concatenate(worth, axis=1), strict=True):
+        np.maximum.at(kept, at, offered)
+    return every, best

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from shortlist.index.cache import SqliteVectorCache, vector_key
-from shortlist.index.dense import quantise
 from shortlist.index.embedders import WEIGHTS, Vectors
 from shortlist.index.index import VectorCache
+from shortlist.index.vectors import quantise
 from shortlist.paths import cache_folder
 
 logger = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ import numpy as np
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import IndexFormatError
-from shortlist.index.dense import DenseIndex
 from shortlist.index.facets import Facets
 from shortlist.index.index import Index
-from shortlist.index.lexical import LexicalIndex
+from shortlist.index.lexical import ExactLexicalIndex
+from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Annotations, Server, Tool, ToolId
 
 VERSION = 1
@@ -74,9 +74,7 @@ def load_index(folder: Path) -> Index:
 
 
 def _write(index: Index, folder: Path) -> None:
-    compact = Index.build(index.catalog) if len(index.ids) != len(index.rows) else index
-    if compact is not index and index.dense is not None:
-        compact.dense = _moved(index, compact)
+    compact = index if index.size == len(index) else index.compacted()
     places = _write_tools(compact, folder / "tools.jsonl")
     np.savez(folder / "lexical.npz", **compact.lexical.state())  # type: ignore[arg-type]
     if compact.dense is not None:
@@ -97,16 +95,6 @@ def _write(index: Index, folder: Path) -> None:
     (folder / _HEADER).write_text(json.dumps(header, ensure_ascii=False), "utf-8")
 
 
-def _moved(index: Index, compact: Index) -> DenseIndex | None:
-    dense = index.dense
-    if dense is None:
-        return None
-    moved = DenseIndex(dense.dimensions, dense.model_id)
-    moved.grow(len(compact.ids))
-    moved.put(np.arange(len(compact.ids)), dense.vectors([index.rows[i] for i in compact.ids]))
-    return moved
-
-
 def _write_tools(index: Index, path: Path) -> list[int]:
     ends, position = [], 0
     with path.open("wb") as file:
@@ -125,19 +113,24 @@ def _read(folder: Path, header: dict[str, Any]) -> Index:
     servers = {raw["name"]: _server(raw) for raw in header["servers"]}
     tools = StoredTools(folder / "tools.jsonl", places)
     hashes = dict(zip(ids, header["hashes"], strict=True))
-    index = Index(Catalog.stored(tools, servers, hashes, header["facets"]["servers"]))
-    index.ids, index.rows = ids, {tool_id: row for row, tool_id in enumerate(ids)}
-    index.facets = Facets.restore(header["facets"])
-    index.names = header["names"]
-    index.shared = {name: frozenset(header["shared"].get(name, ())) for name in servers}
     with np.load(folder / "lexical.npz") as arrays:
-        index.lexical = LexicalIndex.restore(header["vocabulary"], arrays)
+        lexical = ExactLexicalIndex.restore(header["vocabulary"], arrays)
+    dense = None
     if header["model"]:
         with np.load(folder / "dense.npz") as arrays:
-            index.dense = DenseIndex.restore(header["model"], arrays)
-    if not len(ids) == index.lexical.size == (index.dense.size if index.dense else len(ids)):
+            dense = ExactVectorIndex.restore(header["model"], arrays)
+    if not len(ids) == lexical.size == (dense.size if dense else len(ids)):
         raise ValueError("its parts differ in size")
-    return index
+    return Index(
+        catalog=Catalog.stored(tools, servers, hashes, header["facets"]["servers"]),
+        ids=ids,
+        rows={tool_id: row for row, tool_id in enumerate(ids)},
+        facets=Facets.restore(header["facets"]),
+        lexical=lexical,
+        dense=dense,
+        names=header["names"],
+        shared={name: frozenset(header["shared"].get(name, ())) for name in servers},
+    )
 
 
 def _swap(fresh: Path, folder: Path) -> None:

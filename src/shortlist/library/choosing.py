@@ -6,7 +6,7 @@ from shortlist.library.results import ScoredTool
 from shortlist.library.scores import chances
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, ToolId
-from shortlist.search.fusion import DEPTH
+from shortlist.search.pipeline import DEPTH
 
 
 def query_of(context: Context, view: View, options: FilterOptions, narrowing: Narrowing) -> Query:

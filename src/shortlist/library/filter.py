@@ -12,7 +12,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
 from shortlist.context import read_context
 from shortlist.errors import ModelError, ToolNotFound
-from shortlist.index.index import Change, Index
+from shortlist.index.index import Index, IndexChange
 from shortlist.index.shipped import open_vectors
 from shortlist.library.choosing import choose, query_of
 from shortlist.library.models import Embedding, query_vectors, static_model
@@ -30,7 +30,7 @@ from shortlist.remote import ProviderUnavailable
 from shortlist.search.confidence import NOTHING
 from shortlist.search.explain import Explanation
 from shortlist.search.rerank import reranked
-from shortlist.search.searcher import Options, Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.selection import LIMIT as SELECTED
 from shortlist.selection import LanguageModel, Selection, Selector, model_from_environment
 from shortlist.text.expansions import read_expansions
@@ -146,7 +146,7 @@ class ToolFilter:
         asked = model_from_environment() if model == "auto" else model
         return Selector(self.catalog, self._ask, asked).select(context.text, limit)
 
-    def update(self, tools: Source) -> Change:
+    def update(self, tools: Source) -> IndexChange:
         """Take up a new catalog in the place of the old: what is not in it any more is gone."""
         view = self._viewed(read_source(tools))
         self.wait()  # before the lock: the searches of others must not wait for vectors in the making
@@ -254,7 +254,7 @@ class ToolFilter:
             cache = open_vectors() if self._vectors is not None else None
         index = self._saved.open(catalog) if self._saved is not None else Index.build(catalog)
         fallback = static_model() if self._vectors is not None and not self._setup.wait else None
-        options = Options(cache=cache, expansions=read_expansions(*self._setup.expansions))
+        options = SearchOptions(cache=cache, expansions=read_expansions(*self._setup.expansions))
         return Searcher(index, self._vectors, fallback=fallback, options=options)
 
     def _look_up(self, asked: Query, turn: Turn) -> "_Vector":

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -41,8 +42,7 @@ class SavedIndexes:
             return Index.build(catalog)
         place.touch()
         self._read = catalog.fingerprint
-        index.catalog = catalog  # the same tools, in memory already
-        return index
+        return replace(index, catalog=catalog)  # the same tools, in memory already
 
     def keep(self, index: Index) -> None:
         """Save an index, and forget the oldest where there are many; a full disk is no reason to fail."""

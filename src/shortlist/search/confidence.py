@@ -1,15 +1,32 @@
-"""How sure the answer is: the chance that the first hit is right, and that there is a right one at all."""
+"""How sure an answer is: the chance that the first hit is right, and that the catalog has a right tool at all.
 
+The numbers were fitted for each model and are kept beside its weights, with a sample of tools from other catalogs. A
+query that is nearer to those probably asks for something this catalog does not have.
+"""
+
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from shortlist.errors import ModelError
+from shortlist.index.embedders import Embedder, Vectors
+from shortlist.index.vectors import SMALLEST, ExactVectorIndex
 from shortlist.models import Confidence, Level
-from shortlist.search.features import CANDIDATE_FEATURES, QUERY_FEATURES, Evidence, Matrix
+from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES, FusionWeights
+from shortlist.search.pipeline import Evidence, Matrix, Request
 
+FOLDER = Path(__file__).parent.parent / "weights" / "search"
+WITHOUT_VECTORS = "none"
+ANY_MODEL = "any"
+"""For embedders that nothing was fitted for: fitted on an untuned general model."""
+NEAREST = 10
+"""How many tools of the sample are compared with a query."""
 HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
 SURE = 0.8
@@ -70,7 +87,7 @@ class Calibration:
         )
 
     def chances(self, features: Matrix) -> tuple[float, float]:
-        """Give the chance that the first hit is right where any is, and that any is."""
+        """Return the chance that the first hit is right where any is, and that any is."""
         usual = ((features - self.centre) / self.spread).clip(-FARTHEST, FARTHEST)
         right, there = ((self.weights + self.pairs.dot(usual)).dot(usual) + self.bias).tolist()
         return _chance(right), _chance(there)
@@ -121,3 +138,92 @@ def _reasons(features: list[float]) -> tuple[str, ...]:
     if features[_SHARE] < 0.4:
         found.append("others are nearly as good")
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Vectors of a sample of tools from other catalogs, by one model.
+
+    A query nearer to them than to its own catalog probably asks for something the catalog does not have.
+    """
+
+    sample: ExactVectorIndex
+
+    @classmethod
+    def of(cls, vectors: Vectors) -> "Background":
+        return cls(ExactVectorIndex.of("", vectors))
+
+    @classmethod
+    def read(cls, path: Path) -> "Background":
+        with np.load(path) as arrays:
+            return cls(ExactVectorIndex.restore("", dict(arrays)))
+
+    def write(self, path: Path) -> None:
+        state = self.sample.state()
+        np.savez(path, codes=state["codes"], scales=state["scales"])
+
+    def first(self, dimensions: int) -> "Background":
+        """Return the sample as embedded by a model that keeps only its first dimensions."""
+        if dimensions == self.sample.dimensions:
+            return self
+        vectors = self.sample.vectors(np.arange(self.sample.size))[:, :dimensions]
+        return Background.of(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST))
+
+    def nearness(self, vectors: Vectors) -> float:
+        """Return how near the nearest tools of the sample are to a query as a whole."""
+        cosines = self.sample.cosines(vectors[:1])[0]
+        return float(np.partition(cosines, -NEAREST)[-NEAREST:].mean())
+
+
+def at_large(background: Background | None, request: Request) -> float:
+    """Return how near tools of other catalogs are; 0 where the query or the model has no vectors for it."""
+    return 0.0 if background is None or request.vectors is None else background.nearness(request.vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Numbers that were learned, and from what."""
+
+    fusion: FusionWeights
+    calibration: Calibration
+    fitted_on: frozenset[str]
+    fixed_dense: float
+    """The vectors' share in the best fixed mix: what the adaptive fusion has to beat."""
+    background: Background | None = None
+
+
+def fitted_for(model_name: str | None) -> Fitted:
+    """Return the numbers fitted for this model, or those for any model."""
+    if model_name is None:
+        return read_fitted(FOLDER / f"{WITHOUT_VECTORS}.json")
+    own = FOLDER / f"{model_name}.json"
+    return read_fitted(own if own.exists() else FOLDER / f"{ANY_MODEL}.json")
+
+
+def fitted_to(embedder: Embedder | None) -> Fitted:
+    """Return the numbers fitted for an embedder, with the sample as wide as its vectors."""
+    found = fitted_for(embedder.model_id.partition("@")[0] if embedder else None)
+    if embedder is None or found.background is None:
+        return found
+    return replace(found, background=found.background.first(embedder.dimensions))
+
+
+def background_file(fitted: Path) -> Path:
+    """Return the file with the sample of tools that belongs to a fitted file."""
+    return fitted.with_suffix(".npz")
+
+
+@cache
+def read_fitted(path: Path) -> Fitted:
+    try:
+        raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        background = background_file(path)
+        return Fitted(
+            FusionWeights.parse(raw["fusion"]),
+            Calibration.parse(raw["calibration"]),
+            frozenset(raw["fitted_on"]),
+            float(raw["fixed_dense"]),
+            Background.read(background) if background.exists() else None,
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{str(path)!r} cannot be used ({error}); reinstall, or fit it again.") from None

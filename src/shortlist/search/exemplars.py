@@ -15,12 +15,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shortlist.index.dense import DenseIndex
 from shortlist.index.embedders import Embedder, Vectors
 from shortlist.index.index import Index, VectorCache
+from shortlist.index.ports import NOTHING, Candidates, Rows
+from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Exemplar, Scores, ToolId
-from shortlist.search.fusion import Fuse, Fused
-from shortlist.search.request import Request, Signals, rank
+from shortlist.search.pipeline import Found, Fuse, Fused, Request, rank
 from shortlist.text.queries import AnalysedQuery, analyse
 
 EXEMPLARS = "exemplars"
@@ -28,7 +28,7 @@ EXEMPLARS = "exemplars"
 MOST_LIFT = 6.0
 """In log-odds, for what every near exemplar says; a first hit that is farther ahead stays first."""
 DOUBT = 0.3
-"""Belongs to no tool when the lift is shared out, so that few or far exemplars lift little."""
+"""A share of the lift that no tool gets: a few distant exemplars have little effect on the ranking."""
 NEAREST = 12
 """So many exemplars are listened to …"""
 NEAREST_OF_ANOTHER = 4
@@ -47,14 +47,12 @@ class LikeVectors:
     """The cosine of the queries' vectors."""
 
     def __init__(self, embedder: Embedder, vectors: Vectors) -> None:
-        self._index = DenseIndex(embedder.dimensions, embedder.model_id)
-        self._index.grow(len(vectors))
-        self._index.put(np.arange(len(vectors)), vectors)
+        self._index = ExactVectorIndex.of(embedder.model_id, vectors)
 
     def __call__(self, request: Request, model_id: str | None) -> Scores | None:
         if request.vectors is None or model_id != self._index.model_id:
             return None
-        likeness: Scores = self._index.scores(request.vectors[:1])[0].clip(0, 1)
+        likeness: Scores = self._index.cosines(request.vectors[:1])[0].clip(0, 1)
         return likeness
 
 
@@ -119,7 +117,7 @@ class Shelf:
         return {tool: MOST_LIFT * strength / total for tool, strength in support.items()}
 
     def _offers(self, strengths: Scores, asker: str) -> list[Said]:
-        """Give the strongest of each caller, more of the asker's own than of another's, the strongest first."""
+        """Return the strongest of each caller, more of the asker's own than of another's, the strongest first."""
         most = np.array([NEAREST if caller == asker else NEAREST_OF_ANOTHER for caller in self.callers])
         order = np.argsort(-strengths, kind="stable")
         order = order[: np.count_nonzero(strengths > 0)]
@@ -162,6 +160,8 @@ class Memory:
         self._exemplars: tuple[Exemplar, ...] = ()
         self._embedder: Embedder | None = None
         self._shelves: Mapping[str, Shelf] = {}
+        self.taught = 0
+        """Counts what was taught, so that a searcher can see when to look again."""
 
     def __len__(self) -> int:
         return len(self._exemplars)
@@ -171,6 +171,7 @@ class Memory:
         with self._lock:
             self._exemplars = tuple(exemplars)
             self._shelves = self._arranged()
+            self.taught += 1
 
     def follow(self, embedder: Embedder | None) -> None:
         """Compare by another model from now on."""
@@ -208,36 +209,53 @@ class Memory:
 
 
 class ExemplarRetriever:
-    """Scores each row by how far exemplars lift it."""
+    """Finds the tools that exemplars lift."""
 
     def __init__(self, index: Index, memory: Memory) -> None:
         self._index = index
         self._memory = memory
 
-    def __call__(self, request: Request) -> Scores:
-        scores = np.zeros(self._index.lexical.size, np.float32)
-        model_id = self._index.dense.model_id if self._index.dense else None
-        for tool, lift in self._memory.lifts(request, model_id).items():
-            row = self._index.rows.get(tool)
-            if row is not None and (request.mask is None or request.mask[row]):
-                scores[row] = lift
+    def retrieve(self, request: Request, limit: int) -> Candidates:  # noqa: ARG002 - few are lifted, and all count
+        lifts = self._lifts(request)
+        if not lifts:
+            return NOTHING
+        rows = np.array(sorted(lifts), np.int64)
+        return Candidates(rows, np.array([lifts[row] for row in rows.tolist()], np.float32), len(rows))
+
+    def score(self, request: Request, rows: Rows) -> Scores:
+        lifts = self._lifts(request)
+        scores = np.zeros(len(rows), np.float32)
+        if lifts:
+            scores[:] = [lifts.get(row, 0.0) for row in rows.tolist()]
         return scores
+
+    def _lifts(self, request: Request) -> dict[int, float]:
+        """Return the lift of each row that has one and may answer."""
+        found: dict[int, float] | None = request.kept.get(self)
+        if found is None:
+            model_id = self._index.dense.model_id if self._index.dense else None
+            lifts = self._memory.lifts(request, model_id)
+            rows, mask = self._index.rows, request.among.rows
+            known = {rows[tool]: lift for tool, lift in lifts.items() if tool in rows and lift > 0}
+            found = {row: lift for row, lift in known.items() if mask is None or mask[row]}
+            request.kept[self] = found
+        return found
 
 
 class LiftedFusion:
-    """Another fusion, and on top of it the lift that exemplars give."""
+    """Another fusion, with the lift of exemplars added."""
 
     def __init__(self, fuse: Fuse, ids: list[ToolId]) -> None:
         self._fuse = fuse
         self._ids = ids
 
-    def __call__(self, request: Request, signals: Signals) -> Fused:
-        fused = self._fuse(request, signals)
-        lift = signals.get(EXEMPLARS)
+    def __call__(self, request: Request, found: Found) -> Fused:
+        fused = self._fuse(request, found)
+        lift = found.signals.get(EXEMPLARS)
         if lift is None or not lift.any():
             return fused
         rows = fused.ranking.rows
-        lifted = rank(fused.ranking.scores + lift[rows], rows, self._ids, len(rows))
+        lifted = rank(fused.ranking.scores + lift[found.rows.searchsorted(rows)], rows, self._ids, len(rows))
         return fused._replace(ranking=lifted)
 
 

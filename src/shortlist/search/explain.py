@@ -7,10 +7,9 @@ import numpy as np
 
 from shortlist.models import Ranking, ToolId
 from shortlist.search.exemplars import EXEMPLARS
-from shortlist.search.features import CANDIDATE_FEATURES, QUERY_FEATURES, named
-from shortlist.search.pipeline import Outcome
+from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES, named
+from shortlist.search.pipeline import Pipeline, PipelineRun, Request, Retriever
 from shortlist.search.presets import Parts
-from shortlist.search.request import Request
 from shortlist.text.documents import FIELDS
 
 
@@ -68,24 +67,31 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(parts: Parts, request: Request, outcome: Outcome, row: int) -> Explanation:
+def explain(parts: Parts, pipeline: Pipeline, request: Request, run: PipelineRun, row: int) -> Explanation:
     """Collect what the retrievers, the fusion and the stages made of one row."""
-    position = _rank(outcome.ranking, row)
+    position = _rank(run.ranking, row)
     matches, unmatched = _matches(parts, request, row)
     return Explanation(
         tool=parts.index.ids[row],
         rank=position,
-        score=float(outcome.ranking.scores[position - 1]) if position else None,
+        score=float(run.ranking.scores[position - 1]) if position else None,
         matches=matches,
         unmatched=unmatched,
-        arms={
-            name: Arm(float(scores[row]), int((scores > scores[row]).sum()) + 1 if scores[row] > 0 else None)
-            for name, scores in outcome.signals.items()
-        },
-        parts=_parts(outcome, row),
-        query=named(QUERY_FEATURES, outcome.fused.evidence.query) if outcome.fused.evidence else {},
-        stages=_stages(outcome, row),
+        arms={name: _arm(retriever, request, row) for name, retriever in pipeline.retrievers.items()},
+        parts=_parts(run, row),
+        query=named(QUERY_FEATURES, run.fused.evidence.query) if run.fused.evidence else {},
+        stages=_stages(run, row),
     )
+
+
+def _arm(retriever: Retriever, request: Request, row: int) -> Arm:
+    """Ask a retriever for a row's score and its rank among everything that matches."""
+    mask = request.among.rows
+    score = float(retriever.score(request, np.array([row]))[0]) if mask is None or mask[row] else 0.0
+    if score <= 0:
+        return Arm(score, None)
+    better = retriever.retrieve(request, max(request.among.size, 1)).scores > score
+    return Arm(score, int(np.count_nonzero(better)) + 1)
 
 
 def _rank(ranking: Ranking, row: int) -> int | None:
@@ -114,18 +120,19 @@ def _fields(bits: int) -> tuple[str, ...]:
     return tuple(field for position, field in enumerate(FIELDS) if bits >> position & 1)
 
 
-def _parts(outcome: Outcome, row: int) -> Mapping[str, float]:
-    evidence, weights = outcome.fused.evidence, outcome.fused.weights
+def _parts(run: PipelineRun, row: int) -> Mapping[str, float]:
+    evidence, weights = run.fused.evidence, run.fused.weights
     if evidence is None or weights is None or row not in evidence.rows:
         return {}
     values = evidence.candidates[int(np.flatnonzero(evidence.rows == row)[0])] * weights
-    learned = outcome.signals.get(EXEMPLARS)
-    return {**named(CANDIDATE_FEATURES, values), **({EXEMPLARS: float(learned[row])} if learned is not None else {})}
+    learned = run.found.signals.get(EXEMPLARS)
+    lift = {} if learned is None else {EXEMPLARS: float(learned[run.found.rows == row][0])}
+    return {**named(CANDIDATE_FEATURES, values), **lift}
 
 
-def _stages(outcome: Outcome, row: int) -> Mapping[str, tuple[int | None, int | None]]:
-    moved, before = {}, _rank(outcome.fused.ranking, row)
-    for name, ranking in outcome.after.items():
+def _stages(run: PipelineRun, row: int) -> Mapping[str, tuple[int | None, int | None]]:
+    moved, before = {}, _rank(run.fused.ranking, row)
+    for name, ranking in run.after.items():
         after = _rank(ranking, row)
         if after != before:
             moved[name] = (before, after)

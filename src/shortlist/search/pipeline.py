@@ -1,25 +1,115 @@
-"""A search as a value: retrievers, one fusion, stages; the trace and the ablation come for free."""
+"""A search as a value: retrievers, one fusion, stages. The trace and ablations come for free.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+Every retriever returns its best candidates and then scores the candidates of the others, so that fusion sees what all
+of them make of the same rows. Stages reorder the fused ranking for reasons that are not in the query.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from time import perf_counter
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shortlist.errors import InvalidInput
-from shortlist.models import Ranking, Scores, Step
-from shortlist.search.fusion import Fuse, Fused
-from shortlist.search.request import Request, Retriever, Signals
+from shortlist.index.embedders import Vectors
+from shortlist.index.index import Index
+from shortlist.index.ports import Among, Candidates, Rows
+from shortlist.models import Query, Ranking, Scores, Signal, Step, ToolId
+from shortlist.text.queries import AnalysedQuery
+from shortlist.text.tokens import compact, split_identifier
 
+DEPTH = 50
+"""How many of each retriever's best are compared; deeper ones were never the right ones on the training sets."""
+SPELLED_BOOST = 4.0
+"""Typing a name is stronger evidence than everything else, save a whole sentence about another tool."""
+COMPLETION_BOOST = 30.0
+"""For a name typed to its last letter, in proportion for the others: a beginning says nothing else about them."""
+RECENT_SERVER_BOOST = 0.4
+"""The server just used is likelier to be used again; small enough that a clear match elsewhere wins."""
+TOGETHER_BOOST = 0.6
+"""For a tool always called after one just called; in proportion for one sometimes called."""
+SAME_TOOL_OVERLAP = 0.6
+"""Equal names and this share of equal terms: one tool offered by several servers."""
+REMEMBERED_NAMES = 10_000
+"""Many servers offer tools of the same few names, and the same tools are found again and again."""
+DIVERSITY = 0.35
+"""How much similarity to a tool already chosen takes away, where several different tools are wanted."""
+
+Matrix: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A query made ready for retrievers and stages: analysed once, embedded once, filtered once."""
+
+    query: Query
+    analysed: AnalysedQuery
+    among: Among
+    vectors: Vectors | None = None
+    """The query's vector and, where it asks for several things, one for each of them."""
+    kept: dict[object, Any] = field(default_factory=dict)
+    """What a retriever looked up for this request and needs again."""
+
+
+class Retriever(Protocol):
+    """Finds candidates for a request, and scores those that others found."""
+
+    def retrieve(self, request: Request, limit: int) -> Candidates:
+        """Return the best rows, those that tie with the last of them, and what fusion needs to know of the rest."""
+        ...
+
+    def score(self, request: Request, rows: Rows) -> Scores:
+        """Return the scores of rows that may answer, in their order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The candidates of all retrievers, with what each makes of every one of them."""
+
+    rows: Rows
+    """Ascending."""
+    signals: Mapping[str, Scores]
+    """By retriever, in the order of the rows; zero or less is no match."""
+    spreads: Mapping[str, tuple[float, float]]
+    """By retriever, the mean and standard deviation of all rows that may answer."""
+
+    def only(self, rows: Rows) -> "Found":
+        """Return some of the candidates, in any order."""
+        at = self.rows.searchsorted(rows)
+        return Found(rows, {name: scores[at] for name, scores in self.signals.items()}, self.spreads)
+
+
+class Evidence(NamedTuple):
+    """The candidates of one query with all that is known of them."""
+
+    rows: Rows
+    candidates: Matrix
+    query: Matrix
+
+
+class Fused(NamedTuple):
+    """A ranking and, where the fusion looked closer, what it saw and what each part of it contributed."""
+
+    ranking: Ranking
+    evidence: Evidence | None = None
+    weights: Matrix | None = None
+    logits: Matrix | None = None
+    """The score of each candidate, in the order of the evidence."""
+
+
+Fuse: TypeAlias = Callable[[Request, Found], Fused]
 Stage: TypeAlias = Callable[[Request, Ranking], Ranking]
 
 
-class Outcome(NamedTuple):
-    """What a pipeline found, each signal as the retrievers gave it, and the ranking after every stage."""
+class PipelineRun(NamedTuple):
+    """What a pipeline found, what the retrievers made of it, and the ranking after every stage."""
 
     ranking: Ranking
-    signals: Signals
+    found: Found
     fused: Fused
     after: Mapping[str, Ranking]
     steps: tuple[Step, ...]
@@ -35,26 +125,33 @@ class Pipeline:
     stages: Mapping[str, Stage]
     fitted_on: frozenset[str] = frozenset()
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: Request) -> PipelineRun:
         """Ask every retriever, fuse, and pass the ranking through the stages."""
         steps: list[Step] = []
-        signals: dict[str, Scores] = {}
-        for name, retrieve in self.retrievers.items():
+        limit = max(DEPTH, request.query.limit)
+        candidates: dict[str, Candidates] = {}
+        for name, retriever in self.retrievers.items():
             started = perf_counter()
-            signals[name] = scores = retrieve(request)
-            steps.append(_step(name, started, int(np.count_nonzero(scores))))
+            candidates[name] = found = retriever.retrieve(request, limit)
+            steps.append(_step(name, started, found.matched))
         started = perf_counter()
-        fused = self.fuse(request, signals)
+        rows = _together(candidates, request.among, limit)
+        every = Found(
+            rows,
+            {name: retriever.score(request, rows) for name, retriever in self.retrievers.items()},
+            {name: (found.mean, found.deviation) for name, found in candidates.items()},
+        )
+        fused = self.fuse(request, every)
         steps.append(_step("fuse", started, len(fused.ranking)))
         ranking, after = fused.ranking, {}
         for name, stage in self.stages.items():
             started = perf_counter()
             after[name] = ranking = stage(request, ranking)
             steps.append(_step(name, started, len(ranking)))
-        return Outcome(ranking[: request.query.limit], signals, fused, after, tuple(steps))
+        return PipelineRun(ranking[: request.query.limit], every, fused, after, tuple(steps))
 
     def without(self, *names: str) -> Self:
-        """Give the same pipeline less some of its parts."""
+        """Return the same pipeline without some of its parts."""
         unknown = set(names) - {*self.retrievers, *self.stages}
         if unknown:
             raise InvalidInput(f"{self.name!r} has no part {sorted(unknown)}: it has {self.parts}.")
@@ -72,3 +169,221 @@ class Pipeline:
 
 def _step(name: str, started: float, found: int) -> Step:
     return Step(name, (perf_counter() - started) * 1000, found)
+
+
+def _together(candidates: Mapping[str, Candidates], among: Among, limit: int) -> Rows:
+    """Return the rows that any retriever found, ascending.
+
+    In a small catalog these are all that may answer; in others never fewer than `limit`: rows that nothing matches fill
+    up.
+    """
+    mask = among.rows
+    allowed = among.size if mask is None else int(np.count_nonzero(mask))
+    if allowed <= 2 * limit:
+        return np.arange(allowed) if mask is None else np.flatnonzero(mask)
+    found = [each.rows for each in candidates.values()]
+    rows = np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
+    if len(rows) >= limit:
+        return rows
+    free = np.ones(among.size, np.bool_) if mask is None else mask.copy()
+    free[rows] = False
+    return np.sort(np.concatenate([rows, np.flatnonzero(free)[: limit - len(rows)]]))
+
+
+def rank(scores: Scores, rows: NDArray[Any], ids: list[ToolId], limit: int) -> Ranking:
+    """Order rows by score; ties break on the id, also where the limit cuts through them."""
+    if limit < len(rows):
+        threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        kept = scores >= threshold
+        scores, rows = scores[kept], rows[kept]
+    order = (-scores).argsort(kind="stable")
+    scores, rows = scores[order], rows[order]
+    for tied in _ties(scores):
+        rows[tied] = sorted(rows[tied].tolist(), key=ids.__getitem__)
+    return Ranking(rows[:limit], scores[:limit]) if limit < len(rows) else Ranking(rows, scores)
+
+
+def _ties(falling: Scores) -> list[slice]:
+    """Find the runs of equal scores among ordered ones."""
+    equal = falling[1:] == falling[:-1]
+    if not np.count_nonzero(equal):
+        return []
+    edges = np.flatnonzero(np.diff(equal, prepend=False, append=False))
+    return [slice(start, end + 1) for start, end in edges.reshape(-1, 2).tolist()]
+
+
+class HitSignals(Mapping[str, Signal]):
+    """What each retriever made of one hit, worked out when asked for: most callers want the tools alone."""
+
+    __slots__ = ("_found", "_row")
+
+    def __init__(self, found: Found, row: int) -> None:
+        self._found = found
+        self._row = row
+
+    def __getitem__(self, name: str) -> Signal:
+        """Place the hit among the candidates: the best of every retriever, so a rank that matters is exact."""
+        scores = self._found.signals[name]
+        score = float(scores[self._found.rows == self._row][0])
+        return Signal(score, int(np.count_nonzero(scores > score)) + 1 if score > 0 else None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found.signals)
+
+    def __len__(self) -> int:
+        return len(self._found.signals)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def spelled_rows(index: Index, request: Request) -> dict[int, float]:
+    """Find the tools whose name the query spells: whole, or, as in `analyze_`, the share that was typed of it."""
+    found = {row: 1.0 for name in request.analysed.identifiers for row in index.names.get(name, ())}
+    text = request.query.text.strip()
+    if text.endswith(("_", "-", ".")) and " " not in text and (typed := compact(text)):
+        begun = {name: rows for name, rows in list(index.names.items()) if name.startswith(typed)}
+        found |= {row: len(typed) / len(name) for name, rows in begun.items() for row in rows}
+    return found
+
+
+Together: TypeAlias = Callable[[ToolId], Mapping[ToolId, float]]
+"""How often other tools were called after this one, as shares."""
+
+
+class SpelledNames:
+    """Ranks what the query spells before what it resembles; of names typed in part, the most complete first."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        spelled = spelled_rows(self._index, request)
+        if not spelled:
+            return ranking
+        typed = np.array([spelled.get(row, 0.0) for row in ranking.rows.tolist()], np.float32)
+        boost = SPELLED_BOOST * (typed > 0) + COMPLETION_BOOST * typed * (typed < 1)
+        return _reordered(ranking, ranking.scores + boost, self._index)
+
+
+class ServerContext:
+    """Boosts the tools of servers that this caller used last."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        recent = request.query.recent_servers
+        if not recent or not len(ranking):
+            return ranking
+        strength = {server: RECENT_SERVER_BOOST / (1 + age) for age, server in reversed(list(enumerate(recent)))}
+        servers = self._index.facets.servers
+        boost = np.array([strength.get(servers[row], 0.0) for row in ranking.rows.tolist()], np.float32)
+        return _reordered(ranking, ranking.scores + boost, self._index)
+
+
+class CoUse:
+    """Boosts what is usually called after the tools that this caller called last."""
+
+    def __init__(self, index: Index, together: Together) -> None:
+        self._index = index
+        self._together = together
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        shares: dict[ToolId, float] = {}
+        for called in request.query.recent_tools:
+            for other, share in self._together(called).items():
+                shares[other] = max(shares.get(other, 0.0), share)
+        if not shares:
+            return ranking
+        boost = [TOGETHER_BOOST * shares.get(self._index.ids[row], 0.0) for row in ranking.rows.tolist()]
+        return _reordered(ranking, ranking.scores + np.array(boost, np.float32), self._index)
+
+
+class Diversity:
+    """Picks greedily and penalises similarity to what is picked, for queries that need several different tools."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        dense = self._index.dense
+        if not request.query.diverse or dense is None or len(ranking) < 3:
+            return ranking
+        vectors = dense.vectors(ranking.rows.tolist())
+        order = _spread(ranking.scores, vectors @ vectors.T, request.query.limit)
+        return replace(ranking, rows=ranking.rows[order], scores=ranking.scores[order])
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What shows whether two rows offer the same tool."""
+
+    server: str
+    spelled: str
+    parts: tuple[str, ...]
+    terms: frozenset[int]
+
+    def is_same_tool(self, other: "_Offer") -> bool:
+        if self.server == other.server or not self._is_same_name(other):
+            return False
+        common = len(self.terms & other.terms)
+        return common >= SAME_TOOL_OVERLAP * min(len(self.terms), len(other.terms))
+
+    def _is_same_name(self, other: "_Offer") -> bool:
+        if self.spelled == other.spelled:
+            return True
+        left, right = self.parts, other.parts
+        return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
+
+
+class Families:
+    """Shows one of several near-duplicates and lists the others as its family."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        if not request.query.collapse:
+            return ranking
+        families = self._families(ranking, request.query.limit)
+        kept = np.isin(ranking.rows, list(families))
+        return Ranking(ranking.rows[kept], ranking.scores[kept], families)
+
+    def _families(self, ranking: Ranking, limit: int) -> dict[int, list[int]]:
+        """Gather rows behind the best one that offers the same tool, until `limit` different tools are found."""
+        heads: dict[int, _Offer] = {}
+        families: dict[int, list[int]] = {}
+        for row in ranking.rows.tolist():
+            offer = self._offer(row)
+            head = next((head for head, shown in heads.items() if shown.is_same_tool(offer)), None)
+            if head is not None:
+                families[head].append(row)
+            elif len(heads) >= limit:
+                break
+            else:
+                heads[row], families[row] = offer, []
+        return families
+
+    def _offer(self, row: int) -> _Offer:
+        tool = self._index.tool(row)
+        return _Offer(tool.server, *_spelling(tool.name), frozenset(self._index.lexical.terms_of(row).tolist()))
+
+
+@lru_cache(maxsize=REMEMBERED_NAMES)
+def _spelling(name: str) -> tuple[str, tuple[str, ...]]:
+    return compact(name), tuple(split_identifier(name))
+
+
+def _reordered(ranking: Ranking, scores: Scores, index: Index) -> Ranking:
+    return rank(scores.astype(np.float32), ranking.rows, index.ids, len(ranking))
+
+
+def _spread(scores: Scores, likeness: NDArray[np.float32], limit: int) -> list[int]:
+    span = max(float(scores.max() - scores.min()), 1e-6)
+    chosen, rest = [0], list(range(1, len(scores)))
+    while rest and len(chosen) < limit:
+        best = max(rest, key=lambda i: (float(scores[i]) / span - DIVERSITY * float(likeness[i, chosen].max()), -i))
+        chosen.append(best)
+        rest.remove(best)
+    return chosen + rest

@@ -5,26 +5,35 @@ from dataclasses import dataclass
 
 from shortlist.errors import InvalidInput
 from shortlist.index.index import Index
-from shortlist.index.lexical import FieldWeight, LexicalIndex
+from shortlist.index.lexical import ExactLexicalIndex
+from shortlist.index.postings import FieldWeight
 from shortlist.models import SearchMode, ToolId
+from shortlist.search.confidence import Fitted
 from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
-from shortlist.search.features import FeatureReader
-from shortlist.search.fitted import Fitted
-from shortlist.search.fusion import AdaptiveFusion, Fuse, RankFusion, SingleArm, WeightedFusion
-from shortlist.search.pipeline import Pipeline, Stage
-from shortlist.search.request import Retriever
-from shortlist.search.retrievers import (
-    DenseRetriever,
-    LexicalRetriever,
-    NameRetriever,
-    PlainRetriever,
-    RegexRetriever,
-    TfIdfRetriever,
+from shortlist.search.fusion import AdaptiveFusion, FeatureReader, RankFusion, SingleArm, WeightedFusion
+from shortlist.search.modes import (
+    Exhaustive,
+    NameScores,
+    PlainScores,
+    RegexScores,
+    TfIdfScores,
     exact_match,
     fuzzy_match,
     prefix_match,
 )
-from shortlist.search.stages import CoUse, Diversity, Families, ServerContext, SpelledNames, Together
+from shortlist.search.pipeline import (
+    CoUse,
+    Diversity,
+    Families,
+    Fuse,
+    Pipeline,
+    Retriever,
+    ServerContext,
+    SpelledNames,
+    Stage,
+    Together,
+)
+from shortlist.search.retrievers import DenseRetriever, LexicalRetriever
 from shortlist.text.documents import FIELDS
 
 STACKONE_ALPHA = 0.2
@@ -33,13 +42,13 @@ EVEN = dict.fromkeys(FIELDS, FieldWeight(1.0, 0.0, 1.0))
 
 
 def nothing_together(_: ToolId) -> Mapping[ToolId, float]:
-    """Know of no tools called together."""
+    """Return nothing: no tools are known to be called together."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What pipelines are made of."""
+    """What pipelines are built from, for one version of the index."""
 
     index: Index
     fitted: Fitted
@@ -67,7 +76,7 @@ class Parts:
 
 def _default(parts: Parts) -> Pipeline:
     fuse = AdaptiveFusion(parts.reader, parts.fitted.fusion, parts.index.ids)
-    learned = {EXEMPLARS: ExemplarRetriever(parts.index, parts.memory)} if parts.memory is not None else {}
+    learned = {EXEMPLARS: ExemplarRetriever(parts.index, parts.memory)} if parts.memory else {}
     return Pipeline(
         name="default",
         retrievers={"lexical": parts.lexical, "dense": DenseRetriever(parts.index), **learned},
@@ -100,7 +109,7 @@ def stackone(parts: Parts, alpha: float = STACKONE_ALPHA) -> Pipeline:
     plain = _plain(parts.index)
     return Pipeline(
         name="stackone",
-        retrievers={"bm25": PlainRetriever(plain), "tfidf": TfIdfRetriever(plain)},
+        retrievers={"bm25": Exhaustive(PlainScores(plain)), "tfidf": Exhaustive(TfIdfScores(plain))},
         fuse=WeightedFusion({"bm25": alpha, "tfidf": 1 - alpha}, parts.index.ids),
         stages=parts.stages(),
     )
@@ -111,7 +120,7 @@ def weighted(parts: Parts, dense: float) -> Pipeline:
     return _both("weighted", lambda p: WeightedFusion({"lexical": 1 - dense, "dense": dense}, p.index.ids))(parts)
 
 
-def _plain(index: Index) -> LexicalIndex:
+def _plain(index: Index) -> ExactLexicalIndex:
     return index.reindexed(EVEN)
 
 
@@ -121,13 +130,13 @@ PIPELINES: Mapping[str, Callable[[Parts], Pipeline]] = {
     "rrf": _both("rrf", lambda parts: RankFusion({"lexical": 1.0, "dense": 1.0}, parts.index.ids)),
     "lexical": _alone("lexical", lambda parts: parts.lexical),
     "dense": _alone("dense", lambda parts: DenseRetriever(parts.index)),
-    "bm25": _alone("bm25", lambda parts: PlainRetriever(_plain(parts.index))),
-    "tfidf": _alone("tfidf", lambda parts: TfIdfRetriever(_plain(parts.index))),
+    "bm25": _alone("bm25", lambda parts: Exhaustive(PlainScores(_plain(parts.index)))),
+    "tfidf": _alone("tfidf", lambda parts: Exhaustive(TfIdfScores(_plain(parts.index)))),
     "stackone": stackone,
-    "fuzzy": _alone("fuzzy", lambda parts: NameRetriever(parts.index, fuzzy_match)),
-    "prefix": _alone("prefix", lambda parts: NameRetriever(parts.index, prefix_match)),
-    "exact": _alone("exact", lambda parts: NameRetriever(parts.index, exact_match)),
-    "regex": _alone("regex", lambda parts: RegexRetriever(parts.index)),
+    "fuzzy": _alone("fuzzy", lambda parts: Exhaustive(NameScores(parts.index, fuzzy_match))),
+    "prefix": _alone("prefix", lambda parts: Exhaustive(NameScores(parts.index, prefix_match))),
+    "exact": _alone("exact", lambda parts: Exhaustive(NameScores(parts.index, exact_match))),
+    "regex": _alone("regex", lambda parts: Exhaustive(RegexScores(parts.index))),
 }
 
 BY_MODE: Mapping[SearchMode, str] = {

@@ -1,4 +1,4 @@
-"""A second look at the best of a ranking by a model that reads query and tool together; off unless asked for."""
+"""Reranking: a model that reads query and tool together scores the best hits again. Off by default."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,10 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from shortlist.errors import InvalidInput, ModelError
-from shortlist.index.index import Index
-from shortlist.models import Hit, Ranking, Scores, SearchResult, Step
+from shortlist.models import Hit, Scores, SearchResult, Step
 from shortlist.remote import PROMPT, Endpoint, Patience, ProviderUnavailable, Remote, find_key
-from shortlist.search.request import Request
 from shortlist.text.documents import embedding_text
 
 RERANKED = 20
@@ -31,24 +29,8 @@ class Reranker(Protocol):
     def scores(self, query: str, texts: Sequence[str]) -> Scores: ...
 
 
-class Rerank:
-    """The stage of a pipeline; what the reranker raises is raised."""
-
-    def __init__(self, index: Index, reranker: Reranker, top: int = RERANKED) -> None:
-        self._index, self._reranker, self._top = index, reranker, top
-
-    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
-        best, rest = ranking[: self._top], ranking[self._top :]
-        if len(best) < 2:
-            return ranking
-        texts = [embedding_text(self._index.tool(row)) for row in best.rows.tolist()]
-        mixed = mix(best.scores, self._reranker.scores(request.query.text, texts))
-        order = np.lexsort((np.arange(len(best)), -mixed))
-        return Ranking(np.concatenate([best.rows[order], rest.rows]), np.concatenate([mixed[order], rest.scores]))
-
-
 def reranked(result: SearchResult, reranker: Reranker, top: int = RERANKED) -> SearchResult:
-    """Rerank an answer that is already there; a reranker that fails leaves it as it was, with a note."""
+    """Rerank the best hits of an answer; if the reranker fails, the answer stays as it was, with a note."""
     best, rest = result.hits[:top], result.hits[top:]
     if len(best) < 2:
         return result

@@ -1,8 +1,8 @@
-"""The one way in: a query to an answer, whatever is ready."""
+"""From a query to an answer, over an index that is replaced but never changed: many threads may search at once."""
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -11,19 +11,14 @@ import numpy as np
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
-from shortlist.index.index import Change, Index, VectorCache, embed_cached
+from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.background import at_large
-from shortlist.search.confidence import NOTHING, confidence_features
+from shortlist.search.confidence import NOTHING, Fitted, at_large, confidence_features, fitted_to
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
-from shortlist.search.features import Evidence
-from shortlist.search.fitted import Fitted, fitted_to
-from shortlist.search.pipeline import Outcome, Pipeline
+from shortlist.search.pipeline import Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
-from shortlist.search.request import Request
-from shortlist.search.signals import HitSignals, Placed
-from shortlist.search.stages import Together
+from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.text.clean import clean_text
 from shortlist.text.expansions import Expansions
 from shortlist.text.queries import analyse, texts_to_embed
@@ -34,21 +29,25 @@ MAX_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SearchOptions:
     """How a searcher is set up."""
 
     pipeline: str = "default"
     cache: VectorCache | None = None
     expansions: Expansions | None = None
-    """What words mean here; None takes the shipped ones."""
+    """What words mean here; None takes the bundled ones."""
     together: Together = nothing_together
+    """Which tools are called after which."""
     clauses: bool = True
     """Embed the parts of a query that asks for several things; each costs as much as a query."""
     memory: Memory | None = None
     """What was learned from use; None learns nothing."""
+    reranker: Reranker | None = None
+    """Scores the best hits again."""
+    rerank_top: int = RERANKED
 
 
-DEFAULTS = Options()
+DEFAULTS = SearchOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +58,44 @@ class Explained:
     explanations: tuple[Explanation, ...]
 
 
-class _Run(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """One version of the index with everything that is derived from it; replaced as a whole."""
+
+    index: Index
+    embedder: Embedder | None
+    """The model whose vectors answer now."""
+    fitted: Fitted
+    parts: Parts
+    taught: int
+    _pipelines: dict[str, Pipeline] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, index: Index, embedder: Embedder | None, options: SearchOptions) -> "_Ready":
+        fitted = fitted_to(embedder)
+        taught = options.memory.taught if options.memory is not None else 0
+        return cls(index, embedder, fitted, Parts.of(index, fitted, options.together, options.memory), taught)
+
+    def pipeline(self, name: str) -> Pipeline:
+        """Return a pipeline by name, built when it is first asked for."""
+        if name not in self._pipelines:
+            self._pipelines[name] = pipeline(name, self.parts)
+        return self._pipelines[name]
+
+
+class _Search(NamedTuple):
     """One query through one pipeline, with the steps before it."""
 
+    ready: _Ready
+    pipeline: Pipeline
     request: Request
-    outcome: Outcome
+    run: PipelineRun
     steps: tuple[Step, ...]
+    failure: str | None
 
 
 class Searcher:
-    """Searches a catalog; vectors may come later, and until then the words (and a fallback's vectors) answer."""
+    """Searches a catalog. Vectors may come later; until then words, and the vectors of a fallback model, answer."""
 
     def __init__(
         self,
@@ -76,42 +103,47 @@ class Searcher:
         embedder: Embedder | None = None,
         *,
         fallback: Embedder | None = None,
-        options: Options = DEFAULTS,
+        options: SearchOptions = DEFAULTS,
     ) -> None:
-        self.index = catalog if isinstance(catalog, Index) else Index.build(catalog)
+        index = catalog if isinstance(catalog, Index) else Index.build(catalog)
         self.embedder = embedder
         self._fallback = fallback
         self._options = options
-        self._lock = threading.RLock()
-        """Held for a search or a change of the index, never while a model works."""
+        self._writing = threading.Lock()
+        """Held while the index is replaced, never while a model works or a query is answered."""
         self._preparing = threading.Lock()
         self.failure: str | None = None
-        dense = self.index.dense
-        ready = embedder is not None and dense is not None and dense.model_id == embedder.model_id
-        self._use(embedder if ready else None)
+        ready = embedder is not None and index.dense is not None and index.dense.model_id == embedder.model_id
+        self._ready = _Ready.of(index, embedder if ready else None, options)
+
+    @property
+    def index(self) -> Index:
+        """The newest index; it never changes, so hold on to it for as long as one answer takes."""
+        return self._ready.index
 
     @property
     def catalog(self) -> Catalog:
-        return self.index.catalog
+        return self._ready.index.catalog
 
     @property
     def pipeline(self) -> Pipeline:
-        return self._pipelines[self._options.pipeline]
+        return self._current().pipeline(self._options.pipeline)
 
     @property
     def model_id(self) -> str | None:
-        """Name the model whose vectors answer now."""
-        return self._active.model_id if self._active else None
+        """The model whose vectors answer now."""
+        active = self._ready.embedder
+        return active.model_id if active else None
 
     def prepare(self, progress: Progress | None = None) -> None:
         """Embed whatever has no vector yet, and wait for it; searches and updates go on meanwhile.
 
-        The fallback's vectors, made in a moment, answer until the model's are there.
+        The fallback's vectors are made in a moment and answer until the model's are there.
         """
         if self.embedder is None:
             return
         with self._preparing:
-            if self._fallback is not None and self._active is None:
+            if self._fallback is not None and self._ready.embedder is None:
                 self._embed(self._fallback, None, None)
             self._embed(self.embedder, self._options.cache, progress)
 
@@ -121,208 +153,197 @@ class Searcher:
         worker.start()
         return worker
 
-    def _embed(self, embedder: Embedder, cache: VectorCache | None, progress: Progress | None) -> None:
-        while texts := self._texts_without_vector(embedder):
-            vectors = embed_cached(embedder, list(texts.values()), cache, progress)
-            with self._lock:
-                self.index.put_vectors(embedder, texts, vectors)
-                self._use(embedder)
-        if self._options.memory is not None:
-            self._options.memory.follow(embedder)
-
-    def update(self, catalog: Catalog) -> Change:
-        """Take up a changed catalog; new tools are found by their words until their vectors come."""
-        with self._lock:
-            change = self.index.update(catalog)
-            if self._active is not None and self._active is self._fallback:
-                self.index.embed(self._active)
-            self._use(self._active)  # what was derived from the old words: spellings, comparison pipelines
-        return change
-
-    def search(self, query: Query) -> SearchResult:
-        """Find the best tools for a query."""
-        return self._run(query, Searcher._answer)
-
-    def explained(self, query: Query) -> Explained:
-        """Search, and say of every hit why it is there."""
-        return self._run(query, Searcher._explained)
-
-    def explain(self, query: Query, tool_id: ToolId) -> Explanation:
-        """Say why a tool ranks where it does, found or not."""
-        if tool_id not in self.index.rows:
-            raise ToolNotFound(tool_id, suggestions=self.similar_names(tool_id))
-        return self._run(query, lambda searcher, run: searcher._explanation(run, tool_id))
-
-    def _run(self, query: Query, finish: Callable[["Searcher", _Run], T]) -> T:
-        """Ask the query's pipeline, and finish its outcome before the index can change."""
-        check(query)
-        pipeline, started = self._pipeline_for(query), perf_counter()
-        try:
-            asker, vectors = self._active, self._vectors(query, pipeline)
-        except ModelError as error:
-            return self._without_model(error)._run(query, finish)
-        took = (perf_counter() - started) * 1000
-        steps = (Step("embed", took, len(vectors)),) if vectors is not None else ()
-        with self._lock:
-            started = perf_counter()
-            request = self._request(query, vectors if asker is self._active else None)
-            read = Step("read", (perf_counter() - started) * 1000, len(request.analysed.terms))
-            return finish(self, _Run(request, pipeline.run(request), (*steps, read)))
-
-    def _without_model(self, error: ModelError) -> "Searcher":
-        """Give a searcher of the same index by the weights fitted for words alone, which says why."""
-        with self._lock:
-            words = Searcher(self.index, options=self._options)
-        words._lock = self._lock
-        words.failure = f"Searching by words alone: {error}"
-        return words
-
-    def _answer(self, run: _Run) -> SearchResult:
-        query, outcome = run.request.query, run.outcome
-        evidence, logits = self._evidence(run.request, outcome)
-        return SearchResult(
-            query=query,
-            hits=self._hits(outcome, evidence),
-            confidence=self._confidence(run.request, outcome, evidence, logits),
-            steps=(*run.steps, *outcome.steps),
-            notes=self._notes(),
-            did_you_mean=self._parts.lexical.look_up(run.request).respelled,
-        )
-
-    def _explained(self, run: _Run) -> Explained:
-        result = self._answer(run)
-        return Explained(result, tuple(self._explanation(run, hit.tool.id) for hit in result.hits))
-
-    def _explanation(self, run: _Run, tool_id: ToolId) -> Explanation:
-        return explain(self._parts, run.request, run.outcome, self.index.rows[tool_id])
-
-    def similar_names(self, name: str, limit: int = 3) -> tuple[ToolId, ...]:
-        """Give the ids that look most like this one."""
-        from rapidfuzz import process  # noqa: PLC0415
-
-        found = process.extract(name, list(self.index.rows), limit=limit, score_cutoff=60)
-        return tuple(found_id for found_id, _, _ in found)
-
-    def evidence(self, query: Query) -> Evidence:
-        """Give the features of a query's candidates, for fitting."""
-        request = self._request(query, self._vectors(query, self.pipeline))
-        outcome = self.pipeline.run(request)
-        return self._evidence(request, outcome)[0]
-
-    def _use(self, embedder: Embedder | None) -> None:
-        self._active = embedder
-        self._fitted: Fitted = fitted_to(embedder)
-        self._parts = Parts.of(self.index, self._fitted, self._options.together, self._options.memory)
-        self._pipelines = _Pipelines(self._parts)
-
     def _prepare_quietly(self, progress: Progress | None) -> None:
         try:
             self.prepare(progress)
         except ShortlistError as error:
             self.failure = str(error)
 
-    def _texts_without_vector(self, embedder: Embedder) -> dict[int, str]:
-        with self._lock:
-            texts = self.index.texts_without_vector(embedder)
-            if not texts:
-                self.index.put_vectors(embedder, (), np.zeros((0, embedder.dimensions), np.float32))
-                self._use(embedder)
-            return texts
+    def _embed(self, embedder: Embedder, cache: VectorCache | None, progress: Progress | None) -> None:
+        embedded: set[int] = set()
+        while True:
+            index = self.index
+            texts = index.texts_without_vector(embedder)
+            if self._ready.embedder is embedder and texts.keys() <= embedded:  # a vector of zeros counts as none
+                break
+            embedded = set(texts)
+            vectors = embed_cached(embedder, list(texts.values()), cache, progress)
+            with self._writing:
+                if self.index.ids is index.ids:  # else rows have moved: the next round finds the vectors in the cache
+                    rows = np.array(list(texts), np.int64)
+                    self._use(self.index.with_vectors(embedder, rows, vectors), embedder)
+                elif cache is None:
+                    self._use(self.index.embedded(embedder), embedder)
+        if self._options.memory is not None:
+            self._options.memory.follow(embedder)
 
-    def _request(self, query: Query, vectors: Vectors | None) -> Request:
-        analysed = analyse(query.text, self._options.expansions)
-        return Request(query, analysed, self.index.mask(query.filters), vectors)
+    def update(self, catalog: Catalog) -> IndexChange:
+        """Switch to a changed catalog; new tools are found by their words until they have vectors."""
+        with self._writing:
+            active = self._ready.embedder
+            index, change = self.index.updated(catalog)
+            if active is not None and active is self._fallback:
+                index = index.embedded(active)
+            self._use(index, active)
+        return change
+
+    def search(self, query: Query) -> SearchResult:
+        """Find the best tools for a query."""
+        result = self._run(query, self._answer)
+        reranker = self._options.reranker
+        return result if reranker is None else reranked(result, reranker, self._options.rerank_top)
+
+    def explained(self, query: Query) -> Explained:
+        """Search, and explain every hit."""
+        return self._run(query, self._explained)
+
+    def explain(self, query: Query, tool_id: ToolId) -> Explanation:
+        """Explain the rank of a tool, found or not."""
+        if tool_id not in self.index.rows:
+            raise ToolNotFound(tool_id, suggestions=self.similar_names(tool_id))
+        return self._run(query, lambda search: _explanation(search, tool_id))
+
+    def similar_names(self, name: str, limit: int = 3) -> tuple[ToolId, ...]:
+        """Return the ids most similar to this one."""
+        from rapidfuzz import process  # noqa: PLC0415
+
+        found = process.extract(name, list(self.index.rows), limit=limit, score_cutoff=60)
+        return tuple(found_id for found_id, _, _ in found)
+
+    def evidence(self, query: Query) -> Evidence:
+        """Return the features of a query's candidates, for fitting."""
+        return self._run(query, lambda search: _evidence(search)[0])
 
     def texts_to_embed(self, text: str) -> tuple[str, ...]:
-        """Give the texts whose vectors a query needs."""
+        """Return the texts whose vectors a query needs."""
         return texts_to_embed(text, self._options.expansions, apart=self._options.clauses)
 
-    def _vectors(self, query: Query, pipeline: Pipeline) -> Vectors | None:
-        if self._active is None or "dense" not in pipeline.retrievers:
-            return None
-        return query_vectors(self._active, self.texts_to_embed(query.text))
+    def _use(self, index: Index, embedder: Embedder | None) -> None:
+        self._ready = _Ready.of(index, embedder, self._options)
 
-    def _pipeline_for(self, query: Query) -> Pipeline:
-        if query.mode == "hybrid":
-            return self._pipelines[query.pipeline] if query.pipeline else self.pipeline
-        return self._pipelines[BY_MODE[query.mode]]
+    def _run(self, query: Query, finish: Callable[[_Search], T]) -> T:
+        """Pass a query through its pipeline, over the index as it is now."""
+        check(query)
+        ready, started = self._current(), perf_counter()
+        pipeline = ready.pipeline(self._pipeline_name(query))
+        steps: tuple[Step, ...] = ()
+        vectors, failure = None, self.failure
+        if ready.embedder is not None and "dense" in pipeline.retrievers:
+            try:
+                vectors = query_vectors(ready.embedder, self.texts_to_embed(query.text))
+                steps = (Step("embed", (perf_counter() - started) * 1000, len(vectors)),)
+            except ModelError as error:
+                failure = f"Searching by words alone: {error}"
+                ready = _Ready.of(ready.index, None, self._options)
+                pipeline = ready.pipeline(pipeline.name)
+        started = perf_counter()
+        analysed = analyse(query.text, self._options.expansions)
+        request = Request(query, analysed, ready.index.among(query.filters), vectors)
+        steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
+        return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
 
-    def _evidence(self, request: Request, outcome: Outcome) -> tuple[Evidence, np.ndarray]:
-        evidence = outcome.fused.evidence
-        if evidence is None:
-            rows = outcome.fused.ranking.rows.astype(np.int64)
-            evidence = self._parts.reader(request, outcome.signals, rows)
-        logits = outcome.fused.logits
-        if logits is None:
-            logits = evidence.candidates.dot(self._fitted.fusion.for_query(evidence))
-        learned = outcome.signals.get(EXEMPLARS)
-        return evidence, logits if learned is None else logits + learned[evidence.rows]
+    def _current(self) -> _Ready:
+        ready, memory = self._ready, self._options.memory
+        if memory is not None and memory.taught != ready.taught:
+            with self._writing:
+                self._use(self.index, self._ready.embedder)
+                ready = self._ready
+        return ready
 
-    def _confidence(self, request: Request, outcome: Outcome, evidence: Evidence, logits: np.ndarray) -> Confidence:
-        if not len(outcome.ranking):
-            return NOTHING
-        first = int(outcome.ranking.rows[0])
-        learned = outcome.signals.get(EXEMPLARS)
-        proven = float(learned[first]) / MOST_LIFT if learned is not None else 0.0
-        features = confidence_features(
-            evidence,
-            logits,
-            first,
-            parameters=self.index.lexical.fills(first, "parameters"),
-            at_large=at_large(self._fitted.background, request),
+    def _pipeline_name(self, query: Query) -> str:
+        return query.pipeline or self._options.pipeline if query.mode == "hybrid" else BY_MODE[query.mode]
+
+    def _answer(self, search: _Search) -> SearchResult:
+        evidence, logits = _evidence(search)
+        ready, request, run = search.ready, search.request, search.run
+        return SearchResult(
+            query=request.query,
+            hits=_hits(search),
+            confidence=_confidence(search, evidence, logits),
+            steps=(*search.steps, *run.steps),
+            notes=self._notes(ready, search.failure),
+            did_you_mean=ready.parts.lexical.look_up(request).respelled,
         )
-        return self._fitted.calibration.judge(features, proven)
 
-    def _hits(self, outcome: Outcome, evidence: Evidence) -> tuple[Hit, ...]:
-        ranking, tools, ids = outcome.ranking, self.index.catalog.tools, self.index.ids
-        families = ranking.families
-        candidates = evidence.rows
-        placed = Placed(candidates, {name: scores[candidates] for name, scores in outcome.signals.items()})
-        hits = [
+    def _explained(self, search: _Search) -> Explained:
+        result = self._answer(search)
+        return Explained(result, tuple(_explanation(search, hit.tool.id) for hit in result.hits))
+
+    def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:
+        if failure and failure != self.failure:
+            return (failure,)
+        notes = []
+        if self.embedder is not None and ready.embedder is not self.embedder:
+            instead = "words and a small static model" if ready.embedder else "words alone"
+            notes.append(f"The model is not ready yet: this answer comes from {instead}.")
+        elif ready.embedder is not None and ready.index.waiting:
+            notes.append(f"{ready.index.waiting} new tools have no vectors yet: they are found by their words.")
+        if failure:
+            notes.append(failure)
+        return tuple(notes)
+
+
+def _explanation(search: _Search, tool_id: ToolId) -> Explanation:
+    row = search.ready.index.rows[tool_id]
+    return explain(search.ready.parts, search.pipeline, search.request, search.run, row)
+
+
+def _evidence(search: _Search) -> tuple[Evidence, np.ndarray]:
+    """Return what is known of the ranked candidates, and their scores before any stage."""
+    run, ready = search.run, search.ready
+    evidence, logits = run.fused.evidence, run.fused.logits
+    found = run.found
+    if evidence is None:
+        found = found.only(run.fused.ranking.rows.astype(np.int64))
+        evidence = ready.parts.reader(search.request, found)
+    if logits is None:
+        logits = evidence.candidates.dot(ready.fitted.fusion.for_query(evidence))
+    learned = found.signals.get(EXEMPLARS)
+    return evidence, logits if learned is None else logits + learned
+
+
+def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Confidence:
+    run, ready = search.run, search.ready
+    if not len(run.ranking):
+        return NOTHING
+    first = int(run.ranking.rows[0])
+    learned = run.found.signals.get(EXEMPLARS)
+    proven = float(learned[run.found.rows == first][0]) / MOST_LIFT if learned is not None else 0.0
+    features = confidence_features(
+        evidence,
+        logits,
+        first,
+        parameters=ready.index.lexical.fills(first, "parameters"),
+        at_large=at_large(ready.fitted.background, search.request),
+    )
+    return ready.fitted.calibration.judge(features, proven)
+
+
+def _hits(search: _Search) -> tuple[Hit, ...]:
+    ranking, index, found = search.run.ranking, search.ready.index, search.run.found
+    tools, ids, families = index.catalog.tools, index.ids, ranking.families
+    return tuple(
+        [
             Hit(
                 tools[ids[row]],
                 score,
                 position,
                 tuple([ids[other] for other in families[row]]) if families else (),
-                HitSignals(placed, row),
+                HitSignals(found, row),
             )
             for position, (row, score) in enumerate(ranking, 1)
         ]
-        return tuple(hits)
-
-    def _notes(self) -> tuple[str, ...]:
-        notes = []
-        if self.embedder is not None and self._active is not self.embedder:
-            instead = "words and a small static model" if self._active else "words alone"
-            notes.append(f"The model is not ready yet: this answer comes from {instead}.")
-        elif self._active is not None and self.index.waiting:
-            notes.append(f"{self.index.waiting} new tools wait for their vectors: they are found by their words.")
-        if self.failure:
-            notes.append(self.failure)
-        return tuple(notes)
-
-
-class _Pipelines:
-    """Builds pipelines when they are first asked for."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._built: dict[str, Pipeline] = {}
-
-    def __getitem__(self, name: str) -> Pipeline:
-        if name not in self._built:
-            self._built[name] = pipeline(name, self._parts)
-        return self._built[name]
+    )
 
 
 def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:
-    """Embed the texts of one query: the whole of it, and what it asks for apart."""
+    """Embed the texts of one query: the whole of it, and its parts where it asks for several things."""
     return np.array([embedder.embed_query(text) for text in texts], np.float32)
 
 
 def check(query: Query) -> None:
-    """Refuse what cannot be answered, saying what would do."""
+    """Reject a query that cannot be answered."""
     if not 1 <= query.limit <= MAX_LIMIT:
-        raise InvalidQuery(f"limit is {query.limit}; it goes from 1 to {MAX_LIMIT}.")
+        raise InvalidQuery(f"limit is {query.limit}; use a number from 1 to {MAX_LIMIT}.")
     if not clean_text(query.text).strip():
         raise InvalidQuery("The query is empty. Say what the tool should do, in a few words.")
