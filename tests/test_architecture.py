@@ -60,7 +60,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "langchain_core": frozenset({"integrations"}),
     "pydantic_ai": frozenset({"integrations"}),
     "jinja2": frozenset({"web"}),
-    "numkong": frozenset({"index.dense"}),
+    "numkong": frozenset({"index.vectors"}),
     "Stemmer": frozenset({"text.tokens"}),
 }
 """Packages and modules that may import a third party; what is not here may be imported anywhere."""
