@@ -14,10 +14,10 @@ from benchmarks.measuring import publish
 from numpy.typing import NDArray
 
 from shortlist.evals.tables import Table
-from shortlist.telemetry.experiments.outcomes import DEFAULT_METRIC
+from shortlist.telemetry.experiments.metrics import DEFAULT_METRIC
 from shortlist.telemetry.experiments.plan import ALPHA, AS_CONFIGURED, MINIMUM, Experiment, Variant
 from shortlist.telemetry.experiments.report import MISMATCH_ALPHA
-from shortlist.telemetry.experiments.sequential import Sample, difference, estimate, mismatch
+from shortlist.telemetry.experiments.sequential import RatioSample, difference, estimate, mismatch
 
 EXPERIMENTS = 1_000
 PLANTED = 200
@@ -146,7 +146,7 @@ def run(experiment: Experiment, simulate: Simulate, rng: np.random.Generator) ->
     sequential = fixed = None
     for look in range(LOOKS):
         treatment, control = (
-            Sample.of(world.above[chosen, look], world.below[chosen, look]) for chosen in (treated, ~treated)
+            RatioSample.of(world.above[chosen, look], world.below[chosen, look]) for chosen in (treated, ~treated)
         )
         if min(treatment.units, control.units) < MINIMUM:
             continue

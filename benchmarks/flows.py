@@ -28,7 +28,9 @@ from shortlist.config.settings import Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.evals.tables import Table
 from shortlist.gateway.snapshot import Options
-from shortlist.telemetry.events import Called, Event, FoundTool, Later, Searched
+from shortlist.storage.local import open_local
+from shortlist.telemetry.events import Called, Event, FoundTool, Searched
+from shortlist.telemetry.measures import Later
 
 SOURCE = Path(shortlist.__file__).parent
 LIMITS = {"search": 25, "call": 18, "event to figure": 15}
@@ -124,7 +126,7 @@ def from_event_to_figure(trace: Trace) -> set[str]:
 
 
 def _recorded(*events: Event) -> None:
-    with open_telemetry(TelemetrySettings()) as telemetry:
+    with open_telemetry(TelemetrySettings(), open_local()) as telemetry:
         for event in events:
             telemetry.record(event)
         report = telemetry.reports["get_stats"]

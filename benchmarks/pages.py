@@ -24,9 +24,11 @@ from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, State
 from shortlist.models import Tool
 from shortlist.search.engine import Threaded
 from shortlist.search.searcher import Searcher
-from shortlist.telemetry.experiments.plan import Experiment, Variant
-from shortlist.telemetry.experiments.store import ExperimentStore
-from shortlist.telemetry.store import SqliteEventStore
+from shortlist.storage.local import open_local
+from shortlist.storage.sqlite import Database
+from shortlist.storage.sqlite_events import SqliteEvents
+from shortlist.storage.sqlite_learning import SqliteExperiments
+from shortlist.telemetry.experiments.plan import Experiment, Variant, start_experiment
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
 from shortlist.web.page import Sources
@@ -54,11 +56,11 @@ PAGES = {
 }
 
 
-def expose_all(store: SqliteEventStore) -> int:
+def expose_all(store: SqliteEvents) -> int:
     """Put every workspace into an experiment."""
-    ExperimentStore(store.file).start(EXPERIMENT)
+    start_experiment(SqliteExperiments(store.database), EXPERIMENT)
     one, other = (variant.name for variant in EXPERIMENT.variants)
-    with store.file.transaction() as connection:
+    with store.database.transaction() as connection:
         done = connection.execute(
             "INSERT INTO exposures (experiment, workspace, variant, at) "
             "SELECT ?, workspace, CASE WHEN random() % 2 THEN ? ELSE ? END, opened FROM sessions",
@@ -75,11 +77,10 @@ def pages_over(path: Path, access: Access) -> ASGIApp:
         servers={name: ServerSettings(name=name, transport=MemoryTransport(build=lambda: None)) for name in names}
     )
     searcher = Searcher(Catalog.of(tools))
-    upstreams = RecordedUpstreams(names, lambda: SqliteEventStore(path))
+    storage = open_local(path.parent)
+    upstreams = RecordedUpstreams(names, storage.events)
     state = State(settings, Threaded(searcher), upstreams, NO_OPTIONS, NO_SEAMS)
-    return dashboard(
-        Sources(state=state, explained=searcher.explained, open_store=lambda: SqliteEventStore(path)), access
-    )
+    return dashboard(Sources(state=state, explained=searcher.explained, storage=storage), access)
 
 
 def made(place: int) -> Tool:
@@ -109,10 +110,10 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="shortlist-bench-") as folder:
         path = Path(folder) / "events.sqlite"
-        store = SqliteEventStore(path, write=True)
+        store = SqliteEvents(Database(path))
         fill(store, options.events)
         exposed = expose_all(store)
-        store.close()
+        store.database.close()
         times = anyio.run(timed, path)
     slowest = max(times, key=lambda name: times[name])
     table = Table(

@@ -26,20 +26,13 @@ from mcp.client.stdio import stdio_client
 
 from shortlist.evals.tables import Table
 from shortlist.models import Signal
-from shortlist.telemetry.events import (
-    Called,
-    Described,
-    Event,
-    FoundTool,
-    Listed,
-    Searched,
-    SessionOpened,
-)
+from shortlist.storage.port import Batch, EventQuery
+from shortlist.storage.sqlite import Database
+from shortlist.storage.sqlite_events import SqliteEvents
+from shortlist.telemetry.events import Called, Described, Event, FoundTool, Searched, SessionOpened, ToolsListed
 from shortlist.telemetry.figures import FIGURES, Tallied, latency, stats
-from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.telemetry.ledger import Ledger, Stamped, UsedTogether
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.store import EventQuery, SqliteEventStore
-from shortlist.telemetry.together import UsedTogether
 
 RATIO = 1.05
 SECONDS = 1.0
@@ -135,11 +128,11 @@ def interval(on: "np.ndarray[Any, Any]", off: "np.ndarray[Any, Any]") -> tuple[f
 def store(folder: Path, events: int) -> Found:
     """Fill a store as the recorder does, and time every question that is asked of it."""
     path = folder / "events.sqlite"
-    filled = SqliteEventStore(path, write=True)
+    filled = SqliteEvents(Database(path))
     seconds = fill(filled, events)
-    filled.close()
+    filled.database.close()
     size = path.stat().st_size
-    opened = SqliteEventStore(path)
+    opened = SqliteEvents(Database(path))
     now = time.time()
     asked: dict[str, Callable[[], object]] = {
         "stats": lambda: stats(opened),
@@ -153,11 +146,11 @@ def store(folder: Path, events: int) -> Found:
         "tallies by the hour": lambda: opened.series(("searches", "calls", "tokens", "upfront")),
         **{f"figure {name}": lambda name=name: FIGURES[name].compute(tallied(opened)) for name in FIGURES},
         "figure latency": lambda: latency(tallied(opened)),
-        "ab_test_sessions": lambda: opened.file.query("SELECT * FROM ab_test_sessions"),
-        "ab_tool_events, counted": lambda: opened.file.query(
+        "ab_test_sessions": lambda: opened.database.query("SELECT * FROM ab_test_sessions"),
+        "ab_tool_events, counted": lambda: opened.database.query(
             "SELECT event_type, count(*) FROM ab_tool_events GROUP BY 1"
         ),
-        "tool_call_log, counted": lambda: opened.file.query(
+        "tool_call_log, counted": lambda: opened.database.query(
             "SELECT result_status, count(*) FROM tool_call_log GROUP BY 1"
         ),
     }
@@ -183,7 +176,7 @@ def store(folder: Path, events: int) -> Found:
     return [table], {"store": facts}
 
 
-def tallied(opened: SqliteEventStore) -> Tallied:
+def tallied(opened: SqliteEvents) -> Tallied:
     return Tallied(opened.sums())
 
 
@@ -200,7 +193,7 @@ def best_of_three(ask: Callable[[], object]) -> float:
     return min(took)
 
 
-def fill(into: SqliteEventStore, events: int) -> float:
+def fill(into: SqliteEvents, events: int) -> float:
     """Write so many events over thirty days, in the batches of a busy recorder; gives the seconds it took."""
     ledger, source = Ledger(Privacy(key=b"benchmark")), happenings(events)
     started, written = time.perf_counter(), 0
@@ -228,7 +221,7 @@ def happenings(events: int) -> Iterator[Stamped]:
 def session(chance: random.Random, weights: Sequence[float], workspace: str) -> Iterator[Event]:
     act = {"caller": "local", "workspace": workspace}
     yield SessionOpened(**act, mode="search", tools=4, tokens=120)  # type: ignore[arg-type]
-    yield Listed(**act, tools=4, tokens=360, upfront=60_000)  # type: ignore[arg-type]
+    yield ToolsListed(**act, tools=4, tokens=360, upfront=60_000)  # type: ignore[arg-type]
     for _ in range(chance.randint(1, 20)):
         hits = tuple(dict.fromkeys(chance.choices(range(TOOLS), weights, k=5)))
         yield Searched(

@@ -8,7 +8,8 @@ ShortlistError
 ├── ToolNotFound           a name that is not in the catalog (or not visible here)
 ├── IndexFormatError       a saved index that this version cannot read
 ├── ModelError             weights or a model runtime that cannot be used
-├── StoreError             recorded events that cannot be read or written
+├── StoreError             stored records that cannot be read or written
+│   └── NothingRecorded    nothing has been stored yet
 ├── DatasetMissing         benchmark or eval data that is not on this machine
 ├── TunedOnReportedSplit   an eval that would report on what it was fitted on
 └── UpstreamError          an MCP server failed; names the server
@@ -62,7 +63,11 @@ class ModelError(ShortlistError):
 
 
 class StoreError(ShortlistError):
-    """Recorded events that cannot be read or written; the message says why, and what would help."""
+    """Stored records that cannot be read or written; the message says why, and what to do."""
+
+
+class NothingRecorded(StoreError):
+    """Nothing has been stored yet."""
 
 
 class DatasetMissing(ShortlistError):

@@ -15,12 +15,13 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from shortlist.cli import main
-from shortlist.telemetry.events import Called, Event, Exposed, Outcome
+from shortlist.storage.local import events_path
+from shortlist.storage.port import Batch
+from shortlist.telemetry.events import Called, CallOutcome, Event, Exposed
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Experiment, Variant
-from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.sqlite_store import events_path
-from shortlist.telemetry.store import SqliteEventStore
+from tests.telemetry.happenings import events_in
 
 SECONDS = 60
 DYNAMIC = Variant(mode="dynamic")
@@ -122,7 +123,7 @@ def test_a_planted_effect_in_what_gateways_recorded_is_found_and_no_effect_is_no
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     experiment = Experiment.from_data(ab(capsys, "start", "planted", "--variant", "mode=dynamic"))
-    store, ledger, rng = SqliteEventStore(events_path(), write=True), Ledger(Privacy(key=b"k")), random.Random(1)
+    store, ledger, rng = events_in(events_path()), Ledger(Privacy(key=b"k")), random.Random(1)
     batch = Batch()
     for number in range(500):
         workspace = f"session:{number}"
@@ -131,12 +132,11 @@ def test_a_planted_effect_in_what_gateways_recorded_is_found_and_no_effect_is_no
         events: list[Event] = [Exposed(**act, experiment="planted", variant=variant.name)]
         for _ in range(8):
             failed = rng.random() < (0.25 if variant == DYNAMIC else 0.1)
-            outcome: Outcome = "error" if failed else "ok"
+            outcome: CallOutcome = "error" if failed else "ok"
             events.append(Called(**act, tool="a/b", outcome=outcome, milliseconds=1.0, native=True))
         for event in events:
             ledger.enter(batch, Stamped(1e9 + number, float(number), event))
     store.append(batch)
-    store.close()
     report = ab(capsys, "report")
     (errors,) = report["primary"]
     calls = next(each for each in report["others"] if each["metric"] == "calls")
@@ -150,10 +150,10 @@ def test_a_planted_effect_in_what_gateways_recorded_is_found_and_no_effect_is_no
     [
         (["start", "x", "--variant", "mode=fast"], "mode must be one of"),
         (["start", "x", "--variant", "as configured"], "Two variants are the same"),
-        (["start", "x", "--variant", "preset=mine"], "No preset 'mine'. There are default, full."),
+        (["start", "x", "--variant", "preset=mine"], "No preset 'mine'. Known presets: default, full."),
         (["start", "x", "--variant", "pipeline=best"], "No pipeline 'best'."),
-        (["start", "x", "--variant", "limit=3", "--alpha", "0.9"], "--alpha goes from 0 to 0.5"),
-        (["start", "x", "--variant", "limit=3", "--minimum", "1"], "--minimum is at least 2"),
+        (["start", "x", "--variant", "limit=3", "--alpha", "0.9"], "--alpha must be between 0 and 0.5"),
+        (["start", "x", "--variant", "limit=3", "--minimum", "1"], "--minimum must be at least 2"),
         (["start", " ", "--variant", "limit=3"], "needs a name"),
     ],
 )

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import cycle
 from pathlib import Path
@@ -18,7 +18,7 @@ from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.config.settings import Settings, TelemetrySettings, TokenSettings
 from shortlist.models import Query
 from shortlist.search.searcher import Searcher, SearchOptions
-from shortlist.telemetry.sqlite_store import events_path
+from shortlist.storage.local import events_path, open_local
 from tests.fakes import WORKPLACE, catalog, ids
 from tests.telemetry.test_exemplar_store import Log, call, search, used
 
@@ -48,11 +48,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def log(home: Path) -> Iterator[Log]:
+def log(home: Path) -> Log:
     """The log of this home, as a gateway writes it."""
-    made = Log(events_path())
-    yield made
-    made.events.close()
+    return Log(events_path())
 
 
 @pytest.fixture
@@ -129,7 +127,7 @@ async def test_a_gateway_whose_configuration_says_so_does_not_use_what_is_known(
 
 
 def taught(settings: Settings) -> tuple[Teacher, Searcher]:
-    teacher = open_teacher(settings.telemetry)
+    teacher = open_teacher(settings.telemetry, open_local().exemplars)
     assert teacher is not None
     made = Searcher(catalog(WORKPLACE), options=SearchOptions(memory=teacher.memory))
     teacher.refresh(settings)
@@ -178,7 +176,7 @@ def test_what_is_cleared_is_forgotten_by_a_gateway_that_runs(log: Log, capsys: p
     teacher, made = taught(settings)
     assert found(made, settings, "local")[0] == LATER
     assert main(["learned", "clear", "--tool", LATER]) == 0
-    assert "1 forgotten" in capsys.readouterr().out
+    assert "Cleared 1." in capsys.readouterr().out
     teacher.refresh(settings)
     assert found(made, settings, "local")[0] != LATER
 
@@ -189,7 +187,7 @@ def test_what_is_cleared_is_forgotten_by_a_gateway_that_runs(log: Log, capsys: p
     ids=["switched off", "nothing recorded", "queries not kept"],
 )
 def test_nothing_is_learned_where_it_is_not_wanted_or_not_possible(telemetry: TelemetrySettings) -> None:
-    assert open_teacher(telemetry) is None
+    assert open_teacher(telemetry, open_local().exemplars) is None
 
 
 def test_a_log_that_cannot_be_read_is_said_once_and_changes_nothing(
@@ -201,7 +199,7 @@ def test_a_log_that_cannot_be_read_is_said_once_and_changes_nothing(
     teacher, made = taught(settings)
     teacher.refresh(settings)
     assert len(found(made, settings, "local")) == 3
-    assert caplog.text.count("nothing new is learned from use for now") == 1
+    assert caplog.text.count("searches cannot learn from use at the moment") == 1
 
 
 def test_exported_exemplars_lift_in_rank_and_eval_only_when_asked_for(

@@ -167,7 +167,7 @@ async def test_the_tools_about_telemetry_are_there_when_asked_for(
         wrong = await said(client, "get_stats", since="yesterday-ish")
     assert listed[-3:] == ["get_stats", "get_ab_test_report", "report_task"]
     assert "sky/get_current_weather" in stats
-    assert "is no time" in wrong
+    assert "is not a time" in wrong
     assert json.loads(read(environment, "stats", "--json"))["figures"]["task_completion"] == 1.0
 
 
@@ -196,4 +196,4 @@ async def test_two_gateways_share_a_data_folder(environment: dict[str, str], eve
 def test_a_time_that_is_none_is_refused_with_those_that_are(since: str, environment: dict[str, str]) -> None:
     done = run(environment, "stats", "--since", since)
     assert done.returncode == 2
-    assert "give 24h, 7d or a date" in done.stderr
+    assert "Use a duration such as 24h or 7d, or a date" in done.stderr

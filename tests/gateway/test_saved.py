@@ -14,6 +14,7 @@ from shortlist.gateway.state import Seams
 from shortlist.models import Server, Tool
 from shortlist.search.engine import Threaded
 from shortlist.search.searcher import Searcher
+from shortlist.storage.files import CatalogFiles
 from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 from tests.gateway.support import words
@@ -39,7 +40,7 @@ def tools() -> tuple[Tool, ...]:
 
 
 def saved(folder: Path) -> SavedCatalog:
-    return SavedCatalog(folder, {"slow": HANGING})
+    return SavedCatalog(CatalogFiles(folder), {"slow": HANGING})
 
 
 def test_what_was_saved_is_loaded_whole(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path, content: str) ->
 def test_a_server_reached_otherwise_is_another_server(tmp_path: Path) -> None:
     saved(tmp_path).save(Server(name="slow"), tools())
     moved = ServerSettings(name="slow", transport=StdioTransport(command="other"))
-    assert len(SavedCatalog(tmp_path, {"slow": moved}).load()) == 0
+    assert len(SavedCatalog(CatalogFiles(tmp_path), {"slow": moved}).load()) == 0
 
 
 def test_many_writers_leave_one_whole_file(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from shortlist.config.settings import PresetSettings
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import Seams
 from shortlist.telemetry.events import Event, Exposed
-from shortlist.telemetry.experiments.assignment import Assignments
-from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Experiment, Variant
+from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assignments, Experiment, Variant
 from tests.gateway.support import DEADLINE_SECONDS, Fixture, serve, words
 from tests.gateway.test_modes import MENU, small
 

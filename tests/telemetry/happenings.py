@@ -5,14 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.models import Level
-from shortlist.telemetry.events import Called, Event, FoundTool, Outcome, Searched
-from shortlist.telemetry.figures import Stats, stats
-from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.storage.port import Batch
+from shortlist.storage.sqlite import Database
+from shortlist.storage.sqlite_events import SqliteEvents
+from shortlist.telemetry.events import Called, CallOutcome, Event, FoundTool, Searched
+from shortlist.telemetry.figures import UsageStats, stats
+from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.store import SqliteEventStore
 
 NOON = 1_800_000_000.0
 """The beginning of an hour and of no day."""
+
+
+def events_in(path: Path) -> SqliteEvents:
+    return SqliteEvents(Database(path))
 
 
 def act(workspace: str = "w") -> dict[str, Any]:
@@ -25,7 +31,7 @@ def search(query: str, *tools: str, workspace: str = "w", confidence: Level = "h
     return Searched(**act(workspace), query=query, confidence=confidence, **facts)
 
 
-def call(tool: str, outcome: Outcome = "ok", *, workspace: str = "w", **more: Any) -> Called:
+def call(tool: str, outcome: CallOutcome = "ok", *, workspace: str = "w", **more: Any) -> Called:
     facts = {"milliseconds": 1.0, "native": False, **more}
     return Called(**act(workspace), tool=tool, outcome=outcome, **facts)
 
@@ -42,16 +48,12 @@ def batch_of(events: Iterable[Event], privacy: Privacy = Privacy(), at: float = 
     return batch
 
 
-def kept(folder: Path, *events: Event, privacy: Privacy = Privacy(), at: float = NOON) -> SqliteEventStore:  # noqa: B008
-    """Keep events as a recorder does, and give the store."""
-    store = SqliteEventStore(folder / "events.sqlite", write=True)
+def kept(folder: Path, *events: Event, privacy: Privacy = Privacy(), at: float = NOON) -> SqliteEvents:  # noqa: B008
+    """Store events as a recorder does, and return the store."""
+    store = events_in(folder / "events.sqlite")
     store.append(batch_of(events, privacy, at))
     return store
 
 
-def stats_after(folder: Path, *events: Event) -> Stats:
-    store = kept(folder, *events)
-    try:
-        return stats(store)
-    finally:
-        store.close()
+def stats_after(folder: Path, *events: Event) -> UsageStats:
+    return stats(kept(folder, *events))

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.telemetry.attribution import SEARCHES, SECONDS, Place, Trail
+from shortlist.storage.port import Place
 from shortlist.telemetry.events import FoundTool, Searched
+from shortlist.telemetry.ledger import SEARCHES, SECONDS, Trail
 from tests.telemetry.happenings import call, search
 
 
@@ -24,7 +25,7 @@ def test_a_call_belongs_to_the_last_search_that_returned_its_tool() -> None:
     searched(trail, search("third", "s/c"))
     known = trail.called(call("s/b"), 1.0)
     assert known.search is not None
-    assert known.search.place is wanted
+    assert known.search is wanted
     assert (known.rank, known.fresh) == (1, True)
 
 

@@ -83,7 +83,6 @@ def test_queries_and_arguments_are_kept_hashed_or_left_out(keeping: str, tmp_pat
     events = (search(QUERY, "s/a"), call("s/a", arguments=ARGUMENTS), TaskReported(**act(), completed=True, task=QUERY))
     store = kept(tmp_path, *events, privacy=privacy)
     searched, called, reported = store.events()
-    store.close()
     arguments = called.data.get("arguments")
     if keeping == "keep":
         assert searched.subject == reported.subject == f"deploy kestrel with password={MASK}"
@@ -103,7 +102,6 @@ def test_a_workspace_is_a_keyed_hash_and_nothing_else(tmp_path: Path) -> None:
     handle = "handle:local:0123456789abcdef"
     store = kept(tmp_path, call("s/a", workspace=handle), privacy=Privacy(key=b"one"))
     (event,) = store.events()
-    store.close()
     assert event.workspace == Privacy(key=b"one").workspace(handle) != Privacy(key=b"two").workspace(handle)
     assert b"0123456789abcdef" not in content(tmp_path)
 
@@ -111,7 +109,6 @@ def test_a_workspace_is_a_keyed_hash_and_nothing_else(tmp_path: Path) -> None:
 def test_a_name_that_no_tool_has_may_hold_a_secret_too(tmp_path: Path) -> None:
     store = kept(tmp_path, call("run password=hunter22", "unknown"))
     (event,) = store.events()
-    store.close()
     assert event.subject == f"run password={MASK}"
 
 
@@ -120,7 +117,6 @@ def test_arguments_that_are_long_are_cut(characters: int, tmp_path: Path) -> Non
     long = {"text": "token_" * (characters // 6)}
     store = kept(tmp_path, call("s/a", arguments=long), privacy=Privacy(arguments="keep"))
     (event,) = store.events()
-    store.close()
     assert 5 < len(json.dumps(event.data["arguments"])) < 3_000
 
 

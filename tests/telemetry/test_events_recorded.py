@@ -11,29 +11,28 @@ from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import Seams
 from shortlist.gateway.workspaces import Caller
 from shortlist.telemetry.events import (
-    Act,
     Called,
+    CallerEvent,
     CatalogChanged,
     CircleBroken,
     Described,
     Event,
-    Listed,
-    Loaded,
     Searched,
     SessionOpened,
     SuggestionGiven,
     TaskReported,
     ToolsetsListed,
-    Unloaded,
+    ToolsListed,
+    ToolsLoaded,
+    ToolsUnloaded,
     UpstreamChanged,
-    count,
 )
-from shortlist.telemetry.ledger import Ledger
+from shortlist.telemetry.ledger import Ledger, UsedTogether
+from shortlist.telemetry.measures import count
 from shortlist.telemetry.recorder import Recorder
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.store import SqliteEventStore
-from shortlist.telemetry.together import UsedTogether
 from tests.gateway.support import Era, Fixture, serve, words
+from tests.telemetry.happenings import events_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 eras = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -72,7 +71,7 @@ async def test_a_whole_session_is_heard(era: Era) -> None:
         await client.call_tool("call_tool", {"name": "alpha__add", "arguments": {"a": "two"}})
         await client.call_tool("call_tool", {"name": "alpha__nothing", "arguments": {}})
         loaded = words(await client.call_tool("load_toolset", {"toolset": "alpha"}))
-    (opened,), (shown,) = heard.of(SessionOpened), heard.of(Listed)
+    (opened,), (shown,) = heard.of(SessionOpened), heard.of(ToolsListed)
     assert (opened.mode, opened.tools) == ("dynamic", len(listed))
     assert count(opened.tokens) > 10
     assert (shown.tools, count(shown.tokens) > 100) == (len(listed), True)
@@ -95,9 +94,9 @@ async def test_a_whole_session_is_heard(era: Era) -> None:
     assert (sent.size, count(sent.tokens), sent.arguments) == (1, 0, None)
     assert sent.milliseconds > 0
     assert count(refused.tokens) > 20
-    assert heard.of(Loaded)[0].toolset == "alpha"
+    assert heard.of(ToolsLoaded)[0].toolset == "alpha"
     assert loaded.startswith("loaded")
-    assert len({event.workspace for event in heard.events if isinstance(event, Act)}) == 1
+    assert len({event.workspace for event in heard.events if isinstance(event, CallerEvent)}) == 1
 
 
 async def test_servers_that_come_and_go_and_their_tools_are_heard_of() -> None:
@@ -120,7 +119,7 @@ async def test_a_loaded_tool_is_called_by_its_own_name_and_unloaded() -> None:
         await client.call_tool("alpha__echo", {"text": "hello"})
         await client.call_tool("unload_toolset", {"toolset": "alpha"})
     assert [(event.tool, event.native, event.size) for event in heard.of(Called)] == [("alpha/echo", True, 5)]
-    assert heard.of(Unloaded)[0].tools == ("alpha/echo",)
+    assert heard.of(ToolsUnloaded)[0].tools == ("alpha/echo",)
 
 
 async def test_a_circle_that_is_broken_is_heard_with_what_it_cost() -> None:
@@ -179,16 +178,15 @@ async def test_a_report_that_fails_says_so_and_is_told_who_may_see_what() -> Non
 
 async def test_tools_that_are_called_together_make_toolsets_and_are_named(tmp_path: Path) -> None:
     path, together = tmp_path / "events.sqlite", UsedTogether()
-    recorder = Recorder(lambda: SqliteEventStore(path, write=True), Ledger(Privacy(), together))
+    recorder = Recorder(events_in(path), Ledger(Privacy(), together))
     seams = Seams(record=recorder, co_use=together)
     for _ in range(2):  # each process is a workspace of its own
         async with serve(Fixture("alpha"), seams=seams) as served, served.client() as client:
             await client.call_tool("call_tool", {"name": "alpha__add", "arguments": {"a": 2, "b": 3}})
             await client.call_tool("call_tool", {"name": "alpha__echo", "arguments": {"text": "5"}})
     recorder.close(60)
-    store = SqliteEventStore(path)
+    store = events_in(path)
     learned = UsedTogether.of(store.pairs())
-    store.close()
     usual = {"sums": ToolsetSettings(name="sums", used_with=("alpha/add",))}
     async with (
         serve(Fixture("alpha"), seams=Seams(co_use=learned), toolsets=usual) as served,

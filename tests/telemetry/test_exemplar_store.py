@@ -1,16 +1,16 @@
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from shortlist.config.settings import Keeping
-from shortlist.telemetry.events import Called, Event, FoundTool, Outcome, Searched
-from shortlist.telemetry.exemplar_store import BOUNDS, Bounds, ExemplarStore
-from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.storage.port import Batch
+from shortlist.storage.sqlite import Database
+from shortlist.storage.sqlite_learning import BOUNDS, ExemplarBounds, SqliteExemplars
+from shortlist.telemetry.events import Called, CallOutcome, Event, FoundTool, Searched
+from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.sqlite_store import SqliteFile
-from shortlist.telemetry.store import SqliteEventStore
+from tests.telemetry.happenings import events_in
 
 NOON = 1_800_000_000.0
 
@@ -22,11 +22,11 @@ def search(query: str, *tools: str, caller: str = "local") -> Event:
     )
 
 
-def call(tool: str, outcome: Outcome = "ok", caller: str = "local") -> Event:
+def call(tool: str, outcome: CallOutcome = "ok", caller: str = "local") -> Event:
     return Called(caller=caller, workspace=caller, tool=tool, outcome=outcome, milliseconds=1.0, native=False)
 
 
-def used(query: str, tool: str, *outcomes: Outcome, caller: str = "local") -> list[Event]:
+def used(query: str, tool: str, *outcomes: CallOutcome, caller: str = "local") -> list[Event]:
     """Give a search that finds a tool, and calls of it."""
     return [search(query, tool, caller=caller), *(call(tool, outcome, caller) for outcome in outcomes or ("ok",))]
 
@@ -36,8 +36,9 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.events = SqliteEventStore(path, write=True)
-        self.exemplars = ExemplarStore(self.events.file)
+        self.events = events_in(path)
+        self.events.append(Batch())  # as a gateway that has started
+        self.exemplars = SqliteExemplars(self.events.database)
         self._clock = count(NOON)
 
     def write(self, *events: Event, queries: Keeping = "keep") -> None:
@@ -47,16 +48,14 @@ class Log:
             ledger.enter(batch, Stamped(at, at, event))
         self.events.append(batch)
 
-    def learned(self, bounds: Bounds = BOUNDS) -> dict[tuple[str, str, str], tuple[int, int]]:
-        ExemplarStore(self.events.file, bounds).learn()
+    def learned(self, bounds: ExemplarBounds = BOUNDS) -> dict[tuple[str, str, str], tuple[int, int]]:
+        SqliteExemplars(self.events.database, bounds).learn()
         return {(p.caller, p.query, p.tool): (p.successes, p.errors) for p in self.exemplars.pairs()}
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    made = Log(tmp_path / "events.sqlite")
-    yield made
-    made.events.close()
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path / "events.sqlite")
 
 
 def test_a_call_of_what_a_search_found_is_learned_with_its_query(log: Log) -> None:
@@ -98,14 +97,10 @@ def test_a_secret_in_a_query_is_not_learned(log: Log) -> None:
 
 def test_another_gateway_on_the_same_file_sees_the_same_and_adds_nothing_twice(log: Log) -> None:
     log.write(*used("write to anna", "mail/send"))
-    file = SqliteFile(log.path, write=True)
-    try:
-        other = ExemplarStore(file)
-        other.learn()
-        assert log.learned() == {("local", "write to anna", "mail/send"): (1, 0)}
-        assert other.state() == log.exemplars.state()
-    finally:
-        file.close()
+    other = SqliteExemplars(Database(log.path))
+    other.learn()
+    assert log.learned() == {("local", "write to anna", "mail/send"): (1, 0)}
+    assert other.state() == log.exemplars.state()
 
 
 def test_the_state_changes_with_what_is_learned(log: Log) -> None:
@@ -130,14 +125,14 @@ def test_what_was_cleared_is_not_learned_again(log: Log) -> None:
 def test_a_caller_that_floods_drives_out_what_is_its_own(log: Log) -> None:
     log.write(*used("write to anna", "mail/send", caller="ben"))
     log.write(*(event for n in range(30) for event in used(f"query {n}", f"x/tool{n % 3}", caller="eve")))
-    learned = log.learned(Bounds(of_tool=4, of_caller=6))
+    learned = log.learned(ExemplarBounds(of_tool=4, of_caller=6))
     assert ("ben", "write to anna", "mail/send") in learned
     assert {query for caller, query, _ in learned if caller == "eve"} == {f"query {n}" for n in range(24, 30)}
 
 
 def test_the_latest_pairs_of_a_tool_stay(log: Log) -> None:
     log.write(*(event for n in range(5) for event in used(f"query {n}", "x/y")), *used("other", "x/z"))
-    assert {query for _, query, _ in log.learned(Bounds(of_tool=2))} == {"query 3", "query 4", "other"}
+    assert {query for _, query, _ in log.learned(ExemplarBounds(of_tool=2))} == {"query 3", "query 4", "other"}
 
 
 def test_what_is_too_old_for_the_events_is_forgotten_with_them(log: Log) -> None:
@@ -149,4 +144,4 @@ def test_what_is_too_old_for_the_events_is_forgotten_with_them(log: Log) -> None
 
 def test_a_long_log_is_learned_in_parts(log: Log) -> None:
     log.write(*(event for n in range(20) for event in used(f"query {n}", "x/y")))
-    assert len(log.learned(Bounds(at_once=7))) == 20
+    assert len(log.learned(ExemplarBounds(at_once=7))) == 20

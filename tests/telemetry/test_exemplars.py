@@ -1,7 +1,8 @@
 import pytest
 
 from shortlist.models import Asker
-from shortlist.telemetry.exemplars import HALF_LIFE_DAYS, Pair, exemplars_of, mined_cases, weight_of
+from shortlist.storage.port import LearnedPair
+from shortlist.telemetry.exemplars import HALF_LIFE_DAYS, exemplars_of, mined_cases, weight_of
 
 NOW = 1_800_000_000.0
 DAY = 86_400
@@ -15,9 +16,9 @@ def pair(
     successes: int = 1,
     errors: int = 0,
     days_ago: float = 0.0,
-) -> Pair:
+) -> LearnedPair:
     last = int((NOW - days_ago * DAY) * 1000)
-    return Pair(caller=caller, tool=tool, query=query, successes=successes, errors=errors, last=last)
+    return LearnedPair(caller=caller, tool=tool, query=query, successes=successes, errors=errors, last=last)
 
 
 def test_a_pair_counts_half_after_its_half_life() -> None:

@@ -10,23 +10,23 @@ from shortlist.telemetry.events import (
     Described,
     Event,
     EventsLost,
-    Listed,
-    Loaded,
     SessionOpened,
     SuggestionGiven,
     TaskReported,
     ToolsetsListed,
+    ToolsListed,
+    ToolsLoaded,
 )
 from shortlist.telemetry.figures import FIGURES, stats
 from tests.telemetry.happenings import NOON, act, call, kept, search, stats_after
 
 ONE: tuple[Event, ...] = (
     SessionOpened(**act("one"), mode="search", tools=4, tokens=100),
-    Listed(**act("one"), tools=4, tokens=300, upfront=5_000),
+    ToolsListed(**act("one"), tools=4, tokens=300, upfront=5_000),
     search("create an issue", "a/x", "a/y", "b/z", workspace="one", tokens=200),
     call("a/y", workspace="one"),  # found second
     call("a/y", "error", workspace="one"),  # again: says nothing about the search
-    Listed(**act("one"), tools=5, tokens=350, upfront=5_000),  # takes the place of the first list
+    ToolsListed(**act("one"), tools=5, tokens=350, upfront=5_000),  # takes the place of the first list
     search("send mail", "c/m", workspace="one", tokens=100),
     call("c/m", workspace="one"),  # found first
     call("d/q", workspace="one"),  # no search returned it
@@ -36,7 +36,7 @@ ONE: tuple[Event, ...] = (
 )
 TWO: tuple[Event, ...] = (
     SessionOpened(**act("two"), mode="dynamic", tools=8, tokens=110),
-    Listed(**act("two"), tools=8, tokens=400, upfront=5_000),
+    ToolsListed(**act("two"), tools=8, tokens=400, upfront=5_000),
     search("weather in paris", workspace="two", confidence="none", tokens=30),
     search("forecast for paris", "w/1", "w/2", "w/3", "w/4", "w/5", "w/6", "w/f", workspace="two", tokens=40),
     call("w/f", "invalid_arguments", workspace="two", tokens=50),  # found seventh, and refused
@@ -44,7 +44,7 @@ TWO: tuple[Event, ...] = (
     Described(**act("two"), tools=("w/f",), tokens=60),
     ToolsetsListed(**act("two"), tokens=15),
     SuggestionGiven(**act("two"), toolset="w"),
-    Loaded(**act("two"), toolset="w", tools=("w/f",), milliseconds=2.0, tokens=25),
+    ToolsLoaded(**act("two"), toolset="w", tools=("w/f",), milliseconds=2.0, tokens=25),
     TaskReported(**act("two"), completed=True),
     TaskReported(**act("two"), completed=True),
     TaskReported(**act("two"), completed=False),
@@ -146,11 +146,9 @@ def test_tools_and_servers_have_figures_of_their_own(tmp_path: Path) -> None:
 
 def test_since_begins_with_its_hour(tmp_path: Path) -> None:
     store = kept(tmp_path, search("early", "s/t"), at=NOON - 10)
-    store.close()
     store = kept(tmp_path, search("late", "s/t"), search("later", "s/t"), at=NOON + 10)
     assert stats(store, NOON + 3_599).figures["searches"] == 2
     assert stats(store).figures["searches"] == 3
-    store.close()
 
 
 def test_who_may_not_see_a_tool_sees_no_figures_of_it(tmp_path: Path) -> None:

@@ -8,43 +8,36 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shortlist.errors import StoreError
-from shortlist.telemetry.events import Event, Later
+from shortlist.storage.port import ALL, Batch, EventQuery, StoredEvent
+from shortlist.telemetry.events import Event
 from shortlist.telemetry.figures import stats
-from shortlist.telemetry.ledger import Batch, Ledger
+from shortlist.telemetry.ledger import Ledger
+from shortlist.telemetry.measures import Later
 from shortlist.telemetry.recorder import Clocks, Recorder, Retention
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.store import EventQuery, SqliteEventStore
-from tests.telemetry.happenings import NOON, call, kept, search
+from tests.telemetry.happenings import NOON, call, events_in, kept, search
 
 SECONDS = 60
 
 
 def recorder_to(path: Path, **more: Any) -> Recorder:
-    return Recorder(lambda: SqliteEventStore(path, write=True), Ledger(Privacy()), **more)
+    return Recorder(events_in(path), Ledger(Privacy()), **more)
 
 
 def sizes(path: Path) -> list[int]:
     """Give the numbers of all calls that were kept, in their order."""
-    store = SqliteEventStore(path)
-    try:
-        return [event.data["size"] for event in store.events(EventQuery(kinds=("called",)))]
-    finally:
-        store.close()
+    return [event.data["size"] for event in events_in(path).events(EventQuery(kinds=("called",)))]
 
 
 def figures(path: Path) -> dict[str, float | None]:
-    store = SqliteEventStore(path)
-    try:
-        return dict(stats(store).figures)
-    finally:
-        store.close()
+    return dict(stats(events_in(path)).figures)
 
 
 def test_what_is_recorded_is_kept_in_its_order(tmp_path: Path) -> None:
@@ -69,14 +62,15 @@ class Gate:
         self.opened.wait(SECONDS)
         self.batches.append(batch)
 
-    def purge(self, before: float, megabytes: float) -> None: ...
+    def events(self, query: EventQuery = ALL) -> Iterator[StoredEvent]:
+        raise NotImplementedError
 
-    def close(self) -> None: ...
+    def purge(self, before: float, megabytes: float) -> None: ...
 
 
 def test_a_store_that_hangs_holds_nobody_up_and_the_overflow_is_counted(tmp_path: Path) -> None:
     gate = Gate()
-    recorder = Recorder(lambda: gate, Ledger(Privacy()), capacity=100)
+    recorder = Recorder(gate, Ledger(Privacy()), capacity=100)
     for _ in range(10_000):  # returns although nothing is written meanwhile
         recorder(call("s/t"))
     gate.opened.set()
@@ -117,7 +111,7 @@ def test_an_event_that_cannot_be_written_down_takes_no_other_with_it(tmp_path: P
 
 def test_a_locked_database_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "events.sqlite"
-    kept(tmp_path).close()
+    kept(tmp_path).database.close()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     recorder = recorder_to(path)
@@ -135,15 +129,14 @@ def damaged(path: Path) -> None:
 
 
 def half_gone(path: Path) -> None:
-    store = kept(path.parent, *(call(f"s/{number}") for number in range(2_000)))
-    store.close()
+    kept(path.parent, *(call(f"s/{number}") for number in range(2_000))).database.close()
     content = bytearray(path.read_bytes())
     content[4_096:] = random.Random(1).randbytes(len(content) - 4_096)
     path.write_bytes(content)
 
 
 def newer(path: Path) -> None:
-    kept(path.parent, call("s/t")).close()
+    kept(path.parent, call("s/t")).database.close()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 999")
     connection.close()
@@ -170,7 +163,7 @@ def test_a_newer_schema_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "events.sqlite"
     newer(path)
     with pytest.raises(StoreError, match=r"newer version of shortlist \(schema 999.*Upgrade"):
-        SqliteEventStore(path)
+        list(events_in(path).events())
 
 
 def test_recording_resumes_when_the_damaged_file_is_moved_away(tmp_path: Path) -> None:
@@ -193,14 +186,14 @@ def run_writer(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 def test_a_full_disk_costs_events_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "events.sqlite"
-    kept(tmp_path, *(call("s/t", size=0) for _ in range(100))).close()
+    kept(tmp_path, *(call("s/t", size=0) for _ in range(100))).database.close()
     room = path.stat().st_size + 200_000
     lost = json.loads(run_writer(path, -5_000, room).stdout)
     found = sizes(path)
     assert lost["store failed"] > 0
     assert len(found) + lost["store failed"] == 5_100
     assert found[100:] == list(range(len(found) - 100))
-    assert SqliteEventStore(path).file.query("PRAGMA integrity_check") == [("ok",)]
+    assert events_in(path).database.query("PRAGMA integrity_check") == [("ok",)]
     run_writer(path, -10)  # there is room again
     assert sizes(path)[-10:] == list(range(10))
 
@@ -219,12 +212,12 @@ def test_kill_9_in_the_middle_of_writing_loses_what_was_not_flushed_and_corrupts
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait(SECONDS)
-    assert SqliteEventStore(path).file.query("PRAGMA integrity_check") == [("ok",)]
+    assert events_in(path).database.query("PRAGMA integrity_check") == [("ok",)]
     found = sizes(path)
     assert len(found) > 3_000
     assert found == list(range(len(found)))  # all there is up to a point, in order, and none twice
     assert figures(path)["calls"] == len(found)
-    kept(tmp_path, call("s/t", size=-1)).close()
+    kept(tmp_path, call("s/t", size=-1)).database.close()
     assert sizes(path)[-1] == -1
 
 
@@ -263,10 +256,9 @@ def test_a_clock_that_jumps_back_loses_no_order_and_no_attribution(tmp_path: Pat
     wall.now -= 86_400 * 365
     recorder(call("s/a"))
     recorder.close(SECONDS)
-    store = SqliteEventStore(path)
+    store = events_in(path)
     first, second = store.events()
     assert (first.kind, second.kind, second.search, second.rank) == ("searched", "called", first.id, 1)
-    store.close()
 
 
 def test_a_clock_that_jumps_ahead_for_a_moment_costs_a_day_at_most(tmp_path: Path) -> None:
@@ -286,17 +278,15 @@ def test_what_is_too_old_goes_with_its_figures(tmp_path: Path) -> None:
     record_at(path, NOON - 3 * day, *old, retention=retention)
     for ago in (2, 1, 0):
         record_at(path, NOON - ago * day, search(f"new {ago}", "s/b"), retention=retention)
-    store = SqliteEventStore(path)
+    store = events_in(path)
     assert [event.subject for event in store.events()] == ["new 1", "new 0"]
     assert stats(store).figures["searches"] == 2
     assert [tool.name for tool in stats(store).tools] == ["s/b"]
-    assert len(store.file.query("SELECT * FROM sessions")) == 1
-    store.close()
+    assert len(store.database.query("SELECT * FROM sessions")) == 1
 
 
 def test_what_is_too_much_goes_oldest_first(tmp_path: Path) -> None:
     store = kept(tmp_path, *(call("s/a") for _ in range(6_000)))
-    store.purge(0.0, store.file.megabytes() / 2)
+    store.purge(0.0, store.database.megabytes() / 2)
     left = [event.id for event in store.events()]
     assert left == list(range(5_001, 6_001))  # they go by the thousands
-    store.close()

@@ -9,28 +9,28 @@ import pytest
 
 from shortlist.errors import StoreError
 from shortlist.models import Signal
+from shortlist.storage.port import EventQuery, StoredEvent
+from shortlist.storage.sqlite import SqliteFile, migrations
+from shortlist.storage.sqlite_events import SqliteEvents
 from shortlist.telemetry.events import (
-    Act,
+    CallerEvent,
     CatalogChanged,
     Described,
     Event,
     Exposed,
     FoundTool,
-    Listed,
-    Loaded,
     Searched,
     SessionOpened,
     SuggestionGiven,
     TaskReported,
-    Unloaded,
+    ToolsListed,
+    ToolsLoaded,
+    ToolsUnloaded,
     UpstreamChanged,
 )
+from shortlist.telemetry.ledger import UsedTogether
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.rows import KINDS, StoredEvent
-from shortlist.telemetry.sqlite_store import SqliteFile, migrations
-from shortlist.telemetry.store import EventQuery, SqliteEventStore
-from shortlist.telemetry.together import UsedTogether
-from tests.telemetry.happenings import NOON, act, batch_of, call, kept, search
+from tests.telemetry.happenings import NOON, act, batch_of, call, events_in, kept, search
 
 WHOLE = Searched(
     **act(),
@@ -53,9 +53,8 @@ WHOLE = Searched(
 )
 
 
-def only(store: SqliteEventStore, **query: Any) -> StoredEvent:
+def only(store: SqliteEvents, **query: Any) -> StoredEvent:
     (event,) = store.events(EventQuery(**query))
-    store.close()
     return event
 
 
@@ -89,22 +88,21 @@ def test_a_search_is_kept_with_all_that_it_is_judged_by(tmp_path: Path) -> None:
 def test_a_call_is_kept_with_the_search_it_belongs_to(tmp_path: Path) -> None:
     store = kept(tmp_path, WHOLE, call("gitlab/create_issue", "error", milliseconds=12.5, size=99))
     found = list(store.events())[1]
-    store.close()
     assert (found.subject, found.outcome, found.search, found.rank) == ("gitlab/create_issue", "error", 1, 1)
     assert (found.milliseconds, found.data) == (12.5, {"size": 99})
 
 
 EVERY: tuple[Event, ...] = (
     SessionOpened(**act(), mode="dynamic", tools=8),
-    Listed(**act(), tools=8, tokens=500, upfront=9_000),
+    ToolsListed(**act(), tools=8, tokens=500, upfront=9_000),
     WHOLE,
     Described(**act(), tools=("github/create_issue",), tokens=90),
     SuggestionGiven(**act(), toolset="github"),
-    Loaded(**act(), toolset="github", tools=("github/create_issue", "github/close_issue"), milliseconds=3.0),
+    ToolsLoaded(**act(), toolset="github", tools=("github/create_issue", "github/close_issue"), milliseconds=3.0),
     call("github/create_issue", native=True),
     call("jira/create", workspace="w"),
-    Loaded(**act(), toolset="", tools=("slack/post",), milliseconds=1.0),
-    Unloaded(**act(), toolset="github", tools=("github/create_issue", "github/close_issue")),
+    ToolsLoaded(**act(), toolset="", tools=("slack/post",), milliseconds=1.0),
+    ToolsUnloaded(**act(), toolset="github", tools=("github/create_issue", "github/close_issue")),
     Exposed(**act(), experiment="modes", variant="dynamic"),
     TaskReported(**act(), completed=True, task="file a bug"),
     UpstreamChanged(server="github", up=False, state="failed"),
@@ -115,14 +113,13 @@ EVERY: tuple[Event, ...] = (
 def test_every_event_is_one_line_of_an_export(tmp_path: Path) -> None:
     store = kept(tmp_path, *EVERY)
     lines = [event.json() for event in store.events()]
-    store.close()
-    assert [line["kind"] for line in lines] == [KINDS[type(event)] for event in EVERY]
-    assert all(line["workspace"] for line, event in zip(lines, EVERY, strict=True) if isinstance(event, Act))
+    assert [line["kind"] for line in lines] == [event.kind for event in EVERY]
+    assert all(line["workspace"] for line, event in zip(lines, EVERY, strict=True) if isinstance(event, CallerEvent))
 
 
-def rows(store: SqliteEventStore, view: str) -> list[dict[str, Any]]:
+def rows(store: SqliteEvents, view: str) -> list[dict[str, Any]]:
     """Ask as anybody would who has only the file."""
-    connection = sqlite3.connect(store.file.path)
+    connection = sqlite3.connect(store.database.path)
     connection.row_factory = sqlite3.Row
     found = [dict(row) for row in connection.execute(f"SELECT * FROM {view}")]
     connection.close()
@@ -153,14 +150,12 @@ def test_views_have_the_shape_that_people_ask_in(tmp_path: Path) -> None:
         {"session_id": who, "tool": "github/create_issue", "result_status": "ok"},
         {"session_id": who, "tool": "jira/create", "result_status": "ok"},
     ]
-    store.close()
 
 
 def test_a_workspace_that_comes_back_goes_on_where_it_was(tmp_path: Path) -> None:
     store = kept(tmp_path, *EVERY)
     store.append(batch_of([SessionOpened(**act(), mode="search", tools=4), call("a/b")]))
     (session,) = rows(store, "ab_test_sessions")
-    store.close()
     assert (session["mode"], session["initial_tool_count"], session["final_tool_count"]) == ("search", 4, 4)
     assert (session["total_tool_calls"], session["toolsets_loaded"]) == (3, '["github"]')
 
@@ -179,12 +174,11 @@ def test_a_workspace_that_comes_back_goes_on_where_it_was(tmp_path: Path) -> Non
 def test_events_are_found_by_what_they_are(query: EventQuery, subjects: list[str], tmp_path: Path) -> None:
     store = kept(tmp_path, search("q", "s/a"), call("s/a"), call("t/b"), call("s/a"))
     assert [event.subject for event in store.events(query)] == subjects
-    store.close()
 
 
 def test_without_a_file_it_says_what_makes_one(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"Nothing has been recorded yet.*shortlist serve"):
-        SqliteEventStore(tmp_path / "events.sqlite")
+        list(events_in(tmp_path / "events.sqlite").events())
 
 
 def test_a_file_of_an_earlier_version_is_brought_up_to_date_by_whoever_comes_first(tmp_path: Path) -> None:
@@ -193,10 +187,9 @@ def test_a_file_of_an_earlier_version_is_brought_up_to_date_by_whoever_comes_fir
     connection.executescript(migrations()[0])
     connection.execute("PRAGMA user_version = 1")
     connection.close()
-    store = SqliteEventStore(path)
+    store = events_in(path)
     assert list(store.events()) == []
-    assert store.file.query("PRAGMA user_version") == [(len(migrations()),)]
-    store.close()
+    assert store.database.query("PRAGMA user_version") == [(len(migrations()),)]
 
 
 def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
@@ -217,10 +210,10 @@ def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
 
 
 def test_a_reader_changes_nothing(tmp_path: Path) -> None:
-    kept(tmp_path, call("s/a")).close()
-    reader = SqliteEventStore(tmp_path / "events.sqlite")
-    with pytest.raises(StoreError, match="readonly"):
-        reader.append(batch_of([call("s/a")]))
+    kept(tmp_path, call("s/a")).database.close()
+    reader = SqliteFile(tmp_path / "events.sqlite")
+    with pytest.raises(StoreError, match="readonly"), reader.transaction() as connection:
+        connection.execute("DELETE FROM events")
     reader.close()
 
 
@@ -228,7 +221,6 @@ def test_tools_that_two_workspaces_called_together_are_used_together(tmp_path: P
     calls = [call(tool, workspace=who) for who in ("one", "two") for tool in ("s/a", "s/b")]
     store = kept(tmp_path, *calls, call("s/c", workspace="two"))
     together = UsedTogether.of(store.pairs())
-    store.close()
     assert (together("s/a"), together("s/b"), together("s/c")) == (frozenset({"s/b"}), frozenset({"s/a"}), frozenset())
 
 
@@ -237,7 +229,6 @@ def test_hours_and_days_are_given_one_by_one(tmp_path: Path) -> None:
     store = kept(tmp_path, search("q", "s/a"), at=NOON - 10)
     store.append(batch_of([search("q", "s/a"), search("r", "s/b")], Privacy(), NOON + 10))
     series = store.series(("searches", "tool_shown"))
-    store.close()
     assert series[hour - 1]["searches", ""] == 1
     assert series[hour]["searches", ""] == 2
     assert series[hour // 24 * 24]["tool_shown", "s/a"] == 2
@@ -249,5 +240,4 @@ def test_hours_are_added_up_to_parts(tmp_path: Path) -> None:
     store.append(batch_of([search("q", "s/a"), search("r", "s/b")], Privacy(), NOON + 10))
     series = store.series(("searches", "milliseconds", "tool_shown"), hours=24)
     whole = store.sums(names=("searches", "milliseconds", "tool_shown"))
-    store.close()
     assert series == {hour // 24 * 24: whole}

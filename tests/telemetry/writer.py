@@ -13,8 +13,7 @@ from pathlib import Path
 from shortlist.telemetry.ledger import Ledger
 from shortlist.telemetry.recorder import Recorder
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.store import SqliteEventStore
-from tests.telemetry.happenings import call
+from tests.telemetry.happenings import call, events_in
 
 SECONDS = 60.0
 
@@ -22,7 +21,7 @@ SECONDS = 60.0
 def main(path: Path, count: int, limit: int | None) -> None:
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    recorder = Recorder(lambda: SqliteEventStore(path, write=True), Ledger(Privacy()))
+    recorder = Recorder(events_in(path), Ledger(Privacy()))
     for number in range(abs(count)):
         recorder(call(f"s/{number}", size=number))
         if number % 500 == 499:
@@ -41,11 +40,7 @@ def main(path: Path, count: int, limit: int | None) -> None:
 
 
 def stored(path: Path) -> int:
-    store = SqliteEventStore(path)
-    try:
-        return int(store.file.query("SELECT count(*) FROM events")[0][0])
-    finally:
-        store.close()
+    return int(events_in(path).database.query("SELECT count(*) FROM events")[0][0])
 
 
 if __name__ == "__main__":

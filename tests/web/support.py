@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,14 +14,16 @@ from starlette.routing import Mount
 
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.front.http import build_app
+from shortlist.storage.local import open_local
+from shortlist.storage.port import Batch
 from shortlist.telemetry.events import Event
-from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.store import SqliteEventStore
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
 from shortlist.web.page import Sources
 from tests.gateway.support import Fixture, Served, serve
+from tests.telemetry.happenings import events_in
 
 ORIGIN = "http://127.0.0.1:8765"
 TOKENS = {
@@ -87,7 +89,7 @@ async def visiting(*fixtures: Fixture, events: Sequence[Event] = (), **settings:
             sources = Sources(
                 state=served.gateway.state,
                 explained=served.searcher.explained,
-                open_store=lambda: SqliteEventStore(path),
+                storage=open_local(path.parent),
                 reconnect=served.pool.refresh,
             )
             app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access))])
@@ -101,8 +103,7 @@ def write(path: Path, events: Sequence[Event]) -> None:
     for number, event in enumerate(events):
         at = now - len(events) + number
         ledger.enter(batch, Stamped(at, at, event))
-    with closing(SqliteEventStore(path, write=True)) as store:
-        store.append(batch)
+    events_in(path).append(batch)
 
 
 class Seen(HTMLParser):

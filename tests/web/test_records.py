@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from shortlist.telemetry.events import Called, EventsLost, Exposed, FoundTool, Listed, Searched, SessionOpened
-from shortlist.telemetry.experiments.outcomes import METRICS
-from shortlist.telemetry.experiments.plan import Experiment, Variant
-from shortlist.telemetry.experiments.store import ExperimentStore
-from shortlist.telemetry.store import SqliteEventStore
+from shortlist.storage.local import open_local
+from shortlist.telemetry.events import Called, EventsLost, Exposed, FoundTool, Searched, SessionOpened, ToolsListed
+from shortlist.telemetry.experiments.metrics import METRICS
+from shortlist.telemetry.experiments.plan import Experiment, Variant, start_experiment
 from tests.gateway.support import Fixture
 from tests.web.support import TOKENS, Seen, Visitor, visiting, write
 
@@ -28,7 +27,7 @@ SEARCH = Searched(
 CALL = Called(**WHO, tool="alpha/add", outcome="ok", milliseconds=20.0, native=False)
 EVENTS = (
     SessionOpened(**WHO, mode="search", tools=4, tokens=50),
-    Listed(**WHO, tools=4, tokens=350, upfront=10_000),
+    ToolsListed(**WHO, tools=4, tokens=350, upfront=10_000),
     SEARCH,
     CALL,
     replace(CALL, outcome="error"),
@@ -52,7 +51,7 @@ async def test_the_overview_shows_the_figures_of_the_record() -> None:
     assert "Unfound calls 1" in words
     assert "Errors 33.3%" in words
     assert "alpha__add 2 50.0%" in words
-    assert "of first calls that a search was needed for" in words.lower()
+    assert "share of first calls that needed a search" in words.lower()
 
 
 @pytest.mark.parametrize("address", ["/", "/?range=7d", "/?range=30d", "/?range=never"])
@@ -162,9 +161,7 @@ async def test_an_experiment_is_listed_and_has_a_page() -> None:
         plan = Experiment(
             name="shape", variants=(Variant(detail="compact"), Variant(detail="full")), metric="errors", minimum=2
         )
-        store = SqliteEventStore(visitor.events, write=True)
-        ExperimentStore(store.file).start(plan)
-        store.close()
+        start_experiment(open_local(visitor.events.parent).experiments, plan)
         exposed = [
             Exposed(caller="claude", workspace=f"session:{n}", experiment="shape", variant=plan.variants[n % 2].name)
             for n in range(4)

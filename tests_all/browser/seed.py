@@ -12,30 +12,32 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.index.embedders import shipped
 from shortlist.models import Query, SearchResult
 from shortlist.search.searcher import Searcher
+from shortlist.storage.port import Batch
+from shortlist.storage.sqlite import Database
+from shortlist.storage.sqlite_events import SqliteEvents
+from shortlist.storage.sqlite_learning import SqliteExperiments
 from shortlist.telemetry.events import (
-    Act,
     Called,
+    CallerEvent,
+    CallOutcome,
     Described,
     Event,
     Exposed,
     FoundTool,
-    Listed,
-    Outcome,
     Searched,
     SessionOpened,
     TaskReported,
+    ToolsListed,
     UpstreamChanged,
 )
-from shortlist.telemetry.experiments.plan import Experiment, Variant
-from shortlist.telemetry.experiments.store import ExperimentStore
-from shortlist.telemetry.ledger import Batch, Ledger, Stamped
+from shortlist.telemetry.experiments.plan import Experiment, Variant, start_experiment
+from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.store import SqliteEventStore
 
 DAY = 86_400.0
 DEMO = files("shortlist.demo")
 CALLERS = ("claude-code", "cursor", "support-bot")
-OUTCOMES: tuple[Outcome, ...] = ("ok",) * 95 + ("error",) * 2 + ("invalid_arguments",) * 2 + ("failed",)
+OUTCOMES: tuple[CallOutcome, ...] = ("ok",) * 95 + ("error",) * 2 + ("invalid_arguments",) * 2 + ("failed",)
 EXPERIMENT = Experiment(
     name="more-hits",
     variants=(Variant(limit=3), Variant(limit=10)),
@@ -82,7 +84,7 @@ class Agents:
         who = {"caller": self._chance.choice(CALLERS), "workspace": f"session:{number}"}
         events: list[Event] = [
             SessionOpened(**who, mode="search", tools=4, tokens=160),
-            Listed(**who, tools=4, tokens=890, upfront=self._upfront),
+            ToolsListed(**who, tools=4, tokens=890, upfront=self._upfront),
         ]
         variant = self._experiment.control
         if at * 1000 >= self._experiment.started:
@@ -94,7 +96,7 @@ class Agents:
             at += self._chance.expovariate(1 / 9)
             yield Stamped(at, at, event)
 
-    def _task(self, who: dict[str, str], limit: int) -> Iterator[Act]:
+    def _task(self, who: dict[str, str], limit: int) -> Iterator[CallerEvent]:
         chance, task = self._chance, self._chance.choice(self._tasks)
         yield self._searched(who, task.query, task, limit)
         found = task.tool in {hit.tool.id for hit in task.answer.hits[:limit]}
@@ -136,8 +138,9 @@ class Agents:
 
 def seed(path: Path, now: float, *, sessions: int = 1_200, days: float = 14.0) -> None:
     """Write the work of agents into a store, as a gateway would have; an experiment began halfway."""
-    store, ledger, batch = SqliteEventStore(path, write=True), Ledger(Privacy(key=b"demo")), Batch()
-    experiment = _started(store, now - days / 2 * DAY)
+    database, ledger, batch = Database(path), Ledger(Privacy(key=b"demo")), Batch()
+    store = SqliteEvents(database)
+    experiment = _started(database, now - days / 2 * DAY)
     for stamped in Agents(sessions, days, now, experiment).work():
         if stamped.at > now:
             continue
@@ -147,13 +150,13 @@ def seed(path: Path, now: float, *, sessions: int = 1_200, days: float = 14.0) -
             batch = Batch()
     ledger.enter(batch, Stamped(now, now, UpstreamChanged(server="slack", up=True, state="ready")))
     store.append(batch)
-    store.close()
+    database.close()
 
 
-def _started(store: SqliteEventStore, at: float) -> Experiment:
-    """Start the experiment at a time that is past."""
-    begun = replace(ExperimentStore(store.file).start(EXPERIMENT), started=int(at * 1000))
-    with store.file.transaction() as connection:
+def _started(database: Database, at: float) -> Experiment:
+    """Start the experiment at a time in the past."""
+    begun = replace(start_experiment(SqliteExperiments(database), EXPERIMENT), started=int(at * 1000))
+    with database.transaction() as connection:
         connection.execute("UPDATE experiments SET plan = ?, started = ?", (json.dumps(begun.data()), begun.started))
     return begun
 

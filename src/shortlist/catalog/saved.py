@@ -1,71 +1,90 @@
-"""The catalog of the last time, so that searches are answered before any server has started.
-
-One file per server, replaced whole: two gateways share the folder without locks, and the last writer wins.
-"""
+"""The tools that servers listed last, saved so that searches are answered before any server has started."""
 
 import hashlib
-import json
-import os
-import secrets
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import MemoryTransport, ServerSettings
 from shortlist.models import Annotations, Server, Tool
+from shortlist.storage.port import CatalogStore
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1
 
+Saved = TypeVar("Saved", Server, Tool, Annotations)
+
 
 class SavedCatalog:
-    """A folder of saved tool lists."""
+    """The saved tool lists of the servers of a configuration."""
 
-    def __init__(self, folder: Path, servers: Mapping[str, ServerSettings]) -> None:
-        self._folder = folder
+    def __init__(self, store: CatalogStore, servers: Mapping[str, ServerSettings]) -> None:
+        self._store = store
         self.servers = servers
-        """Those of the configuration as it is now."""
+        """Those of the current configuration."""
 
     def load(self) -> Catalog:
-        """Read what was saved for the servers of this configuration; what cannot be read is left out."""
+        """Return what was saved for these servers; what cannot be read is reported and left out."""
         found = [saved for settings in self.servers.values() if (saved := self._read(settings)) is not None]
         return Catalog.of((tool for _, tools in found for tool in tools), (server for server, _ in found))
 
     def save(self, server: Server, tools: Sequence[Tool]) -> None:
-        """Keep a server's tools; a full disk costs the next start a little time and nothing else."""
+        """Save a server's tools."""
         settings = self.servers.get(server.name)
         if settings is None or isinstance(settings.transport, MemoryTransport):
             return
-        path = self._path(settings)
         document = {"format": FORMAT, "server": asdict(server), "tools": [asdict(tool) for tool in tools]}
-        written = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            written.write_text(json.dumps(document), "utf-8")
-            os.replace(written, path)
-        except OSError:
-            written.unlink(missing_ok=True)
+        self._store.save(_key(settings), document)
 
     def _read(self, settings: ServerSettings) -> tuple[Server, list[Tool]] | None:
+        document = self._store.load(_key(settings))
+        if document is None:
+            return None
         try:
-            document = json.loads(self._path(settings).read_text("utf-8"))
             if document["format"] != FORMAT:
-                return None
-            return _server(document["server"]), [_tool(tool) for tool in document["tools"]]
-        except (OSError, ValueError, KeyError, TypeError):
+                raise ValueError(f"format {document['format']!r}, this version reads {FORMAT}")
+            server = _server(document["server"], settings.name)
+            return server, [_tool(tool, server) for tool in document["tools"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            logger.warning("the saved tools of %r are not used (%s); they are listed again", settings.name, error)
             return None
 
-    def _path(self, settings: ServerSettings) -> Path:
-        # Environment and headers are not part of a transport's repr: no secret, nor its hash, is written.
-        identity = f"{settings.name}\0{settings.transport!r}\0{settings.include}\0{settings.exclude}\0{settings.tools}"
-        return self._folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
+
+def _key(settings: ServerSettings) -> str:
+    # Environment and headers are not part of a transport's repr: no secret, nor its hash, is written.
+    identity = f"{settings.name}\0{settings.transport!r}\0{settings.include}\0{settings.exclude}\0{settings.tools}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
-def _server(raw: dict[str, Any]) -> Server:
-    return Server(**{**raw, "categories": tuple(raw["categories"]), "tags": tuple(raw["tags"])})
+def _server(raw: Mapping[str, Any], name: str) -> Server:
+    server = Server(**{**raw, "categories": tuple(raw["categories"]), "tags": tuple(raw["tags"])})
+    if server.name != name:
+        raise ValueError(f"they belong to the server {server.name!r}")
+    return _checked(server)
 
 
-def _tool(raw: dict[str, Any]) -> Tool:
+def _tool(raw: Mapping[str, Any], server: Server) -> Tool:
     lists = {key: tuple(raw[key]) for key in ("tags", "keywords")}
-    return Tool(**{**raw, **lists, "annotations": Annotations(**raw["annotations"])})
+    tool = _checked(Tool(**{**raw, **lists, "annotations": _checked(Annotations(**raw["annotations"]))}))
+    if tool.server != server.name or not tool.definition.startswith("{"):
+        raise ValueError(f"the tool {tool.id!r} is damaged")
+    return tool
+
+
+def _checked(value: Saved) -> Saved:
+    """Raise TypeError unless every field has its type: a wrong one would fail much later, in a search."""
+    for each in fields(value):
+        found = getattr(value, each.name)
+        good = (
+            isinstance(found, str)
+            if each.type is str
+            else all(isinstance(item, str) for item in found)
+            if isinstance(found, tuple)
+            else found is None or isinstance(found, bool | Annotations)
+        )
+        if not good:
+            raise TypeError(f"{each.name} is {found!r}")
+    return value

@@ -12,7 +12,7 @@ from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.errors import InvalidInput
-from shortlist.paths import data_folder
+from shortlist.storage.local import open_local
 from shortlist.text.expansions import Expansions, read_expansions
 
 
@@ -48,7 +48,7 @@ def read_tools(path: Path) -> Catalog:
 
 def _of_servers(settings: Settings) -> Catalog:
     """Take what the servers said when they were last connected to; ask them if that was never."""
-    catalog = SavedCatalog(data_folder() / "catalog", settings.servers).load()
+    catalog = SavedCatalog(open_local().catalogs, settings.servers).load()
     if not catalog.tools:
         # The servers and the client of their protocol take most of a second to import.
         catalog = import_module("shortlist.cli.stack").list_tools(settings)

@@ -16,15 +16,15 @@ from shortlist.cli.arguments import add_command
 from shortlist.cli.engine import make_searcher
 from shortlist.cli.entrance import entrance
 from shortlist.cli.listening import address, listen
-from shortlist.cli.pages import open_store
 from shortlist.cli.stack import read_settings, run_plainly, say
 from shortlist.cli.words import Words
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.front.http import LocalOnly, check_binding
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, State
-from shortlist.paths import data_folder
 from shortlist.search.engine import BackgroundSearch, Threaded
+from shortlist.storage.local import open_local
+from shortlist.storage.port import Storage
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
 from shortlist.web.page import Sources
@@ -49,15 +49,15 @@ def _dashboard(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -> None:
-    expansions, access = Words(settings.expansions).expansions, Access()
+    expansions, access, storage = Words(settings.expansions).expansions, Access(), open_local()
     search = BackgroundSearch(
-        lambda catalog: make_searcher(catalog, models=True, expansions=expansions), _catalog(settings)
+        lambda catalog: make_searcher(catalog, models=True, expansions=expansions), _catalog(settings, storage)
     )
-    upstreams = RecordedUpstreams(tuple(settings.servers), open_store)
+    upstreams = RecordedUpstreams(tuple(settings.servers), storage.events)
     sources = Sources(
         state=State(settings, Threaded(search), upstreams, NO_OPTIONS, NO_SEAMS),
         explained=search.explained,
-        open_store=open_store,
+        storage=storage,
     )
     app = Starlette(routes=[Mount("/", dashboard(sources, access))], middleware=[Middleware(LocalOnly, host=host)])
 
@@ -73,8 +73,8 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
         tasks.cancel_scope.cancel()
 
 
-def _catalog(settings: Settings) -> Catalog:
-    """Give the tools as the gateway knew them last; the demo servers' never change."""
+def _catalog(settings: Settings, storage: Storage) -> Catalog:
+    """Return the tools as the gateway saved them last; the demo servers' never change."""
     if not settings.source:
         return read_catalog(CATALOG).catalog
-    return SavedCatalog(data_folder() / "catalog", settings.servers).load()
+    return SavedCatalog(storage.catalogs, settings.servers).load()

@@ -1,4 +1,4 @@
-"""`shortlist ab`: start, watch, judge and stop an experiment."""
+"""`shortlist ab`: start, watch, report and stop an experiment."""
 
 import argparse
 import json
@@ -6,15 +6,25 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.cli.recording import experiments
 from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
-from shortlist.telemetry.experiments.outcomes import DEFAULT_GUARDRAILS, DEFAULT_METRIC, METRICS
-from shortlist.telemetry.experiments.plan import ALPHA, AS_CONFIGURED, MINIMUM, Experiment, Variant, read_variant
-from shortlist.telemetry.experiments.report import build_report
-from shortlist.telemetry.experiments.text import conclusion, report_text
+from shortlist.storage.local import open_local
+from shortlist.telemetry.experiments.metrics import DEFAULT_GUARDRAILS, DEFAULT_METRIC, METRICS
+from shortlist.telemetry.experiments.plan import (
+    ALPHA,
+    AS_CONFIGURED,
+    MINIMUM,
+    Experiment,
+    Variant,
+    find_experiment,
+    read_variant,
+    running_experiment,
+    start_experiment,
+    stop_experiment,
+)
+from shortlist.telemetry.experiments.report import build_report, conclusion, report_text
 
 OK = 0
 Arguments: TypeAlias = argparse.Namespace
@@ -35,22 +45,32 @@ def register(subparsers: Any) -> None:
 
 def _register_start(actions: Any) -> None:
     start = _action(actions, "start", _start, "serve workspaces the variants of an experiment, by chance")
-    start.add_argument("name", help="what to call it")
+    start.add_argument("name", help="name of the experiment")
     start.add_argument(
         "--variant",
         action="append",
         required=True,
         metavar="SETTINGS",
-        help="mode, preset, pipeline, detail or limit, as in mode=dynamic,limit=10 (repeatable). The first is the "
-        "control; a single one is compared with how you serve now",
+        help="settings of one variant: mode, preset, pipeline, detail or limit, as in mode=dynamic,limit=10 "
+        "(repeatable). The first one is the control; a single one is compared with the current configuration",
     )
-    start.add_argument("--metric", choices=tuple(METRICS), default=DEFAULT_METRIC, help="what decides")
-    start.add_argument("--guardrail", action="append", choices=tuple(METRICS), help="must not get worse (repeatable)")
-    start.add_argument("--alpha", type=float, default=ALPHA, help="how often no effect may ever be called one")
     start.add_argument(
-        "--minimum", type=int, default=MINIMUM, help="workspaces of every variant before it says anything"
+        "--metric",
+        choices=tuple(METRICS),
+        default=DEFAULT_METRIC,
+        help="the metric that decides (default: %(default)s)",
     )
-    start.add_argument("--config", help="the configuration that is served, to check presets against")
+    start.add_argument("--guardrail", action="append", choices=tuple(METRICS), help="must not get worse (repeatable)")
+    start.add_argument(
+        "--alpha", type=float, default=ALPHA, help="false positive rate over all looks together (default: %(default)s)"
+    )
+    start.add_argument(
+        "--minimum",
+        type=int,
+        default=MINIMUM,
+        help="workspaces per variant before a conclusion is drawn (default: %(default)s)",
+    )
+    start.add_argument("--config", help="the configuration to check presets against")
 
 
 def _action(actions: Any, name: str, run: Callable[[Arguments], int], what: str) -> argparse.ArgumentParser:
@@ -69,24 +89,23 @@ def _start(arguments: Arguments) -> int:
         alpha=_alpha(arguments.alpha),
         minimum=_minimum(arguments.minimum),
     )
-    with experiments(write=True) as store:
-        begun = store.start(experiment)
+    begun = start_experiment(open_local().experiments, experiment)
     names = " against ".join(repr(variant.name) for variant in begun.variants)
     _show(
         arguments,
         begun.data(),
-        f"Started {begun.name!r}: {names}, judged by {METRICS[begun.metric].meaning}.\n"
-        "Gateways that run take it up within seconds. `shortlist ab report` may be asked at any time.",
+        f"Started {begun.name!r}: {names}, decided by {METRICS[begun.metric].meaning}.\n"
+        "Running gateways apply it within seconds. Run `shortlist ab report` as often as you like.",
     )
     return OK
 
 
 def _status(arguments: Arguments) -> int:
-    with experiments() as store:
-        running = store.running()
-        outcomes = store.outcomes(running) if running else []
+    store = open_local().experiments
+    running = running_experiment(store)
+    outcomes = store.outcomes(running.name) if running else []
     if running is None:
-        _show(arguments, None, "No experiment is running. `shortlist ab start` begins one.")
+        _show(arguments, None, "No experiment is running. Start one with `shortlist ab start`.")
         return OK
     report = build_report(running, outcomes)
     sizes = ", ".join(f"{name}: {count}" for name, count in report.workspaces.items())
@@ -96,20 +115,24 @@ def _status(arguments: Arguments) -> int:
 
 
 def _report(arguments: Arguments) -> int:
-    with experiments() as store:
-        experiment = store.get(arguments.name)
-        report = build_report(experiment, store.outcomes(experiment))
+    store = open_local().experiments
+    experiment = find_experiment(store, arguments.name)
+    report = build_report(experiment, store.outcomes(experiment.name))
     _show(arguments, report.data(), report_text(report))
     return OK
 
 
 def _stop(arguments: Arguments) -> int:
-    with experiments(write=True) as store:
-        running = store.running()
-        if arguments.name is None and running is None:
-            raise InvalidInput("No experiment is running.")
-        stopped = store.stop(arguments.name or (running.name if running else ""))
-    _show(arguments, stopped.data(), f"Stopped {stopped.name!r}. `shortlist ab report {stopped.name}` stays as it is.")
+    store = open_local().experiments
+    running = running_experiment(store)
+    if arguments.name is None and running is None:
+        raise InvalidInput("No experiment is running.")
+    stopped = stop_experiment(store, arguments.name or (running.name if running else ""))
+    _show(
+        arguments,
+        stopped.data(),
+        f"Stopped {stopped.name!r}. `shortlist ab report {stopped.name}` still shows its result.",
+    )
     return OK
 
 
@@ -117,23 +140,23 @@ def _variants(arguments: Arguments) -> tuple[Variant, ...]:
     given = tuple(read_variant(text) for text in arguments.variant)
     variants = given if len(given) > 1 else (AS_CONFIGURED, *given)
     if len(set(variants)) < len(variants):
-        raise InvalidInput("Two variants are the same. Give at least one that differs from how you serve now.")
+        raise InvalidInput("Two variants are the same. Pass at least one that differs from the current configuration.")
     _check_names(variants, arguments.config)
     return variants
 
 
 def _check_names(variants: Sequence[Variant], config: str | None) -> None:
-    """Refuse presets and pipelines that nobody would find when they are served."""
-    # Half a second of imports that only a pipeline's name is worth.
+    """Raise InvalidInput for a preset or a pipeline that does not exist."""
+    # Half a second of imports, needed only to check a pipeline's name.
     from shortlist.search.presets import PIPELINES  # noqa: PLC0415
 
     path = find_config(config)
     presets = (*(load_settings(path) if path else Settings()).presets, *BUILT_IN_PRESETS)
     for variant in variants:
         if variant.preset is not None and variant.preset not in presets:
-            raise InvalidInput(f"No preset {variant.preset!r}. There are {', '.join(presets)}.")
+            raise InvalidInput(f"No preset {variant.preset!r}. Known presets: {', '.join(presets)}.")
         if variant.pipeline is not None and variant.pipeline not in PIPELINES:
-            raise InvalidInput(f"No pipeline {variant.pipeline!r}. There are {', '.join(PIPELINES)}.")
+            raise InvalidInput(f"No pipeline {variant.pipeline!r}. Known pipelines: {', '.join(PIPELINES)}.")
 
 
 def _named(name: str) -> str:
@@ -144,13 +167,13 @@ def _named(name: str) -> str:
 
 def _alpha(value: float) -> float:
     if not 0 < value < 0.5:
-        raise InvalidInput(f"--alpha goes from 0 to 0.5, as in 0.05, not {value:g}.")
+        raise InvalidInput(f"--alpha must be between 0 and 0.5, for example 0.05, not {value:g}.")
     return value
 
 
 def _minimum(value: int) -> int:
     if value < 2:
-        raise InvalidInput(f"--minimum is at least 2 workspaces, not {value}.")
+        raise InvalidInput(f"--minimum must be at least 2 workspaces, not {value}.")
     return value
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from shortlist.cli.arguments import add_command, add_json, new_file
-from shortlist.cli.teaching import exemplar_store
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
-from shortlist.telemetry.exemplars import Pair, mined_cases, weight_of
+from shortlist.storage.local import open_local
+from shortlist.storage.port import LearnedPair
+from shortlist.telemetry.exemplars import mined_cases, weight_of
 from shortlist.text.clean import one_line
 
 Arguments: TypeAlias = argparse.Namespace
@@ -70,9 +71,8 @@ def _export(arguments: Arguments) -> int:
 
 
 def _clear(arguments: Arguments) -> int:
-    with exemplar_store() as store:
-        count = store.clear(caller=arguments.caller, tool=arguments.tool)
-    print(f"{count} forgotten; a gateway that runs takes it up within seconds.")
+    count = open_local().exemplars.clear(caller=arguments.caller, tool=arguments.tool)
+    print(f"Cleared {count}. Running gateways apply it within seconds.")
     return OK
 
 
@@ -84,14 +84,14 @@ def _mine(arguments: Arguments) -> int:
     return done
 
 
-def _pairs(arguments: Arguments) -> list[Pair]:
-    """Give what the log knows up to now, whether or not a gateway runs."""
-    with exemplar_store() as store:
-        store.learn()
-        return store.pairs(caller=arguments.caller, tool=arguments.tool)
+def _pairs(arguments: Arguments) -> list[LearnedPair]:
+    """Return what was learned up to now, whether or not a gateway is running."""
+    store = open_local().exemplars
+    store.learn()
+    return store.pairs(caller=arguments.caller, tool=arguments.tool)
 
 
-def _exported(pair: Pair, now: float) -> dict[str, Json]:
+def _exported(pair: LearnedPair, now: float) -> dict[str, Json]:
     return {**asdict(pair), "weight": round(weight_of(pair, now), 4)}
 
 

@@ -1,50 +1,53 @@
-"""Puts together what is recorded about use, and what is read back of it while serving."""
+"""Sets up recording: what is written about use, and what is read back of it while serving."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from shortlist.config.settings import TelemetrySettings
 from shortlist.errors import StoreError
 from shortlist.gateway.state import Report
 from shortlist.models import Json, ToolId
 from shortlist.paths import data_folder
-from shortlist.telemetry.events import Record, record_nothing
-from shortlist.telemetry.experiments.assignment import Assign, Assignments, as_configured
-from shortlist.telemetry.experiments.store import ExperimentStore
-from shortlist.telemetry.figures import stats
-from shortlist.telemetry.ledger import Ledger
+from shortlist.storage.port import Storage, TallyStore
+from shortlist.telemetry.events import RecordEvent, record_nothing
+from shortlist.telemetry.experiments.plan import (
+    Assign,
+    Assignments,
+    as_configured,
+    find_experiment,
+    running_experiment,
+)
+from shortlist.telemetry.figures import parse_since, stats, stats_text
+from shortlist.telemetry.ledger import Ledger, UsedTogether
 from shortlist.telemetry.recorder import Recorder, Retention
 from shortlist.telemetry.redaction import Privacy, hash_key
-from shortlist.telemetry.sqlite_store import SqliteFile, events_path
-from shortlist.telemetry.stats_text import parse_since, stats_text
-from shortlist.telemetry.store import SqliteEventStore
-from shortlist.telemetry.together import UsedTogether
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """A place for events, and what is known from those that are there."""
+    """Where events go, and what is known from those recorded so far."""
 
-    record: Record = record_nothing
+    record: RecordEvent = record_nothing
     lost: Callable[[], Mapping[str, int]] = dict
     together: UsedTogether = field(default_factory=UsedTogether)
     reports: Mapping[str, Report] = field(default_factory=dict)
     variant: Assign = as_configured
     follow: Callable[[], bool] = lambda: False
-    """Take up the experiment that runs now, if any; says whether it is another one."""
+    """Switch to the experiment that is running now, if any; returns whether it changed."""
 
 
 @contextmanager
-def open_telemetry(settings: TelemetrySettings) -> Iterator[Telemetry]:
-    """Record while serving; what waits to be written at the end is written."""
+def open_telemetry(settings: TelemetrySettings, storage: Storage) -> Iterator[Telemetry]:
+    """Record while serving; what is queued at the end is written."""
     if not settings.enabled:
         yield Telemetry()
         return
-    together = _together()
+    together = _together(storage.tallies)
     privacy = Privacy(queries=settings.queries, arguments=settings.arguments, key=hash_key(data_folder() / "hash.key"))
     recorder = Recorder(
-        lambda: SqliteEventStore(events_path(), write=True),
+        storage.events,
         Ledger(privacy, together),
         retention=Retention(days=settings.days, megabytes=settings.megabytes),
     )
@@ -53,10 +56,13 @@ def open_telemetry(settings: TelemetrySettings) -> Iterator[Telemetry]:
         yield Telemetry(
             record=recorder,
             variant=assignments,
-            follow=lambda: _follow(assignments),
+            follow=lambda: _follow(assignments, storage),
             lost=lambda: recorder.lost,
             together=together,
-            reports={"get_stats": _StatsReport(recorder), "get_ab_test_report": _ab_test_report},
+            reports={
+                "get_stats": _StatsReport(recorder, storage.tallies),
+                "get_ab_test_report": partial(_ab_test_report, storage),
+            },
         )
     finally:
         recorder.close()
@@ -64,58 +70,37 @@ def open_telemetry(settings: TelemetrySettings) -> Iterator[Telemetry]:
 
 @dataclass(frozen=True, slots=True)
 class _StatsReport:
-    """What get_stats answers: figures of what the caller may see, and what this process has lost since."""
+    """Answers get_stats: figures of what the caller may see, and what this process has lost since."""
 
     recorder: Recorder
+    tallies: TallyStore
 
     def __call__(self, arguments: Mapping[str, Json], visible: frozenset[ToolId] | None) -> str:
         since = parse_since(arguments["since"]) if arguments.get("since") else None
-        store = SqliteEventStore(events_path())
-        try:
-            return stats_text(stats(store, since).among(visible), lost=self.recorder.untold)
-        finally:
-            store.close()
+        return stats_text(stats(self.tallies, since).among(visible), lost=self.recorder.untold)
 
 
-def _ab_test_report(arguments: Mapping[str, Json], _: frozenset[ToolId] | None) -> str:
-    """Answer get_ab_test_report; it names variants and sums, and no tool."""
-    # Statistics that are seldom asked for and take long to import.
-    from shortlist.telemetry.experiments.report import build_report  # noqa: PLC0415
-    from shortlist.telemetry.experiments.text import report_text  # noqa: PLC0415
+def _ab_test_report(storage: Storage, arguments: Mapping[str, Json], _: frozenset[ToolId] | None) -> str:
+    """Answer get_ab_test_report; it contains variants and sums, and no tool."""
+    # Statistics that are seldom asked for and slow to import.
+    from shortlist.telemetry.experiments.report import build_report, report_text  # noqa: PLC0415
 
-    with experiments() as store:
-        experiment = store.get(str(arguments["experiment"]) if arguments.get("experiment") else None)
-        return report_text(build_report(experiment, store.outcomes(experiment)))
+    name = str(arguments["experiment"]) if arguments.get("experiment") else None
+    experiment = find_experiment(storage.experiments, name)
+    return report_text(build_report(experiment, storage.experiments.outcomes(experiment.name)))
 
 
-def _follow(assignments: Assignments) -> bool:
-    """Take up what the store says; a store that cannot be read changes nothing."""
+def _follow(assignments: Assignments, storage: Storage) -> bool:
+    """Switch to the running experiment; a store that cannot be read changes nothing."""
     try:
-        with experiments() as store:
-            return assignments.follow(store.running())
+        return assignments.follow(running_experiment(storage.experiments))
     except StoreError:
         return False
 
 
-@contextmanager
-def experiments(*, write: bool = False) -> Iterator[ExperimentStore]:
-    """Open the experiments on this machine."""
-    file = SqliteFile(events_path(), write=write)
+def _together(tallies: TallyStore) -> UsedTogether:
+    """Start from what was recorded; a store that cannot be read counts as empty."""
     try:
-        yield ExperimentStore(file)
-    finally:
-        file.close()
-
-
-def _together() -> UsedTogether:
-    """Take up what the log knows; without one, nothing is known yet."""
-    try:
-        store = SqliteEventStore(events_path())
+        return UsedTogether.of(tallies.pairs())
     except StoreError:
         return UsedTogether()
-    try:
-        return UsedTogether.of(store.pairs())
-    except StoreError:
-        return UsedTogether()
-    finally:
-        store.close()

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -34,7 +34,9 @@ from shortlist.observability.metrics import DROPPED, Metrics
 from shortlist.observability.tracing import note_on_span
 from shortlist.paths import data_folder
 from shortlist.search.engine import BackgroundSearch, Preparable, Threaded
-from shortlist.telemetry.events import Event, Record
+from shortlist.storage.local import open_local
+from shortlist.storage.port import Storage
+from shortlist.telemetry.events import Event, RecordEvent
 from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
@@ -59,6 +61,7 @@ class Stack:
     front: Front
     metrics: Metrics
     search: BackgroundSearch
+    storage: Storage
 
 
 def say(line: str) -> None:
@@ -99,18 +102,22 @@ async def open_stack(
 ) -> AsyncIterator[Stack]:
     """Start servers, search and gateway; searches are answered at once from the saved catalog."""
     # A command that looks at the servers is no use of them: only what is served is recorded.
-    with open_telemetry(settings.telemetry if models else NOT_RECORDED) as telemetry:
-        async with _open_stack(settings, options, telemetry, models=models, metrics=metrics or Metrics()) as stack:
+    with (
+        closing(open_local()) as storage,
+        open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
+    ):
+        parts = (settings, options, telemetry, storage)
+        async with _open_stack(*parts, models=models, metrics=metrics or Metrics()) as stack:
             yield stack
 
 
 @asynccontextmanager
 async def _open_stack(
-    settings: Settings, options: Options, telemetry: Telemetry, *, models: bool, metrics: Metrics
+    settings: Settings, options: Options, telemetry: Telemetry, storage: Storage, *, models: bool, metrics: Metrics
 ) -> AsyncIterator[Stack]:
-    saved = SavedCatalog(data_folder() / "catalog", settings.servers)
+    saved = SavedCatalog(storage.catalogs, settings.servers)
     catalog = saved.load()
-    teacher = open_teacher(settings.telemetry) if models else None
+    teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
     words = Words(settings.expansions)
     search, answerer, events = BackgroundSearch(_searcher_of(words, models, teacher), catalog), Answerer(), _Events()
     pool = UpstreamPool(
@@ -143,7 +150,7 @@ async def _open_stack(
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
         front.server.middleware.append(ObservedRequests(metrics.measure))
-        stack = Stack(settings, pool, gateway, front, metrics, search)
+        stack = Stack(settings, pool, gateway, front, metrics, search, storage)
         if models:
             pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
         async with pool:
@@ -185,7 +192,7 @@ def _explained(search: BackgroundSearch, query: Query, tool_id: ToolId) -> str:
     return text
 
 
-def _to_all(*records: Record) -> Record:
+def _to_all(*records: RecordEvent) -> RecordEvent:
     def record(event: Event) -> None:
         for each in records:
             each(event)

@@ -5,54 +5,52 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.errors import InvalidInput
-from shortlist.telemetry.figures import stats
-from shortlist.telemetry.rows import KINDS, StoredEvent
-from shortlist.telemetry.sqlite_store import events_path
-from shortlist.telemetry.stats_text import parse_since, stats_text
-from shortlist.telemetry.store import EventQuery, SqliteEventStore
+from shortlist.storage.local import open_local
+from shortlist.storage.port import EventQuery, EventStore, StoredEvent
+from shortlist.telemetry.events import EVENTS
+from shortlist.telemetry.figures import parse_since, stats, stats_text
 from shortlist.text.clean import one_line
 
 OK = 0
 FOLLOW_SECONDS = 0.5
 LATEST = 20
-"""Events shown where nothing else is asked for."""
+"""Events shown by default."""
 
 
 def register(subparsers: Any) -> None:
     """Add `stats` and `events`."""
     figures = add_command(subparsers, "stats")
-    figures.add_argument("--since", help="24h, 7d, or a date (default: everything that is kept)")
-    figures.add_argument("--export", metavar="FILE", help="write the events themselves to a file, as JSON lines")
+    figures.add_argument("--since", help="a duration such as 24h or 7d, or a date (default: everything recorded)")
+    figures.add_argument("--export", metavar="FILE", help="write the events to a JSON Lines file")
     add_json(figures)
     figures.set_defaults(run=_stats)
     events = add_command(subparsers, "events")
-    events.add_argument("--since", help=f"24h, 7d, or a date (default: the latest {LATEST})")
-    kinds = sorted(KINDS.values())
-    events.add_argument("--kind", action="append", default=[], choices=kinds, help="only this kind (repeatable)")
-    events.add_argument("--misses", action="store_true", help="only retrieval misses")
-    events.add_argument("--follow", action="store_true", help="go on with what happens next, until interrupted")
-    events.add_argument("--json", action="store_true", help="one JSON object a line")
+    events.add_argument("--since", help=f"a duration such as 24h or 7d, or a date (default: the last {LATEST})")
+    kinds = sorted(event.kind for event in EVENTS)
+    events.add_argument("--kind", action="append", default=[], choices=kinds, help="show only this kind (repeatable)")
+    events.add_argument("--misses", action="store_true", help="show only retrieval misses")
+    events.add_argument("--follow", action="store_true", help="keep printing new events until interrupted")
+    events.add_argument("--json", action="store_true", help="print one JSON object per line")
     events.set_defaults(run=_events)
 
 
 def _stats(arguments: argparse.Namespace) -> int:
     since = parse_since(arguments.since) if arguments.since else None
-    with _store() as store:
-        if arguments.export:
-            _export(store, Path(arguments.export), since)
-        found = stats(store, since)
+    storage = open_local()
+    if arguments.export:
+        _export(storage.events, Path(arguments.export), since)
+    found = stats(storage.tallies, since)
     print(json.dumps(found.json(), indent=2) if arguments.json else stats_text(found))
     return OK
 
 
-def _export(store: SqliteEventStore, path: Path, since: float | None) -> None:
+def _export(store: EventStore, path: Path, since: float | None) -> None:
     count = 0
     try:
         with path.open("w", encoding="utf-8") as file:
@@ -60,26 +58,25 @@ def _export(store: SqliteEventStore, path: Path, since: float | None) -> None:
                 _write(event, file)
                 count += 1
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}.") from None
+        raise InvalidInput(f"Cannot write {str(path)!r}: {error.strerror}.") from None
     print(f"shortlist: {count:,} events written to {path}", file=sys.stderr)
 
 
 def _events(arguments: argparse.Namespace) -> int:
-    with _store() as store:
-        last = 0
-        for event in _first(store, arguments):
+    store, last = open_local().events, 0
+    for event in _first(store, arguments):
+        _show(event, arguments)
+        last = event.id
+    while arguments.follow:
+        sys.stdout.flush()
+        time.sleep(FOLLOW_SECONDS)
+        for event in store.events(_query(arguments, after=last)):
             _show(event, arguments)
             last = event.id
-        while arguments.follow:
-            sys.stdout.flush()
-            time.sleep(FOLLOW_SECONDS)
-            for event in store.events(_query(arguments, after=last)):
-                _show(event, arguments)
-                last = event.id
     return OK
 
 
-def _first(store: SqliteEventStore, arguments: argparse.Namespace) -> list[StoredEvent] | Iterator[StoredEvent]:
+def _first(store: EventStore, arguments: argparse.Namespace) -> list[StoredEvent] | Iterator[StoredEvent]:
     if arguments.since:
         return store.events(_query(arguments, since=parse_since(arguments.since)))
     return list(store.events(_query(arguments, latest=True, limit=LATEST)))[::-1]
@@ -112,12 +109,3 @@ def _line(event: StoredEvent) -> str:
     details = " ".join(f"{name} {value}".strip() for name, value in facts.items() if value is not None)
     who, about = (event.workspace or "")[:8], one_line(event.subject or "", 60)
     return f"{at}  {who:<8}  {event.kind:<10} {about}  {details}".rstrip()
-
-
-@contextmanager
-def _store() -> Iterator[SqliteEventStore]:
-    store = SqliteEventStore(events_path())
-    try:
-        yield store
-    finally:
-        store.close()

@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from shortlist.front.http import behind_token
 from shortlist.gateway.state import State
-from shortlist.observability.instruments import CONTENT_TYPE, Instruments
+from shortlist.observability.metrics import CONTENT_TYPE, Instruments
 
 LIMITED = "This token may not see every server, and the metrics name them all."
 

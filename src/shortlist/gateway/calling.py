@@ -18,7 +18,7 @@ from shortlist.gateway.rounds import OpenCalls, is_input_required, relay
 from shortlist.gateway.state import State
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json, Tool
-from shortlist.telemetry.events import Outcome
+from shortlist.telemetry.events import CallOutcome
 from shortlist.upstream.events import CallOptions
 from shortlist.validation import Check, check_arguments
 
@@ -55,7 +55,7 @@ class Calling:
     ) -> Result:
         """Call a tool exactly as if the client spoke to its server."""
         started = perf_counter()
-        outcome: Outcome = "failed"
+        outcome: CallOutcome = "failed"
         result: Result | None = None
         try:
             params = {"name": tool.name, "arguments": dict(arguments)}
@@ -135,7 +135,7 @@ class Calling:
         return paged_result(result, results.page(owner, handle), handle)
 
 
-def _outcome(result: Result) -> Outcome:
+def _outcome(result: Result) -> CallOutcome:
     if is_input_required(result):
         return "input_required"
     return "error" if result.get("isError") else "ok"

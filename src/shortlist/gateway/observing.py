@@ -15,8 +15,7 @@ from shortlist.config.settings import EMPTY
 from shortlist.gateway.metatools import META_NAMES, OPTIONAL_NAMES
 from shortlist.gateway.state import State, ToolSearch, Upstreams
 from shortlist.models import Json, Query, SearchResult
-from shortlist.observability.instruments import OTHER, Instruments
-from shortlist.observability.metrics import READY, STATES, TOOLS, Measure, Metrics, Operation
+from shortlist.observability.metrics import OTHER, READY, STATES, TOOLS, Instruments, Measure, Metrics, Operation
 from shortlist.observability.tracing import mark_failed, search_span, upstream_span
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus

@@ -14,25 +14,25 @@ from shortlist.models import Hit, Json, SearchResult, ToolId
 from shortlist.selection import Selection
 from shortlist.telemetry.events import (
     Called,
+    CallOutcome,
     CatalogChanged,
     CircleBroken,
     Described,
     FoundTool,
-    Later,
-    Listed,
-    Loaded,
-    Outcome,
-    Record,
+    RecordEvent,
     Searched,
     SessionOpened,
     SuggestionGiven,
     TaskReported,
     ToolsetsListed,
-    Unloaded,
+    ToolsListed,
+    ToolsLoaded,
+    ToolsUnloaded,
     UpstreamChanged,
     record_nothing,
 )
 from shortlist.telemetry.experiments.plan import Variant
+from shortlist.telemetry.measures import Later
 
 REMEMBERED_SESSIONS = 10_000
 
@@ -45,7 +45,7 @@ class Finished:
 
     tool: ToolId
     arguments: Mapping[str, Json]
-    outcome: Outcome
+    outcome: CallOutcome
     milliseconds: float
     native: bool
 
@@ -53,7 +53,7 @@ class Finished:
 class Recording:
     """Hands facts to a recorder; `arguments` says whether it wants those of calls."""
 
-    def __init__(self, record: Record, *, arguments: bool = False) -> None:
+    def __init__(self, record: RecordEvent, *, arguments: bool = False) -> None:
         self._record = record
         self._arguments = arguments
         self._met: OrderedDict[tuple[Key, Variant], None] = OrderedDict()
@@ -82,7 +82,7 @@ class Recording:
     ) -> None:
         ids = tuple(bound)
         self._record(
-            Listed(
+            ToolsListed(
                 **_act(caller),
                 tools=len(menu) + len(ids),
                 tokens=Later(lambda: sum(estimate_tokens(compact_json(t)) for t in menu) + view.tokens(ids)),
@@ -155,7 +155,9 @@ class Recording:
             )
         )
 
-    def refused(self, caller: Caller, tool: ToolId, outcome: Outcome, arguments: Mapping[str, Json], said: str) -> None:
+    def refused(
+        self, caller: Caller, tool: ToolId, outcome: CallOutcome, arguments: Mapping[str, Json], said: str
+    ) -> None:
         """Note a call that was never sent, and what the reason cost."""
         self._record(
             Called(
@@ -177,10 +179,12 @@ class Recording:
         self, caller: Caller, toolset: str, tools: tuple[ToolId, ...], milliseconds: float, answer: Answer
     ) -> None:
         tokens = Later(lambda: answer_tokens(answer))
-        self._record(Loaded(**_act(caller), toolset=toolset, tools=tools, milliseconds=milliseconds, tokens=tokens))
+        self._record(
+            ToolsLoaded(**_act(caller), toolset=toolset, tools=tools, milliseconds=milliseconds, tokens=tokens)
+        )
 
     def unloaded(self, caller: Caller, toolset: str, tools: tuple[ToolId, ...]) -> None:
-        self._record(Unloaded(**_act(caller), toolset=toolset, tools=tools))
+        self._record(ToolsUnloaded(**_act(caller), toolset=toolset, tools=tools))
 
     def task_reported(self, caller: Caller, completed: bool, task: str) -> None:
         self._record(TaskReported(**_act(caller), completed=completed, task=task))

@@ -17,9 +17,8 @@ from shortlist.gateway.snapshot import Options, Snapshot, served_as, take_snapsh
 from shortlist.gateway.uris import SeenUris
 from shortlist.gateway.workspaces import Caller, Key, Workspaces, activity_key
 from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
-from shortlist.telemetry.events import Record, record_nothing
-from shortlist.telemetry.experiments.assignment import Assign, as_configured
-from shortlist.telemetry.experiments.plan import Variant
+from shortlist.telemetry.events import RecordEvent, record_nothing
+from shortlist.telemetry.experiments.plan import Assign, Variant, as_configured
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, Peer, UpstreamStatus
 from shortlist.upstream.events import State as UpstreamState
@@ -80,7 +79,7 @@ Report: TypeAlias = Callable[[Mapping[str, Json], frozenset[ToolId] | None], str
 class Seams:
     """What others may plug in: a record of events, what is known about use, a place to save the catalog."""
 
-    record: Record = record_nothing
+    record: RecordEvent = record_nothing
     co_use: CoUse | None = None
     save: Callable[[Server, Sequence[Tool]], None] | None = None
     explain: Callable[[Query, ToolId], Awaitable[str]] | None = None

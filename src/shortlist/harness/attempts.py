@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from shortlist.evals.tables import Table
 from shortlist.harness.tasks import Attempt
 
-Figure = Callable[[Sequence[Attempt]], str]
+AttemptFigure = Callable[[Sequence[Attempt]], str]
 
 
 def setups_table(attempts: Sequence[Attempt]) -> Table:
@@ -34,11 +34,11 @@ def _cell(each: Attempt) -> str:
     return f"{'done' if each.completed else 'NOT done'}, {each.turns} turns, {tokens:,} tokens"
 
 
-def _mean(pick: Callable[[Attempt], float]) -> Figure:
+def _mean(pick: Callable[[Attempt], float]) -> AttemptFigure:
     return lambda attempts: f"{sum(pick(each) for each in attempts) / len(attempts):,.1f}"
 
 
-def _share(pick: Callable[[Attempt], bool]) -> Figure:
+def _share(pick: Callable[[Attempt], bool]) -> AttemptFigure:
     return lambda attempts: f"{sum(pick(each) for each in attempts)} of {len(attempts)}"
 
 
@@ -47,7 +47,7 @@ def _misses(attempts: Sequence[Attempt]) -> str:
     return f"{sum(known) / len(known):,.1f}" if known else "–"
 
 
-_FIGURES: Mapping[str, Figure] = {
+_FIGURES: Mapping[str, AttemptFigure] = {
     "completed": _share(lambda each: each.completed),
     "could not be run": _share(lambda each: bool(each.failure)),
     "turns (mean)": _mean(lambda each: each.turns),

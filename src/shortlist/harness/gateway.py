@@ -20,6 +20,8 @@ from shortlist.disclosure.render import compact_json
 from shortlist.errors import ShortlistError
 from shortlist.gateway.metatools import SEARCH
 from shortlist.models import Json
+from shortlist.storage.local import open_local
+from shortlist.storage.port import Storage
 
 COMMAND = (sys.executable, "-m", "shortlist.cli")
 START_SECONDS = 60.0
@@ -45,10 +47,9 @@ class Place:
         config = ("--config", str(self.config)) if self.config else ()
         return [*COMMAND, name, *config, *arguments]
 
-    @property
-    def events(self) -> Path:
-        """Say where the gateways record what happens."""
-        return self.folder / "shortlist" / "events.sqlite"
+    def storage(self) -> Storage:
+        """Return what the gateways record."""
+        return open_local(self.folder / "shortlist")
 
     def environment(self) -> dict[str, str]:
         """Keep what a gateway records out of the user's own data; vectors are shared, they take long to make."""

@@ -14,12 +14,13 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
+from shortlist.errors import NothingRecorded
 from shortlist.gateway.metatools import CALL, SEARCH
 from shortlist.harness.chat import ChatModel, Message, Reply, ToolCall
 from shortlist.harness.gateway import Answer, Connected, Place, connected
 from shortlist.harness.scenarios import Value, read_json
 from shortlist.remote import ProviderRefused, ProviderUnavailable
-from shortlist.telemetry.sqlite_store import SqliteFile
+from shortlist.storage.port import EventQuery
 
 SETUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -171,10 +172,7 @@ def is_among(tool: str, names: set[str]) -> bool:
 
 
 def _misses(place: Place) -> int | None:
-    if not place.events.is_file():
-        return None
-    file = SqliteFile(place.events)
     try:
-        return int(file.query("SELECT coalesce(sum(misses), 0) FROM sessions")[0][0])
-    finally:
-        file.close()
+        return sum(1 for _ in place.storage().events.events(EventQuery(missed=True)))
+    except NothingRecorded:
+        return None

@@ -1,27 +1,128 @@
-"""What is counted and timed while the gateway serves, and what each metric is called.
+"""Metrics: what is counted and timed while the gateway serves, exported as Prometheus text and over OTLP.
 
-The two `mcp.*` families are those of the semantic conventions for MCP. No label takes its values from clients
-or from tools: there would be no end to them. Figures per tool are in the event store.
+Names, units and labels are OpenTelemetry's; Prometheus' follow from them by the standard translation. The two
+`mcp.*` families are those of the semantic conventions for MCP. What events add is declared with each event
+(`telemetry.events`). Label values never come from clients or tools, which would make too many series: figures per
+tool are in the event store. The text format takes one page of code, so there is no client library here; the tests
+parse it with the official one.
 """
 
 import threading
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Literal, Protocol, TypeAlias
 
 from shortlist.models import SearchResult
-from shortlist.observability.instruments import Family, Instruments, Labels
-from shortlist.telemetry.events import Called, CircleBroken, Event, Loaded, Searched, Tokens, Unloaded, count
+from shortlist.telemetry.events import Event
+from shortlist.telemetry.measures import CIRCLES, COUNTERS, LOADS, SEARCH_TOKENS, UNLOADS, EventCounter, Tokens, count
+
+MAX_SERIES = 1_000
+OTHER = "_OTHER"
+"""The label value that is used when a family has too many series."""
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_UNITS = {"s": "_seconds"}
+
+Labels: TypeAlias = tuple[str, ...]
+Reading: TypeAlias = Callable[[], Mapping[Labels, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Family:
+    """One metric and its labels; an empty label value is left out."""
+
+    name: str
+    help: str
+    kind: Literal["counter", "gauge", "histogram"] = "counter"
+    unit: str = ""
+    labels: Labels = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def exposed_name(self) -> str:
+        """The name in Prometheus' text format."""
+        return _plain(self.name) + _UNITS.get(self.unit, "") + ("_total" if self.kind == "counter" else "")
+
+
+@dataclass(slots=True)
+class Distribution:
+    """Counts per bucket, the last being +Inf, and the sum of all values."""
+
+    counts: list[int]
+    total: float = 0.0
+
+
+class Mirror(Protocol):
+    """A second exporter that receives every measurement."""
+
+    def add(self, family: Family, labels: Labels, amount: float) -> None: ...
+
+    def watch(self, family: Family, reading: Reading) -> None: ...
+
+
+@dataclass(slots=True)
+class Instruments:
+    """All measurements of this process; any thread may add to them."""
+
+    counts: dict[Family, dict[Labels, float]] = field(default_factory=dict)
+    distributions: dict[Family, dict[Labels, Distribution]] = field(default_factory=dict)
+    readings: dict[Family, Reading] = field(default_factory=dict)
+    _mirrors: list[Mirror] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, family: Family, *labels: str, by: float = 1) -> None:
+        with self._lock:
+            series = self.counts.setdefault(family, {})
+            labels = _bounded(series, labels)
+            series[labels] = series.get(labels, 0) + by
+        for mirror in self._mirrors:
+            mirror.add(family, labels, by)
+
+    def observe(self, family: Family, value: float, *labels: str) -> None:
+        with self._lock:
+            series = self.distributions.setdefault(family, {})
+            labels = _bounded(series, labels)
+            if labels not in series:
+                series[labels] = Distribution([0] * (len(family.buckets) + 1))
+            found = series[labels]
+            found.counts[bisect_left(family.buckets, value)] += 1
+            found.total += value
+        for mirror in self._mirrors:
+            mirror.add(family, labels, value)
+
+    def read(self, family: Family, reading: Reading) -> None:
+        """Read a family's values when they are exported, instead of counting them."""
+        self.readings[family] = reading
+        for mirror in self._mirrors:
+            mirror.watch(family, reading)
+
+    def mirror(self, mirror: Mirror) -> None:
+        """Send measurements to another exporter as well, from now on."""
+        self._mirrors.append(mirror)
+        for family, reading in self.readings.items():
+            mirror.watch(family, reading)
+
+    def exposition(self) -> str:
+        """Return everything in Prometheus' text format."""
+        with self._lock:
+            lines = [line for family, series in self.counts.items() for line in _plain_lines(family, series)]
+            for family, found in self.distributions.items():
+                lines.extend(_histogram_lines(family, found))
+        for family, reading in self.readings.items():
+            lines.extend(_plain_lines(family, reading()))
+        return "\n".join(lines) + "\n" if lines else ""
+
 
 _OPERATION_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""As the conventions say."""
+"""From the semantic conventions."""
 MOST_UNCOUNTED = 1_000
 _SEARCH_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 SERVED = Family(
     name="mcp.server.operation.duration",
-    help="How long clients' requests took; isError results have error_type tool_error, RPC failures their code.",
+    help="Duration of clients' requests; isError results have error_type tool_error, RPC failures their code.",
     kind="histogram",
     unit="s",
     labels=("mcp.method.name", "gen_ai.tool.name", "error.type"),
@@ -29,49 +130,38 @@ SERVED = Family(
 )
 RELAYED = Family(
     name="mcp.client.operation.duration",
-    help="How long requests to upstream servers took, waiting for the server included.",
+    help="Duration of requests to upstream servers, including the wait for the server.",
     kind="histogram",
     unit="s",
     labels=("mcp.method.name", "server", "error.type"),
     buckets=_OPERATION_BUCKETS,
 )
-CALLS = Family(
-    name="shortlist.calls",
-    help="Calls of tools: ok, error (isError), invalid_arguments and unknown (never sent), failed, input_required.",
-    labels=("server", "outcome"),
-)
-SEARCHES = Family(
-    name="shortlist.searches",
-    help="Searches by the confidence of the answer; none means that nothing fitted.",
-    labels=("confidence",),
-)
 SEARCH_SECONDS = Family(
     name="shortlist.search.duration",
-    help="How long searches took.",
+    help="Duration of searches.",
     kind="histogram",
     unit="s",
     buckets=_SEARCH_BUCKETS,
 )
 STEP_SECONDS = Family(
     name="shortlist.search.step.duration",
-    help="How long each step of a search took.",
+    help="Duration of each step of a search.",
     kind="histogram",
     unit="s",
     labels=("step",),
     buckets=_SEARCH_BUCKETS,
 )
-SEARCH_TOKENS = Family(name="shortlist.search.tokens", help="Tokens that answers to searches cost, as estimated.")
-CIRCLES = Family(name="shortlist.search.circles", help="Searches in circles that were stopped.")
-LOADS = Family(name="shortlist.loads", help="Toolsets and tools loaded into workspaces.")
-UNLOADS = Family(name="shortlist.unloads", help="Toolsets unloaded from workspaces.")
 STATES = Family(name="shortlist.upstreams", help="Upstream servers by state.", kind="gauge", labels=("state",))
 READY = Family(
     name="shortlist.upstream.ready", help="1 while a server is connected, else 0.", kind="gauge", labels=("server",)
 )
-TOOLS = Family(name="shortlist.tools", help="Tools known of each server.", kind="gauge", labels=("server",))
+TOOLS = Family(name="shortlist.tools", help="Known tools of each server.", kind="gauge", labels=("server",))
 DROPPED = Family(
-    name="shortlist.events.dropped", help="Events that could not be recorded, by the reason.", labels=("reason",)
+    name="shortlist.events.dropped", help="Events that could not be recorded, by reason.", labels=("reason",)
 )
+EVENT_FAMILIES: Mapping[EventCounter, Family] = {
+    counter: Family(name=counter.name, help=counter.help, labels=counter.labels) for counter in COUNTERS
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +172,7 @@ class Operation:
     method: str
     seconds: float
     error: str = ""
-    """`tool_error` for an isError result, a JSON-RPC code, or the kind of failure; empty when it went well."""
+    """`tool_error` for an isError result, a JSON-RPC code, or the kind of failure; empty on success."""
     target: str = ""
     """Served: the gateway's own tool that was called. Relayed: the upstream server."""
 
@@ -91,31 +181,23 @@ Measure: TypeAlias = Callable[[Operation], None]
 
 
 class Metrics:
-    """Turns what happens into counts; nothing here blocks or raises."""
+    """Counts events and times requests and searches; nothing here blocks or raises."""
 
     def __init__(self) -> None:
         self.instruments = Instruments()
         self._uncounted: deque[Tokens] = deque()
         self._tokens, self._counting = 0, threading.Lock()
-        self.instruments.read(SEARCH_TOKENS, self._search_tokens)
-        for family in (CIRCLES, LOADS, UNLOADS):
-            self.instruments.count(family, by=0)  # a rate can be taken from the first one on
+        self.instruments.read(EVENT_FAMILIES[SEARCH_TOKENS], self._search_tokens)
+        for counter in (CIRCLES, LOADS, UNLOADS):
+            self.instruments.count(EVENT_FAMILIES[counter], by=0)  # so that rates work from the first one on
 
     def record(self, event: Event) -> None:
         """Count an event."""
-        match event:
-            case Searched():
-                self.instruments.count(SEARCHES, event.confidence)
-                self._owe(event.tokens)
-            case Called():
-                server = "" if event.outcome == "unknown" else event.tool.partition("/")[0]
-                self.instruments.count(CALLS, server, event.outcome)
-            case CircleBroken():
-                self.instruments.count(CIRCLES)
-            case Loaded():
-                self.instruments.count(LOADS)
-            case Unloaded():
-                self.instruments.count(UNLOADS)
+        for counter, labels, amount in event.metrics():
+            if counter is SEARCH_TOKENS:
+                self._owe(amount)
+            else:
+                self.instruments.count(EVENT_FAMILIES[counter], *labels, by=count(amount))
 
     def measure(self, operation: Operation) -> None:
         """Time a request."""
@@ -123,7 +205,7 @@ class Metrics:
         self.instruments.observe(family, operation.seconds, operation.method, operation.target, operation.error)
 
     def _owe(self, tokens: Tokens) -> None:
-        """Leave the counting to whoever reads; by then the recorder, which also wants to know, has mostly done it."""
+        """Defer counting tokens until they are exported; by then the recorder has usually counted them."""
         self._uncounted.append(tokens)
         if len(self._uncounted) > MOST_UNCOUNTED:
             self._count_to(MOST_UNCOUNTED)
@@ -142,3 +224,49 @@ class Metrics:
         self.instruments.observe(SEARCH_SECONDS, result.milliseconds / 1000)
         for step in result.steps:
             self.instruments.observe(STEP_SECONDS, step.milliseconds / 1000, step.name)
+
+
+def _bounded(series: Mapping[Labels, object], labels: Labels) -> Labels:
+    """Bound the number of series of a family, whatever its label values are."""
+    return labels if labels in series or len(series) < MAX_SERIES else (OTHER,) * len(labels)
+
+
+def _plain_lines(family: Family, series: Mapping[Labels, float]) -> Iterator[str]:
+    yield from _head(family)
+    for labels, value in series.items():
+        yield _line(family.exposed_name, zip(family.labels, labels, strict=True), value)
+
+
+def _histogram_lines(family: Family, series: Mapping[Labels, Distribution]) -> Iterator[str]:
+    yield from _head(family)
+    name = family.exposed_name
+    bounds = [*(_number(bound) for bound in family.buckets), "+Inf"]
+    for labels, found in series.items():
+        pairs = list(zip(family.labels, labels, strict=True))
+        for bound, below in zip(bounds, accumulate(found.counts), strict=True):
+            yield _line(f"{name}_bucket", [*pairs, ("le", bound)], below)
+        yield _line(f"{name}_sum", pairs, found.total)
+        yield _line(f"{name}_count", pairs, sum(found.counts))
+
+
+def _head(family: Family) -> Iterator[str]:
+    name = family.exposed_name
+    yield f"# HELP {name} {family.help}"
+    yield f"# TYPE {name} {family.kind}"
+
+
+def _line(name: str, labels: Iterable[tuple[str, str]], value: float) -> str:
+    pairs = ",".join(f'{_plain(key)}="{_escaped(text)}"' for key, text in labels if text)
+    return f"{name}{{{pairs}}} {_number(value)}" if pairs else f"{name} {_number(value)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "_")

@@ -11,7 +11,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
-from shortlist.observability.instruments import Family, Instruments, Labels, Reading
+from shortlist.observability.metrics import Family, Instruments, Labels, Reading
 
 logger = logging.getLogger(__name__)
 

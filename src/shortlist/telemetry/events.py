@@ -1,52 +1,70 @@
-"""What happened, as frozen facts; whoever records them must neither block nor raise.
+"""What happened, as frozen events; recording one must neither block nor raise.
 
-`workspace` names whose doing it was (`gateway.workspaces.activity_key`); only a keyed hash of it is ever kept.
-The rank of a called tool and the search it was found by are not known here: attribution adds them when it is written.
+An event is one declaration: its fields, and below them the columns it is kept in (`columns`), what it adds to the
+sums that every figure is computed from (`tallies`), to the counts of its workspace (`counts`) and to the metrics
+that are exported (`metrics`). Everything that writes, counts or exports events goes through these methods.
+
+`workspace` is the key of `gateway.workspaces.activity_key`; only a keyed hash of it is kept. The rank of a called
+tool and the search that found it are not known when an event is recorded: `telemetry.ledger` adds them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from shortlist.models import Json, Level, Signal, ToolId
+from shortlist.storage.port import Columns
+from shortlist.telemetry.measures import (
+    CALLS,
+    CIRCLES,
+    LOADS,
+    SEARCH_TOKENS,
+    SEARCHES,
+    UNLOADS,
+    Attribution,
+    Increment,
+    Later,
+    Tally,
+    Tokens,
+    count,
+    time_tally,
+)
+from shortlist.telemetry.redaction import Privacy, redact_json
 
-Outcome: TypeAlias = Literal["ok", "error", "invalid_arguments", "failed", "input_required", "unknown"]
-"""`error`: the tool says so itself. `failed`: no answer came. `unknown`: no tool of that name is here."""
-
-
-class Later:
-    """A number that is counted when it is first asked for: counting tokens takes longer than most requests."""
-
-    __slots__ = ("_count", "_number")
-
-    def __init__(self, count: Callable[[], int]) -> None:
-        self._count: Callable[[], int] | None = count
-        self._number = 0
-
-    def __call__(self) -> int:
-        if (count := self._count) is not None:
-            self._number = count()
-            self._count = None  # and what it was counted from can go
-        return self._number
-
-
-Tokens: TypeAlias = int | Later
-"""So many, or how to count them."""
+CallOutcome: TypeAlias = Literal["ok", "error", "invalid_arguments", "failed", "input_required", "unknown"]
+"""`error`: the tool reported it. `failed`: no answer came. `unknown`: there is no tool of that name."""
+FAILED = frozenset({"error", "failed", "invalid_arguments", "unknown"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundTool:
-    """A hit as it was returned; the near-duplicates it stands for were found at its rank."""
+class Event:
+    """A fact that is recorded; each kind overrides what it adds to the outputs below."""
 
-    tool: ToolId
-    rank: int
-    score: float
-    signals: Mapping[str, Signal] = field(default_factory=dict)
-    family: tuple[ToolId, ...] = ()
+    kind: ClassVar[str] = ""
+
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002 - overridden
+        """Return the columns beyond those that all events share; see StoredEvent."""
+        return {}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        """Return what the event adds to the sums behind the figures."""
+        return ()
+
+    def counts(self) -> Mapping[str, float]:
+        """Return what the event adds to the counts of its workspace, by the names of `storage.port.COUNTED`."""
+        return {}
+
+    def metrics(self) -> Iterable[Increment]:
+        """Return what the event adds to exported counters."""
+        return ()
+
+    def miss(self, known: Attribution) -> str | None:  # noqa: ARG002
+        """Return why the event is a retrieval miss; None where it is not one."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class CallerEvent(Event):
     """What a caller did, in its workspace."""
 
     caller: str
@@ -54,28 +72,62 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpened(Act):
-    """A workspace was met for the first time by this gateway; `tools` is how many its client would list."""
+class SessionOpened(CallerEvent):
+    """The gateway served a workspace for the first time; `tools` is how many its client would list."""
 
+    kind = "opened"
     mode: str
     tools: int
     tokens: Tokens = 0
-    """What the gateway's instructions cost."""
+    """Of the gateway's instructions."""
+
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"outcome": self.mode, "data": {"tools": self.tools}}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return Tally("sessions", self.mode), Tally("tokens", "instructions", count(self.tokens))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed(Act):
-    """An answer to tools/list, against what listing every tool that the caller may see would cost."""
+class ToolsListed(CallerEvent):
+    """An answer to tools/list, with what listing every visible tool would cost."""
 
+    kind = "listed"
     tools: int
     tokens: Tokens
     upfront: Tokens
 
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"data": {"tools": self.tools, "upfront": self.upfront}}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return Tally("tokens", "list", count(self.tokens)), Tally("upfront", "", count(self.upfront))
+
+    def counts(self) -> Mapping[str, float]:
+        return {"upfront": count(self.upfront)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Searched(Act):
-    """One query; `part` counts the queries of one request, which share its tokens."""
+class FoundTool:
+    """A hit as it was returned; near-duplicates that it stands for were found at its rank."""
 
+    tool: ToolId
+    rank: int
+    score: float
+    signals: Mapping[str, Signal] = field(default_factory=dict)
+    family: tuple[ToolId, ...] = ()
+
+    def json(self) -> dict[str, Json]:
+        signals = {name: [round(signal.score, 4), signal.rank] for name, signal in self.signals.items()}
+        family = {"family": list(self.family)} if self.family else {}
+        return {"tool": self.tool, "rank": self.rank, "score": round(self.score, 4), "signals": signals, **family}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched(CallerEvent):
+    """One query; `part` numbers the queries of one request, which share its tokens."""
+
+    kind = "searched"
     query: str
     hits: tuple[FoundTool, ...]
     confidence: Level
@@ -93,139 +145,327 @@ class Searched(Act):
     def milliseconds(self) -> float:
         return sum(self.steps.values())
 
+    def columns(self, privacy: Privacy) -> Columns:
+        data = {
+            "hits": [hit.json() for hit in self.hits],
+            "probability": round(self.probability, 4),
+            "limit": self.limit,
+            "mode": self.mode,
+            "steps": {name: round(milliseconds, 3) for name, milliseconds in self.steps.items()},
+            "offset": self.offset or None,
+            "part": self.part or None,
+            "filters": redact_json(self.filters) or None,
+        }
+        return {"subject": privacy.query(self.query), "outcome": self.confidence, "data": _known(data)}
+
+    def tallies(self, known: Attribution) -> Iterator[Tally]:
+        yield Tally("searches")
+        if not self.hits:
+            yield Tally("searches_empty")
+        if self.confidence == "none":
+            yield Tally("searches_abstained")
+        if known.search is not None:
+            yield Tally("searches_rephrased", hour=known.hour)
+        yield Tally("tokens", "search", count(self.tokens))
+        yield time_tally("search", self.milliseconds)
+        for step, milliseconds in self.steps.items():
+            yield time_tally(f"search/{step}", milliseconds)
+        for hit in self.hits:
+            yield Tally("tool_shown", hit.tool)
+
+    def counts(self) -> Mapping[str, float]:
+        return {"searches": 1}
+
+    def metrics(self) -> Iterable[Increment]:
+        return Increment(SEARCHES, (self.confidence,)), Increment(SEARCH_TOKENS, amount=self.tokens)
+
+    def miss(self, known: Attribution) -> str | None:
+        if known.search is not None:
+            return "rephrased"
+        return None if self.hits else "empty"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CircleBroken(Act):
+class CircleBroken(CallerEvent):
+    """A search that kept finding the same was answered with advice to stop."""
+
+    kind = "circle"
     query: str
     tokens: Tokens = 0
 
+    def columns(self, privacy: Privacy) -> Columns:
+        return {"subject": privacy.query(self.query)}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return Tally("circles"), Tally("tokens", "search", count(self.tokens))
+
+    def counts(self) -> Mapping[str, float]:
+        return {"circles": 1}
+
+    def metrics(self) -> Iterable[Increment]:
+        return (Increment(CIRCLES),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described(Act):
+class Described(CallerEvent):
+    """Definitions of tools were shown."""
+
+    kind = "described"
     tools: tuple[ToolId, ...]
     tokens: Tokens
 
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"data": {"tools": list(self.tools)}}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return (Tally("tokens", "describe", count(self.tokens)),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsetsListed(Act):
+class ToolsetsListed(CallerEvent):
+    """The toolsets were listed."""
+
+    kind = "toolsets"
     tokens: Tokens
 
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return (Tally("tokens", "toolsets", count(self.tokens)),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuggestionGiven(Act):
+class SuggestionGiven(CallerEvent):
     """An answer offered to load a toolset."""
 
+    kind = "suggested"
     toolset: str
+
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"subject": self.toolset}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return (Tally("suggestions"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called(Act):
+class Called(CallerEvent):
     """A tool was called, or (`unknown`) a name that no tool has."""
 
+    kind = "called"
     tool: ToolId
-    outcome: Outcome
+    outcome: CallOutcome
     milliseconds: float
     native: bool
     """Called by its own name, not through call_tool."""
     size: int = 0
     """Characters of the result."""
     tokens: Tokens = 0
-    """What the gateway's own words cost, where it refused the call."""
+    """Of the gateway's own message, where it refused the call."""
     arguments: Mapping[str, Json] | None = None
+
+    def columns(self, privacy: Privacy) -> Columns:
+        data = {"native": self.native or None, "size": self.size, "arguments": privacy.call(self.arguments)}
+        subject = privacy.name(self.tool) if self.outcome == "unknown" else self.tool
+        return {"subject": subject, "outcome": self.outcome, "tokens": self.tokens or None, "data": _known(data)}
+
+    def tallies(self, known: Attribution) -> Iterator[Tally]:
+        yield Tally("calls", self.outcome)
+        yield Tally("tokens", "refusal", count(self.tokens))
+        if self.outcome == "unknown":
+            return
+        yield Tally("tool_called", self.tool)
+        if known.fresh:
+            yield from self._first_call(known)
+        if self.outcome in ("error", "failed"):
+            yield Tally("tool_failed", self.tool)
+        if self.outcome == "invalid_arguments":
+            yield Tally("tool_refused", self.tool)
+        else:
+            yield time_tally("call", self.milliseconds)
+            yield Tally("tool_milliseconds", self.tool, self.milliseconds)
+        for other in known.together:
+            yield Tally("together", "\n".join(sorted((self.tool, other))))
+
+    def _first_call(self, known: Attribution) -> Iterator[Tally]:
+        if known.search is not None and known.rank is not None:
+            if known.first_pick:
+                yield Tally("searches_picked", hour=known.hour)
+            yield Tally("found_at", str(known.rank))
+            yield Tally("tool_found", self.tool)
+            yield Tally("tool_reciprocal", self.tool, 1 / known.rank)
+        elif not self.native:
+            yield Tally("unfound")
+            yield Tally("tool_unfound", self.tool)
+
+    def counts(self) -> Mapping[str, float]:
+        return {"calls": 1, "errors": self.outcome in FAILED}
+
+    def metrics(self) -> Iterable[Increment]:
+        server = "" if self.outcome == "unknown" else self.tool.partition("/")[0]
+        return (Increment(CALLS, (server, self.outcome)),)
+
+    def miss(self, known: Attribution) -> str | None:
+        if self.outcome == "unknown":
+            return "unknown"
+        return "unfound" if known.search is None and known.fresh and not self.native else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded(Act):
+class ToolsLoaded(CallerEvent):
+    """Tools were loaded into a workspace."""
+
+    kind = "loaded"
     toolset: str
     """Empty where single tools were asked for."""
     tools: tuple[ToolId, ...]
     milliseconds: float
     tokens: Tokens = 0
 
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"subject": self.toolset, "data": {"tools": list(self.tools)}}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return Tally("loads"), Tally("tokens", "load", count(self.tokens)), time_tally("load", self.milliseconds)
+
+    def counts(self) -> Mapping[str, float]:
+        return {"loads": 1, "tools": len(self.tools), "load_milliseconds": self.milliseconds}
+
+    def metrics(self) -> Iterable[Increment]:
+        return (Increment(LOADS),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unloaded(Act):
+class ToolsUnloaded(CallerEvent):
+    """Tools were unloaded from a workspace."""
+
+    kind = "unloaded"
     toolset: str
     tools: tuple[ToolId, ...]
 
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"subject": self.toolset, "data": {"tools": list(self.tools)}}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return (Tally("unloads"),)
+
+    def counts(self) -> Mapping[str, float]:
+        return {"tools": -len(self.tools)}
+
+    def metrics(self) -> Iterable[Increment]:
+        return (Increment(UNLOADS),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exposed(Act):
+class Exposed(CallerEvent):
     """A workspace was served a variant of an experiment."""
 
+    kind = "exposed"
     experiment: str
     variant: str
 
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"subject": self.experiment, "outcome": self.variant}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskReported(Act):
-    """The caller says how its task ended."""
+class TaskReported(CallerEvent):
+    """The caller reported how its task ended."""
 
+    kind = "reported"
     completed: bool
     task: str = ""
 
+    @property
+    def _ended(self) -> str:
+        return "completed" if self.completed else "abandoned"
+
+    def columns(self, privacy: Privacy) -> Columns:
+        return {"subject": privacy.query(self.task) if self.task else None, "outcome": self._ended}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return (Tally("tasks", self._ended),)
+
+    def counts(self) -> Mapping[str, float]:
+        return {self._ended: 1}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamChanged:
-    """A server came up or went down; `state` is the word of `upstream.events`."""
+class UpstreamChanged(Event):
+    """A server came up or went down; `state` is one of `upstream.events`."""
 
+    kind = "upstream"
     server: str
     up: bool
     state: str
 
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"subject": self.server, "outcome": self.state, "data": {"up": self.up}}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogChanged:
-    """A server's tools are others now; `upfront` is what listing the whole catalog would cost."""
+class CatalogChanged(Event):
+    """A server's tools changed; `upfront` is what listing the whole catalog would cost."""
 
+    kind = "catalog"
     server: str
     tools: int
     fingerprint: str
     upfront: Tokens = 0
 
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        data = {"tools": self.tools, "fingerprint": self.fingerprint, "upfront": self.upfront}
+        return {"subject": self.server, "data": data}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventsLost:
-    """Events that could not be kept, written down as soon as something can be again."""
+class EventsLost(Event):
+    """Events that could not be kept; recorded as soon as something can be kept again."""
 
+    kind = "lost"
     count: int
     reason: str
 
+    def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
+        return {"outcome": self.reason, "data": {"count": self.count}}
 
-Event: TypeAlias = (
-    SessionOpened
-    | Listed
-    | Searched
-    | CircleBroken
-    | Described
-    | ToolsetsListed
-    | SuggestionGiven
-    | Called
-    | Loaded
-    | Unloaded
-    | Exposed
-    | TaskReported
-    | UpstreamChanged
-    | CatalogChanged
-    | EventsLost
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        return (Tally("lost", self.reason, self.count),)
+
+
+EVENTS: tuple[type[Event], ...] = (
+    *(SessionOpened, ToolsListed, Searched, CircleBroken, Described, ToolsetsListed, SuggestionGiven, Called),
+    *(ToolsLoaded, ToolsUnloaded, Exposed, TaskReported, UpstreamChanged, CatalogChanged, EventsLost),
 )
-Record: TypeAlias = Callable[[Event], None]
+RecordEvent: TypeAlias = Callable[[Event], None]
 
 
 def record_nothing(_: Event) -> None:
-    """Stand in where nothing is recorded."""
-
-
-def count(tokens: Tokens) -> int:
-    """Give a number of tokens, counting them now where that was put off."""
-    return tokens if isinstance(tokens, int) else tokens()
+    """Discard an event: nothing is recorded."""
 
 
 def settled(event: Event) -> Event:
-    """Give the same event with its tokens counted."""
+    """Return the same event with its tokens counted."""
     late = {
         name: count(getattr(event, name))
         for name in ("tokens", "upfront")
         if isinstance(getattr(event, name, 0), Later)
     }
-    return replace(event, **late) if late else event  # type: ignore[arg-type]
+    return replace(event, **late) if late else event
+
+
+def columns_of(event: Event, known: Attribution, privacy: Privacy) -> Columns:
+    """Return all columns of an event but its id, its time and the id of the search it belongs to."""
+    shared: Columns = {
+        "kind": event.kind,
+        "caller": getattr(event, "caller", None),
+        "workspace": privacy.workspace(event.workspace) if isinstance(event, CallerEvent) else None,
+        "tokens": getattr(event, "tokens", None),
+        "milliseconds": getattr(event, "milliseconds", None),
+        "rank": known.rank,
+        "miss": event.miss(known),
+        "data": {},
+    }
+    return {**shared, **event.columns(privacy)}
+
+
+def _known(data: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in data.items() if value is not None}

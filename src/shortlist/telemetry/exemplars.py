@@ -1,57 +1,39 @@
-"""Pairs of a query and the tool it led to: how much each still counts, and which are worth a reviewer's time."""
+"""Exemplars: queries and the tools they led to, how much each counts, and which to review as test cases."""
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from shortlist.models import Asker, Exemplar, Json, ToolId
+from shortlist.storage.port import LearnedPair
 
 HALF_LIFE_DAYS = 14.0
-"""What was right a fortnight ago counts half: tools, and what people ask of them, change."""
+"""A call from two weeks ago counts half: tools, and what people ask for, change."""
 DAY_MILLISECONDS = 86_400_000
 MINED_SHARE = 0.5
-"""A tool answers a mined query if at least this share of its calls for it went well."""
+"""A tool counts as an answer to a mined query if at least this share of its calls succeeded."""
 
 GroupOf = Callable[[str], str]
-"""From a caller's name to that of its group."""
+"""Returns the group of a caller by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A caller's calls of a tool for one query."""
-
-    caller: str
-    tool: ToolId
-    query: str
-    successes: int
-    errors: int
-    last: int
-    """Milliseconds since 1970, of the last call."""
-
-    @property
-    def went_well(self) -> float:
-        """The share of its calls that the tool did not answer with an error."""
-        return self.successes / max(self.successes + self.errors, 1)
-
-
-def weight_of(pair: Pair, now: float) -> float:
-    """Say how much a pair counts at a second since 1970: less as it ages, and as its calls failed."""
+def weight_of(pair: LearnedPair, now: float) -> float:
+    """Return a pair's weight at a time in seconds since 1970: lower with age and with failed calls."""
     days = max(now * 1000 - pair.last, 0) / DAY_MILLISECONDS
-    return float(pair.went_well * 0.5 ** (days / HALF_LIFE_DAYS))
+    return float(pair.success_rate * 0.5 ** (days / HALF_LIFE_DAYS))
 
 
-def exemplars_of(pairs: Iterable[Pair], now: float, group_of: GroupOf) -> Iterator[Exemplar]:
-    """Turn what was logged into what search learns from; calls that only failed teach nothing."""
+def exemplars_of(pairs: Iterable[LearnedPair], now: float, group_of: GroupOf) -> Iterator[Exemplar]:
+    """Yield exemplars for search; pairs without a successful call are left out."""
     for pair in pairs:
         if pair.successes:
             by = Asker(pair.caller, group_of(pair.caller))
             yield Exemplar(query=pair.query, tool=pair.tool, by=by, weight=weight_of(pair, now))
 
 
-def mined_cases(pairs: Iterable[Pair]) -> Iterator[dict[str, Json]]:
-    """Give a case for every query that led to a call, as evals read them, marked as not yet reviewed."""
-    asked: defaultdict[str, list[Pair]] = defaultdict(list)
+def mined_cases(pairs: Iterable[LearnedPair]) -> Iterator[dict[str, Json]]:
+    """Yield an evaluation case for every query that led to a call, marked as not reviewed."""
+    asked: defaultdict[str, list[LearnedPair]] = defaultdict(list)
     for pair in pairs:
         asked[" ".join(pair.query.split())].append(pair)
     for query, found in sorted(asked.items()):
@@ -68,8 +50,8 @@ def mined_cases(pairs: Iterable[Pair]) -> Iterator[dict[str, Json]]:
             }
 
 
-def _gold(pairs: Sequence[Pair]) -> list[ToolId]:
-    """Give the tools that answered a query, the most called first."""
+def _gold(pairs: Sequence[LearnedPair]) -> list[ToolId]:
+    """Return the tools that answered a query, the most called first."""
     calls: defaultdict[ToolId, list[int]] = defaultdict(lambda: [0, 0])
     for pair in pairs:
         calls[pair.tool][0] += pair.successes

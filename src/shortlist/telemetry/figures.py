@@ -1,13 +1,19 @@
-"""Every figure, defined once: a name, its meaning in words, and how it follows from the tallies."""
+"""Every figure, defined once: its name, its meaning, how it is computed from the tallies, and how it is written."""
 
-from collections.abc import Callable, Mapping
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from shortlist.errors import InvalidInput
 from shortlist.models import Json, ToolId
-from shortlist.telemetry.store import EventReader
-from shortlist.telemetry.tallies import Name, Sums, middle
+from shortlist.storage.port import Sums, TallyName, TallyStore
+from shortlist.telemetry.measures import STEP
 
 Unit: TypeAlias = Literal["", "%", "tokens"]
 
@@ -15,21 +21,24 @@ RECALL = 0.95
 TOP = 5
 PERCENTILES = (50, 95, 99)
 DISCOVERY = ("instructions", "search", "describe", "toolsets", "load", "refusal")
-"""What shows tokens beside the list of tools."""
+"""What shows tokens besides the list of tools."""
+SHOWN_TOOLS = 10
+_AGO = re.compile(r"^(\d+(?:\.\d+)?)\s*([smhdw])$")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 class Tallied:
-    """Tallies by name, ready to be computed with."""
+    """Tallies by name, for figures to compute with."""
 
     def __init__(self, sums: Sums) -> None:
         self._by_name: dict[str, dict[str, float]] = {}
         for (name, key), value in sums.items():
             self._by_name.setdefault(name, {})[key] = value
 
-    def by_key(self, name: Name) -> Mapping[str, float]:
+    def by_key(self, name: TallyName) -> Mapping[str, float]:
         return self._by_name.get(name, {})
 
-    def total(self, name: Name, *keys: str) -> float:
+    def total(self, name: TallyName, *keys: str) -> float:
         """Add up a name, over all keys or some."""
         found = self.by_key(name)
         return sum(found.get(key, 0.0) for key in keys) if keys else sum(found.values())
@@ -39,12 +48,12 @@ class Tallied:
 
     @property
     def needs(self) -> float:
-        """First calls that a search was needed for: those it returned, and those it should have."""
+        """First calls that needed a search: of tools that one returned, and of tools that none returned."""
         return self.total("found_at") + self.total("unfound")
 
     @property
     def calls(self) -> float:
-        """Calls of tools that there are."""
+        """Calls of tools that exist."""
         return self.total("calls") - self.total("calls", "unknown")
 
 
@@ -53,7 +62,7 @@ Compute: TypeAlias = Callable[[Tallied], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number; None where there is nothing yet to compute it from."""
+    """One number; None while there is nothing to compute it from."""
 
     meaning: str
     compute: Compute
@@ -61,7 +70,7 @@ class Figure:
 
 
 def _limit_for_recall(t: Tallied) -> float | None:
-    """Give the least rank within which enough of the called tools stood."""
+    """Return the lowest rank within which 95 % of the called tools were returned."""
     ranks = sorted(int(key) for key in t.by_key("found_at"))
     return next((float(rank) for rank in ranks if t.found_within(rank) >= RECALL * t.needs), None)
 
@@ -77,73 +86,75 @@ def _saved(t: Tallied) -> float:
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
         "sessions": Figure(
-            "Workspaces that a gateway met for the first time since it started.", lambda t: t.total("sessions")
+            "Workspaces that a gateway served for the first time since it started.", lambda t: t.total("sessions")
         ),
-        "searches": Figure("Queries searched for; a request may hold several.", lambda t: t.total("searches")),
-        "calls": Figure("Calls of tools, however they ended; the gateway's own tools do not count.", lambda t: t.calls),
+        "searches": Figure("Queries; one request may contain several.", lambda t: t.total("searches")),
+        "calls": Figure(
+            "Tool calls, whatever their outcome; the gateway's own tools are not counted.", lambda t: t.calls
+        ),
         "recall_proxy": Figure(
-            "Of first calls that a search was needed for, the share whose tool one of the last searches had returned.",
+            "Share of first calls that needed a search whose tool was returned by a recent search.",
             lambda t: share(t.total("found_at"), t.needs),
             "%",
         ),
         "unfound_calls": Figure(
-            "First calls, through call_tool, of tools that none of the last searches had returned.",
+            "First calls, through call_tool, of tools that no recent search had returned.",
             lambda t: t.total("unfound"),
         ),
-        "unknown_calls": Figure("Calls of names that no tool has.", lambda t: t.total("calls", "unknown")),
+        "unknown_calls": Figure("Calls of names that do not exist.", lambda t: t.total("calls", "unknown")),
         "rephrased": Figure(
-            "Of all searches, the share that the same workspace repeats in other words before it calls anything.",
+            "Share of searches that the same workspace rephrased before it called anything.",
             lambda t: share(t.total("searches_rephrased"), t.total("searches")),
             "%",
         ),
         "uncalled": Figure(
-            "Of all searches, the share of which no hit has been called.",
+            "Share of searches of which no hit was called.",
             lambda t: share(t.total("searches") - t.total("searches_picked"), t.total("searches")),
             "%",
         ),
         "mrr": Figure(
-            "Mean of 1/rank of the called tool over the same calls; 0 where no search had returned it.",
+            "Mean reciprocal rank of the called tool over the same calls; 0 where no search had returned it.",
             _mean_reciprocal_rank,
         ),
         "top_1": Figure(
-            "Of the same calls, the share whose tool stood first.", lambda t: share(t.found_within(1), t.needs), "%"
+            "Share of the same calls whose tool was ranked first.", lambda t: share(t.found_within(1), t.needs), "%"
         ),
         "top_5": Figure(
-            "Of the same calls, the share whose tool stood among the first five.",
+            "Share of the same calls whose tool was ranked among the first five.",
             lambda t: share(t.found_within(TOP), t.needs),
             "%",
         ),
         "limit_for_recall": Figure(
-            "The least limit with which 95 % of the same calls would have found their tool; none where no limit would.",
+            "The smallest limit with which 95 % of the same calls would have found their tool; none if no limit would.",
             _limit_for_recall,
         ),
         "zero_results": Figure(
-            "Of all searches, the share without a hit.",
+            "Share of searches without a hit.",
             lambda t: share(t.total("searches_empty"), t.total("searches")),
             "%",
         ),
         "abstentions": Figure(
-            "Of all searches, the share answered with confidence none.",
+            "Share of searches answered with confidence none.",
             lambda t: share(t.total("searches_abstained"), t.total("searches")),
             "%",
         ),
-        "searches_per_call": Figure("Searches for each call.", lambda t: share(t.total("searches"), t.calls)),
+        "searches_per_call": Figure("Searches per call.", lambda t: share(t.total("searches"), t.calls)),
         "loop_breaks": Figure(
-            "Searches answered with the advice to stop searching, because they kept finding the same.",
+            "Searches answered with advice to stop, because they kept returning the same tools.",
             lambda t: t.total("circles"),
         ),
         "error_rate": Figure(
-            "Of all calls, the share that ended in an error of the tool or without an answer.",
+            "Share of calls that ended in a tool error or without an answer.",
             lambda t: share(t.total("calls", "error", "failed"), t.calls),
             "%",
         ),
         "invalid_arguments": Figure(
-            "Of all calls, the share refused because the arguments do not fit the schema.",
+            "Share of calls refused because the arguments do not match the schema.",
             lambda t: share(t.total("calls", "invalid_arguments"), t.calls),
             "%",
         ),
         "tokens_upfront": Figure(
-            "Tokens of the definitions of all tools a workspace may see, once for each workspace that listed tools.",
+            "Tokens of the definitions of all visible tools, once per workspace that listed tools.",
             lambda t: t.total("upfront"),
             "tokens",
         ),
@@ -153,24 +164,24 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "tokens",
         ),
         "tokens_discovery": Figure(
-            "Tokens of what discovery said on top: instructions, answers to searches, descriptions, lists of toolsets, "
-            "loads and refusals.",
+            "Tokens that discovery adds: instructions, search results, descriptions, lists of toolsets, loads and "
+            "refusals.",
             lambda t: t.total("tokens", *DISCOVERY),
             "tokens",
         ),
-        "tokens_saved": Figure("tokens_upfront less tokens_listed less tokens_discovery.", _saved, "tokens"),
+        "tokens_saved": Figure("tokens_upfront minus tokens_listed minus tokens_discovery.", _saved, "tokens"),
         "saved_share": Figure(
             "tokens_saved as a share of tokens_upfront.", lambda t: share(_saved(t), t.total("upfront")), "%"
         ),
-        "loads": Figure("Toolsets and tools loaded, by requests.", lambda t: t.total("loads")),
-        "suggestions": Figure("Toolsets that answers offered to load.", lambda t: t.total("suggestions")),
+        "loads": Figure("Requests that loaded toolsets or tools.", lambda t: t.total("loads")),
+        "suggestions": Figure("Toolsets that answers suggested to load.", lambda t: t.total("suggestions")),
         "task_completion": Figure(
-            "Of the tasks whose end callers reported, the share they reported as completed.",
+            "Share of the tasks reported by callers that were completed.",
             lambda t: share(t.total("tasks", "completed"), t.total("tasks")),
             "%",
         ),
         "events_lost": Figure(
-            "Events that could not be kept: the queue was full or the store failed.", lambda t: t.total("lost")
+            "Events that could not be recorded: the queue was full or the store failed.", lambda t: t.total("lost")
         ),
     }
 )
@@ -178,16 +189,16 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFigures:
-    """What is known of one tool, or of all tools of one server."""
+    """Figures of one tool, or of all tools of one server."""
 
     name: str
     shown: int
-    """In so many answers."""
+    """Number of search results that included it."""
     calls: int
     error_rate: float | None
     invalid_arguments: float | None
     found: int
-    """First calls that a search had returned, and below those that none had."""
+    """First calls of a tool that a search had returned, and below of one that none had."""
     unfound: int
     mrr: float | None
     """Over both."""
@@ -196,8 +207,8 @@ class ToolFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """Everything `shortlist stats` says."""
+class UsageStats:
+    """Everything that `shortlist stats` prints."""
 
     figures: Mapping[str, float | None]
     latency: Mapping[str, Mapping[str, float]]
@@ -206,8 +217,8 @@ class Stats:
     servers: tuple[ToolFigures, ...]
     lost: Mapping[str, int]
 
-    def among(self, visible: frozenset[ToolId] | None) -> "Stats":
-        """Leave out the tools and servers that somebody may not see."""
+    def among(self, visible: frozenset[ToolId] | None) -> "UsageStats":
+        """Leave out tools and servers that the caller may not see."""
         if visible is None:
             return self
         seen = {tool.partition("/")[0] for tool in visible}
@@ -221,15 +232,15 @@ class Stats:
         return asdict(self)
 
 
-def stats(reader: EventReader, since: float | None = None) -> Stats:
+def stats(store: TallyStore, since: float | None = None) -> UsageStats:
     """Compute every figure from the hour of `since` on."""
-    return stats_of(reader.sums(since))
+    return stats_of(store.sums(since))
 
 
-def stats_of(sums: Sums) -> Stats:
+def stats_of(sums: Sums) -> UsageStats:
     tallied = Tallied(sums)
     by_tool = _by_tool(tallied)
-    return Stats(
+    return UsageStats(
         figures={name: figure.compute(tallied) for name, figure in FIGURES.items()},
         latency=latency(tallied),
         tools=tuple(_tool_figures(name, by_tool[name]) for name in _busiest(by_tool)),
@@ -239,7 +250,7 @@ def stats_of(sums: Sums) -> Stats:
 
 
 def latency(tallied: Tallied) -> dict[str, dict[str, float]]:
-    """Give the percentiles of each step's milliseconds: of a whole search, its steps, a call, a load."""
+    """Return latency percentiles in milliseconds: of whole searches, their steps, calls and loads."""
     buckets: dict[str, dict[int, float]] = {}
     for key, count in tallied.by_key("milliseconds").items():
         step, _, bucket = key.rpartition(" ")
@@ -254,17 +265,22 @@ def share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
+def _middle(bucket: int) -> float:
+    """Return the duration that stands for all in a bucket."""
+    return math.exp((bucket + 0.5) * STEP)
+
+
 def _percentile(buckets: Mapping[int, float], percent: int) -> float:
     left = percent / 100 * sum(buckets.values())
     for bucket in sorted(buckets):
         left -= buckets[bucket]
         if left <= 0:
-            return middle(bucket)
-    return middle(max(buckets))
+            return _middle(bucket)
+    return _middle(max(buckets))
 
 
 _Counts: TypeAlias = dict[str, float]
-_OF_TOOLS: tuple[Name, ...] = (
+_OF_TOOLS: tuple[TallyName, ...] = (
     *("tool_shown", "tool_called", "tool_failed", "tool_refused"),
     *("tool_found", "tool_reciprocal", "tool_unfound", "tool_milliseconds"),
 )
@@ -303,4 +319,79 @@ def _tool_figures(name: str, counts: _Counts) -> ToolFigures:
         unfound=int(unfound),
         mrr=share(reciprocal, found + unfound),
         milliseconds=share(milliseconds, called - refused),
+    )
+
+
+def parse_since(text: str, now: Callable[[], float] = time.time) -> float:
+    """Parse `24h`, `7d` or a date into seconds since 1970."""
+    if ago := _AGO.match(str(text).strip()):
+        return now() - float(ago[1]) * _SECONDS[ago[2]]
+    try:
+        return datetime.fromisoformat(str(text).strip()).timestamp()
+    except ValueError:
+        raise InvalidInput(
+            f"{text!r} is not a time. Use a duration such as 24h or 7d, or a date such as 2026-01-31."
+        ) from None
+
+
+def stats_text(stats: UsageStats, lost: Mapping[str, int] = MappingProxyType({})) -> str:
+    """Format every figure, the latency of each step, and the most called tools and servers."""
+    width = max(map(len, FIGURES))
+    figures = [
+        f"{name:<{width}}  {shown(name, value):>10}  {FIGURES[name].meaning}" for name, value in stats.figures.items()
+    ]
+    parts = [
+        "\n".join(figures),
+        _table(
+            "latency (ms)", ("", "p50", "p95", "p99"), [(s, *map(_time, p.values())) for s, p in stats.latency.items()]
+        ),
+        _table("servers", _HEAD, map(_row, stats.servers[:SHOWN_TOOLS])),
+        _table("tools", _HEAD, map(_row, stats.tools[:SHOWN_TOOLS])),
+        _losses(Counter(stats.lost) + Counter(lost)),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def shown(name: str, value: float | None) -> str:
+    """Format one figure in its unit."""
+    if value is None:
+        return "–"
+    if FIGURES[name].unit == "%":
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:.2f}"
+
+
+_HEAD = ("", "calls", "errors", "invalid", "shown", "found", "unfound", "mrr", "ms")
+
+
+def _row(tool: ToolFigures) -> tuple[str, ...]:
+    percent = [_percent(tool.error_rate), _percent(tool.invalid_arguments)]
+    counts = [f"{count:,}" for count in (tool.shown, tool.found, tool.unfound)]
+    mrr = "–" if tool.mrr is None else f"{tool.mrr:.2f}"
+    return (tool.name, f"{tool.calls:,}", *percent, *counts, mrr, _time(tool.milliseconds))
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _time(milliseconds: float | None) -> str:
+    return "–" if milliseconds is None else f"{milliseconds:.2f}" if milliseconds < 10 else f"{milliseconds:,.0f}"
+
+
+def _losses(lost: Mapping[str, int]) -> str:
+    return "\n".join(f"lost: {count:,} events ({reason})" for reason, count in lost.items())
+
+
+def _table(title: str, head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
+    lines = [(title, *head[1:]), *rows]
+    if len(lines) == 1:
+        return ""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
     )

@@ -1,16 +1,46 @@
-"""Events into a batch for the store: attributed, summed up, and with what may not be kept left out."""
+"""Events into a batch for the store: attributed to earlier searches, tallied, and redacted.
 
-from collections import defaultdict
+Everything here runs on the recorder's thread, beside the requests.
+"""
+
+import threading
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from shortlist.telemetry.attribution import ALONE, Attribution, Place, Trail, Trails
-from shortlist.telemetry.events import Act, Called, Event, Listed, Loaded, Searched, count, settled
+from shortlist.models import ToolId
+from shortlist.storage.port import HOUR, Batch, Columns, EventRow, Place, ToolPair, WorkspaceCounts
+from shortlist.telemetry.events import (
+    Called,
+    CallerEvent,
+    Event,
+    Searched,
+    SessionOpened,
+    ToolsListed,
+    ToolsLoaded,
+    columns_of,
+    settled,
+)
+from shortlist.telemetry.measures import ALONE, Attribution, count
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.rows import Columns, columns_of
-from shortlist.telemetry.sessions import SessionChange, change_of
-from shortlist.telemetry.tallies import HOUR, tallies_of
-from shortlist.telemetry.together import UsedTogether
+from shortlist.text.tokens import terms
+
+SEARCHES = 10
+"""A call is looked up in so many of the last searches of its workspace …"""
+SECONDS = 1_800.0
+"""… that are not older than this."""
+REPHRASE_SECONDS = 300.0
+SHARED_TERMS = 1 / 3
+"""Of all terms of two queries; from here the later one rephrases the earlier one."""
+SHARED_HITS = 1 / 2
+"""Of the fewer hits of two searches; likewise."""
+REMEMBERED_TOOLS = 8
+REMEMBERED_PAIRS = 1_000
+REMEMBERED_WORKSPACES = 2_000
+LEAST_TOGETHER = 2
+"""Workspaces that called both tools; a single one does not make a pattern."""
+MOST_TOGETHER = 5
 
 
 class Stamped(NamedTuple):
@@ -21,50 +51,171 @@ class Stamped(NamedTuple):
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An event in columns; `search` is the place of the earlier search that it belongs to."""
+@dataclass(slots=True, kw_only=True)
+class RememberedSearch:
+    """A search that calls may belong to."""
 
-    columns: Columns
     place: Place
-    search: Place | None
+    seconds: float
+    hour: int
+    ranks: Mapping[ToolId, int]
+    terms: frozenset[str]
+    picked: set[ToolId] = field(default_factory=set)
+    """Its tools that have been called."""
+    closed: bool = False
+    """Something was called since: the next search does not rephrase this one."""
+
+    def alike(self, other: "RememberedSearch") -> bool:
+        """Return whether two searches ask for the same: by their words, or by what they found."""
+        words = len(self.terms & other.terms) >= SHARED_TERMS * max(len(self.terms | other.terms), 1)
+        fewer = min(len(self.ranks), len(other.ranks))
+        hits = fewer > 0 and len(self.ranks.keys() & other.ranks.keys()) >= SHARED_HITS * fewer
+        return words or hits
 
 
-@dataclass(slots=True)
-class Batch:
-    """What is written in one transaction."""
+class Trail:
+    """What one workspace did recently; `seconds` come from a clock that never jumps."""
 
-    entries: list[Entry] = field(default_factory=list)
-    tallies: defaultdict[tuple[str, int, str], float] = field(default_factory=lambda: defaultdict(float))
-    """By name, hour and key."""
-    sessions: dict[str, SessionChange] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._searches: deque[RememberedSearch] = deque(maxlen=SEARCHES)
+        self._request: list[RememberedSearch] = []
+        self._unfound: set[ToolId] = set()
+        self._used: deque[ToolId] = deque(maxlen=REMEMBERED_TOOLS)
+        self._together: set[frozenset[ToolId]] = set()
+        self.listed = 0
+        """Tokens of the longest list shown so far, and below of what everything would have cost."""
+        self.upfront = 0
+
+    def searched(self, event: Searched, place: Place, seconds: float, hour: int) -> Attribution:
+        """Remember a search; attribute it to the one that it rephrases."""
+        ranks: dict[ToolId, int] = {}
+        for hit in event.hits:
+            for tool in (hit.tool, *hit.family):
+                ranks.setdefault(tool, hit.rank)
+        asked = frozenset(terms(event.query))
+        now = RememberedSearch(place=place, seconds=seconds, hour=hour, ranks=ranks, terms=asked)
+        before = () if event.part or event.offset else tuple(self._request)
+        if not event.part:
+            self._request = []
+            self._unfound.clear()
+        self._request.append(now)
+        self._searches.append(now)
+        rephrased = next((earlier for earlier in before if _rephrases(earlier, now)), None)
+        return Attribution(rephrased.place, rephrased.hour) if rephrased else ALONE
+
+    def called(self, event: Called, seconds: float) -> Attribution:
+        """Attribute a call to the last search that returned its tool."""
+        for search in self._request:
+            search.closed = True
+        together = self._use(event.tool) if event.outcome == "ok" else ()
+        found = self._found(event.tool, seconds)
+        if found is None:
+            fresh = event.tool not in self._unfound
+            self._unfound.add(event.tool)
+            return Attribution(fresh=fresh, together=together)
+        fresh = event.tool not in found.picked
+        found.picked.add(event.tool)
+        return Attribution(
+            found.place,
+            found.hour,
+            found.ranks[event.tool],
+            fresh=fresh,
+            first_pick=fresh and len(found.picked) == 1,
+            together=together,
+        )
+
+    def loaded(self, event: ToolsLoaded, seconds: float) -> Attribution:
+        """Attribute a load to the last search that returned one of its tools."""
+        for tool in event.tools:
+            if found := self._found(tool, seconds):
+                return Attribution(found.place, found.hour, found.ranks[tool])
+        return ALONE
+
+    def grown(self, event: ToolsListed) -> ToolsListed:
+        """Return a list with only the tokens beyond earlier lists, which it replaces in the client."""
+        tokens, upfront = count(event.tokens), count(event.upfront)
+        grown = replace(event, tokens=max(tokens - self.listed, 0), upfront=max(upfront - self.upfront, 0))
+        self.listed, self.upfront = max(tokens, self.listed), max(upfront, self.upfront)
+        return grown
+
+    def _found(self, tool: ToolId, seconds: float) -> RememberedSearch | None:
+        recent = (s for s in reversed(self._searches) if seconds - s.seconds <= SECONDS)
+        return next((search for search in recent if tool in search.ranks), None)
+
+    def _use(self, tool: ToolId) -> tuple[ToolId, ...]:
+        new = tuple(other for other in self._used if other != tool and frozenset((tool, other)) not in self._together)
+        if len(self._together) > REMEMBERED_PAIRS:
+            self._together.clear()
+        self._together.update(frozenset((tool, other)) for other in new)
+        if tool not in self._used:
+            self._used.append(tool)
+        return new
+
+
+def _rephrases(earlier: RememberedSearch, now: RememberedSearch) -> bool:
+    return not earlier.closed and now.seconds - earlier.seconds <= REPHRASE_SECONDS and now.alike(earlier)
+
+
+class UsedTogether:
+    """Which tools were called in the same workspaces; the recorder adds to it while requests read it."""
+
+    def __init__(self) -> None:
+        self._partners: defaultdict[ToolId, Counter[ToolId]] = defaultdict(Counter)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, pairs: Iterable[ToolPair]) -> Self:
+        """Start from what the store has counted."""
+        together = cls()
+        for one, other, workspaces in pairs:
+            together.add(one, other, workspaces=workspaces)
+        return together
+
+    def add(self, one: ToolId, other: ToolId, *, workspaces: int = 1) -> None:
+        with self._lock:
+            self._partners[one][other] += workspaces
+            self._partners[other][one] += workspaces
+
+    def __call__(self, tool: ToolId) -> frozenset[ToolId]:
+        """Return the tools most often used with one."""
+        with self._lock:
+            partners: Mapping[ToolId, int] = dict(self._partners.get(tool, {}))
+        often = sorted((-count, other) for other, count in partners.items() if count >= LEAST_TOGETHER)
+        return frozenset(other for _, other in often[:MOST_TOGETHER])
 
 
 class Ledger:
-    """Takes events in the order in which they happened, and remembers what later ones are judged by."""
+    """Takes events in the order in which they happened, and remembers what later ones are attributed to."""
 
     def __init__(self, privacy: Privacy, together: UsedTogether | None = None) -> None:
         self._privacy = privacy
         self._together = together or UsedTogether()
-        self._trails = Trails()
+        self._trails: OrderedDict[str, Trail] = OrderedDict()
 
     def enter(self, batch: Batch, stamped: Stamped) -> None:
-        """Add an event to a batch; what was put off on the request path is done here."""
+        """Add an event to a batch; work that was deferred on the request's path is done here."""
         event, place, hour = settled(stamped.event), Place(), int(stamped.at // HOUR)
-        trail = self._trails[event.workspace] if isinstance(event, Act) else Trail()
+        trail = self._trail(event.workspace) if isinstance(event, CallerEvent) else Trail()
         known = _attribute(trail, event, place, stamped.seconds, hour)
         columns = {"at": int(stamped.at * 1000), **columns_of(event, known, self._privacy)}
-        batch.entries.append(Entry(columns, place, known.search.place if known.search else None))
-        if isinstance(event, Listed):
-            event = _growth(trail, event)
-        for name, key, value, earlier in tallies_of(event, known):
+        batch.entries.append(EventRow(columns, place, known.search))
+        if isinstance(event, ToolsListed):
+            event = trail.grown(event)
+        for name, key, value, earlier in event.tallies(known):
             if value:
                 batch.tallies[name, hour if earlier is None else earlier, key] += value
         for other in known.together:
             self._together.add(columns["subject"], other)
-        if isinstance(event, Act):
-            change = batch.sessions.setdefault(columns["workspace"], SessionChange(caller=event.caller))
-            change.add(change_of(event, columns["miss"]), columns["at"])
+        if isinstance(event, CallerEvent):
+            did = batch.workspaces.setdefault(columns["workspace"], WorkspaceCounts(caller=event.caller))
+            _add(did, event, columns)
+
+    def _trail(self, workspace: str) -> Trail:
+        trail = self._trails.setdefault(workspace, Trail())
+        self._trails.move_to_end(workspace)
+        if len(self._trails) > REMEMBERED_WORKSPACES:
+            self._trails.popitem(last=False)
+        return trail
 
 
 def _attribute(trail: Trail, event: Event, place: Place, seconds: float, hour: int) -> Attribution:
@@ -72,16 +223,17 @@ def _attribute(trail: Trail, event: Event, place: Place, seconds: float, hour: i
         return trail.searched(event, place, seconds, hour)
     if isinstance(event, Called):
         return trail.called(event, seconds)
-    if isinstance(event, Loaded):
-        for tool in event.tools:
-            if found := trail.found(tool, seconds):
-                return Attribution(found, found.ranks[tool])
+    if isinstance(event, ToolsLoaded):
+        return trail.loaded(event, seconds)
     return ALONE
 
 
-def _growth(trail: Trail, event: Listed) -> Listed:
-    """Count only what a list has more than the workspace's earlier ones: it takes their place in the client."""
-    tokens, upfront = count(event.tokens), count(event.upfront)
-    grown = replace(event, tokens=max(tokens - trail.listed, 0), upfront=max(upfront - trail.upfront, 0))
-    trail.listed, trail.upfront = max(tokens, trail.listed), max(upfront, trail.upfront)
-    return grown
+def _add(did: WorkspaceCounts, event: CallerEvent, columns: Columns) -> None:
+    """Add one event to what its workspace did."""
+    did.first, did.last = did.first or columns["at"], columns["at"]
+    if isinstance(event, SessionOpened):
+        did.mode, did.initial_tools = event.mode, event.tools
+    if isinstance(event, ToolsLoaded) and event.toolset and event.toolset not in did.toolsets:
+        did.toolsets.append(event.toolset)
+    counts = {"misses": 1 if columns["miss"] else 0, "tokens": count(getattr(event, "tokens", 0)), **event.counts()}
+    did.counts.update({name: value for name, value in counts.items() if value})

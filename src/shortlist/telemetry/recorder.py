@@ -1,4 +1,4 @@
-"""Events on their way to the store: a bounded queue, a thread that writes, and a count of what was lost."""
+"""Records events without blocking: a bounded queue, a thread that writes, and a count of what was lost."""
 
 import logging
 import threading
@@ -9,29 +9,31 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from shortlist.errors import StoreError
+from shortlist.storage.port import Batch, EventStore
 from shortlist.telemetry.events import Event, EventsLost
-from shortlist.telemetry.ledger import Batch, Ledger, Stamped
-from shortlist.telemetry.store import EventWriter
+from shortlist.telemetry.ledger import Ledger, Stamped
 
 logger = logging.getLogger(__name__)
 
 CAPACITY = 20_000
-"""Events that wait to be written: two seconds of ten thousand a second."""
+"""Events that may wait to be written: two seconds at ten thousand a second."""
 BATCH = 2_000
 GATHER_SECONDS = 0.5
-"""How long events gather before they are written together; what a kill can lose."""
+"""How long events are collected before they are written together; what a kill can lose."""
 RETRY_SECONDS = (0.5, 30.0)
-"""How long a store that failed is left alone: at first, and at most."""
+"""How long to wait before a store that failed is tried again: at first, and at most."""
 CLOSE_SECONDS = 3.0
 PURGE_SECONDS = 3_600.0
 DAY = 86_400.0
+YEAR_2020 = 1_577_836_800.0
+"""A clock that shows an earlier time is not set, as on a machine that has just booted; nothing is deleted by it."""
 
-Reason: TypeAlias = Literal["queue full", "store failed", "unwritable", "closed"]
+LossReason: TypeAlias = Literal["queue full", "store failed", "unwritable", "closed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
-    """The wall clock, which may jump, and one that only goes on."""
+    """The wall clock, which may jump, and a monotonic one."""
 
     wall: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
@@ -39,7 +41,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long and how much is kept."""
+    """How long and how much to keep."""
 
     days: float = 30.0
     megabytes: float = 1_000.0
@@ -50,36 +52,36 @@ DEFAULT_RETENTION = Retention()
 
 
 class Recorder:
-    """Takes events without blocking or raising; whatever goes wrong behind it is counted and said once."""
+    """Takes events without blocking or raising; failures behind it are counted and logged once."""
 
     def __init__(
         self,
-        open_store: Callable[[], EventWriter],
+        store: EventStore,
         ledger: Ledger,
         *,
         retention: Retention = DEFAULT_RETENTION,
         clocks: Clocks = SYSTEM_CLOCKS,
         capacity: int = CAPACITY,
     ) -> None:
-        self._open_store = open_store
+        self._store = store
         self._ledger = ledger
         self._retention = retention
         self._clocks = clocks
         self._capacity = capacity
         self._queue: deque[Stamped] = deque()
-        self._lost: Counter[str] = Counter(dict.fromkeys(get_args(Reason), 0))
+        self._lost: Counter[str] = Counter(dict.fromkeys(get_args(LossReason), 0))
         self._told: Counter[str] = Counter()
-        """What of it the store has been told."""
+        """Losses that were already written to the store."""
         self._losing = threading.Lock()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._store: EventWriter | None = None
+        self._written = False
         self._purged: float | None = None
         self._thread = threading.Thread(target=self._run, name="shortlist-events", daemon=True)
         self._started = False
 
     def __call__(self, event: Event) -> None:
-        """Take an event; when too many wait it is counted as lost."""
+        """Queue an event; when the queue is full it is counted as lost."""
         if len(self._queue) >= self._capacity or self._closing.is_set():
             self._lose("queue full", 1)
             return
@@ -97,12 +99,12 @@ class Recorder:
 
     @property
     def untold(self) -> Mapping[str, int]:
-        """How many of them the store does not know of yet."""
+        """How many of them have not been written to the store yet."""
         with self._losing:
             return dict(self._lost - self._told)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Write what waits, for a moment at most; what is left is counted as lost."""
+        """Write what is queued, within `seconds`; the rest is counted as lost."""
         self._closing.set()
         self._wake.set()
         if self._started:
@@ -120,7 +122,7 @@ class Recorder:
                 self._started = True
                 self._thread.start()
 
-    def _lose(self, reason: Reason, count: int) -> None:
+    def _lose(self, reason: LossReason, count: int) -> None:
         with self._losing:
             self._lost[reason] += count
 
@@ -132,8 +134,6 @@ class Recorder:
             while self._queue:
                 self._write(self._gather())
             self._purge()
-        if self._store is not None:
-            self._store.close()
 
     def _gather(self) -> Batch:
         batch = Batch()
@@ -142,30 +142,30 @@ class Recorder:
         for reason, count in untold.items():
             self._ledger.enter(batch, self._stamped(EventsLost(count=count, reason=reason)))
         for _ in range(min(len(self._queue), BATCH)):
-            time.sleep(0)  # a request that waits for the interpreter goes first
+            time.sleep(0)  # let a waiting request have the interpreter first
             try:
                 self._ledger.enter(batch, self._queue.popleft())
-            except Exception:  # an event that cannot be written down must not take the others with it
-                logger.exception("an event could not be written down")
+            except Exception:  # one bad event must not take the others with it
+                logger.exception("an event could not be recorded")
                 self._lose("unwritable", 1)
         return batch
 
     def _write(self, batch: Batch) -> None:
-        """Write a batch, trying again until it is written or the gateway closes."""
+        """Write a batch; retry until it is written or the gateway closes."""
         wait, failed = RETRY_SECONDS[0], False
         while True:
             try:
-                self._opened().append(batch)
+                self._store.append(batch)
             except StoreError as error:
-                self._give_up_store()
                 if not failed:
-                    logger.warning("events are not kept for now, calls go on: %s", error)
+                    logger.warning("events cannot be recorded at the moment; calls go on: %s", error)
                 failed = True
             except Exception:
-                logger.exception("events could not be written down")
+                logger.exception("events could not be recorded")
                 self._lose("unwritable", len(batch.entries))
                 return
             else:
+                self._written = True
                 return
             if self._closing.wait(wait):
                 self._lose("store failed", len(batch.entries) + len(self._queue))
@@ -173,23 +173,18 @@ class Recorder:
                 return
             wait = min(wait * 2, RETRY_SECONDS[1])
 
-    def _opened(self) -> EventWriter:
-        if self._store is None:
-            self._store = self._open_store()
-        return self._store
-
-    def _give_up_store(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            store.close()
-
     def _purge(self) -> None:
-        """Delete what is too old or too much, once in a while."""
-        now = self._clocks.steady()
-        if self._store is None or (self._purged is not None and now - self._purged < PURGE_SECONDS):
+        """Delete what is too old or too much, once an hour."""
+        now, wall = self._clocks.steady(), self._clocks.wall()
+        if not self._written or (self._purged is not None and now - self._purged < PURGE_SECONDS):
             return
         self._purged = now
+        if wall < YEAR_2020:
+            logger.warning("the clock is not set (%d seconds since 1970): old events are not deleted for now", wall)
+            return
         try:
-            self._store.purge(self._clocks.wall() - self._retention.days * DAY, self._retention.megabytes)
+            self._store.purge(wall - self._retention.days * DAY, self._retention.megabytes)
         except StoreError as error:
-            logger.warning("old events stay for now: %s", error)
+            logger.warning("old events could not be deleted: %s", error)
+        except Exception:  # events are still recorded
+            logger.exception("old events could not be deleted")

@@ -1,7 +1,6 @@
 """What a page is made of: a visit by one caller, the sources that it may look into, and a template with its values."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
@@ -9,13 +8,12 @@ from shortlist.errors import ShortlistError, StoreError
 from shortlist.gateway.state import State
 from shortlist.models import Query, Tool, ToolId
 from shortlist.search.searcher import Explained
+from shortlist.storage.port import Storage, TallyName
 from shortlist.telemetry.figures import ToolFigures, stats_of
-from shortlist.telemetry.store import SqliteEventStore
-from shortlist.telemetry.tallies import Name
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.web.access import Session
 
-OF_TOOLS: tuple[Name, ...] = tuple(name for name in get_args(Name) if name.startswith("tool_"))
+OF_TOOLS: tuple[TallyName, ...] = tuple(name for name in get_args(TallyName) if name.startswith("tool_"))
 """Tallies by tool: all that is asked for where only tools and servers are shown."""
 
 
@@ -30,10 +28,6 @@ class NotForThisToken(ShortlistError):
         super().__init__("This token may see some of the tools, and nothing of what other callers do.")
 
 
-OpenStore: TypeAlias = Callable[[], SqliteEventStore]
-"""Opens what was recorded; raises StoreError where there is nothing to open."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """What the pages show: the gateway as it is, and what it recorded."""
@@ -41,7 +35,7 @@ class Sources:
     state: State
     explained: Callable[[Query], Explained]
     """Searches, with the reason of every hit."""
-    open_store: OpenStore
+    storage: Storage
     reconnect: Callable[[str], None] | None = None
     """Connects to a server again; None where the servers belong to another process."""
 
@@ -65,19 +59,16 @@ class Visit:
         """Say whether the caller may see only some tools, and so nothing of what other callers do."""
         return self.session.token is not None and self.session.token.limited
 
-    @contextmanager
-    def record(self) -> Iterator[SqliteEventStore]:
-        """Read what was recorded; raises where that cannot be read, or is not for this caller."""
+    def record(self) -> Storage:
+        """Return what was recorded; raises where it is not for this caller."""
         if self.limited:
             raise NotForThisToken
-        with closing(self.sources.open_store()) as store:
-            yield store
+        return self.sources.storage
 
     def use(self) -> "Use":
         """Give the use of tools and servers; nothing where none is kept, or where it is not for this caller."""
         try:
-            with self.record() as store:
-                found = stats_of(store.sums(names=OF_TOOLS))
+            found = stats_of(self.record().tallies.sums(names=OF_TOOLS))
         except (NotForThisToken, StoreError):
             return Use()
         return Use({tool.name: tool for tool in found.tools}, {server.name: server for server in found.servers})

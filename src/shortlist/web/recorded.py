@@ -1,17 +1,14 @@
 """A gateway that runs in another process, as far as it has left traces: its record and its saved catalog."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import NoReturn, cast, get_args
 
 from shortlist.config.settings import EMPTY
 from shortlist.errors import StoreError
 from shortlist.models import Json
-from shortlist.telemetry.rows import StoredEvent
-from shortlist.telemetry.store import EventQuery
+from shortlist.storage.port import EventQuery, EventStore, StoredEvent
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, State, UpstreamStatus
-from shortlist.web.page import OpenStore
 
 LOOKED_AT = 1_000
 """The latest comings and goings of all servers."""
@@ -20,9 +17,9 @@ LOOKED_AT = 1_000
 class RecordedUpstreams:
     """Servers as their last recorded state tells; nothing can be asked of them from here."""
 
-    def __init__(self, servers: Sequence[str], open_store: OpenStore) -> None:
+    def __init__(self, servers: Sequence[str], events: EventStore) -> None:
         self._servers = servers
-        self._open_store = open_store
+        self._events = events
 
     def status(self) -> Mapping[str, UpstreamStatus]:
         """Give every server's last state, in configuration order; `stopped` where none was ever recorded."""
@@ -54,9 +51,8 @@ class RecordedUpstreams:
     def _last(self) -> dict[str, StoredEvent]:
         found: dict[str, StoredEvent] = {}
         try:
-            with closing(self._open_store()) as store:
-                for event in store.events(EventQuery(kinds=("upstream",), latest=True, limit=LOOKED_AT)):
-                    found.setdefault(event.subject or "", event)
+            for event in self._events.events(EventQuery(kinds=("upstream",), latest=True, limit=LOOKED_AT)):
+                found.setdefault(event.subject or "", event)
         except StoreError:
             return {}
         return found

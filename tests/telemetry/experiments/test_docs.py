@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from shortlist.telemetry.experiments.hypotheses import HYPOTHESES
-from shortlist.telemetry.experiments.outcomes import DEFAULT_GUARDRAILS, DEFAULT_METRIC, METRICS
+from shortlist.telemetry.experiments.metrics import DEFAULT_GUARDRAILS, DEFAULT_METRIC, METRICS
 from shortlist.telemetry.experiments.plan import MINIMUM
+from shortlist.telemetry.experiments.report import HYPOTHESES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text("utf-8")
 

@@ -6,8 +6,14 @@ from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput
 from shortlist.telemetry.events import Event, Exposed
-from shortlist.telemetry.experiments.assignment import Assignments, as_configured
-from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Experiment, Variant, read_variant
+from shortlist.telemetry.experiments.plan import (
+    AS_CONFIGURED,
+    Assignments,
+    Experiment,
+    Variant,
+    as_configured,
+    read_variant,
+)
 
 DYNAMIC = Variant(mode="dynamic")
 MODES = Experiment(name="modes", variants=(AS_CONFIGURED, DYNAMIC), metric="errors", started=1)
@@ -63,8 +69,8 @@ def test_a_variant_is_written_as_people_write_it_and_named_by_what_it_sets() -> 
         ("mode", "as in mode=dynamic,limit=10"),
         ("mode=fast", "mode must be one of search, dynamic"),
         ("detail=long", "detail must be one of"),
-        ("limit=0", "limit goes from 1 to 50"),
-        ("limit=many", "limit goes from 1 to 50"),
+        ("limit=0", "limit must be between 1 and 50"),
+        ("limit=many", "limit must be between 1 and 50"),
     ],
 )
 def test_a_variant_that_cannot_be_served_is_refused_with_what_would_do(text: str, said: str) -> None:

@@ -4,10 +4,10 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from shortlist.telemetry.experiments.outcomes import METRICS, Outcome
+from shortlist.storage.port import WorkspaceOutcome
+from shortlist.telemetry.experiments.metrics import METRICS
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Experiment, Variant
-from shortlist.telemetry.experiments.report import Report, build_report
-from shortlist.telemetry.experiments.text import conclusion, report_text
+from shortlist.telemetry.experiments.report import ExperimentReport, build_report, conclusion, report_text
 
 DYNAMIC = Variant(mode="dynamic")
 EXPERIMENT = Experiment(
@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
 
 def simulated(
     experiment: Experiment = EXPERIMENT, workspaces: int = 600, errors: float = 0.1, worse: float = 0.0
-) -> list[Outcome]:
+) -> list[WorkspaceOutcome]:
     rng = np.random.default_rng(7)
     outcomes = []
     for number in range(workspaces):
@@ -25,7 +25,7 @@ def simulated(
         treated = variant != experiment.control
         calls = int(rng.poisson(8))
         outcomes.append(
-            Outcome(
+            WorkspaceOutcome(
                 variant=variant.name,
                 tools=8 if treated else 60,
                 calls=calls,
@@ -39,7 +39,7 @@ def simulated(
 
 
 def test_every_metric_is_what_its_meaning_says() -> None:
-    outcome = Outcome(
+    outcome = WorkspaceOutcome(
         variant="x",
         tools=12,
         searches=6,
@@ -128,7 +128,7 @@ def test_several_treatments_share_the_level() -> None:
 
 
 def test_outcomes_of_variants_that_are_not_compared_are_left_out() -> None:
-    strangers = [Outcome(variant="mode=gone", calls=1, errors=1)] * 50
+    strangers = [WorkspaceOutcome(variant="mode=gone", calls=1, errors=1)] * 50
     assert (
         build_report(EXPERIMENT, [*simulated(), *strangers]).workspaces
         == build_report(EXPERIMENT, simulated()).workspaces
@@ -143,7 +143,7 @@ def test_a_report_before_anybody_came_says_so() -> None:
 
 
 def test_the_text_gives_the_conclusion_every_metric_and_every_hypothesis() -> None:
-    report: Report = build_report(EXPERIMENT, simulated(worse=0.1))
+    report: ExperimentReport = build_report(EXPERIMENT, simulated(worse=0.1))
     said = report_text(report)
     assert conclusion(report) in said
     assert all(name in said for name in (*METRICS, "H1", "H2", "H3", "H4"))

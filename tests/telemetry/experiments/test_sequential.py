@@ -10,7 +10,7 @@ from shortlist.telemetry.experiments.sequential import (
     MIXTURE,
     TIGHTEST_AT,
     UNSEEN,
-    Sample,
+    RatioSample,
     difference,
     estimate,
     mean,
@@ -24,20 +24,20 @@ ALPHA = 0.05
 
 
 def test_a_ratio_is_the_ratio_of_the_sums_and_its_variance_is_taken_between_units() -> None:
-    sample = Sample.of([1, 0, 3], [4, 2, 6])
+    sample = RatioSample.of([1, 0, 3], [4, 2, 6])
     residuals = [1 - 4 / 3, -2 / 3, 1.0]
     assert sample.value == pytest.approx(4 / 12)
     assert sample.variance == pytest.approx((sum(r * r for r in residuals) + UNSEEN**2) / 12**2 * 3 / 2)
 
 
 def test_units_without_a_denominator_say_nothing() -> None:
-    assert Sample.of([1, 0, 0], [2, 0, 2]).units == 2
-    assert Sample.of([0], [0]).units == 0
-    assert math.isnan(Sample.of([], []).value)
+    assert RatioSample.of([1, 0, 0], [2, 0, 2]).units == 2
+    assert RatioSample.of([0], [0]).units == 0
+    assert math.isnan(RatioSample.of([], []).value)
 
 
 def test_one_unit_gives_no_bounds() -> None:
-    lonely = mean(Sample.of([1], [2]), ALPHA)
+    lonely = mean(RatioSample.of([1], [2]), ALPHA)
     assert (lonely.low, lonely.high, lonely.p_value) == (-math.inf, math.inf, 1.0)
 
 
@@ -65,7 +65,7 @@ def test_the_p_value_is_the_level_at_which_the_interval_reaches_zero(value: floa
 
 
 def test_no_errors_in_either_arm_do_not_prove_that_there_are_none() -> None:
-    none = Sample.of(np.zeros(50), np.full(50, 4.0))
+    none = RatioSample.of(np.zeros(50), np.full(50, 4.0))
     found = difference(none, none, ALPHA)
     assert found.value == 0
     assert found.high > 0.02
@@ -76,7 +76,7 @@ def looks(variants: np.ndarray, numerators: np.ndarray, denominators: np.ndarray
     alarms = []
     for size in np.linspace(UNITS / LOOKS, UNITS, LOOKS).astype(int):
         one, other = (
-            Sample.of(numerators[:size][chosen], denominators[:size][chosen])
+            RatioSample.of(numerators[:size][chosen], denominators[:size][chosen])
             for chosen in (variants[:size] == 1, variants[:size] == 0)
         )
         alarms.append(min(one.units, other.units) >= 20 and difference(one, other, ALPHA).excludes_zero)

@@ -1,9 +1,9 @@
-"""Statistics that stay valid however often, and whenever, they are looked at.
+"""Statistics that stay valid at every look, however often an experiment is looked at.
 
-Effects are judged by a confidence sequence: intervals that, all of them together, hold the true effect with the
-stated probability. Reading it off at any look is the mixture sequential probability ratio test (mSPRT) of Robbins
+Effects are judged by a confidence sequence: intervals that all contain the true effect at once with the stated
+probability. Reading it at any look is the mixture sequential probability ratio test (mSPRT) of Robbins
 with a normal mixture, in the asymptotic form of Waudby-Smith et al. (2024). `docs/decisions/0003-sequential-test.md`
-says why this one.
+explains the choice.
 """
 
 import math
@@ -15,33 +15,35 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Values: TypeAlias = NDArray[np.float64]
+FloatArray: TypeAlias = NDArray[np.float64]
 
 TIGHTEST_AT = 1_000
-"""With so many units the intervals are as narrow as they can be; far from it they are a little wider."""
+"""The intervals are tuned to be narrowest at this many units, and a little wider elsewhere."""
 _PLANNED_ALPHA = 0.05
 MIXTURE = (-2 * math.log(_PLANNED_ALPHA) + math.log(1 - 2 * math.log(_PLANNED_ALPHA))) / TIGHTEST_AT
 """The variance of the mixture per unit (ρ²): what makes an interval at level 0.05 narrowest at TIGHTEST_AT."""
 UNSEEN = 1.0
-"""One event (tool, token, millisecond) too many that no unit happened to show: no errors in 50 are not none ever."""
+"""One extra event (tool, token, millisecond) in the variance: zero errors in 50 units do not prove zero errors."""
 MISMATCH_PRIOR = 100.0
-"""How closely a mismatch is expected around the planned shares: as if 100 units had been seen at them."""
+"""The weight of the planned shares: as if 100 units had been seen in them."""
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One variant's part of a ratio metric: what each unit gave to the numerator and to the denominator.
+class RatioSample:
+    """One variant's part of a ratio metric: each unit's numerator and denominator.
 
-    The unit is what was randomised. Its own events depend on each other, so that the variance is taken between units
-    (the delta method for the ratio of two means); a plain mean has ones for denominators.
+    The unit is what was randomised. Events of one unit depend on each other, so the variance is taken between units
+    (the delta method for the ratio of two means). A plain mean has denominators of one.
     """
 
-    numerators: Values
-    denominators: Values
+    numerators: FloatArray
+    denominators: FloatArray
 
     @classmethod
-    def of(cls, numerators: Sequence[float] | Values, denominators: Sequence[float] | Values | float) -> "Sample":
-        """Take the units that have anything to say: those with a denominator, which may be one for all."""
+    def of(
+        cls, numerators: Sequence[float] | FloatArray, denominators: Sequence[float] | FloatArray | float
+    ) -> "RatioSample":
+        """Keep the units with a positive denominator; a single number is the denominator of all."""
         above = np.asarray(numerators, np.float64)
         below = np.broadcast_to(np.asarray(denominators, np.float64), above.shape)
         counted = below > 0
@@ -53,13 +55,13 @@ class Sample:
 
     @cached_property
     def value(self) -> float:
-        """The ratio of the sums; NaN of no units."""
+        """The ratio of the sums; NaN without units."""
         below = float(self.denominators.sum())
         return float(self.numerators.sum()) / below if below else math.nan
 
     @cached_property
     def variance(self) -> float:
-        """Estimate the variance of `value`; NaN of fewer than two units."""
+        """The estimated variance of `value`; NaN for fewer than two units."""
         if self.units < 2:
             return math.nan
         residuals = self.numerators - self.value * self.denominators
@@ -69,7 +71,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with bounds that hold at every look, and the always-valid p-value of its being zero."""
+    """A value with bounds that hold at every look, and the always-valid p-value of the null hypothesis."""
 
     value: float
     low: float
@@ -84,12 +86,12 @@ class Estimate:
 UNKNOWN = Estimate(math.nan, -math.inf, math.inf, 1.0)
 
 
-def mean(sample: Sample, alpha: float) -> Estimate:
+def mean(sample: RatioSample, alpha: float) -> Estimate:
     """Estimate one variant's value."""
     return estimate(sample.value, sample.variance, sample.units, alpha)
 
 
-def difference(treatment: Sample, control: Sample, alpha: float) -> Estimate:
+def difference(treatment: RatioSample, control: RatioSample, alpha: float) -> Estimate:
     """Estimate by how much the treatment's value exceeds the control's."""
     return estimate(
         treatment.value - control.value,
@@ -100,7 +102,7 @@ def difference(treatment: Sample, control: Sample, alpha: float) -> Estimate:
 
 
 def estimate(value: float, variance: float, units: int, alpha: float) -> Estimate:
-    """Bound a value with an estimated variance; at level `alpha` over all looks together."""
+    """Bound a value with an estimated variance, at level `alpha` over all looks together."""
     if not math.isfinite(variance):
         return UNKNOWN
     seen = units * MIXTURE
@@ -109,16 +111,16 @@ def estimate(value: float, variance: float, units: int, alpha: float) -> Estimat
 
 
 def _p_value(value: float, variance: float, seen: float) -> float:
-    """Give the level at which the interval just reaches zero: one over the mixture likelihood ratio."""
+    """Return the level at which the interval just reaches zero: one over the mixture likelihood ratio."""
     log_ratio = value**2 / variance * seen / (2 * (1 + seen)) - math.log(1 + seen) / 2
     return min(1.0, math.exp(-log_ratio))
 
 
 def mismatch(variants: Sequence[int], shares: Sequence[float]) -> float:
-    """Give the always-valid p-value of units coming to the variants in the planned shares.
+    """Return the always-valid p-value of the sample-ratio check: units are assigned in the planned shares.
 
-    The sequential multinomial test of Lindon and Malek (2020): the likelihood of the units as they came under any
-    shares near the planned ones, over that under the planned ones, at its highest so far.
+    The sequential multinomial test of Lindon and Malek (2020): the likelihood of the assignments under shares near
+    the planned ones, divided by that under the planned ones, at its highest so far.
     """
     if not len(variants):
         return 1.0

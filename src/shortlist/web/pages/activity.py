@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from shortlist.telemetry.store import EventQuery
+from shortlist.storage.port import EventQuery
 from shortlist.web.page import Page, Visit
 
 SHOWN = 60
@@ -51,5 +51,5 @@ def _events(visit: Visit) -> Mapping[str, object]:
         latest=True,
         limit=SHOWN,
     )
-    with visit.record() as store:
-        return {"events": list(store.events(query)), "kind": kind, "kind_words": WORDS}
+    events = list(visit.record().events.events(query))
+    return {"events": events, "kind": kind, "kind_words": WORDS}

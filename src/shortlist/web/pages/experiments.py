@@ -4,10 +4,9 @@ import math
 from dataclasses import dataclass
 
 from shortlist.errors import InvalidInput
-from shortlist.telemetry.experiments.outcomes import Metric
-from shortlist.telemetry.experiments.report import Comparison, build_report
-from shortlist.telemetry.experiments.store import ExperimentStore
-from shortlist.telemetry.experiments.text import conclusion
+from shortlist.telemetry.experiments.metrics import ExperimentMetric
+from shortlist.telemetry.experiments.plan import find_experiment, read_experiments
+from shortlist.telemetry.experiments.report import VariantComparison, build_report, conclusion
 from shortlist.web.charts import Interval
 from shortlist.web.page import NoSuchPage, Page, Visit
 
@@ -16,7 +15,7 @@ from shortlist.web.page import NoSuchPage, Page, Visit
 class Row:
     """One comparison, with its numbers in words."""
 
-    found: Comparison
+    found: VariantComparison
 
     @property
     def control(self) -> str:
@@ -46,23 +45,21 @@ class Row:
 
 def listing(visit: Visit) -> Page:
     """Show all experiments, the latest first and with what it shows."""
-    with visit.record() as record:
-        store = ExperimentStore(record.file)
-        experiments = store.experiments()
-        latest = build_report(experiments[0], store.outcomes(experiments[0])) if experiments else None
+    store = visit.record().experiments
+    experiments = read_experiments(store)
+    latest = build_report(experiments[0], store.outcomes(experiments[0].name)) if experiments else None
     values = {"experiments": experiments, "latest": latest, "conclusion": conclusion(latest) if latest else ""}
     return Page("experiments.html", "Experiments", values)
 
 
 def page(visit: Visit) -> Page:
     """Show one experiment."""
-    with visit.record() as record:
-        store = ExperimentStore(record.file)
-        try:
-            experiment = store.get(visit.path["experiment"])
-        except InvalidInput as error:
-            raise NoSuchPage(str(error)) from None
-        report = build_report(experiment, store.outcomes(experiment))
+    store = visit.record().experiments
+    try:
+        experiment = find_experiment(store, visit.path["experiment"])
+    except InvalidInput as error:
+        raise NoSuchPage(str(error)) from None
+    report = build_report(experiment, store.outcomes(experiment.name))
     sections = [
         ("Metric", "What the experiment is decided by.", report.primary),
         ("Guardrails", "What must not get worse.", report.guardrails),
@@ -79,7 +76,7 @@ def page(visit: Visit) -> Page:
     )
 
 
-def _text(metric: Metric, value: float, sign: str = "") -> str:
+def _text(metric: ExperimentMetric, value: float, sign: str = "") -> str:
     if not math.isfinite(value):
         return "–"
     scaled = value * 100 if metric.unit == "%" else value

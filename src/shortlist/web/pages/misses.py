@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shortlist.telemetry.rows import StoredEvent
-from shortlist.telemetry.store import EventQuery, EventReader
+from shortlist.storage.port import EventQuery, EventStore, StoredEvent
 from shortlist.web.page import Page, Visit
 
 LOOKED_AT = 1_000
@@ -32,15 +31,15 @@ def page(visit: Visit) -> Page:
     """Show the latest misses, all or of one kind."""
     kind = visit.query.get("kind", "")
     kind = kind if kind in KINDS else ""
-    with visit.record() as store:
-        latest = list(store.events(EventQuery(missed=True, latest=True, limit=LOOKED_AT)))
-        chosen = [event for event in latest if not kind or event.miss == kind]
-        misses = [Miss(event, _search_before(store, event)) for event in chosen[:SHOWN]]
+    store = visit.record().events
+    latest = list(store.events(EventQuery(missed=True, latest=True, limit=LOOKED_AT)))
+    chosen = [event for event in latest if not kind or event.miss == kind]
+    misses = [Miss(event, _search_before(store, event)) for event in chosen[:SHOWN]]
     counts = {name: sum(event.miss == name for event in latest) if name else len(latest) for name in KINDS}
     return Page("misses.html", "Misses", {"misses": misses, "kind": kind, "kinds": KINDS, "counts": counts})
 
 
-def _search_before(store: EventReader, event: StoredEvent) -> StoredEvent | None:
+def _search_before(store: EventStore, event: StoredEvent) -> StoredEvent | None:
     """Find the search that a miss rephrases, or the last one of its workspace."""
     if event.search is not None:
         return next(store.events(EventQuery(after=event.search - 1, limit=1)), None)

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self, get_args
 
+from shortlist.storage.port import HOUR, Sums, TallyName, TallyStore
 from shortlist.telemetry.figures import FIGURES, Tallied, Unit, latency, stats_of
-from shortlist.telemetry.store import EventReader
-from shortlist.telemetry.tallies import HOUR, Name, Sums
 from shortlist.web.charts import Chart, Series, Value, spark
 from shortlist.web.page import OF_TOOLS, Page, Visit
 from shortlist.web.templating import milliseconds, percent, short
 
 BUSIEST = 8
 
-OVER_TIME: tuple[Name, ...] = tuple(name for name in get_args(Name) if name not in (*OF_TOOLS, "together"))
+OVER_TIME: tuple[TallyName, ...] = tuple(name for name in get_args(TallyName) if name not in (*OF_TOOLS, "together"))
 """The tallies of everything but single tools."""
 
 
@@ -67,9 +66,9 @@ def page(visit: Visit) -> Page:
     chosen = chosen if chosen in STRETCHES else "7d"
     stretch = STRETCHES[chosen]
     begins = stretch.begins(time.time())
-    with visit.record() as store:
-        parts = _parts(store, stretch, begins)
-        whole = stats_of(_added([*parts, store.sums(begins[0] * HOUR, OF_TOOLS)]))
+    tallies = visit.record().tallies
+    parts = _parts(tallies, stretch, begins)
+    whole = stats_of(_added([*parts, tallies.sums(begins[0] * HOUR, OF_TOOLS)]))
     course = Course.of(stretch, begins, [Tallied(part) for part in parts])
     return Page(
         "overview.html",
@@ -93,7 +92,7 @@ def written(name: str, value: float | None) -> str:
     return "–" if value is None else WRITTEN[FIGURES[name].unit](value)
 
 
-def _parts(store: EventReader, stretch: Stretch, begins: Sequence[int]) -> list[Sums]:
+def _parts(store: TallyStore, stretch: Stretch, begins: Sequence[int]) -> list[Sums]:
     series = store.series(OVER_TIME, begins[0] * HOUR, stretch.hours)
     return [series.get(hour, {}) for hour in begins]
 

@@ -10,9 +10,8 @@ from shortlist.errors import StoreError
 from shortlist.evals.duplicates import near_duplicates
 from shortlist.gateway.snapshot import definition_tokens
 from shortlist.models import Tool, ToolId
+from shortlist.storage.port import EventQuery, StoredEvent
 from shortlist.telemetry.figures import ToolFigures
-from shortlist.telemetry.rows import StoredEvent
-from shortlist.telemetry.store import EventQuery
 from shortlist.web.page import NoSuchPage, Page, Visit
 
 PER_PAGE = 50
@@ -119,8 +118,8 @@ def _rows(visit: Visit) -> list[ToolRow]:
 
 def _latest_calls(visit: Visit, tool_id: ToolId) -> list[StoredEvent]:
     try:
-        with visit.record() as store:
-            return list(store.events(EventQuery(kinds=("called",), subject=tool_id, latest=True, limit=LATEST_CALLS)))
+        calls = EventQuery(kinds=("called",), subject=tool_id, latest=True, limit=LATEST_CALLS)
+        return list(visit.record().events.events(calls))
     except StoreError:
         return []
 

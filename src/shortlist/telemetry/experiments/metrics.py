@@ -1,37 +1,18 @@
-"""What is compared: every metric as a numerator and a denominator of each workspace, defined once, here."""
+"""The metrics of experiments: each is a numerator and a denominator per workspace."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a workspace did from its first exposure until now, or until the experiment stopped."""
-
-    variant: str
-    tools: int = 0
-    """Listed at the end."""
-    searches: int = 0
-    calls: int = 0
-    errors: int = 0
-    misses: int = 0
-    loads: int = 0
-    load_milliseconds: float = 0.0
-    tokens: int = 0
-    completed: int = 0
-    abandoned: int = 0
-
-
 Counts: TypeAlias = Mapping[str, Any]
-"""The fields of an outcome but for its variant, of one workspace or, in arrays, of many."""
+"""The fields of a WorkspaceOutcome except its variant: of one workspace or, as arrays, of many."""
 Share: TypeAlias = Callable[[Counts], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A ratio over all workspaces of a variant; `share` gives what each of them adds above and below the line."""
+class ExperimentMetric:
+    """A ratio over all workspaces of a variant; `share` returns each one's numerator and denominator."""
 
     name: str
     meaning: str
@@ -41,65 +22,65 @@ class Metric:
 
 
 _METRICS = (
-    Metric(
+    ExperimentMetric(
         name="errors",
-        meaning="calls that failed, were refused or named no tool, of all calls",
+        meaning="share of calls that failed, were refused or named an unknown tool",
         better="lower",
         share=lambda of: (of["errors"], of["calls"]),
         unit="%",
     ),
-    Metric(
+    ExperimentMetric(
         name="misses",
-        meaning="retrieval misses for each call",
+        meaning="retrieval misses per call",
         better="lower",
         share=lambda of: (of["misses"], of["calls"]),
     ),
-    Metric(
+    ExperimentMetric(
         name="searches",
-        meaning="searches for each call",
+        meaning="searches per call",
         better="lower",
         share=lambda of: (of["searches"], of["calls"]),
     ),
-    Metric(
+    ExperimentMetric(
         name="tokens",
-        meaning="tokens of lists, searches, descriptions and loads in a workspace",
+        meaning="tokens of lists, searches, descriptions and loads per workspace",
         better="lower",
         share=lambda of: (of["tokens"], 1),
     ),
-    Metric(
+    ExperimentMetric(
         name="active_tools",
-        meaning="tools listed in a workspace at its end",
+        meaning="tools listed at the end of a workspace",
         better="lower",
         share=lambda of: (of["tools"], 1),
     ),
-    Metric(
+    ExperimentMetric(
         name="load_latency",
-        meaning="time of a load",
+        meaning="latency of a load",
         better="lower",
         share=lambda of: (of["load_milliseconds"], of["loads"]),
         unit="ms",
     ),
-    Metric(
+    ExperimentMetric(
         name="organic_loads",
-        meaning="workspaces that loaded tools of their own accord",
+        meaning="share of workspaces that loaded tools unprompted",
         better="higher",
         share=lambda of: (of["loads"] > 0, 1),
         unit="%",
     ),
-    Metric(
+    ExperimentMetric(
         name="calls",
-        meaning="calls in a workspace",
+        meaning="calls per workspace",
         better="higher",
         share=lambda of: (of["calls"], 1),
     ),
-    Metric(
+    ExperimentMetric(
         name="completion",
-        meaning="tasks reported as done, of all reported",
+        meaning="share of reported tasks that were completed",
         better="higher",
         share=lambda of: (of["completed"], of["completed"] + of["abandoned"]),
         unit="%",
     ),
 )
-METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _METRICS})
+METRICS: Mapping[str, ExperimentMetric] = MappingProxyType({metric.name: metric for metric in _METRICS})
 DEFAULT_METRIC = "errors"
 DEFAULT_GUARDRAILS = ("errors", "misses")

@@ -1,0 +1,30 @@
+"""The storage of this machine: SQLite and JSON files in the user's data folder."""
+
+from pathlib import Path
+
+from shortlist.paths import data_folder
+from shortlist.storage.files import CatalogFiles
+from shortlist.storage.port import Storage
+from shortlist.storage.sqlite import Database
+from shortlist.storage.sqlite_events import SqliteEvents
+from shortlist.storage.sqlite_learning import SqliteExemplars, SqliteExperiments
+
+
+def events_path() -> Path:
+    """Return where events are recorded on this machine."""
+    return data_folder() / "events.sqlite"
+
+
+def open_local(folder: Path | None = None) -> Storage:
+    """Return the storage in a folder (by default, this user's data folder); nothing is created before a write."""
+    place = folder or data_folder()
+    database = Database(place / "events.sqlite")
+    events = SqliteEvents(database)
+    return Storage(
+        events=events,
+        tallies=events,
+        experiments=SqliteExperiments(database),
+        exemplars=SqliteExemplars(database),
+        catalogs=CatalogFiles(place / "catalog"),
+        close=database.close,
+    )

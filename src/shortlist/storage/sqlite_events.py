@@ -1,0 +1,286 @@
+"""Events, what each workspace did, and tallies in SQLite.
+
+Tallies are kept by the hour, those of tools by the day, and pairs of tools in one row each: there would be too many.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, get_args
+
+from shortlist.errors import StoreError
+from shortlist.storage.port import (
+    ALL,
+    COUNTED,
+    HOUR,
+    HOURS,
+    Batch,
+    Cells,
+    EventQuery,
+    EventRow,
+    StoredEvent,
+    Sums,
+    TallyName,
+    ToolPair,
+    WorkspaceCounts,
+)
+from shortlist.storage.sqlite import Database
+
+PURGED_AT_ONCE = 5_000
+"""Events deleted in one transaction: a short one, so that other gateways can write in between."""
+DAY = 86_400.0
+YEAR_2000 = 946_684_800.0
+"""No gateway has run before; an earlier note was made under a clock that was not set."""
+COLUMNS = (
+    *("id", "at", "kind", "caller", "workspace", "subject", "outcome", "search", "rank", "miss"),
+    *("milliseconds", "tokens", "data"),
+)
+OF_TOOLS: Mapping[str, str] = {
+    "tool_shown": "shown",
+    "tool_called": "called",
+    "tool_failed": "failed",
+    "tool_refused": "refused",
+    "tool_found": "found",
+    "tool_reciprocal": "reciprocal",
+    "tool_unfound": "unfound",
+    "tool_milliseconds": "milliseconds",
+}
+"""The column of each tally that is kept by tool."""
+
+Cell: TypeAlias = tuple[int, str, str, float]
+"""Hour, name, key and value."""
+
+
+class SqliteEvents:
+    """Stores events, and the tallies of the same transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def append(self, batch: Batch) -> None:
+        """Write a batch whole or not at all, and set the ids of its places."""
+        try:
+            with self.database.transaction() as connection:
+                (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()
+                for number, entry in enumerate(batch.entries, last + 1):
+                    entry.place.id = number
+                connection.executemany(_INSERT_EVENT, map(_event_row, batch.entries))
+                _add_tallies(connection, batch.tallies)
+                connection.executemany(_ADD_WORKSPACE, (_workspace_row(w, c) for w, c in batch.workspaces.items()))
+        except StoreError:
+            for entry in batch.entries:
+                entry.place.id = None
+            raise
+
+    def events(self, query: EventQuery = ALL) -> Iterator[StoredEvent]:
+        """Yield matching events one at a time, so that an export needs little memory."""
+        where, values = _conditions(query)
+        order = "DESC" if query.latest else "ASC"
+        sql = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {where} ORDER BY id {order} LIMIT ?"  # noqa: S608
+        limit = -1 if query.limit is None else query.limit
+        yield from map(_stored, self.database.rows(sql, (*values, limit)))
+
+    def purge(self, before: float, megabytes: float) -> None:
+        """Delete events from before a second since 1970, then the oldest until the rest fits.
+
+        The cutoff moves on by a day at most, so a clock that jumps ahead for a moment does not delete everything.
+        """
+        before = self._careful(before)
+        while self._purge_events("at < ?", int(before * 1000)):
+            pass
+        while self.database.megabytes() > megabytes and self._purge_events("? = 0", 0):
+            pass
+        hour = int(before // HOUR)
+        with self.database.transaction() as connection:
+            for table in ("tallies", "times", "pairs"):
+                connection.execute(f"DELETE FROM {table} WHERE hour < ?", (hour,))  # noqa: S608
+            connection.execute("DELETE FROM tools WHERE day < ?", (hour // HOURS,))
+            connection.execute("DELETE FROM sessions WHERE last < ?", (int(before * 1000),))
+
+    def sums(self, since: float | None = None, names: Sequence[TallyName] = ()) -> Sums:
+        """Add up tallies since the beginning of an hour (of tools: of a day), all or some by name."""
+        return {(name, key): value for _, name, key, value in self._cells(since, names, None)}
+
+    def series(self, names: Sequence[TallyName], since: float | None = None, hours: int = 1) -> dict[int, Sums]:
+        """Add up tallies per interval of `hours`, each under its first hour since 1970 (of tools: its day's)."""
+        series: dict[int, Sums] = {}
+        for hour, name, key, value in self._cells(since, names, hours):
+            series.setdefault(hour, {})[name, key] = value
+        return dict(sorted(series.items()))
+
+    def pairs(self, least: int = 2, most: int = 10_000) -> list[ToolPair]:
+        """Return the tools that at least so many workspaces have called together, most often first."""
+        sql = "SELECT one, other, workspaces FROM pairs WHERE workspaces >= ? ORDER BY workspaces DESC LIMIT ?"
+        return [ToolPair(*row) for row in self.database.rows(sql, (least, most))]
+
+    def _careful(self, before: float) -> float:
+        with self.database.transaction() as connection:
+            last = connection.execute("SELECT value FROM notes WHERE name = 'purged before'").fetchone()
+            known = _number(last[0]) if last else 0.0
+            careful = min(before, known + DAY) if known >= YEAR_2000 else before
+            connection.execute("INSERT OR REPLACE INTO notes VALUES ('purged before', ?)", (str(careful),))
+        return careful
+
+    def _purge_events(self, condition: str, value: int) -> bool:
+        oldest = f"SELECT id FROM events WHERE {condition} ORDER BY id LIMIT {PURGED_AT_ONCE}"  # noqa: S608
+        with self.database.transaction() as connection:
+            done = connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,))  # noqa: S608
+        return done.rowcount > 0
+
+    def _cells(self, since: float | None, names: Sequence[TallyName], hours: int | None) -> Iterator[Cell]:
+        """Yield sums per interval of `hours`, or over all of them."""
+        hour = int(since // HOUR) if since is not None else 0
+        wanted = frozenset(names or get_args(TallyName))
+        if wanted - {*OF_TOOLS, "milliseconds", "together"}:
+            yield from self._plain(hour, wanted, hours)
+        if "milliseconds" in wanted:
+            for (at, step), buckets in self._times(hour, hours).items():
+                yield from ((at, "milliseconds", f"{step} {bucket}", n) for bucket, n in buckets.items())
+        if not wanted.isdisjoint(OF_TOOLS):
+            yield from self._tools(hour // HOURS, wanted, hours)
+
+    def _plain(self, hour: int, wanted: Iterable[str], hours: int | None) -> Iterator[Cell]:
+        listed, part = ", ".join(f"'{name}'" for name in sorted(wanted)), _interval("hour", hours)
+        sql = (
+            f"SELECT {part}, name, key, sum(value) FROM tallies WHERE hour >= ? AND name IN ({listed}) GROUP BY 1, 2, 3"  # noqa: S608
+        )
+        yield from self.database.rows(sql, (hour,))
+
+    def _tools(self, day: int, wanted: frozenset[str], hours: int | None) -> Iterator[Cell]:
+        columns = {name: column for name, column in OF_TOOLS.items() if name in wanted}
+        part, summed = _interval(f"day * {HOURS}", hours), ", ".join(f"sum({column})" for column in columns.values())
+        sql = f"SELECT {part}, tool, {summed} FROM tools WHERE day >= ? GROUP BY 1, 2"  # noqa: S608
+        for at, tool, *values in self.database.rows(sql, (day,)):
+            yield from ((at, name, tool, v) for name, v in zip(columns, values, strict=True) if v)
+
+    def _times(self, hour: int, hours: int | None) -> dict[tuple[int, str], dict[str, int]]:
+        found: dict[tuple[int, str], dict[str, int]] = {}
+        sql = f"SELECT {_interval('hour', hours)}, step, buckets FROM times WHERE hour >= ?"  # noqa: S608
+        for at, step, packed in self.database.rows(sql, (hour,)):
+            buckets = found.setdefault((at, step), {})
+            for bucket, count in _decoded(packed).items():
+                buckets[bucket] = buckets.get(bucket, 0) + count
+        return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _interval(hour: str, hours: int | None) -> str:
+    """Return the SQL of the hour in which an hour's interval begins."""
+    return f"{hour} / {hours} * {hours}" if hours else "0"
+
+
+def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
+    asked: list[tuple[str, Any]] = [("id > ?", query.after)]
+    if query.since is not None:
+        asked.append(("at >= ?", int(query.since * 1000)))
+    if query.workspace is not None:
+        asked.append(("workspace = ?", query.workspace))
+    if query.subject is not None:
+        asked.append(("subject = ?", query.subject))
+    where = [condition for condition, _ in asked]
+    values = [value for _, value in asked]
+    if query.missed:
+        where.append("miss IS NOT NULL")
+    if query.kinds:
+        where.append(f"kind IN ({','.join('?' * len(query.kinds))})")
+        values += query.kinds
+    return " AND ".join(where), values
+
+
+def _event_row(entry: EventRow) -> dict[str, Any]:
+    data = json.dumps(entry.columns["data"], ensure_ascii=False, separators=(",", ":"))
+    search = entry.search.id if entry.search else None
+    return {**dict.fromkeys(COLUMNS), **entry.columns, "id": entry.place.id, "search": search, "data": data}
+
+
+def _stored(row: Sequence[Any]) -> StoredEvent:
+    columns = dict(zip(COLUMNS, row, strict=True))
+    return StoredEvent(**{**columns, "data": _decoded(columns["data"])})
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(text)
+        return dict(found)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"A recorded value is damaged ({error}): {str(text)[:40]!r}. Move the file away.") from None
+
+
+def _workspace_row(workspace: str, did: WorkspaceCounts) -> dict[str, Any]:
+    return {
+        **{name: did.counts.get(name, 0) for name in COUNTED},
+        "workspace": workspace,
+        "caller": did.caller,
+        "mode": did.mode,
+        "opened": did.first,
+        "last": did.last,
+        "initial": did.initial_tools,
+        "toolsets": json.dumps(did.toolsets),
+    }
+
+
+def _add_tallies(connection: sqlite3.Connection, cells: Cells) -> None:
+    tools: dict[tuple[int, str], dict[str, Any]] = {}
+    times: dict[tuple[int, str], Counter[str]] = {}
+    pairs, plain = [], []
+    for (name, hour, key), value in cells.items():
+        if name in OF_TOOLS:
+            empty = {**dict.fromkeys(OF_TOOLS.values(), 0), "day": hour // HOURS, "tool": key}
+            tools.setdefault((hour // HOURS, key), empty)[OF_TOOLS[name]] += value
+        elif name == "milliseconds":
+            step, _, bucket = key.rpartition(" ")
+            times.setdefault((hour, step), Counter())[bucket] += int(value)
+        elif name == "together":
+            one, _, other = key.partition("\n")
+            pairs.append((one, other, value, hour))
+        else:
+            plain.append((hour, name, key, value))
+    connection.executemany(_ADD_TALLY, plain)
+    connection.executemany(_ADD_TOOL, tools.values())
+    connection.executemany(_ADD_PAIR, pairs)
+    connection.executemany(_PUT_TIMES, list(_with_known(connection, times)))
+
+
+def _with_known(
+    connection: sqlite3.Connection, times: Mapping[tuple[int, str], Counter[str]]
+) -> Iterator[tuple[int, str, str]]:
+    for (hour, step), new in times.items():
+        known = connection.execute("SELECT buckets FROM times WHERE hour = ? AND step = ?", (hour, step)).fetchone()
+        yield hour, step, json.dumps(new + Counter(_decoded(known[0])) if known else new, separators=(",", ":"))
+
+
+_INSERT_EVENT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)})"  # noqa: S608
+_ADDED = [name for name in COUNTED if name != "tools"]
+_ADD_WORKSPACE = f"""
+INSERT INTO sessions (workspace, caller, mode, opened, last, initial_tools, tools, toolsets, {", ".join(_ADDED)})
+VALUES (:workspace, :caller, :mode, :opened, :last, coalesce(:initial, 0), coalesce(:initial, 0) + :tools, :toolsets,
+        {", ".join(f":{name}" for name in _ADDED)})
+ON CONFLICT DO UPDATE SET
+  mode = coalesce(:mode, mode), last = max(last, :last),
+  initial_tools = coalesce(:initial, initial_tools), tools = coalesce(:initial, tools) + :tools,
+  toolsets = (SELECT json_group_array(value) FROM
+              (SELECT value FROM json_each(sessions.toolsets) UNION SELECT value FROM json_each(:toolsets))),
+  {", ".join(f"{name} = {name} + :{name}" for name in _ADDED)}
+"""  # noqa: S608
+_TOOL_COLUMNS = tuple(OF_TOOLS.values())
+_ADD_TALLY = """
+INSERT INTO tallies (hour, name, key, value) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET value = value + excluded.value
+"""
+_ADD_TOOL = f"""
+INSERT INTO tools (day, tool, {", ".join(_TOOL_COLUMNS)})
+VALUES (:day, :tool, {", ".join(f":{c}" for c in _TOOL_COLUMNS)})
+ON CONFLICT DO UPDATE SET {", ".join(f"{c} = {c} + excluded.{c}" for c in _TOOL_COLUMNS)}
+"""  # noqa: S608
+_ADD_PAIR = """
+INSERT INTO pairs (one, other, workspaces, hour) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET workspaces = workspaces + excluded.workspaces, hour = max(hour, excluded.hour)
+"""
+_PUT_TIMES = "INSERT OR REPLACE INTO times (hour, step, buckets) VALUES (?, ?, ?)"

@@ -1,0 +1,110 @@
+"""What events are measured in: deferred token counts, tallies, exported counters, and what attribution adds."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from shortlist.models import ToolId
+from shortlist.storage.port import Place, TallyName
+
+
+class Later:
+    """A number that is computed when it is first asked for: counting tokens takes longer than most requests."""
+
+    __slots__ = ("_count", "_number")
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count: Callable[[], int] | None = count
+        self._number = 0
+
+    def __call__(self) -> int:
+        if (count := self._count) is not None:
+            self._number = count()
+            self._count = None  # and what it was counted from can be freed
+        return self._number
+
+
+Tokens: TypeAlias = int | Later
+"""A number of tokens, or how to count them."""
+
+
+def count(tokens: Tokens) -> int:
+    """Return a number of tokens, counting them now if that was deferred."""
+    return tokens if isinstance(tokens, int) else tokens()
+
+
+class Tally(NamedTuple):
+    """An addition to one sum, in the event's own hour or in that of the search it belongs to."""
+
+    name: TallyName
+    key: str = ""
+    value: float = 1.0
+    hour: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EventCounter:
+    """A counter that events add to, as it is exported."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+class Increment(NamedTuple):
+    """An addition to one exported counter."""
+
+    counter: EventCounter
+    labels: tuple[str, ...] = ()
+    amount: Tokens = 1
+
+
+CALLS = EventCounter(
+    name="shortlist.calls",
+    help="Tool calls: ok, error (isError), invalid_arguments and unknown (never sent), failed, input_required.",
+    labels=("server", "outcome"),
+)
+SEARCHES = EventCounter(
+    name="shortlist.searches",
+    help="Searches by the confidence of the answer; none means that no tool matched.",
+    labels=("confidence",),
+)
+SEARCH_TOKENS = EventCounter(name="shortlist.search.tokens", help="Estimated tokens of answers to searches.")
+CIRCLES = EventCounter(name="shortlist.search.circles", help="Repeated searches that were stopped.")
+LOADS = EventCounter(name="shortlist.loads", help="Loads of toolsets and tools into workspaces.")
+UNLOADS = EventCounter(name="shortlist.unloads", help="Toolsets unloaded from workspaces.")
+COUNTERS = (CALLS, SEARCHES, SEARCH_TOKENS, CIRCLES, LOADS, UNLOADS)
+
+STEP = math.log(1.1)
+"""Milliseconds are counted in buckets 10 % wide, so a percentile is accurate within 5 %."""
+SHORTEST = 0.001
+
+
+def bucket(milliseconds: float) -> int:
+    """Return the bucket that a duration is counted in."""
+    return math.floor(math.log(max(milliseconds, SHORTEST)) / STEP)
+
+
+def time_tally(step: str, milliseconds: float) -> Tally:
+    return Tally("milliseconds", f"{step} {bucket(milliseconds)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What is known of an event from what went before it in its workspace."""
+
+    search: Place | None = None
+    """The search that returned the called tool, or that a search rephrases."""
+    hour: int = 0
+    """Of that search."""
+    rank: int | None = None
+    fresh: bool = False
+    """The first call of this tool since that search, or, where none returned it, since the last search."""
+    first_pick: bool = False
+    """No other tool of that search was called before."""
+    together: tuple[ToolId, ...] = ()
+    """Tools with which a called one is now used together for the first time in this workspace."""
+
+
+ALONE = Attribution()
