@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 FRAMEWORKS := .venv-frameworks/.installed
 BROWSER := .venv/.browser
 
-.PHONY: setup run test test-all release format lock
+.PHONY: setup run test test-all release docs format lock
 
 setup: $(STAMP)
 
@@ -45,6 +45,10 @@ $(BROWSER): $(STAMP) tests_all/browser/requirements.txt
 # Wheels, sdists, SBOMs and checksums in dist/; the wheels are tried in empty environments.
 release: setup
 	$(BIN)/python -m release
+
+# Pages that are generated from the code.
+docs: setup
+	$(BIN)/python -m shortlist.config.reference
 
 format: setup
 	$(BIN)/ruff format .

@@ -10,7 +10,11 @@ import pytest
 
 from shortlist.cli import COMMANDS, main
 
-ACTIONS = {"ab": ("start", "status", "report", "stop"), "learned": ("list", "export", "clear")}
+ACTIONS = {
+    "config": ("check", "path", "schema", "reference"),
+    "ab": ("start", "status", "report", "stop"),
+    "learned": ("list", "export", "clear"),
+}
 typed = [[command] for command in COMMANDS] + [[command, act] for command, acts in ACTIONS.items() for act in acts]
 
 

@@ -151,7 +151,7 @@ def test_the_shortlist_key_of_the_document_is_read() -> None:
         ({"mcpServers": {"x": {"type": "http"}}}, "mcpServers.x: it has no 'url'; add one"),
         (
             {"mcpServers": {"x": {"command": "a", "args": ["b", 1]}}},
-            "mcpServers.x.args[1]: input should be a valid string; correct it",
+            "mcpServers.x.args[1]: expected text in quotes; correct it",
         ),
         (
             {"mcpServers": {"x": {"command": "a", "url": "https://h"}}},
@@ -175,15 +175,44 @@ def test_the_shortlist_key_of_the_document_is_read() -> None:
         ),
         (
             {"mcpServers": {"x": {"command": "a", "shortlist": {"timeout": 0}}}},
-            "mcpServers.x.shortlist.timeout: input should be greater than 0; correct it",
+            "mcpServers.x.shortlist.timeout: expected a number greater than 0; correct it",
         ),
         ({"shortlist": {"toolsets": {"t": {"server": []}}}}, "shortlist.toolsets.t.server: unknown key; "),
         ({"shortlist": {"tokens": {"t": {"token": "x"}}}}, "shortlist.tokens.t.hash: it is missing; add it"),
-        ({"shortlist": {"mode": "fast"}}, "shortlist.mode: input should be 'search', 'dynamic', "),
+        (
+            {"shortlist": {"toolsets": {"t": 5}}},
+            'shortlist.toolsets.t: expected an object, as in {"key": …} or a list, as in ["a", "b"]; correct it',
+        ),
+        ({"shortlist": {"toolsets": {"t": [5]}}}, "shortlist.toolsets.t[0]: expected text in quotes; correct it"),
+        ({"shortlist": {"smart_select": "yes please"}}, "shortlist.smart_select: expected an object"),
+        ({"shortlist": {"dashboard": "maybe"}}, "shortlist.dashboard: expected true or false; correct it"),
+        ({"shortlist": {"limits": {"results": 1.5}}}, "shortlist.limits.results: expected a whole number; correct it"),
+        ({"shortlist": {"tokens": {"t": {"hash": "x"}}}}, "shortlist.tokens.t.hash: tokens are stored hashed"),
+        ({"shortlist": {"mode": "fast"}}, "shortlist.mode: expected one of 'search', 'dynamic', "),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place_and_remedy(tree: dict[str, Any], line: str) -> None:
     assert mistake(tree).startswith(line)
+
+
+def test_a_mistake_in_a_file_has_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{\n  // mine\n  "mcpServers": {\n    "my.web": {\n      "comand": "npx"\n    }\n  }\n}\n')
+    with pytest.raises(InvalidConfig) as caught:
+        load_settings(path)
+    assert str(caught.value) == f"{path}: line 5: mcpServers.my.web.comand: unknown key; did you mean 'command'?"
+
+
+@pytest.mark.parametrize("wrong", [5, "text", True, ["list"], {"unknown": 1}, {"unknown": {"deep": []}}, None])
+def test_no_mistake_names_a_class(wrong: Any) -> None:
+    """Every key of the gateway's section, given something wrong, is answered in words of the file."""
+    for key in ("presets", "toolsets", "intents", "tokens", "limits", "telemetry", "logs", "smart_select", "mode"):
+        for tree in ({"shortlist": {key: wrong}}, {"shortlist": {key: {"name": wrong}}}):
+            if not _is_read(tree):
+                line = mistake(tree)
+                assert "Shape" not in line
+                assert "Options" not in line
+                assert "dictionary" not in line
 
 
 def test_no_mistake_repeats_a_value() -> None:
@@ -242,8 +271,8 @@ def test_what_is_recorded_is_set_key_by_key() -> None:
 @pytest.mark.parametrize(
     ("telemetry", "told"),
     [
-        ({"queries": "encrypt"}, "shortlist.telemetry.queries: input should be 'keep', 'hash' or 'omit'; correct it"),
-        ({"days": 0}, "shortlist.telemetry.days: input should be greater than 0; correct it"),
+        ({"queries": "encrypt"}, "shortlist.telemetry.queries: expected one of 'keep', 'hash', 'omit'; correct it"),
+        ({"days": 0}, "shortlist.telemetry.days: expected a number greater than 0; correct it"),
         ({"argument": "keep"}, "shortlist.telemetry.argument: unknown key; did you mean 'arguments'?"),
     ],
 )

@@ -12,6 +12,7 @@ from importlib import import_module
 GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Set up": {
         "import": ("importing", "import the servers that your MCP clients are configured with"),
+        "config": ("configuring", "check the configuration; print its path, schema or reference"),
     },
     "Serve and use": {
         "serve": ("serving", "serve all configured MCP servers as one"),

@@ -15,23 +15,24 @@ _TOKENS = re.compile(
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a file by its ending; whatever is wrong with it is said in one line with its place."""
-    text = _text(path)
+    """Read a file by its suffix; raises InvalidConfig with the place of the mistake in one line."""
+    text = read_text(path)
     tree = _toml(text, path) if path.suffix == ".toml" else _json(text, path)
     if not isinstance(tree, dict):
         raise InvalidConfig(f"{path}: line 1: a configuration is an object; begin it with '{{'")
     return tree
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a file as UTF-8; raises InvalidConfig with the reason and a remedy."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InvalidConfig(f"{path}: there is no such file; check the path given with --config") from None
+        raise InvalidConfig(f"{path}: there is no such file; check the path") from None
     except UnicodeDecodeError as error:
         raise InvalidConfig(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
-        raise InvalidConfig(f"{path}: it cannot be read ({error.strerror}); check its permissions") from None
+        raise InvalidConfig(f"{path}: the file cannot be read ({error.strerror}); check its permissions") from None
 
 
 def _json(text: str, path: Path) -> Any:

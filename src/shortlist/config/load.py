@@ -1,15 +1,18 @@
-"""From a file to settings; every mistake is one line: file, place, remedy."""
+"""From a file to settings; every mistake is one line of text: file, line, key, remedy."""
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
-from shortlist.config.documents import read_document
+from shortlist.config import shapes
+from shortlist.config.documents import read_document, read_text
+from shortlist.config.jsonc import line_of
 from shortlist.config.settings import (
     CALL_SECONDS,
     CONCURRENT_CALLS,
@@ -32,15 +35,12 @@ from shortlist.config.settings import (
 from shortlist.config.shapes import (
     Document,
     LimitsShape,
-    LogsShape,
     Options,
     PresetShape,
     SelectionShape,
     ServerOptions,
     ServerShape,
-    TelemetryShape,
     ToolsetShape,
-    ToolShape,
 )
 from shortlist.config.variables import MissingVariable, Variables, declared_inputs
 from shortlist.errors import InvalidConfig
@@ -50,18 +50,19 @@ SAFE_VARIABLES = (
     *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES"),
     *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
 )
-"""What a child inherits unasked: enough to find programs and the home folder, and no secrets."""
+"""Variables that every child process inherits: enough to find programs and the home folder, no secrets."""
 
+REFERENCE = "docs/configuration.md"
 ShapeT = TypeVar("ShapeT", bound=BaseModel)
 
 
 def user_config_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Say where the user's own configuration lies."""
+    """Return the path of the user's own configuration."""
     return _xdg(environment, "XDG_CONFIG_HOME", ".config") / "shortlist" / "config.json"
 
 
 def user_state_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Say where logs and the saved catalog lie; two gateways may share it."""
+    """Return the folder of logs and saved catalogs; two gateways may share it."""
     return _xdg(environment, "XDG_STATE_HOME", ".local/state") / "shortlist"
 
 
@@ -70,7 +71,7 @@ def _xdg(environment: Mapping[str, str], variable: str, default: str) -> Path:
 
 
 def find_config(explicit: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Give the file to read: the one asked for, else the user's own if it is there."""
+    """Return the file to read: the one asked for, else the user's own if there is one."""
     if explicit is not None:
         return Path(explicit).expanduser()
     own = user_config_path(environment)
@@ -78,13 +79,25 @@ def find_config(explicit: str | None, environment: Mapping[str, str] = os.enviro
 
 
 def load_settings(path: str | Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read a configuration file; raises InvalidConfig with one line."""
+    """Read a configuration file; raises InvalidConfig with one line of text: file, line, key, remedy."""
     source = Path(path).expanduser()
-    return settings_of(read_document(source), source=str(source), environment=environment)
+    tree = read_document(source)
+    try:
+        return settings_of(tree, source=str(source), environment=environment)
+    except InvalidConfig as error:
+        raise InvalidConfig(_with_line(str(error), source)) from None
+
+
+def _with_line(message: str, source: Path) -> str:
+    """Add the line of the key that a message names, where the file is JSON."""
+    problem = message.removeprefix(f"{source}: ")
+    place = problem.partition(": ")[0]
+    line = line_of(read_text(source), place) if source.suffix != ".toml" else None
+    return f"{source}: line {line}: {problem}" if line else message
 
 
 def settings_of(tree: Mapping[str, Any], *, source: str, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Make settings of a parsed document, as `load_settings` does of a file."""
+    """Build settings from a parsed document, as `load_settings` does from a file."""
     document = _checked(Document, tree, source, "")
     variables = Variables(environment=environment, inputs=declared_inputs(document.inputs))
     servers: dict[str, ServerSettings] = {}
@@ -124,7 +137,7 @@ class _Entry:
         self._shape = _checked(ServerShape, raw, source, place)
 
     def settings(self) -> ServerSettings | None:
-        """Give the settings, or None for a server that is switched off."""
+        """Return the settings, or None for a disabled server."""
         shape, ours = self._shape, self._shape.shortlist
         if shape.disabled or not shape.enabled:
             return None
@@ -179,7 +192,7 @@ class _Entry:
         )
 
     def _environment(self) -> dict[str, str]:
-        """Give a child what is safe, what is asked for by name, and what the entry itself sets."""
+        """Return what a child process gets: safe variables, those asked for by name, and what the entry sets."""
         shape = self._shape
         asked = (*SAFE_VARIABLES, *shape.inherit_env, *shape.shortlist.inherit_env)
         inherited = {
@@ -243,7 +256,7 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str,
 
 
 def _selection(shape: SelectionShape | bool, variables: Variables, source: str) -> SelectionSettings | None:
-    """Take the short form, true, as well; the key may be named in a variable."""
+    """Read the object or its short form, `true`; the key may refer to a variable."""
     if isinstance(shape, bool):
         return SelectionSettings() if shape else None
     try:
@@ -254,13 +267,13 @@ def _selection(shape: SelectionShape | bool, variables: Variables, source: str) 
 
 
 def _preset(name: str, shape: PresetShape | tuple[str, ...]) -> PresetSettings:
-    """Take the short form, a list of toolsets, as well."""
+    """Read the object or its short form, a list of toolsets."""
     fields = {"toolsets": shape} if isinstance(shape, tuple) else dict(shape)
     return PresetSettings(name=name, **fields)
 
 
 def _toolset(name: str, shape: ToolsetShape | tuple[str, ...]) -> ToolsetSettings:
-    """Take the short form, a list of globs over tool ids, as well."""
+    """Read the object or its short form, a list of globs over tool ids."""
     fields = {"tools": shape} if isinstance(shape, tuple) else dict(shape)
     return ToolsetSettings(name=name, **fields)
 
@@ -277,43 +290,66 @@ def _checked(shape: type[ShapeT], raw: Any, source: str, place: str) -> ShapeT:
 
 
 _HASH_REMEDY = "tokens are stored hashed; write 'hash' with the SHA-256 of the token, as 'sha256:<hex>'"
-_KNOWN_KEYS = sorted(
-    {
-        field.alias or name
-        for shape in (
-            Document,
-            Options,
-            ServerShape,
-            ServerOptions,
-            ToolShape,
-            ToolsetShape,
-            PresetShape,
-            LimitsShape,
-            LogsShape,
-            SelectionShape,
-            TelemetryShape,
-        )
-        for name, field in shape.model_fields.items()
-    }
-)
+_BRANCHES = ("model_type", "tuple_type", "bool_type", "bool_parsing", "dict_type")
+_EXPECTED = {
+    "string_type": "text in quotes",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "tuple_type": 'a list, as in ["a", "b"]',
+    "list_type": "a list",
+    "dict_type": 'an object, as in {"name": …}',
+    "model_type": 'an object, as in {"key": …}',
+}
+"""What a value should have been, by pydantic's kind of error, in words of the file."""
 
 
 def _first_mistake(error: ValidationError, place: str) -> str:
-    """Say the first of what pydantic found, without the values: they may be secrets."""
-    found = error.errors(include_input=False, include_url=False)[0]
-    where = _path(place, found["loc"]) or "the top level"
-    if found["type"] == "extra_forbidden":
-        return f"{where}: unknown key; {_suggestion(str(found['loc'][-1]))}"
-    if found["type"] == "missing":
-        return f"{where}: it is missing; add it"
-    return f"{where}: {found['msg'][:1].lower()}{found['msg'][1:]}; correct it"
+    """Describe the first of what pydantic found, without the values: they may be secrets."""
+    found = error.errors(include_input=False, include_url=False)
+    first = found[0]
+    # The alternatives of a union each have errors of their own: the deepest is the one that was meant.
+    same = [each for each in found if _path("", each["loc"][:1]) == _path("", first["loc"][:1])]
+    deepest = max(same, key=lambda each: (each["type"] not in _BRANCHES, len(_keys(each["loc"]))))
+    kinds = [each["type"] for each in same if _keys(each["loc"]) == _keys(deepest["loc"])]
+    where = _path(place, deepest["loc"]) or "the top level"
+    return f"{where}: {_problem(deepest, kinds)}"
+
+
+def _problem(found: ErrorDetails, kinds: Sequence[str]) -> str:
+    """Word one error; `kinds` are those of every alternative at the same key."""
+    kind, facts = found["type"], found.get("ctx", {})
+    wanted = " or ".join(dict.fromkeys(_EXPECTED[each] for each in kinds if each in _EXPECTED))
+    if kind in _EXPECTED:
+        return f"expected {wanted}; correct it"
+    if kind == "extra_forbidden":
+        return f"unknown key; {_suggestion(str(found['loc'][-1]))}"
+    if kind == "literal_error":
+        return f"expected one of {str(facts['expected']).replace(' or ', ', ')}; correct it"
+    if kind == "greater_than":
+        return f"expected a number greater than {facts['gt']:g}; correct it"
+    plain = {"missing": "it is missing; add it", "string_pattern_mismatch": _HASH_REMEDY}
+    return plain.get(kind) or f"{found['msg'][:1].lower()}{found['msg'][1:]}; correct it"
+
+
+def _keys(parts: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    return tuple(part for part in parts if isinstance(part, int) or not _is_branch(part))
 
 
 def _suggestion(key: str) -> str:
     if key == "token":
         return _HASH_REMEDY
-    close = difflib.get_close_matches(key, _KNOWN_KEYS, n=1)
-    return f"did you mean {close[0]!r}?" if close else "remove it, or see the configuration page for the keys there are"
+    close = difflib.get_close_matches(key, _known_keys(), n=1)
+    return f"did you mean {close[0]!r}?" if close else f"remove it, or see {REFERENCE} for the keys there are"
+
+
+def _known_keys() -> list[str]:
+    kinds = [kind for kind in vars(shapes).values() if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return sorted({field.alias or name for shape in kinds for name, field in shape.model_fields.items()})
 
 
 def _path(place: str, parts: tuple[int | str, ...]) -> str:
