@@ -1,12 +1,20 @@
 import json
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from shortlist.models import Tool
-from shortlist.validation import Check, check_arguments
+from shortlist.validation import Check, check_arguments, check_call
+from shortlist.workers import WorkerFailed, run_apart
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 def check(schema: Any, arguments: dict[str, Any]) -> Check:
@@ -93,3 +101,55 @@ schemas = st.recursive(
 @given(schemas)
 def test_no_schema_makes_checking_fail(schema: Any) -> None:
     assert isinstance(check(schema, {"a": 1}), Check)
+
+
+HEAVY: dict[str, tuple[Any, dict[str, Any]]] = {
+    "patterns and additional properties": (
+        {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
+        {"a" * 5_000 + "b": 1},
+    ),
+    "unique items": (
+        {"properties": {"list": {"uniqueItems": True}}},
+        {"list": [{"n": number, "more": [number]} for number in range(20_000)] + [{"n": 1, "more": [1.0]}]},
+    ),
+    "a large enumeration": (
+        {"properties": {"list": {"items": {"enum": [{"n": [number]} for number in range(5_000)]}}}},
+        {"list": [{"n": [5_000]}] * 2_000},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_heavy_schemas_are_checked_in_linear_time(name: str) -> None:
+    schema, arguments = HEAVY[name]
+    assert check(schema, arguments).violations
+
+
+def test_equality_is_that_of_json_schema() -> None:
+    assert not check({"properties": {"n": {"enum": [1, True]}}}, {"n": 1.0}).violations
+    assert check({"properties": {"n": {"enum": [1]}}}, {"n": True}).violations
+    assert check({"properties": {"n": {"const": False}}}, {"n": 0}).violations
+    assert not check({"properties": {"n": {"uniqueItems": True}}}, {"n": [1, True, "1", [1], {"a": 1}]}).violations
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, 1.5]) | st.sampled_from("ab"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(st.lists(values, max_size=5), values)
+def test_enumerations_and_unique_items_agree_with_the_plain_validator(items: list[Any], value: Any) -> None:
+    schema = {"properties": {"list": {"uniqueItems": True}, "value": {"enum": items}}}
+    plain = Draft202012Validator(schema).is_valid({"list": items, "value": value})
+    assert plain == (not check(schema, {"list": items, "value": value}).violations)
+
+
+@pytest.mark.anyio
+async def test_what_takes_long_is_checked_in_a_process_that_is_killed_when_its_time_is_over() -> None:
+    with pytest.raises(WorkerFailed, match=r"longer than 1 s"):
+        await run_apart(time.sleep, 3600, seconds=1.0)
+    schema, arguments = HEAVY["unique items"]
+    tool = Tool(id="s/t", name="t", definition=json.dumps({"inputSchema": schema}))
+    assert (await check_call(tool, arguments)).violations

@@ -1,13 +1,16 @@
-"""A call's arguments against the tool's schema, before anything is sent.
+"""Checks a call's arguments against the tool's schema before anything is sent.
 
-JSON Schema 2020-12 (or the older draft that a schema names), with references inside the document only, a
-bound on the work, and patterns by a linear-time engine. A schema that cannot be evaluated so never blocks a
-call: the caller is told that nothing was checked. The validator is loaded with the first call: it takes a
-sixth of a second, and a gateway that only searches never needs it.
+JSON Schema 2020-12, or the older draft that a schema names. References are resolved inside the document only, work is
+bounded, and patterns run on a linear-time engine. A schema that cannot be evaluated this way never blocks a call: the
+caller is told that nothing was checked. What takes more than a few steps is checked in a worker process. The
+validator is imported with the first call: that takes a sixth of a second, and a gateway that only searches never
+needs it.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -17,12 +20,20 @@ import re2
 
 from shortlist.models import Json, Tool
 from shortlist.text.clean import one_line
+from shortlist.workers import WorkerFailed, run_apart
 
 MAX_STEPS = 20_000
 """Keywords evaluated for one call; `anyOf` inside `anyOf` can ask for more than there are atoms."""
+MAX_VALUES = 500_000
+"""Values compared for one call by `enum`, `const` and `uniqueItems`."""
+INLINE_STEPS = 300
+INLINE_VALUES = 3_000
+"""What is checked on the event loop, in a few milliseconds at most; the rest goes to a worker process."""
+WORKER_SECONDS = 5.0
 MAX_SCHEMA_CHARACTERS = 400_000
 MAX_VIOLATIONS = 5
 MAX_PATTERN_CHARACTERS = 1_000
+SHOWN_ALTERNATIVES = 20
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Any]
 Validator: TypeAlias = Any
@@ -52,12 +63,42 @@ class Unevaluable(Exception):
     """The schema, or the work it asks for, is beyond what is evaluated here."""
 
 
-def check_arguments(tool: Tool, arguments: Mapping[str, Json]) -> Check:
-    """Check arguments against a tool's input schema."""
+class TooManySteps(Unevaluable):
+    """The budget of one check is spent."""
+
+
+async def check_call(tool: Tool, arguments: Mapping[str, Json]) -> Check:
+    """Check arguments without keeping the event loop: small ones here, the rest in a worker process."""
+    if _size(arguments) <= INLINE_VALUES:
+        try:
+            return _check(tool.definition, arguments, INLINE_STEPS, INLINE_VALUES)
+        except TooManySteps:
+            pass
     try:
-        validator = _validator(tool.definition)
-        with _Steps(MAX_STEPS):
-            errors = list(islice(validator.iter_errors(dict(arguments)), MAX_VIOLATIONS))
+        return await run_apart(_check_whole, tool.definition, dict(arguments), seconds=WORKER_SECONDS)
+    except WorkerFailed as reason:
+        return Check(unchecked=f"checking its schema did not end: {reason}")
+
+
+def check_arguments(tool: Tool, arguments: Mapping[str, Json]) -> Check:
+    """Check arguments against a tool's input schema, however many of the allowed steps that takes."""
+    return _check_whole(tool.definition, dict(arguments))
+
+
+def _check_whole(definition: str, arguments: dict[str, Json]) -> Check:
+    try:
+        return _check(definition, arguments, MAX_STEPS, MAX_VALUES)
+    except TooManySteps as reason:
+        return Check(unchecked=str(reason))
+
+
+def _check(definition: str, arguments: Mapping[str, Json], steps: int, values: int) -> Check:
+    try:
+        validator = _validator(definition)
+        _budget.steps, _budget.values = steps, values
+        errors = list(islice(validator.iter_errors(dict(arguments)), MAX_VIOLATIONS))
+    except TooManySteps:
+        raise
     except Unevaluable as reason:
         return Check(unchecked=str(reason))
     except Exception as error:  # a stranger's schema can break the validator anywhere; no call fails for that
@@ -65,10 +106,27 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Json]) -> Check:
     return Check(tuple(_violation(error) for error in errors))
 
 
+def _size(value: Any) -> int:
+    """Estimate how much there is to check, and stop counting where it is too much anyway."""
+    size, waiting = 0, [value]
+    while waiting and size <= INLINE_VALUES:
+        item = waiting.pop()
+        size += 1
+        if isinstance(item, str):
+            size += len(item) // 100
+        elif isinstance(item, Mapping):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return size
+
+
 @lru_cache(maxsize=1024)
 def _validator(definition: str) -> Validator:
     if len(definition) > MAX_SCHEMA_CHARACTERS:
         raise Unevaluable(f"its schema is larger than {MAX_SCHEMA_CHARACTERS:,} characters")
+    if '"unevaluatedProperties"' in definition and '"patternProperties"' in definition:
+        raise Unevaluable("its schema combines unevaluatedProperties with patternProperties")  # by Python's own regexes
     schema = json.loads(definition).get("inputSchema")
     if not isinstance(schema, dict):
         schema = {"type": "object"}
@@ -88,35 +146,105 @@ def _bounded(known: Validator) -> Callable[..., Validator]:
         **known.VALIDATORS,
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "enum": _enum,
+        "const": _const,
+        "uniqueItems": _unique_items,
     }
     counted = {name: _counted(keyword) for name, keyword in keywords.items()}
     made: Callable[..., Validator] = validators.extend(known, counted)
     return made
 
 
-class _Steps:
-    """Counts the keywords evaluated for one call; checking is synchronous, so one counter serves all."""
+class _Budget(threading.local):
+    """What is left for the check that runs in this thread."""
 
-    left = 0
+    steps = 0
+    values = 0
 
-    def __init__(self, most: int) -> None:
-        _Steps.left = most
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        _Steps.left = 0
+_budget = _Budget()
 
 
 def _counted(keyword: Keyword) -> Keyword:
     def count(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        _Steps.left -= 1
-        if _Steps.left < 0:
-            raise Unevaluable("checking its schema takes too many steps")
+        _budget.steps -= 1
+        if _budget.steps < 0:
+            raise TooManySteps("checking its schema takes too many steps")
         return keyword(validator, value, instance, schema)
 
     return count
+
+
+def _additional_properties(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[Error]:
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415
+
+    if not validator.is_type(instance, "object"):
+        return
+    properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    expressions = [_expression(pattern) for pattern in patterns]
+    extras = [
+        name
+        for name in instance
+        if name not in properties and not any(expression.search(name) for expression in expressions)
+    ]
+    if validator.is_type(allowed, "object"):
+        for name in extras:
+            yield from validator.descend(instance[name], allowed, path=name)
+    elif not allowed and extras:
+        names = ", ".join(repr(name) for name in sorted(extras))
+        were = "was" if len(extras) == 1 else "were"
+        yield ValidationError(f"Additional properties are not allowed ({names} {were} unexpected)")
+
+
+def _enum(_: Any, allowed: Any, instance: Any, __: Any) -> Iterator[Error]:
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415
+
+    if isinstance(allowed, list) and _key(instance) not in _alternatives(allowed):
+        more = f" and {len(allowed) - SHOWN_ALTERNATIVES} more" if len(allowed) > SHOWN_ALTERNATIVES else ""
+        yield ValidationError(f"{instance!r} is not one of {allowed[:SHOWN_ALTERNATIVES]!r}{more}")
+
+
+def _const(_: Any, expected: Any, instance: Any, __: Any) -> Iterator[Error]:
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415
+
+    if _key(instance) != _key(expected):
+        yield ValidationError(f"{expected!r} was expected")
+
+
+def _unique_items(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[Error]:
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415
+
+    if wanted and validator.is_type(instance, "array") and len({_key(item) for item in instance}) < len(instance):
+        yield ValidationError("it holds the same item more than once")
+
+
+_known_alternatives: OrderedDict[int, tuple[list[Any], frozenset[Hashable]]] = OrderedDict()
+
+
+def _alternatives(allowed: list[Any]) -> frozenset[Hashable]:
+    """Return the keys of an enumeration, computed once: the list lives as long as its validator."""
+    known = _known_alternatives.get(id(allowed))
+    if known is None or known[0] is not allowed:
+        known = (allowed, frozenset(map(_key, allowed)))
+        _known_alternatives[id(allowed)] = known
+        while len(_known_alternatives) > 1024:
+            _known_alternatives.popitem(last=False)
+    return known[1]
+
+
+def _key(value: Any) -> Hashable:
+    """Return what two values share exactly when JSON Schema calls them equal: 1 is 1.0, and true is not 1."""
+    _budget.values -= 1
+    if _budget.values < 0:
+        raise TooManySteps("checking its schema compares too many values")
+    if isinstance(value, bool) or value is None:
+        return (type(value), value)
+    if isinstance(value, list):
+        return ("list", tuple(map(_key, value)))
+    if isinstance(value, dict):
+        return ("object", frozenset((name, _key(item)) for name, item in value.items()))
+    return value if isinstance(value, Hashable) else repr(value)
 
 
 def _pattern(validator: Any, pattern: Any, instance: Any, _: Any) -> Iterator[Error]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput
-from shortlist.gateway.results import Results, paged_result, pages_of, text_of_result
+from shortlist.gateway.results import Results, cut, find_passages, paged_result, pages_of, text_of_result
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=40),
@@ -22,7 +22,7 @@ def results(characters: int = 100, seconds: float = 60, most: int = 3, now: list
 
 
 def keep(kept: Results, text: str) -> str:
-    return kept.keep("me", kept.cut(text))
+    return kept.keep("me", cut(text, kept.characters))
 
 
 def read_all(kept: Results, handle: str) -> list[str]:
@@ -104,10 +104,37 @@ def test_an_offset_outside_the_result_says_how_long_it_is(offset: int) -> None:
 
 def test_a_query_finds_the_passage_that_holds_its_words() -> None:
     text = "nothing here. " * 400 + "The invoice of Ada Lovelace is overdue. " + "still nothing. " * 400
-    kept = results(characters=1_000)
-    found = kept.passages("me", keep(kept, text), "Lovelace invoice")
+    found = find_passages(text, "Lovelace invoice")
     assert "invoice of Ada Lovelace" in found[0].text
     assert len(found) == 1
+
+
+@pytest.mark.anyio
+async def test_a_large_result_is_cut_and_searched_in_a_worker_process() -> None:
+    rows = [{"id": number, "text": f"row {number} of many"} for number in range(60_000)]
+    kept = results(characters=20_000)
+    pages = await kept.cut(json.dumps(rows))
+    assert [row for page in pages for row in json.loads(page)] == rows
+    handle = kept.keep("me", pages)
+    found = await kept.passages("me", handle, "row 31415")
+    assert "31415" in found[0].text
+
+
+def test_kept_results_are_bounded_in_bytes_and_the_oldest_go_first() -> None:
+    kept = Results(characters=1_000, seconds=60, most=100, most_bytes=50_000)
+    first = keep(kept, "a" * 20_000)
+    last = [keep(kept, "\N{PARTY POPPER}" * 5_000) for _ in range(5)][-1]
+    assert kept.bytes <= 50_000
+    assert kept.page("me", last).text.startswith("\N{PARTY POPPER}")
+    with pytest.raises(InvalidInput, match="No kept result"):
+        kept.page("me", first)
+
+
+def test_the_end_of_a_result_over_the_byte_limit_is_not_kept_and_says_so() -> None:
+    kept = Results(characters=1_000, seconds=60, most=100, most_bytes=50_000)
+    pages = read_all(kept, keep(kept, "a" * 100_000))
+    assert kept.bytes <= 50_000
+    assert pages[-1] == "[The rest, over 50,000 bytes, was not kept.]"
 
 
 def test_page_one_keeps_images_and_puts_the_handle_in_place_of_structured_content() -> None:

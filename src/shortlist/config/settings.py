@@ -148,6 +148,8 @@ class Limits:
     result_seconds: float = 900.0
     """How long a paged result is kept."""
     results: int = 200
+    results_bytes: int = 64 * 1024 * 1024
+    """What all kept results may take in memory; the oldest go first."""
     workspaces: int = 1_000
     workspace_seconds: float = 86_400.0
     auto_tokens: int = 10_000

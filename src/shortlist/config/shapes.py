@@ -190,6 +190,8 @@ class LimitsShape(Shape):
     """How long a paged result is kept. Example: `600`"""
     results: Count | None = None
     """How many paged results are kept. Example: `50`"""
+    results_bytes: Count | None = None
+    """What all paged results may take in memory; the oldest are dropped first. Example: `8388608`"""
     workspaces: Count | None = None
     """How many workspaces are kept. Example: `100`"""
     workspace_seconds: Positive | None = None

@@ -5,7 +5,6 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 import anyio.abc
-import anyio.to_thread
 
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import ToolNotFound
@@ -20,12 +19,10 @@ from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json, Tool
 from shortlist.telemetry.events import CallOutcome
 from shortlist.upstream.events import CallOptions
-from shortlist.validation import Check, check_arguments
+from shortlist.validation import Check, check_call
 
 SCHEMA_CHARACTERS = 6_000
 """How much of a schema a refused call shows."""
-IN_THREAD_CHARACTERS = 500_000
-"""Larger results are cut into pages beside the event loop."""
 
 Result: TypeAlias = dict[str, Any]
 
@@ -40,7 +37,7 @@ class Calling:
     async def call(self, exchange: Exchange, name: str, arguments: Mapping[str, Json], turn: Round) -> Result:
         """Call a tool that the client has no schema of: checked before it is sent, paged when it is large."""
         tool = self._find(exchange.caller, name, arguments)
-        check = check_arguments(tool, arguments)
+        check = await check_call(tool, arguments)
         if check.violations:
             refusal = self._refusal(tool, check)
             self._state.recording.refused(exchange.caller, tool.id, "invalid_arguments", arguments, refusal)
@@ -102,7 +99,7 @@ class Calling:
             page = self._state.results.page(owner, request.handle, request.offset)
             notice = {"type": "text", "text": page_notice(page, request.handle)}
             return {"content": [{"type": "text", "text": page.text}, notice]}
-        passages = self._state.results.passages(owner, request.handle, request.query)
+        passages = await self._state.results.passages(owner, request.handle, request.query)
         if not passages:
             return text_result(f"Nothing in the result matches {request.query!r}. Read it with offset=0.")
         return text_result("\n\n".join(f"[offset {p.offset}]\n{p.text}" for p in passages))
@@ -127,11 +124,7 @@ class Calling:
         text = "" if is_input_required(result) else text_of_result(result)
         if len(text) <= results.characters:
             return result
-        if len(text) > IN_THREAD_CHARACTERS:
-            pages = await anyio.to_thread.run_sync(results.cut, text)
-        else:
-            pages = results.cut(text)
-        handle = results.keep(owner, pages)
+        handle = results.keep(owner, await results.cut(text))
         return paged_result(result, results.page(owner, handle), handle)
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import secrets
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +13,19 @@ from typing import Any
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.text.clean import fold
+from shortlist.workers import WorkerFailed, run_apart
 
+KEPT_BYTES = 64 * 1024 * 1024
 HANDLE_BYTES = 16
 """128 random bits."""
 PASSAGE_CHARACTERS = 600
 MAX_PASSAGES = 5
 MAX_DEPTH = 100
+MAX_TERMS = 32
+"""Words of a query that passages are searched for."""
+APART_CHARACTERS = 200_000
+"""Larger texts are cut and searched in a worker process."""
+CUT_SECONDS = 10.0
 _WORDS = re.compile(r"\w+")
 
 
@@ -53,35 +61,63 @@ class Kept:
     owner: str
     pages: tuple[str, ...]
     expires: float
+    bytes: int
 
 
 class Results:
-    """The large results of recent calls, bounded in number and in time."""
+    """The large results of recent calls, bounded in number, in bytes and in time; the oldest go first."""
 
     def __init__(
-        self, *, characters: int, seconds: float, most: int, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        characters: int,
+        seconds: float,
+        most: int,
+        most_bytes: int = KEPT_BYTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.characters = characters
+        self.bytes = 0
+        """What all kept results take in memory."""
         self._seconds = seconds
         self._most = most
+        self._most_bytes = most_bytes
         self._clock = clock
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
-    def cut(self, text: str) -> tuple[str, ...]:
-        """Cut a text into pages."""
-        return tuple(pages_of(text, self.characters))
+    async def cut(self, text: str) -> tuple[str, ...]:
+        """Cut a text into pages, a large one in a worker process; one that takes too long is cut as plain text."""
+        if len(text) <= APART_CHARACTERS:
+            return cut(text, self.characters)
+        try:
+            return await run_apart(cut, text, self.characters, seconds=CUT_SECONDS)
+        except WorkerFailed:
+            return tuple(_text_pages(text, self.characters))
 
     def keep(self, owner: str, pages: tuple[str, ...]) -> str:
-        """Keep the pages of a text and give the handle that reads them."""
+        """Keep the pages of a text and return the handle that reads them; what is over the byte limit is cut off."""
         self._expire()
-        while len(self._kept) >= self._most:
-            self._kept.popitem(last=False)
+        pages, size = self._within(pages)
+        while self._kept and (len(self._kept) >= self._most or self.bytes + size > self._most_bytes):
+            self._drop(next(iter(self._kept)))
         handle = secrets.token_urlsafe(HANDLE_BYTES)
-        self._kept[handle] = Kept(owner=owner, pages=pages, expires=self._clock() + self._seconds)
+        self._kept[handle] = Kept(owner=owner, pages=pages, expires=self._clock() + self._seconds, bytes=size)
+        self.bytes += size
         return handle
 
+    def _within(self, pages: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+        size = 0
+        for number, page in enumerate(pages):
+            if size + sys.getsizeof(page) > self._most_bytes:
+                return (*pages[:number], f"[The rest, over {self._most_bytes:,} bytes, was not kept.]"), size
+            size += sys.getsizeof(page)
+        return pages, size
+
+    def _drop(self, handle: str) -> None:
+        self.bytes -= self._kept.pop(handle).bytes
+
     def page(self, owner: str, handle: str, offset: int = 0) -> Page:
-        """Give the page that holds an offset; JSON begins at its page, text exactly there."""
+        """Return the page that holds an offset; JSON begins at its page, text exactly at the offset."""
         pages = self._find(owner, handle).pages
         total = sum(map(len, pages))
         if not 0 <= offset < total:
@@ -95,9 +131,15 @@ class Results:
         shift = 0 if _is_json(page) else offset - start
         return Page(text=page[shift:], offset=start + shift, total=total, next_offset=end if end < total else None)
 
-    def passages(self, owner: str, handle: str, query: str) -> tuple[Passage, ...]:
-        """Find the passages that hold most of a query's words, best first."""
-        return tuple(_passages("".join(self._find(owner, handle).pages), query))
+    async def passages(self, owner: str, handle: str, query: str) -> tuple[Passage, ...]:
+        """Return the passages that hold most of a query's words, best first; large texts in a worker process."""
+        text = "".join(self._find(owner, handle).pages)
+        if len(text) <= APART_CHARACTERS:
+            return find_passages(text, query)
+        try:
+            return await run_apart(find_passages, text, query, seconds=CUT_SECONDS)
+        except WorkerFailed as error:
+            raise InvalidInput(f"The result could not be searched: {error}. Read it with offset=0.") from None
 
     def _find(self, owner: str, handle: str) -> Kept:
         self._expire()
@@ -109,7 +151,11 @@ class Results:
     def _expire(self) -> None:
         now = self._clock()
         for handle in [handle for handle, kept in self._kept.items() if kept.expires <= now]:
-            del self._kept[handle]
+            self._drop(handle)
+
+
+def cut(text: str, characters: int) -> tuple[str, ...]:
+    return tuple(pages_of(text, characters))
 
 
 def pages_of(text: str, characters: int) -> Iterator[str]:
@@ -203,20 +249,23 @@ def _text_pages(text: str, characters: int) -> Iterator[str]:
         start = end
 
 
-def _passages(text: str, query: str) -> Iterator[Passage]:
-    wanted = frozenset(_WORDS.findall(fold(query)))
-    if not wanted:
-        return
+def find_passages(text: str, query: str) -> tuple[Passage, ...]:
+    """Return the passages that hold most of a query's words, in time linear in the text."""
+    wanted = tuple(dict.fromkeys(_WORDS.findall(fold(query))))[:MAX_TERMS]
     windows: dict[int, set[str]] = {}
+    matching: dict[str, tuple[str, ...]] = {}  # words repeat: each different one is compared once
     for match in _WORDS.finditer(text):
-        word = fold(match.group())
-        for term in wanted:
-            if word == term or (len(term) > 3 and term in word):
-                windows.setdefault(match.start() // PASSAGE_CHARACTERS, set()).add(term)
+        word = match.group()
+        terms = matching.get(word)
+        if terms is None:
+            folded = fold(word)
+            terms = tuple(t for t in wanted if folded == t or (len(t) > 3 and t in folded))
+            matching[word] = terms
+        if terms:
+            windows.setdefault(match.start() // PASSAGE_CHARACTERS, set()).update(terms)
     best = sorted(windows.items(), key=lambda item: (-len(item[1]), item[0]))[:MAX_PASSAGES]
-    for window, _ in best:
-        start = max(window * PASSAGE_CHARACTERS - PASSAGE_CHARACTERS // 4, 0)
-        yield Passage(offset=start, text=text[start : start + PASSAGE_CHARACTERS * 3 // 2])
+    starts = (max(window * PASSAGE_CHARACTERS - PASSAGE_CHARACTERS // 4, 0) for window, _ in best)
+    return tuple(Passage(offset=start, text=text[start : start + PASSAGE_CHARACTERS * 3 // 2]) for start in starts)
 
 
 def text_of_result(result: Mapping[str, Json]) -> str:
@@ -247,7 +296,7 @@ def paged_result(result: Mapping[str, Json], page: Page, handle: str) -> dict[st
 
 
 def page_notice(page: Page, handle: str) -> str:
-    """Say which part this is and how to read on."""
+    """Return the note that says which part this is and how to read on."""
     end = page.offset + len(page.text)
     place = f"characters {page.offset:,}-{end:,} of {page.total:,}"
     if page.next_offset is None:

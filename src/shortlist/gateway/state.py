@@ -112,7 +112,12 @@ class State:
         self.recording = Recording(seams.record, arguments=settings.telemetry.arguments != "omit")
         self.stale = set(seams.stale)
         self.workspaces = Workspaces(seconds=limits.workspace_seconds, most=limits.workspaces)
-        self.results = Results(characters=limits.result_characters, seconds=limits.result_seconds, most=limits.results)
+        self.results = Results(
+            characters=limits.result_characters,
+            seconds=limits.result_seconds,
+            most=limits.results,
+            most_bytes=limits.results_bytes,
+        )
         self.uris = SeenUris()
         self.in_flight: dict[str, list[Exchange]] = {}
         """The requests that each server is working on, oldest first."""
