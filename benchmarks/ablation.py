@@ -21,11 +21,12 @@ from shortlist.evals.report import MARK_NOTE
 from shortlist.evals.runner import LIMIT
 from shortlist.evals.significance import macro
 from shortlist.evals.tables import Table
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import shipped
 from shortlist.models import Query, ToolId
 from shortlist.paths import cache_folder
 from shortlist.search.searcher import Searcher, SearchOptions
+from shortlist.storage.sqlite_vectors import SqliteVectors
 from shortlist.text.expansions import Expansions
 
 SETS = (*SINGLE, "authored_dev", "metatool:multi")
@@ -42,7 +43,7 @@ def main() -> None:
     embedder = shipped(options.embedder)
     if embedder is None:
         parser.error("there is little to switch off without a model")
-    model = Model(embedder, SqliteVectorCache(cache_folder() / "vectors.sqlite"))
+    model = Model(embedder, StoredVectors(SqliteVectors(cache_folder() / "vectors.sqlite")))
     found: dict[str, dict[str, Answers]] = {}
     for name in options.sets:
         dataset = load_dataset(name)

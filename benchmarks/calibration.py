@@ -26,12 +26,13 @@ from shortlist.evals.datasets import Dataset, load_dataset, read_catalogs
 from shortlist.evals.metrics import marks, strict_groups
 from shortlist.evals.significance import Values, bootstrap
 from shortlist.evals.tables import Table
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import shipped
 from shortlist.models import Confidence, Filters, Query, SearchResult, ToolId
 from shortlist.paths import cache_folder
 from shortlist.search.confidence import NOTHING
 from shortlist.search.searcher import Searcher, SearchOptions
+from shortlist.storage.sqlite_vectors import SqliteVectors
 from shortlist.text.tokens import compact
 
 PLOT = Path("docs/images/calibration.svg")
@@ -84,7 +85,7 @@ class Searches:
 
     def __init__(self, embedder: str) -> None:
         found = shipped(embedder)
-        cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
+        cache = StoredVectors(SqliteVectors(cache_folder() / "vectors.sqlite"))
         self._model = Model(found, cache) if found else None
         self._options = SearchOptions(cache=cache)
 

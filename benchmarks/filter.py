@@ -29,11 +29,12 @@ from benchmarks.measuring import (
 )
 
 from shortlist.evals.tables import Table
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder, Vectors, shipped
 from shortlist.index.index import embed_cached
 from shortlist.library.filter import ToolFilter
 from shortlist.paths import cache_folder
+from shortlist.storage.sqlite_vectors import SqliteVectors
 
 SIZES = (10, 100, 500, 1_000, 5_000, 25_000)
 BY_VECTORS = ("langgraph-bigtool", "llama-index")
@@ -56,7 +57,7 @@ class SharedModel:
     """The model as a peer sees it: documents by a cache on disk, queries anew or from memory."""
 
     embedder: Embedder
-    cache: SqliteVectorCache
+    cache: StoredVectors
     cold: bool = False
     _known: dict[str, Vectors] = field(default_factory=dict)
 
@@ -84,7 +85,7 @@ def main() -> None:
     random.Random(3).shuffle(tools)
     asked = spread(rows(bench_file("eval", "mcp_union", "queries.jsonl.gz")), options.sample)
     queries = [row["query"] for row in asked]
-    model = SharedModel(embedder, SqliteVectorCache(cache_folder() / "vectors.sqlite"))
+    model = SharedModel(embedder, StoredVectors(SqliteVectors(cache_folder() / "vectors.sqlite")))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder  # from here on a start finds nothing that an earlier run left
         for name in options.peers:  # their imports are no part of a start
@@ -117,7 +118,7 @@ def _started(tools: Sequence[Mapping[str, Any]], model: SharedModel) -> tuple[To
     """Start from nothing, then with everything on disk."""
     made: list[ToolFilter] = []
     timed = len(tools) <= FIRST_START
-    cache = SqliteVectorCache(cache_folder() / f"{len(tools)}.sqlite") if timed else model.cache
+    cache = StoredVectors(SqliteVectors(cache_folder() / f"{len(tools)}.sqlite")) if timed else model.cache
 
     def start() -> None:
         made[:] = [ToolFilter(list(tools), embedding=model.embedder, vector_cache=cache)]

@@ -29,6 +29,7 @@ from shortlist.demo.server import demo_settings
 from shortlist.evals.tables import Table
 from shortlist.gateway.snapshot import Options
 from shortlist.storage.local import open_local
+from shortlist.storage.port import Storage
 from shortlist.telemetry.events import Called, Event, FoundTool, Searched
 from shortlist.telemetry.measures import Later
 
@@ -119,14 +120,15 @@ def from_event_to_figure(trace: Trace) -> set[str]:
         tokens=Later(lambda: 80),
     )
     call = Called(caller="local", workspace="w", tool="demo/echo", outcome="ok", milliseconds=1.0, native=False)
-    _recorded(search, call)
+    storage = open_local()  # opened once, as a gateway does
+    _recorded(storage, search, call)
     with trace.armed() as found:
-        _recorded(search, call)
+        _recorded(storage, search, call)
     return found
 
 
-def _recorded(*events: Event) -> None:
-    with open_telemetry(TelemetrySettings(), open_local()) as telemetry:
+def _recorded(storage: Storage, *events: Event) -> None:
+    with open_telemetry(TelemetrySettings(), storage) as telemetry:
         for event in events:
             telemetry.record(event)
         report = telemetry.reports["get_stats"]

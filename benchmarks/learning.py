@@ -27,11 +27,12 @@ from shortlist.evals.datasets import Dataset, load_dataset, read_catalogs
 from shortlist.evals.learned import Learned
 from shortlist.evals.runner import Run, Runner
 from shortlist.evals.tables import Table
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import shipped
 from shortlist.models import Asker, Exemplar, ToolId
 from shortlist.paths import cache_folder
 from shortlist.search import exemplars
+from shortlist.storage.sqlite_vectors import SqliteVectors
 
 SETS = ("metatool:heldout_tools", "authored_dev")
 DEVELOPMENT = "development:"
@@ -94,7 +95,7 @@ def main() -> None:
     for name, value in options.tried:
         setattr(exemplars, name, value)
     embedder = shipped(options.embedder)
-    model = Model(embedder, SqliteVectorCache(cache_folder() / "vectors.sqlite")) if embedder else None
+    model = Model(embedder, StoredVectors(SqliteVectors(cache_folder() / "vectors.sqlite"))) if embedder else None
     found = [row for name in options.sets for row in _measured(name, model, options.seed)]
     tables = [_table(found), _hostile_table(found)]
     publish(options.name, tables, {"embedder": options.embedder, "seed": options.seed, "rows": found})

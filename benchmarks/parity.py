@@ -87,11 +87,12 @@ def record_golden() -> dict[str, Rankings]:
 
 
 def record_sets(names: Sequence[str]) -> dict[str, Rankings]:
-    from shortlist.index.cache import SqliteVectorCache
+    from shortlist.index.cache import StoredVectors
     from shortlist.index.embedders import shipped
     from shortlist.search.searcher import Searcher, SearchOptions
+    from shortlist.storage.sqlite_vectors import SqliteVectors
 
-    vectors = SqliteVectorCache(Path(__file__).parent / ".cache" / "vectors.sqlite")
+    vectors = StoredVectors(SqliteVectors(Path(__file__).parent / ".cache" / "vectors.sqlite"))
     recorded = {}
     for name in names:
         dataset = load_dataset(name)

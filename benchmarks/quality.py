@@ -37,9 +37,10 @@ from shortlist.evals.report import MARK_NOTE
 from shortlist.evals.significance import Interval, bootstrap_columns
 from shortlist.evals.summary import MACRO
 from shortlist.evals.tables import Table
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import EMBEDDERS, shipped
 from shortlist.paths import cache_folder
+from shortlist.storage.sqlite_vectors import SqliteVectors
 
 OURS = ("default", "lexical", "dense", "weighted", BARE, "rrf")
 ALSO = ("default", "dense", "weighted", BARE)
@@ -91,7 +92,7 @@ def _options() -> argparse.Namespace:
 
 def _model(name: str) -> Model | None:
     embedder = shipped(name)
-    return Model(embedder, SqliteVectorCache(cache_folder() / "vectors.sqlite")) if embedder else None
+    return Model(embedder, StoredVectors(SqliteVectors(cache_folder() / "vectors.sqlite"))) if embedder else None
 
 
 def _ours(

@@ -21,7 +21,7 @@ from shortlist.evals.datasets import Dataset, read_catalogs
 from shortlist.evals.metrics import Groups, Metric, marks, ndcg, recall, strict_groups, top_1
 from shortlist.evals.runner import LIMIT
 from shortlist.evals.significance import Values
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import embed_cached
 from shortlist.library.vectors import QueryVectors
@@ -105,7 +105,7 @@ class Answers:
 class Model(QueryVectors):
     """An embedder that embeds a query once, whoever asks, and documents never twice: they are kept on disk."""
 
-    def __init__(self, embedder: Embedder, cache: SqliteVectorCache) -> None:
+    def __init__(self, embedder: Embedder, cache: StoredVectors) -> None:
         super().__init__(embedder, capacity=REMEMBERED)
         self.cache = cache
 

@@ -16,11 +16,12 @@ from shortlist.catalog.toolsets import suggest_toolsets
 from shortlist.evals.cells import NOTHING
 from shortlist.evals.datasets import load_dataset, read_catalogs
 from shortlist.evals.tables import Table
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import shipped
 from shortlist.models import Query
 from shortlist.paths import cache_folder
 from shortlist.search.searcher import Searcher, SearchOptions
+from shortlist.storage.sqlite_vectors import SqliteVectors
 
 TOOLS = "nodebench_175"
 SCENARIOS = "nodebench_ab_scenarios.json"
@@ -54,7 +55,7 @@ def main() -> None:
     parser.add_argument("--embedder", default="small", help="small, static, none or a folder with a model")
     options = parser.parse_args()
     catalog = read_catalogs(load_dataset(TOOLS).catalogs).catalog
-    cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
+    cache = StoredVectors(SqliteVectors(cache_folder() / "vectors.sqlite"))
     searcher = Searcher(catalog, shipped(options.embedder), options=SearchOptions(cache=cache))
     searcher.prepare()
     raw = json.loads(bench_file("eval", SCENARIOS).read_text("utf-8"))

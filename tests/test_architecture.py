@@ -14,7 +14,7 @@ WORDS = frozenset({"models", "errors"})
 GROUND = WORDS | {"schema", "text", "config", "paths"}
 SEARCH = GROUND | {"remote", "catalog", "index", "search"}
 GATEWAY = SEARCH | {"upstream", "disclosure", "storage", "telemetry", "observability"}
-LIBRARY = SEARCH | {"upstream", "disclosure", "context", "selection"}
+LIBRARY = SEARCH | {"upstream", "disclosure", "storage", "context", "selection"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "models": frozenset(),
@@ -28,7 +28,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "workers": frozenset(),
     "validation": WORDS | {"text", "workers"},
     "remote": WORDS | {"text"},
-    "index": GROUND - {"config"} | {"catalog", "remote"},
+    "index": GROUND - {"config"} | {"catalog", "remote", "storage.port"},
     "search": GROUND - {"config"} | {"catalog", "index", "remote"},
     "disclosure": GROUND | {"catalog"},
     "observability": GROUND | {"catalog", "telemetry"},
@@ -63,7 +63,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "pydantic_ai": frozenset({"integrations"}),
     "jinja2": frozenset({"web"}),
     "numkong": frozenset({"index.vectors"}),
-    "sqlite3": frozenset({"storage", "index.cache"}),
+    "sqlite3": frozenset({"storage"}),
     "Stemmer": frozenset({"text.tokens"}),
 }
 """Packages and modules that may import a third party; what is not here may be imported anywhere."""

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import shipped
 from shortlist.paths import cache_folder
 from shortlist.search.confidence import ANY_MODEL, FOLDER, WITHOUT_VECTORS, background_file
 from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES
+from shortlist.storage.sqlite_vectors import SqliteVectors
 from training.bench import data_folder
 from training.calibrating import NO_PAIRS, PAIR_PENALTY, calibration_left_out, fit_calibration
 from training.holdout import WHOLE_SETS
@@ -180,7 +181,7 @@ def main() -> None:
     if options.name is None and ":" in Path(options.embedder).name:
         parser.error("what is fitted for some of a model's dimensions needs a --name of its own")
     embedder = shipped(options.embedder)
-    cache = SqliteVectorCache(cache_folder() / "vectors.sqlite")
+    cache = StoredVectors(SqliteVectors(cache_folder() / "vectors.sqlite"))
     name = options.name or (embedder.model_id.partition("@")[0] if embedder else WITHOUT_VECTORS)
     file = FOLDER / f"{name}.json"
     background = background_of(options.data, embedder, cache) if embedder and name != ANY_MODEL else None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder
 from shortlist.index.index import embed_cached
 from shortlist.models import Query
@@ -126,7 +126,7 @@ def _large(data: Path, authored: Folder, held: list[Case], chance: random.Random
     return Task("large", Catalog.of([*more, *authored.tools]), tuple(chance.sample(held, min(600, len(held)))))
 
 
-def background_of(data: Path, embedder: Embedder, cache: SqliteVectorCache) -> Background:
+def background_of(data: Path, embedder: Embedder, cache: StoredVectors) -> Background:
     """Embed a sample of the unlabelled catalogs' tools."""
     every = {embedding_text(t) for folder in sorted((data / "catalogs").iterdir()) for t in Folder(folder).tools}
     chosen = random.Random(SEED).sample(sorted(every), BACKGROUND_TOOLS)
@@ -134,7 +134,7 @@ def background_of(data: Path, embedder: Embedder, cache: SqliteVectorCache) -> B
 
 
 def collect(
-    every: Iterable[Task], embedder: Embedder | None, cache: SqliteVectorCache, background: Background | None
+    every: Iterable[Task], embedder: Embedder | None, cache: StoredVectors, background: Background | None
 ) -> list[Sample]:
     """Run every query and keep its evidence."""
     samples = []

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
+from shortlist.storage.sqlite_vectors import SqliteVectors
 from tests.fakes import WORKPLACE, HashingEmbedder
 
 
@@ -17,7 +18,7 @@ def test_the_tables_hold_ours_and_say_why_a_peer_is_left_out(tmp_path: Path, mon
         {"id": tool_id, "server": tool_id.partition("/")[0], "name": tool_id.partition("/")[2], "description": text}
         for tool_id, text in WORKPLACE.items()
     ]
-    model = benchmark.SharedModel(HashingEmbedder(), SqliteVectorCache(tmp_path / "peers.sqlite"))
+    model = benchmark.SharedModel(HashingEmbedder(), StoredVectors(SqliteVectors(tmp_path / "peers.sqlite")))
     sizes = {18: benchmark._measured(tools, ["merge a pull request", "send mail"], model, ["haystack", "plain-bm25"])}
     starts, answers = benchmark._start_table(sizes), benchmark._answer_table(sizes)
     assert {row[0] for row in starts.rows} >= {"shortlist, first start", "shortlist, second start"}

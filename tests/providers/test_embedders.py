@@ -12,7 +12,7 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from shortlist.errors import InvalidInput
-from shortlist.index.cache import SqliteVectorCache
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder
 from shortlist.index.providers import (
     WIRES,
@@ -26,6 +26,7 @@ from shortlist.index.providers import (
 from shortlist.library.filter import ToolFilter
 from shortlist.library.vectors import COOL_DOWN_SECONDS, QueryVectors
 from shortlist.remote import Patience, ProviderRefused, ProviderUnavailable
+from shortlist.storage.sqlite_vectors import SqliteVectors
 from tests.fakes import DIMENSIONS, WORKPLACE, catalog
 from tests.providers.wires import EMBEDDERS, KEY, Provider, serving, vector
 
@@ -230,7 +231,7 @@ def test_documents_are_embedded_once_ever_with_a_persistent_cache(
 ) -> None:
     tools = catalog(WORKPLACE)
     for _ in range(2):
-        cache = SqliteVectorCache(tmp_path / "vectors.sqlite")
+        cache = StoredVectors(SqliteVectors(tmp_path / "vectors.sqlite"))
         ToolFilter(tools, embedding=embedder(name, provider), vector_cache=cache, save_index=False)
     assert len([text for text in provider.texts() if text != "ping"]) == len(tools)
 
@@ -270,7 +271,7 @@ def test_a_filter_whose_provider_was_down_at_the_start_recovers_by_itself() -> N
 
 
 def test_a_wrong_key_is_noticed_although_every_vector_is_cached(tmp_path: Path) -> None:
-    cache = SqliteVectorCache(tmp_path / "vectors.sqlite")
+    cache = StoredVectors(SqliteVectors(tmp_path / "vectors.sqlite"))
     with serving(Provider(), EMBEDDERS["openai"]) as provider:
         for key, wait in (("sk-right", True), ("sk-wrong", True), ("sk-wrong", False)):
             model = embedder("openai", provider, key=key, dimensions=DIMENSIONS)

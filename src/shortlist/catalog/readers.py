@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidCatalog
-from shortlist.models import Annotations, Server, Tool
+from shortlist.models import Annotations, Server, Tool, ToolId
 from shortlist.schema import text_of
 from shortlist.text.clean import clean_text, one_line
 
@@ -36,6 +36,8 @@ class Problem:
 
     place: str
     message: str
+    duplicate_of: ToolId | None = None
+    """The id of the tool that was kept, where this one had the same id."""
 
     def __str__(self) -> str:
         return one_line(f"{self.place}: {self.message}")
@@ -158,7 +160,7 @@ def _collect(entries: Iterable[Entry], problems: Iterable[Problem] = ()) -> Cata
             found.append(Problem(place, f"skipped: {error}"))
             continue
         if tool.id in tools:
-            found.append(Problem(place, f"skipped: the id {tool.id!r} is there already"))
+            found.append(Problem(place, f"skipped: the id {tool.id!r} is there already", duplicate_of=tool.id))
             continue
         tools[tool.id] = tool
         if server is not None and server.name not in servers:

@@ -18,6 +18,7 @@ from shortlist.evals.runner import LIMIT, Run, Runner
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.models import Tool, ToolId
+from shortlist.storage.local import local_vectors
 
 PROBLEMS_SHOWN = 5
 
@@ -101,7 +102,7 @@ def open_bench(
     catalog: Catalog, embedder: Embedder | None, learned: Learned | None = None, label: str = "vectors"
 ) -> Bench:
     """Index a catalog; its vectors are those that searches keep on disk."""
-    vectors = open_vectors() if embedder else None
+    vectors = open_vectors(local_vectors()) if embedder else None
     return Bench(catalog, embedder, vectors=vectors, progress=counted(label), learned=learned)
 
 

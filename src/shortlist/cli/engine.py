@@ -7,6 +7,7 @@ from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.search.exemplars import Memory
 from shortlist.search.searcher import Searcher, SearchOptions
+from shortlist.storage.local import local_vectors
 from shortlist.text.expansions import Expansions
 
 MODELS = ("small", "static")
@@ -19,13 +20,13 @@ def make_searcher(
     """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
     if not models:
         return Searcher(catalog, options=SearchOptions(expansions=expansions))
-    options = SearchOptions(cache=open_vectors(), expansions=expansions, memory=memory)
+    options = SearchOptions(cache=open_vectors(local_vectors()), expansions=expansions, memory=memory)
     return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
 
 
 def make_memory() -> Memory:
     """Make an empty place for what is learned from use."""
-    return Memory(open_vectors())
+    return Memory(open_vectors(local_vectors()))
 
 
 def _embedder() -> Embedder | None:

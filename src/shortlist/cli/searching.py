@@ -16,6 +16,7 @@ from shortlist.index.embedders import EMBEDDERS, WEIGHTS, ModelCard, OnnxEmbedde
 from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchMode, SearchResult
 from shortlist.search.searcher import Searcher, SearchOptions
+from shortlist.storage.local import local_vectors
 from shortlist.text.clean import one_line
 from shortlist.text.expansions import Expansions
 
@@ -55,7 +56,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 def _searcher_of(options: argparse.Namespace, catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
     """Build a searcher from the command line, and wait until its vectors are there."""
-    engine = SearchOptions(pipeline=options.pipeline, cache=open_vectors(), expansions=expansions)
+    engine = SearchOptions(pipeline=options.pipeline, cache=open_vectors(local_vectors()), expansions=expansions)
     searcher = Searcher(catalog, shipped(options.embedder), options=engine)
     with progress_bar("embedding tools") as progress:
         searcher.prepare(progress)

@@ -237,10 +237,20 @@ def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
     return (lambda done, _: progress(start + done, total)) if progress else None
 
 
+def known_vectors(embedder: Embedder, name: str, texts: list[str], cache: VectorCache | None) -> dict[str, Vectors]:
+    """Return the cached vectors of texts; those of a wrong size or with NaN are computed again."""
+    found = cache.get(name, texts) if cache is not None else {}
+    return {
+        text: vector
+        for text, vector in found.items()
+        if vector.shape == (embedder.dimensions,) and np.isfinite(vector).all()
+    }
+
+
 def embed_cached(embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None) -> Vectors:
     """Embed each distinct text once, and not at all if the cache has it; vectors are cached as they are made."""
     distinct = list(dict.fromkeys(texts))
-    known = cache.get(embedder.model_id, distinct) if cache is not None else {}
+    known = known_vectors(embedder, embedder.model_id, distinct, cache)
     missing = sorted((text for text in distinct if text not in known), key=len)
     for start in range(0, len(missing), KEPT_AT_ONCE):
         part = missing[start : start + KEPT_AT_ONCE]

@@ -1,49 +1,25 @@
 """Vectors that come with the package: the bundled demo is searched by meaning before anything was embedded."""
 
-import logging
 import zipfile
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from shortlist.index.cache import SqliteVectorCache, vector_key
+from shortlist.index.cache import StoredVectors, vector_key
 from shortlist.index.embedders import WEIGHTS, Vectors
 from shortlist.index.index import VectorCache
 from shortlist.index.vectors import quantise
-from shortlist.paths import cache_folder
-
-logger = logging.getLogger(__name__)
+from shortlist.storage.port import VectorStore
 
 DEMO_VECTORS = WEIGHTS.parent / "demo" / "vectors.npz"
 """Those of the bundled demo's tools, by the model `small`; `python -m training.demo_vectors` makes them again."""
 
 
-def open_vectors() -> VectorCache:
-    """Open the vectors that all programs on this machine share, with those of the package beneath.
-
-    Where nothing can be written, search goes on with those of the package and says what that costs.
-    """
-    try:
-        return ShippedVectors(SqliteVectorCache(cache_folder() / "vectors.sqlite"))
-    except OSError as error:
-        _warn(f"{error.filename} cannot be used ({error.strerror})")
-        return ShippedVectors(_Unkept())
-
-
-@cache
-def _warn(reason: str) -> None:
-    """Say it once, however many look for them."""
-    logger.warning("vectors are not kept, so every start makes them anew: %s", reason)
-
-
-class _Unkept:
-    def get(self, model_id: str, texts: list[str]) -> dict[str, Vectors]:  # noqa: ARG002 - it has none
-        return {}
-
-    def put(self, model_id: str, vectors: Mapping[str, Vectors]) -> None:
-        """Let them go."""
+def open_vectors(store: VectorStore) -> VectorCache:
+    """Return a cache over a store, with the vectors of the package below it."""
+    return ShippedVectors(StoredVectors(store))
 
 
 class ShippedVectors:

@@ -33,6 +33,7 @@ from shortlist.search.rerank import reranked
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.selection import LIMIT as SELECTED
 from shortlist.selection import LanguageModel, Selection, Selector, model_from_environment
+from shortlist.storage.local import local_vectors
 from shortlist.text.expansions import read_expansions
 
 BY_VECTORS = ("hybrid", "dense")
@@ -251,7 +252,7 @@ class ToolFilter:
     def _make_searcher(self, catalog: Catalog) -> Searcher:
         cache = self._setup.vector_cache
         if cache == "default":
-            cache = open_vectors() if self._vectors is not None else None
+            cache = open_vectors(local_vectors()) if self._vectors is not None else None
         index = self._saved.open(catalog) if self._saved is not None else Index.build(catalog)
         fallback = static_model() if self._vectors is not None and not self._setup.wait else None
         options = SearchOptions(cache=cache, expansions=read_expansions(*self._setup.expansions))

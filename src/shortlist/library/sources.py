@@ -21,7 +21,6 @@ Source: TypeAlias = Any
 _LIVE = ("mcpServers", "mcp_servers")
 _SCHEMAS = ("parameters_json_schema", "params_json_schema")
 """What pydantic-ai and the OpenAI Agents SDK call a tool's schema."""
-_DUPLICATE = re.compile(r"skipped: the id (?P<quote>['\"])(?P<id>.*)(?P=quote) is there already")
 _ARGUMENT = re.compile(r"^\s*(?::param\s+)?(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>\S.*)$")
 _SKIPPED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -75,9 +74,8 @@ def _read_items(items: list[Any]) -> SourceReading:
 
 def _checked(reading: CatalogReading) -> SourceReading:
     for problem in reading.problems:
-        twin = _DUPLICATE.fullmatch(problem.message)
-        if twin:
-            raise _twins(reading.catalog.tools.get(twin["id"]), twin["id"], problem)
+        if problem.duplicate_of is not None:
+            raise _twins(reading.catalog.tools.get(problem.duplicate_of), problem.duplicate_of, problem)
     return SourceReading(reading.catalog, tuple(map(str, reading.problems)))
 
 

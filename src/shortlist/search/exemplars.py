@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.index.embedders import Embedder, Vectors
-from shortlist.index.index import Index, VectorCache
+from shortlist.index.index import Index, VectorCache, known_vectors
 from shortlist.index.ports import NOTHING, Candidates, Rows
 from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Exemplar, Scores, ToolId
@@ -263,7 +263,7 @@ def embed_queries(embedder: Embedder, queries: Sequence[str], cache: VectorCache
     """Embed queries as queries, each distinct one once, and not at all if the cache has it."""
     place = f"{embedder.model_id}/queries"  # apart from documents: some models embed the two differently
     distinct = list(dict.fromkeys(queries))
-    known = cache.get(place, distinct) if cache is not None else {}
+    known = known_vectors(embedder, place, distinct, cache)
     fresh = {query: embedder.embed_query(query) for query in distinct if query not in known}
     if cache is not None:
         cache.put(place, fresh)

@@ -2,17 +2,23 @@
 
 from pathlib import Path
 
-from shortlist.paths import data_folder
+from shortlist.paths import cache_folder, data_folder
 from shortlist.storage.files import CatalogFiles
 from shortlist.storage.port import Storage
 from shortlist.storage.sqlite import Database
 from shortlist.storage.sqlite_events import SqliteEvents
 from shortlist.storage.sqlite_learning import SqliteExemplars, SqliteExperiments
+from shortlist.storage.sqlite_vectors import SqliteVectors
 
 
 def events_path() -> Path:
     """Return where events are recorded on this machine."""
     return data_folder() / "events.sqlite"
+
+
+def local_vectors() -> SqliteVectors:
+    """Return the embeddings that all programs of this user share; nothing is created before they are used."""
+    return SqliteVectors(cache_folder() / "vectors.sqlite")
 
 
 def open_local(folder: Path | None = None) -> Storage:
@@ -26,5 +32,6 @@ def open_local(folder: Path | None = None) -> Storage:
         experiments=SqliteExperiments(database),
         exemplars=SqliteExemplars(database),
         catalogs=CatalogFiles(place / "catalog"),
+        vectors=local_vectors(),
         close=database.close,
     )

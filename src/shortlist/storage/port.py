@@ -290,7 +290,7 @@ class StoredVector(NamedTuple):
 
 
 class VectorStore(Protocol):
-    """Embeddings by a hash of model and text."""
+    """Embeddings by a hash of model and text; unlike the others it never raises, since they can be computed again."""
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, StoredVector]:
         """Return the vectors that are known."""
@@ -310,4 +310,5 @@ class Storage:
     experiments: ExperimentStore
     exemplars: ExemplarStore
     catalogs: CatalogStore
+    vectors: VectorStore
     close: Callable[[], None]
