@@ -11,9 +11,9 @@ import pytest
 
 from shortlist.catalog.readers import read_catalog
 from shortlist.errors import InvalidCatalog, InvalidInput, InvalidQuery, ToolNotFound
+from shortlist.index.saved import SAVED_FROM
 from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
-from shortlist.library.saved import SAVED_FROM
 from shortlist.library.scores import chances
 from shortlist.models import Confidence
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog
@@ -354,7 +354,7 @@ def test_names_must_be_texts_and_options_must_exist() -> None:
 
 
 def test_what_is_no_embedder_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="no embedder"):
+    with pytest.raises(InvalidInput, match="not an embedder"):
         ToolFilter([], embedding=7)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="No embedder 'huge'"):
         ToolFilter([], embedding="huge")

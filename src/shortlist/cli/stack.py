@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import find_config, load_settings
-from shortlist.config.settings import EMPTY, Settings, TelemetrySettings
+from shortlist.config.settings import EMPTY, SearchSettings, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.server import Front
@@ -33,7 +33,7 @@ from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.observability.metrics import DROPPED, Metrics
 from shortlist.observability.tracing import note_on_span
 from shortlist.paths import data_folder
-from shortlist.search.engine import BackgroundSearch, Preparable, Threaded
+from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
 from shortlist.telemetry.events import Event, RecordEvent
@@ -60,7 +60,7 @@ class Stack:
     gateway: Gateway
     front: Front
     metrics: Metrics
-    search: BackgroundSearch
+    search: Engine
     storage: Storage
 
 
@@ -119,7 +119,8 @@ async def _open_stack(
     catalog = saved.load()
     teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
     words = Words(settings.expansions)
-    search, answerer, events = BackgroundSearch(_searcher_of(words, models, teacher), catalog), Answerer(), _Events()
+    make = _searcher_of(settings.search if models else None, words, teacher, telemetry.together.shares)
+    search, answerer, events = Engine(make, catalog, vectors=models), Answerer(), _Events()
     pool = UpstreamPool(
         settings.servers,
         on_event=events,
@@ -133,12 +134,12 @@ async def _open_stack(
         reports=telemetry.reports,
         variant=telemetry.variant,
         save=saved.save,
-        explain=lambda query, tool_id: anyio.to_thread.run_sync(_explained, search, query, tool_id),
+        explain=partial(_explained, search),
         stale=frozenset(catalog.servers),
     )
     gateway = Gateway(
         settings,
-        ObservedSearch(Threaded(search), metrics),
+        ObservedSearch(search, metrics),
         ObservedUpstreams(pool, metrics.measure),
         options=options,
         seams=seams,
@@ -155,7 +156,6 @@ async def _open_stack(
             pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
         async with pool:
             if models:
-                tasks.start_soon(search.run)
                 tasks.start_soon(_follow_experiments, telemetry, gateway)
             if teacher is not None:
                 tasks.start_soon(_learn, teacher, gateway)
@@ -187,8 +187,8 @@ def list_tools(settings: Settings) -> Catalog:
     return run_plainly(listed)
 
 
-def _explained(search: BackgroundSearch, query: Query, tool_id: ToolId) -> str:
-    text: str = search.searcher.explain(query, tool_id).text()
+async def _explained(search: Engine, query: Query, tool_id: ToolId) -> str:
+    text: str = (await search.explain(query, tool_id)).text()
     return text
 
 
@@ -200,12 +200,18 @@ def _to_all(*records: RecordEvent) -> RecordEvent:
     return record
 
 
-def _searcher_of(words: Words, models: bool, teacher: Teacher | None) -> Callable[[Catalog], Preparable]:
+def _searcher_of(
+    settings: SearchSettings | None, words: Words, teacher: Teacher | None, together: Callable[[ToolId], Any]
+) -> Callable[[Catalog], Preparable]:
+    """Return what makes the searcher; without settings it searches by words alone."""
+
     def make(catalog: Catalog) -> Preparable:
+        from shortlist.cli.engine import Known, make_searcher, words_alone  # noqa: PLC0415 - half of a start
+
+        if settings is None:
+            return words_alone(catalog, words.expansions)
         memory = teacher.memory if teacher is not None else None
-        make_searcher = import_module("shortlist.cli.engine").make_searcher
-        found: Preparable = make_searcher(catalog, models=models, expansions=words.expansions, memory=memory)
-        return found
+        return make_searcher(catalog, settings, Known(expansions=words.expansions, memory=memory, together=together))
 
     return make
 
