@@ -19,9 +19,10 @@ from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
 from shortlist.library.choosing import choose, query_of
 from shortlist.library.options import Choices, FilterOptions
+from shortlist.library.reading import SourceReading
 from shortlist.library.results import FilterResult, Stats
 from shortlist.library.setup import Setup, SetupChoices
-from shortlist.library.sources import Source, SourceReading, read_source
+from shortlist.library.sources import Source, read_source
 from shortlist.library.turn import Turn
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
