@@ -1,6 +1,6 @@
 """From a chat to the query that is searched, and from what is found to the tools that are handed out."""
 
-from shortlist.context import Context
+from shortlist.library.messages import Context
 from shortlist.library.options import FilterOptions
 from shortlist.library.results import ScoredTool
 from shortlist.library.scores import chances
@@ -19,6 +19,7 @@ def query_of(context: Context, view: View, options: FilterOptions, narrowing: Na
         filters=narrowing.filters,
         recent_servers=tuple(server for server in servers if server),
         recent_tools=tuple(called),
+        relation=context.asked.relation,
         diverse=options.diverse,
     )
 

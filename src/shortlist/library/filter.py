@@ -10,7 +10,6 @@ import anyio.to_thread
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
-from shortlist.context import read_context
 from shortlist.errors import ModelError, ToolNotFound
 from shortlist.index.choosing import EmbedderChoice, choose_embedder, static_model
 from shortlist.index.index import Index, IndexChange
@@ -18,6 +17,7 @@ from shortlist.index.query_vectors import COOL_DOWN_SECONDS
 from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
 from shortlist.library.choosing import choose, query_of
+from shortlist.library.messages import read_context
 from shortlist.library.options import Choices, FilterOptions
 from shortlist.library.reading import SourceReading
 from shortlist.library.results import FilterResult, Stats
@@ -115,6 +115,11 @@ class ToolFilter:
         looked = self._look_up(asked, turn) if narrowing.evaluated else _Vector("nothing to search")
         turn.step("embedding", looked.outcome)
         found, view = self._find(asked, looked, narrowing)
+        if context.asked.may_stand_alone and narrowing.evaluated:
+            alone = replace(asked, text=context.asked.text, relation="new")
+            standing, seen = self._find(alone, self._look_up(alone, turn), narrowing)
+            if standing.confidence.level == "high":  # a topic that changed without a word about it
+                asked, found, view = alone, standing, seen
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
         chosen = choose(found, view, narrowing.always, options)

@@ -30,42 +30,57 @@ MAX_TAKEN = 2
 TAKEN_CHARS = 240
 
 _ACTIONS = read_words("actions.txt")
-_START = r"^\W*(?:(?:ok|okay|great|thanks|thank you|good|fine|nice|perfect|cool|hmm|ah|oh|well|so|and|now|then|please|also)\b[\s,.!:–-]*)*"
-_YES = re.compile(
-    r"^\W*(?:(?:ok|okay|great|perfect)[\s,.!]+)?(?:yes|yep|yeah|yup|sure|ok|okay|go ahead|please do|do it|do that|go for it|"
-    r"sounds good|absolutely|definitely|of course|why not|correct|right|exactly|ja|gerne|sí|si|oui|sim|tak|да|evet|はい|好|好的|हाँ)\b"
-    r"(?:[\s,.!]+(?:please|pls|do it|do that|go ahead|thanks|thank you|that would be great|bitte))*[\s.!]*",
-    re.IGNORECASE,
+_START = (
+    r"^\W*(?:(?:ok|okay|great|thanks|thank you|good|fine|nice|perfect|cool|hmm|ah|oh|well|so|and|now|then|please|also)"
+    r"\b[\s,.!:–-]*)*"
 )
-_OFFER = re.compile(
-    r"(?:shall|should|may|can) i\b|(?:do you )?want me to\b|would you like me to\b|(?:if you like|if you want),? i\b|i (?:can|could|will|'ll)\b|"
-    r"i'd\b|soll ich\b|quieres que\b|veux-tu que\b",
-    re.IGNORECASE,
+
+
+def _pattern(*alternatives: str) -> re.Pattern[str]:
+    return re.compile("|".join(alternatives), re.IGNORECASE)
+
+
+_YES = _pattern(
+    r"^\W*(?:(?:ok|okay|great|perfect)[\s,.!]+)?"
+    r"(?:yes|yep|yeah|yup|sure|ok|okay|go ahead|please do|do it|do that|go for it|sounds good|absolutely|definitely"
+    r"|of course|why not|correct|right|exactly|ja|gerne|sí|si|oui|sim|tak|да|evet|はい|好|好的|हाँ)\b"
+    r"(?:[\s,.!]+(?:please|pls|do it|do that|go ahead|thanks|thank you|that would be great|bitte))*[\s.!]*"
 )
-_OFFERED = re.compile(r"^.*?\b(?:shall i|should i|may i|can i|want me to|like me to|i can|i could|i will|i'll|soll ich)\s+", re.IGNORECASE)
-_CHANGES_TOPIC = re.compile(
-    _START + r"(?:by the way|btw|something else|different topic|another (?:topic|thing|question)|new topic|next\s?:|switching to|"
-    r"let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es|anders(?:es)? thema)",
-    re.IGNORECASE,
+_OFFER = _pattern(
+    r"(?:shall|should|may|can) i\b",
+    r"(?:want|like) me to\b",
+    r"(?:if you like|if you want),? i\b",
+    r"i (?:can|could|will|'ll)\b",
+    r"soll ich\b",
+    r"quieres que\b",
+    r"veux-tu que\b",
 )
-_CORRECTS = re.compile(
-    _START + r"(?:no\b|nope\b|not\b|wrong\b|sorry\b|argh\b|oops\b|wait\b|actually\b|i (?:only )?(?:meant?|wanted|said)\b|i don't (?:need|want)\b|"
-    r"should have been\b|nein\b|nicht\b|non\b)|\bi meant?\b|\bshould have been\b|\binstead\b",
-    re.IGNORECASE,
+_OFFERED = _pattern(
+    r"^.*?\b(?:shall i|should i|may i|can i|want me to|like me to|i can|i could|i will|i'll|soll ich|quieres que|"
+    r"veux-tu que)\b\s*"
 )
-_REJECTED = re.compile(r"\b(?:not|no|nicht|kein|non) (?:in |the |those |that |an? )?([\w#-]+)", re.IGNORECASE)
-_REPEATS = re.compile(
-    r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b|\b(?:too|as well|also)\b[\s.!?]*$|"
-    + _START
-    + r"(?:what about|how about|and|or|also|now)\b",
-    re.IGNORECASE,
+_CHANGES_TOPIC = _pattern(
+    _START + r"(?:by the way|btw|something else|different topic|another (?:topic|thing|question)|new topic|next\s?:"
+    r"|switching to|let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es)"
 )
-_POINTS_BACK = re.compile(
-    r"\b(?:it|its|it's|that|this|them|they|these|those|there|then|him|her|his|he|she|both|here|one|ones|instead|first|second|third|last|"
-    r"latest|newest|oldest|other|rest|das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b",
-    re.IGNORECASE,
+_CORRECTS = _pattern(
+    _START + r"(?:no|nope|not|wrong|sorry|argh|oops|wait|actually|nein|nicht|non)\b",
+    r"\bi (?:only )?(?:mean|meant|wanted|said)\b",
+    r"\bi don't (?:need|want)\b",
+    r"\bshould have been\b",
+    r"\binstead\b",
 )
-_QUESTION_WORD = re.compile(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b", re.IGNORECASE)
+_REJECTED = _pattern(r"\b(?:not|no|nicht|kein|non) (?:in |the |those |that |an? )?([\w#-]+)")
+_REPEATS = _pattern(
+    r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b",
+    r"\b(?:too|as well|also)\b[\s.!?]*$",
+    _START + r"(?:what about|how about|and|or|also|now)\b",
+)
+_POINTS_BACK = _pattern(
+    r"\b(?:it|its|it's|that|this|them|they|these|those|there|then|him|her|his|he|she|both|here|one|ones|instead|first"
+    r"|second|third|last|latest|newest|oldest|other|rest|das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b"
+)
+_QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -93,40 +108,52 @@ class Asked:
             return self.text
         if self.relation in ("accepts", "fills", "repeats"):
             return f"{self.taken}\n{quoted(self.text)}" if self.text else self.taken
-        return f"{self.text}\n{quoted(self.taken)}"
+        says_little = self.relation == "corrects" and len(terms(self.text)) <= FEW_WORDS
+        return f"{self.text}\n{self.taken if says_little else quoted(self.taken)}"
+
+    @property
+    def may_stand_alone(self) -> bool:
+        """Tell whether the request may be about something new after all, which only a search can tell."""
+        words = len(terms(self.text))
+        return self.relation in ("continues", "repeats") and (
+            words >= FEW_WORDS or (words > 1 and not _POINTS_BACK.search(self.text))
+        )
 
 
-def asked_now(turns: Sequence[Turn]) -> Asked:
-    """Read what the last user turn of a chat asks for."""
-    last = max((n for n, turn in enumerate(turns) if turn.role == "user" and turn.text), default=len(turns) - 1)
-    ask = read_ask(turns[last].text)
-    earlier = [turn for turn in turns[:last] if turn.text or turn.calls]
-    relation = relation_of(ask.text, earlier)
+def asked_now(text: str, earlier: Sequence[Turn], *, called: bool = False) -> Asked:
+    """Read what a user's turn asks for after the turns before it; `called` says that tools were called already."""
+    ask = read_ask(text)
+    relation = relation_of(ask.text, earlier, called=called)
     taken = _TAKEN[relation](ask.text, earlier)
-    if relation == "new" or not taken:
-        return Asked(ask.query, "new" if relation in ("accepts", "fills") else relation)
+    if relation == "new" or (not taken and relation in ("accepts", "fills")):
+        return Asked(ask.query)
     return Asked(_remainder(ask.text, relation), relation, taken[:TAKEN_CHARS])
 
 
-def relation_of(ask: str, earlier: Sequence[Turn]) -> Relation:
-    """Tell how a request relates to the turns before it."""
-    if not earlier or _CHANGES_TOPIC.match(ask):
+def relation_of(ask: str, earlier: Sequence[Turn] = (), *, called: bool = False) -> Relation:
+    """Tell how a request relates to the turns before it, or to the calls before it where no turns are known."""
+    if not (earlier or called) or _CHANGES_TOPIC.match(ask):
         return "new"
-    words, said = len(terms(ask)), _said_last(earlier)
-    yes = _YES.match(ask)
-    if yes and _OFFER.search(said) and len(terms(ask[yes.end() :])) <= FEW_WORDS:
+    said, acts, words = _said_last(earlier), _acts(ask), len(terms(ask))
+    if _accepts(ask, said):
         return "accepts"
     if _CORRECTS.search(ask):
         return "corrects"
-    acts = _acts(ask)
-    if said.rstrip().endswith("?") and not acts and not _QUESTION_WORD.match(ask) and words <= SELF_CONTAINED:
+    if _fills(ask, said) and not acts and words < SELF_CONTAINED:
         return "fills"
-    if _REPEATS.search(ask) and words <= FEW_WORDS and not acts:
+    if _REPEATS.search(ask) and not acts and words <= FEW_WORDS:
         return "repeats"
-    called = any(turn.calls for turn in earlier)
-    if words >= SELF_CONTAINED or not (called or said):
-        return "new"
-    return "continues" if _POINTS_BACK.search(ask) or words <= (FEW_WORDS - 1 if acts else FEW_WORDS) else "new"
+    points = _POINTS_BACK.search(ask) and words < SELF_CONTAINED
+    return "continues" if points or words <= (FEW_WORDS - 1 if acts else FEW_WORDS) else "new"
+
+
+def _accepts(ask: str, said: str) -> bool:
+    yes = _YES.match(ask)
+    return bool(yes and _OFFER.search(said)) and len(terms(ask[yes.end() if yes else 0 :])) <= FEW_WORDS
+
+
+def _fills(ask: str, said: str) -> bool:
+    return said.rstrip().endswith("?") and not _QUESTION.match(ask)
 
 
 def _acts(ask: str) -> bool:
@@ -139,7 +166,7 @@ def _acts(ask: str) -> bool:
 def _remainder(ask: str, relation: Relation) -> str:
     if relation == "accepts" and (yes := _YES.match(ask)):
         return ask[yes.end() :].strip()
-    return ask
+    return (_REJECTED.sub(" ", ask).strip(" ,.!") or ask) if relation == "corrects" else ask
 
 
 def _said_last(earlier: Sequence[Turn]) -> str:
@@ -156,12 +183,10 @@ def _nothing(_: str, __: Sequence[Turn]) -> str:
 
 
 def _offer(_: str, earlier: Sequence[Turn]) -> str:
-    """Find the sentence of the last answer that offers something, without the words that offer it."""
+    """Return what the last answer offers to do, without the words that offer it."""
     sentences = re.split(r"(?<=[.!?])\s+", _said_last(earlier))
-    offers = [sentence for sentence in sentences if _OFFER.search(sentence)]
-    if not offers:
-        return ""
-    return _OFFERED.sub("", offers[-1]).strip(" ?.!")
+    offers = [_OFFERED.sub("", sentence).strip(" ?.!") for sentence in sentences if _OFFER.search(sentence)]
+    return "\n".join(offer for offer in offers if terms(offer))
 
 
 def _open_request(_: str, earlier: Sequence[Turn]) -> str:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.context import clip, read_context, read_turns
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
+from shortlist.library.messages import clip, read_context, read_turns
 from shortlist.text.queries import analyse
 
 
