@@ -16,7 +16,7 @@ from shortlist.index.index import Index, IndexChange
 from shortlist.index.query_vectors import COOL_DOWN_SECONDS
 from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
-from shortlist.library.choosing import choose, query_of
+from shortlist.library.choosing import choose, query_of, recalled
 from shortlist.library.messages import read_context
 from shortlist.library.options import Choices, FilterOptions
 from shortlist.library.reading import SourceReading
@@ -122,7 +122,8 @@ class ToolFilter:
                 asked, found, view = alone, standing, seen
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
-        chosen = choose(found, view, narrowing.always, options)
+        must = tuple(dict.fromkeys((*narrowing.always, *recalled(asked, narrowing, options.limit))))
+        chosen = choose(found, view, must, options)
         turn.step("selection", f"{len(chosen)} tools")
         return FilterResult(
             tools=chosen,

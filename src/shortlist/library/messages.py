@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
-from shortlist.text.asks import read_ask
+from shortlist.text.asks import quoted, read_ask
 from shortlist.text.clean import clean_text
-from shortlist.text.conversation import Asked, Role, Turn, asked_now
+from shortlist.text.conversation import TAKEN_CHARS, Asked, Role, Turn, asked_now
 
 Messages: TypeAlias = Sequence[Any]
 
@@ -54,7 +54,9 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     before = [position for position in spoken if position < asking][-(messages - 1) :] if messages > 1 else []
     calls = tuple(dict.fromkeys(name for turn in reversed(turns) for name in reversed(turn.calls)))
     asked = asked_now(turns[asking].text, [turns[position] for position in before], called=bool(calls))
-    return Context(clip(_present(asked.query), tokens), asked, calls)
+    said_since = [turns[position].text for position in spoken if position > asking][-1:] if messages > 1 else []
+    text = "\n".join((_present(asked.query), *(quoted(said[:TAKEN_CHARS]) for said in said_since)))
+    return Context(clip(text, tokens), asked, calls)
 
 
 def read_turns(messages: Iterable[Any]) -> list[Turn]:

@@ -56,6 +56,10 @@ _QUESTION = re.compile(
     re.IGNORECASE,
 )
 _REQUESTS_MORE = re.compile(r"\b(?:please|i want|i need|i'd like|i would like|(?:can|could) you)\b", re.IGNORECASE)
+_MORE_BELOW = re.compile(
+    r"(?:[.!?\n]\s+|\s)((?:and then|and also|then|afterwards|finally|please)\s[^.!?\n]+[.!]?)$", re.IGNORECASE
+)
+"""A second request behind the text that the first one is about."""
 _TEXT_ACTIONS = frozenset(
     {"translate", "summarise", "summarize", "rewrite", "proofread", "correct", "post", "send", "mail", "email"}
     | {"save", "write", "put", "forward", "share", "read"}
@@ -271,8 +275,11 @@ def _introduced(text: str) -> list[_Block]:
     if not found:
         return []
     _, ask, rest, is_first = max(found, key=lambda each: each[0])
-    parts = [_Block(ask, is_pasted=False), _Block(rest, is_pasted=True)]
-    return parts if is_first else parts[::-1]
+    if not is_first:
+        return [_Block(rest, is_pasted=True), _Block(ask, is_pasted=False)]
+    more = _MORE_BELOW.search(rest, max(len(rest) - SHORT_ASK, 0))
+    tail = [_Block(more[1], is_pasted=False)] if more and _starts_like_a_request(more[1]) else []
+    return [_Block(ask, is_pasted=False), _Block(rest, is_pasted=True), *tail]
 
 
 def _is_about(ask: str, rest: str) -> bool:

@@ -198,7 +198,7 @@ def _thing(_: str, earlier: Sequence[Turn]) -> str:
     found: list[str] = []
     for request in _requests(earlier)[:MAX_TAKEN]:
         found.append(_without_action(request))
-        if len(terms(request)) > FEW_WORDS:
+        if len(terms(found[-1])) > 1:
             break
     return " ".join(found)
 
