@@ -17,7 +17,7 @@ from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.metatools import menu_definitions
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Query, Tool
-from shortlist.search.engine import Engine
+from shortlist.search.engine import Threaded
 from shortlist.search.searcher import Searcher
 
 TOKEN_SIZES = (50, 500, 5_000)
@@ -99,7 +99,7 @@ async def tokens_at(bench: Bench, size: int) -> dict[str, Any]:
     count = exact()
     catalog = Catalog.of(bench.some(size))
     searcher = Searcher(catalog, None)
-    gateway = Gateway(Settings(), Engine.over(searcher), NoServers())
+    gateway = Gateway(Settings(), Threaded(searcher), NoServers())
     menu = count(json.dumps(menu_definitions("search"))) + count(gateway.instructions(Nobody.caller))
     found: dict[str, list[float]] = {"search": [], "full": [], "describe": [], "mcpproxy": [], "two": [], "call": []}
     for query in bench.queries:

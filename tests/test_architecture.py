@@ -14,7 +14,7 @@ WORDS = frozenset({"models", "errors"})
 GROUND = WORDS | {"schema", "text", "config", "paths"}
 SEARCH = GROUND | {"remote", "catalog", "index", "search"}
 GATEWAY = SEARCH | {"upstream", "disclosure", "storage", "telemetry", "observability"}
-LIBRARY = SEARCH | {"upstream", "disclosure", "storage", "selection"}
+LIBRARY = SEARCH | {"upstream", "disclosure", "storage", "context", "selection"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "models": frozenset(),
@@ -34,11 +34,12 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "observability": GROUND | {"catalog", "telemetry"},
     "telemetry": GROUND | {"catalog", "disclosure", "storage.port"},
     "upstream": GROUND | {"catalog"},
+    "context": GROUND | {"disclosure"},
     "selection": GROUND | {"catalog", "disclosure", "remote"},
     "library": LIBRARY,
     "integrations": LIBRARY | {"library", "validation"},
     "evals": SEARCH - {"config"} | {"disclosure"},
-    "gateway": GATEWAY | {"selection", "validation", "workers"},
+    "gateway": GATEWAY | {"context", "selection", "validation", "workers"},
     "front": GATEWAY | {"gateway"},
     "demo": GROUND | {"catalog"},
     "harness": GATEWAY | {"gateway", "front", "evals", "demo"},

@@ -56,7 +56,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def means_air(stack: Stack, word: str) -> bool:
-    hits = stack.search.searcher.search(Query(text=word, mode="lexical", limit=1)).hits
+    hits = stack.search.search(Query(text=word, mode="lexical", limit=1)).hits
     return [hit.tool.id for hit in hits] == [AIR]
 
 

@@ -19,7 +19,7 @@ from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams
-from shortlist.search.engine import Engine
+from shortlist.search.engine import Threaded
 from shortlist.search.searcher import Searcher
 from shortlist.upstream.events import ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
@@ -274,7 +274,7 @@ async def serve(
     late, answerer = _Late(), Answerer()
     pool = UpstreamPool(servers, on_event=late, client=answerer, limits=whole.limits)
     searcher = Searcher(Catalog.of(()))
-    gateway = Gateway(whole, Engine.over(searcher), pool, options=options, seams=seams)
+    gateway = Gateway(whole, Threaded(searcher), pool, options=options, seams=seams)
     late.take = gateway.on_upstream
     async with gateway:
         front = Front(gateway, answerer)

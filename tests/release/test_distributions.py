@@ -12,7 +12,7 @@ from release.sbom import CARRIED, sbom
 CORE, GATEWAY = distributions()
 MODULES = {"google-re2": "re2", "pystemmer": "Stemmer", "toon-format": "toon_format", "pyyaml": "yaml"}
 """What a package is imported as, where that is not its name."""
-IMPLIED = {"httptools", "uvloop", "tomlkit", "pyyaml"}
+IMPLIED = {"httptools", "uvloop"}
 """Dependencies that another package imports when they are there."""
 DOORS = {("library/sources.py", "shortlist.library.live")}
 """Imports of the gateway by the library that are guarded, and say what to install."""

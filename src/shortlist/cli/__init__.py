@@ -11,7 +11,11 @@ from importlib import import_module
 
 GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Set up": {
+        "setup": ("connecting", "import your servers, connect your MCP clients and check that everything works"),
+        "connect": ("connecting", "put the gateway into the configuration of MCP clients"),
+        "disconnect": ("connecting", "take the gateway out of MCP clients and restore their files"),
         "import": ("importing", "import the servers that your MCP clients are configured with"),
+        "doctor": ("doctor", "examine your servers: what is wrong, why, and how to fix it"),
         "config": ("configuring", "check the configuration; print its path, schema or reference"),
     },
     "Serve and use": {

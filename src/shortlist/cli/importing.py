@@ -1,23 +1,16 @@
-"""`shortlist import`: shows what it would take over from other clients, and takes it over when told to."""
+"""`shortlist import`: shows which servers of other clients it would add, and adds them after a yes."""
 
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.config.importing import (
-    Candidate,
-    ClientName,
-    Place,
-    Plan,
-    apply,
-    plan_import,
-    well_known_files,
-)
+from shortlist.cli.asking import confirmed
+from shortlist.config.clients.importing import Candidate, Plan, apply, plan_import
+from shortlist.config.clients.known import ClientName, Place, well_known_files
 from shortlist.config.load import user_config_path
 from shortlist.config.masking import masked
 from shortlist.errors import InvalidInput
@@ -47,7 +40,9 @@ def _import(options: argparse.Namespace) -> int:
     if not options.json:
         for line in _lines(plan):
             print(line)
-    written = bool(plan.additions) and (options.yes or (not options.json and _confirmed(plan)))
+    written = bool(plan.additions) and (
+        options.yes or (not options.json and confirmed(f"Add {len(plan.additions)} to {plan.target}?"))
+    )
     if written:
         apply(plan)
     print(
@@ -68,7 +63,7 @@ def _files(options: argparse.Namespace, place: Place) -> list[tuple[ClientName, 
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """Give the plan for reading, a file at a time; no secret is shown."""
+    """Yield the plan as text, one file at a time, with secrets masked."""
     seen: Path | None = None
     for candidate in plan.candidates:
         if candidate.path != seen:
@@ -90,12 +85,6 @@ def _pairs(values: object) -> list[str]:
     return [f"{name}={value}" for name, value in values.items()] if isinstance(values, Mapping) else []
 
 
-def _confirmed(plan: Plan) -> bool:
-    if not sys.stdin.isatty():
-        return False
-    return input(f"Add {len(plan.additions)} to {plan.target}? [y/N] ").strip().lower() in ("y", "yes")
-
-
 def _ending(plan: Plan, written: bool, options: argparse.Namespace) -> str:
     count = len(plan.additions)
     if written:
@@ -107,7 +96,7 @@ def _ending(plan: Plan, written: bool, options: argparse.Namespace) -> str:
 
 
 def _again(options: argparse.Namespace) -> str:
-    """Give the command as it was typed."""
+    """Return the command as it was typed."""
     clients = [word for client in options.clients or () for word in ("--from", client)]
     target = ["--to", str(options.to)] if options.to else []
     return shlex.join(["shortlist", "import", *map(str, options.files), *clients, *target])

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -76,9 +76,6 @@ def _register_serve(subparsers: Any) -> None:
     serve.add_argument("--preset", help="what is bound from the start: default, full, or one of your own")
     serve.add_argument("--toolsets", type=_names, default=(), help="toolsets to bind from the start, by commas")
     serve.add_argument("--exclude", type=_names, default=(), help="toolsets to hide altogether, by commas")
-    serve.add_argument("--embedder", metavar="MODEL", help="small, small:256, static, none, a folder, PROVIDER:MODEL")
-    serve.add_argument("--pipeline", help="how candidates are ranked (default: from the configuration)")
-    serve.add_argument("--reranker", metavar="PROVIDER", help="rerank the best hits: cohere, voyage or jina")
     serve.add_argument("--no-dashboard", action="store_true", help="with --http: no pages for a browser")
     serve.add_argument("--toon", action="store_true", help="write hit lists in TOON where that is smaller")
     serve.add_argument("--log-level", choices=get_args(LogLevel), help="how much is said on stderr (default: info)")
@@ -147,8 +144,6 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     logs = {"level": arguments.log_level, "json": arguments.log_json}
     settings = read_settings(arguments.config, {key: value for key, value in logs.items() if value})
-    search = {name: getattr(arguments, name) for name in ("embedder", "pipeline", "reranker")}
-    settings = replace(settings, search=replace(settings.search, **{key: v for key, v in search.items() if v}))
     pages = settings.dashboard and not arguments.no_dashboard
     metrics = Metrics()
 

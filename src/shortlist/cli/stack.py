@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import find_config, load_settings
-from shortlist.config.settings import EMPTY, SearchSettings, Settings, TelemetrySettings
+from shortlist.config.settings import EMPTY, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.server import Front
@@ -33,7 +33,7 @@ from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.observability.metrics import DROPPED, Metrics
 from shortlist.observability.tracing import note_on_span
 from shortlist.paths import data_folder
-from shortlist.search.engine import Engine, Preparable
+from shortlist.search.engine import BackgroundSearch, Preparable, Threaded
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
 from shortlist.telemetry.events import Event, RecordEvent
@@ -60,7 +60,7 @@ class Stack:
     gateway: Gateway
     front: Front
     metrics: Metrics
-    search: Engine
+    search: BackgroundSearch
     storage: Storage
 
 
@@ -119,8 +119,7 @@ async def _open_stack(
     catalog = saved.load()
     teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
     words = Words(settings.expansions)
-    make = _searcher_of(settings.search if models else None, words, teacher, telemetry.together.shares)
-    search, answerer, events = Engine(make, catalog, vectors=models), Answerer(), _Events()
+    search, answerer, events = BackgroundSearch(_searcher_of(words, models, teacher), catalog), Answerer(), _Events()
     pool = UpstreamPool(
         settings.servers,
         on_event=events,
@@ -134,12 +133,12 @@ async def _open_stack(
         reports=telemetry.reports,
         variant=telemetry.variant,
         save=saved.save,
-        explain=partial(_explained, search),
+        explain=lambda query, tool_id: anyio.to_thread.run_sync(_explained, search, query, tool_id),
         stale=frozenset(catalog.servers),
     )
     gateway = Gateway(
         settings,
-        ObservedSearch(search, metrics),
+        ObservedSearch(Threaded(search), metrics),
         ObservedUpstreams(pool, metrics.measure),
         options=options,
         seams=seams,
@@ -156,6 +155,7 @@ async def _open_stack(
             pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
         async with pool:
             if models:
+                tasks.start_soon(search.run)
                 tasks.start_soon(_follow_experiments, telemetry, gateway)
             if teacher is not None:
                 tasks.start_soon(_learn, teacher, gateway)
@@ -187,8 +187,8 @@ def list_tools(settings: Settings) -> Catalog:
     return run_plainly(listed)
 
 
-async def _explained(search: Engine, query: Query, tool_id: ToolId) -> str:
-    text: str = (await search.explain(query, tool_id)).text()
+def _explained(search: BackgroundSearch, query: Query, tool_id: ToolId) -> str:
+    text: str = search.searcher.explain(query, tool_id).text()
     return text
 
 
@@ -200,18 +200,12 @@ def _to_all(*records: RecordEvent) -> RecordEvent:
     return record
 
 
-def _searcher_of(
-    settings: SearchSettings | None, words: Words, teacher: Teacher | None, together: Callable[[ToolId], Any]
-) -> Callable[[Catalog], Preparable]:
-    """Return what makes the searcher; without settings it searches by words alone."""
-
+def _searcher_of(words: Words, models: bool, teacher: Teacher | None) -> Callable[[Catalog], Preparable]:
     def make(catalog: Catalog) -> Preparable:
-        from shortlist.cli.engine import Known, make_searcher, words_alone  # noqa: PLC0415 - half of a start
-
-        if settings is None:
-            return words_alone(catalog, words.expansions)
         memory = teacher.memory if teacher is not None else None
-        return make_searcher(catalog, settings, Known(expansions=words.expansions, memory=memory, together=together))
+        make_searcher = import_module("shortlist.cli.engine").make_searcher
+        found: Preparable = make_searcher(catalog, models=models, expansions=words.expansions, memory=memory)
+        return found
 
     return make
 

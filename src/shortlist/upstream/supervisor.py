@@ -83,6 +83,7 @@ class Upstream:
         self._waiting = 0
         self._since = time.time()
         self._error: str | None = None
+        self._warned: State | None = None
         self._attempts = 0
         self._tools: tuple[Tool, ...] | None = None
         self._changed = anyio.Event()
@@ -490,7 +491,9 @@ class Upstream:
         return False
 
     async def _rest(self, state: State, reason: str, seconds: float) -> None:
-        self._say(logging.WARNING, " is %s: %s", state, reason)
+        # One warning per problem; attempts that fail the same way again are for those who debug.
+        self._say(logging.DEBUG if self._warned == state else logging.WARNING, " is %s: %s", state, reason)
+        self._warned = state
         self._wake = anyio.Event()
         if self._waiting and self._attempts < BRIEF_ATTEMPTS and state != "needs_auth":
             self._wake.set()  # a call already waits for the next attempt
@@ -514,6 +517,8 @@ class Upstream:
         before = self._shown
         self._state, self._error = state, error
         self._shown = self.state
+        if state == "ready":
+            self._warned = None
         if self._shown != before:
             self._since = time.time()
         self._changed.set()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.cli import main
-from shortlist.config.importing import Candidate, Place, Plan, apply, plan_import, well_known_files
+from shortlist.config.clients.importing import Candidate, Plan, apply, plan_import
+from shortlist.config.clients.known import Place, well_known_files
 from shortlist.config.load import load_settings
 from shortlist.config.masking import MASK, masked
 
@@ -215,9 +216,9 @@ def test_import_reads_a_file_by_name(desk: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("target", "answer"),
     [
-        (".", "is none; name one with --to"),
-        ("mine.toml", "is none; name one with --to"),
-        ("taken/x.json", "Name another"),
+        (".", "is not one; name one with --to"),
+        ("mine.toml", "is not one; name one with --to"),
+        ("taken/x.json", "cannot be used: Not a directory"),
     ],
 )
 def test_import_touches_nothing_that_it_cannot_add_to(
@@ -241,4 +242,4 @@ def test_import_of_a_named_file_that_cannot_be_read_fails(desk: Path, capsys: py
 
 def test_a_candidate_hides_its_entry_from_logs() -> None:
     entry = {"env": {"T": "hunter2"}}
-    assert "hunter2" not in repr(Candidate(name="x", client="file", path=Path("f"), entry=entry))
+    assert "hunter2" not in repr(Candidate(name="x", client="file", path=Path("f"), keys=("x",), entry=entry))

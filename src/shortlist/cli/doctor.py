@@ -1,0 +1,133 @@
+"""`shortlist doctor`: examine the user's servers, explain what is wrong, and offer to fix it."""
+
+import argparse
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shortlist import upstream
+from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.asking import confirmed
+from shortlist.cli.diagnosis import Case, Diagnosis, diagnose
+from shortlist.cli.stack import log_folder, run_plainly
+from shortlist.config.clients.known import Place, server_entries
+from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
+from shortlist.config.load import find_config, load_settings
+from shortlist.config.settings import Settings
+from shortlist.errors import InvalidConfig, InvalidInput
+from shortlist.models import Json
+from shortlist.text.clean import clean_text
+from shortlist.upstream.events import UpstreamEvent, UpstreamStatus
+from shortlist.upstream.pool import UpstreamPool
+
+OK, FAILED = 0, 1
+SETTLE_SECONDS = 45.0
+
+
+def register(subparsers: Any) -> None:
+    """Add `doctor`."""
+    parser = add_command(subparsers, "doctor")
+    parser.add_argument("servers", nargs="*", metavar="SERVER", help="which ones (default: all)")
+    parser.add_argument("--config", help="a configuration file (default: your own)")
+    parser.add_argument("--yes", action="store_true", help="apply every fix without asking")
+    add_json(parser)
+    parser.set_defaults(run=_doctor)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    path = find_config(arguments.config)
+    if path is None:
+        raise InvalidInput("There is no configuration yet. `shortlist setup` imports your servers.")
+    return examine(path, servers=arguments.servers, yes=arguments.yes, as_json=arguments.json)
+
+
+def examine(path: Path, *, servers: Sequence[str] = (), yes: bool = False, as_json: bool = False) -> int:
+    """Start the servers of a configuration, report on each, and offer to apply fixes."""
+    try:
+        settings = load_settings(path)
+    except InvalidConfig as error:
+        if not as_json:
+            raise
+        print(json.dumps({"file": str(path), "servers": {}, "problem": str(error)}, ensure_ascii=False))
+        return FAILED
+    unknown = [name for name in servers if name not in settings.servers]
+    if unknown:
+        raise InvalidInput(f"No server {unknown[0]!r}. There are {', '.join(settings.servers)}.")
+    chosen = replace(settings, servers={n: s for n, s in settings.servers.items() if not servers or n in servers})
+    statuses = _statuses(chosen)
+    found = {
+        name: diagnose(Case(settings=chosen.servers[name], status=status, environment=os.environ))
+        for name, status in statuses.items()
+        if status.state != "ready"
+    }
+    if as_json:
+        print(json.dumps(_data(path, statuses, found), indent=2, ensure_ascii=False))
+    else:
+        print(_report(path, statuses, found))
+    fixable = [each for each in found.values() if each.fix is not None]
+    fixed = [each for each in fixable if yes or (not as_json and confirmed(f"{each.server}: {each.fix.what}?"))]  # type: ignore[union-attr]
+    if fixed:
+        apply_fixes(path, fixed)
+        if not as_json:
+            print(f"Fixed {', '.join(each.server for each in fixed)} in {path}. Run `shortlist doctor` again.")
+    elif fixable and not as_json:
+        print("To apply the fixes marked with *: shortlist doctor --yes")
+    return OK if not found else FAILED
+
+
+def apply_fixes(path: Path, fixes: Sequence[Diagnosis]) -> None:
+    """Write fixes into a configuration; its comments and order stay."""
+    before = read_bytes(path)
+    text, form = decoded(before, path), format_of(path)
+    for each in fixes:
+        places = {keys[-1]: keys for keys, _ in server_entries("file", tree_of(text, form), Place())}
+        if each.fix is not None:
+            text = put(text, form, (*places[each.server], *each.fix.keys), each.fix.value)
+    replace_file(path, text.encode(), expected=before)
+
+
+def _statuses(settings: Settings) -> Mapping[str, UpstreamStatus]:
+    logging.getLogger(upstream.__name__).setLevel(logging.ERROR)  # the report says it all, once
+
+    async def run() -> Mapping[str, UpstreamStatus]:
+        async with UpstreamPool(
+            settings.servers, on_event=_ignore, limits=settings.limits, log_directory=log_folder()
+        ) as pool:
+            await pool.settled(SETTLE_SECONDS)
+            return pool.status()
+
+    return run_plainly(run)
+
+
+def _ignore(_: UpstreamEvent) -> None:
+    """Take no note of an event: the statuses at the end are what counts."""
+
+
+def _report(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, Diagnosis]) -> str:
+    lines = [f"{path}: {len(statuses) - len(found)} of {len(statuses)} servers work."]
+    for name, status in statuses.items():
+        problem = found.get(name)
+        if problem is None:
+            lines.append(f"✓ {name:<24} {status.tools} tools")
+        else:
+            star = "*" if problem.fix else ""
+            lines.append(f"✗ {name:<24} {clean_text(problem.cause)}\n  → {clean_text(problem.remedy)}{star}")
+    return "\n".join(lines)
+
+
+def _data(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, Diagnosis]) -> dict[str, Json]:
+    rows: dict[str, Json] = {}
+    for name, status in statuses.items():
+        problem = found.get(name)
+        rows[name] = {
+            "state": status.state,
+            "tools": status.tools,
+            "cause": problem.cause if problem else None,
+            "remedy": problem.remedy if problem else None,
+            "fix": {"keys": list(problem.fix.keys), "value": problem.fix.value} if problem and problem.fix else None,
+        }
+    return {"file": str(path), "servers": rows, "problem": None}

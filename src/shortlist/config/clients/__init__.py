@@ -1,0 +1,1 @@
+"""The files of MCP clients: where they are, what they hold, and how they are changed without harm."""
