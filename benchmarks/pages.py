@@ -20,9 +20,9 @@ from starlette.types import ASGIApp
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import MemoryTransport, ServerSettings, Settings
 from shortlist.evals.tables import Table
-from shortlist.gateway.state import State
+from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, State
 from shortlist.models import Tool
-from shortlist.search.engine import Threaded
+from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher
 from shortlist.storage.local import open_local
 from shortlist.storage.sqlite import Database
@@ -79,7 +79,7 @@ def pages_over(path: Path, access: Access) -> ASGIApp:
     searcher = Searcher(Catalog.of(tools))
     storage = open_local(path.parent)
     upstreams = RecordedUpstreams(names, storage.events)
-    state = State(settings, Threaded(searcher), upstreams)
+    state = State(settings, Engine.over(searcher), upstreams, NO_OPTIONS, NO_SEAMS)
     return dashboard(Sources(state=state, explained=searcher.explained, storage=storage), access)
 
 

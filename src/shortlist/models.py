@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ToolId: TypeAlias = str
 Json: TypeAlias = Any
 Level: TypeAlias = Literal["high", "medium", "low", "none"]
+Relation: TypeAlias = Literal["new", "continues", "repeats", "accepts", "fills", "corrects"]
+"""How a request relates to what was said and called before it."""
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "dense", "fuzzy", "regex", "prefix", "exact"]
 
 
@@ -137,6 +139,8 @@ class Query:
     filters: Filters = Filters()
     recent_servers: tuple[str, ...] = ()
     recent_tools: tuple[ToolId, ...] = ()
+    relation: Relation = "new"
+    """How the request relates to the calls before it, which decides how much the recent servers and tools count."""
     diverse: bool = False
     collapse: bool = False
     """Show near-duplicates of one tool on several servers as one family."""

@@ -12,7 +12,7 @@ from shortlist.front.server import Front
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.state import Seams
 from shortlist.models import Server, Tool
-from shortlist.search.engine import Threaded
+from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher
 from shortlist.storage.files import CatalogFiles
 from shortlist.upstream.events import UpstreamEvent
@@ -87,7 +87,7 @@ async def test_a_search_is_answered_from_the_saved_catalog_while_the_server_hang
     events: list[UpstreamEvent] = []
     pool = UpstreamPool(servers, on_event=events.append)
     seams = Seams(save=store.save, stale=frozenset(catalog.servers))
-    gateway = Gateway(Settings(servers=servers), Threaded(Searcher(catalog)), pool, seams=seams)
+    gateway = Gateway(Settings(servers=servers), Engine.over(Searcher(catalog)), pool, seams=seams)
     async with gateway, pool, Client(Front(gateway).server) as client:
         with anyio.fail_after(10):
             found = words(await client.call_tool("search_tools", {"query": "weather of a city"}))

@@ -11,9 +11,9 @@ import pytest
 
 from shortlist.catalog.readers import read_catalog
 from shortlist.errors import InvalidCatalog, InvalidInput, InvalidQuery, ToolNotFound
+from shortlist.index.saved import SAVED_FROM
 from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
-from shortlist.library.saved import SAVED_FROM
 from shortlist.library.scores import chances
 from shortlist.models import Confidence
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog
@@ -324,6 +324,24 @@ def test_a_query_of_a_megabyte_is_answered_from_its_ends() -> None:
     assert found.tools[0].id == "github/merge_pull_request"
 
 
+def called(name: str) -> dict[str, Any]:
+    return {"type": "function_call", "name": name}
+
+
+def test_tools_called_in_the_chat_stay_within_reach() -> None:
+    chat = [{"role": "user", "content": "weather in Oslo?"}, called("get_forecast"), {"role": "user", "content": MERGE}]
+    found = workplace().filter(chat, limit=3)
+    assert "weather/get_forecast" in [tool.id for tool in found.tools]
+    assert found.tools[0].id == "github/merge_pull_request"
+
+
+def test_a_tool_called_before_is_out_of_reach_once_it_is_excluded() -> None:
+    chat = [{"role": "user", "content": "weather in Oslo?"}, called("get_forecast"), {"role": "user", "content": MERGE}]
+    excluded = workplace().filter(chat, limit=3, exclude=["get_forecast"])
+    narrowed = workplace().filter(chat, limit=3, servers=["github"])
+    assert "weather/get_forecast" not in [tool.id for tool in (*excluded.tools, *narrowed.tools)]
+
+
 def test_image_parts_are_ignored() -> None:
     parts = [{"type": "image_url", "image_url": {"url": "data:" + "A" * 100_000}}, {"type": "text", "text": MERGE}]
     found = workplace().filter([{"role": "user", "content": parts}])
@@ -354,7 +372,7 @@ def test_names_must_be_texts_and_options_must_exist() -> None:
 
 
 def test_what_is_no_embedder_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="no embedder"):
+    with pytest.raises(InvalidInput, match="not an embedder"):
         ToolFilter([], embedding=7)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="No embedder 'huge'"):
         ToolFilter([], embedding="huge")

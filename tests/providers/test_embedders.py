@@ -23,8 +23,8 @@ from shortlist.index.providers import (
     embedder_of,
     openai_embedder,
 )
+from shortlist.index.query_vectors import COOL_DOWN_SECONDS, QueryVectors
 from shortlist.library.filter import ToolFilter
-from shortlist.library.vectors import COOL_DOWN_SECONDS, QueryVectors
 from shortlist.remote import Patience, ProviderRefused, ProviderUnavailable
 from shortlist.storage.sqlite_vectors import SqliteVectors
 from tests.fakes import DIMENSIONS, WORKPLACE, catalog

@@ -4,7 +4,6 @@ import argparse
 import webbrowser
 from typing import Any
 
-import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Mount
@@ -13,7 +12,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.arguments import add_command
-from shortlist.cli.engine import make_searcher
+from shortlist.cli.engine import Known, make_searcher
 from shortlist.cli.entrance import entrance
 from shortlist.cli.listening import address, listen
 from shortlist.cli.stack import read_settings, run_plainly, say
@@ -21,8 +20,8 @@ from shortlist.cli.words import Words
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.front.http import LocalOnly, check_binding
-from shortlist.gateway.state import State
-from shortlist.search.engine import BackgroundSearch, Threaded
+from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, State
+from shortlist.search.engine import Engine
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
 from shortlist.web.access import Access
@@ -50,13 +49,14 @@ def _dashboard(arguments: argparse.Namespace) -> int:
 
 async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -> None:
     expansions, access, storage = Words(settings.expansions).expansions, Access(), open_local()
-    search = BackgroundSearch(
-        lambda catalog: make_searcher(catalog, models=True, expansions=expansions), _catalog(settings, storage)
+    search = Engine(
+        lambda catalog: make_searcher(catalog, settings.search, Known(expansions=expansions)),
+        _catalog(settings, storage),
     )
     upstreams = RecordedUpstreams(tuple(settings.servers), storage.events)
     sources = Sources(
-        state=State(settings, Threaded(search), upstreams),
-        explained=search.explained,
+        state=State(settings, search, upstreams, NO_OPTIONS, NO_SEAMS),
+        explained=search.explained_here,
         storage=storage,
     )
     app = Starlette(routes=[Mount("/", dashboard(sources, access))], middleware=[Middleware(LocalOnly, host=host)])
@@ -67,10 +67,7 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
         if open_browser:
             webbrowser.open(link.partition(" ")[0])
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(search.run)
-        await listen(app, host, port, announce)
-        tasks.cancel_scope.cancel()
+    await listen(app, host, port, announce)
 
 
 def _catalog(settings: Settings, storage: Storage) -> Catalog:

@@ -1,39 +1,59 @@
-"""The searcher that serves: imported when the first search or catalog comes, since it takes half of a start."""
+"""The searcher that serves, set up from the `search` section of the settings; importing it takes half of a start."""
+
+from dataclasses import dataclass
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.stack import say
-from shortlist.errors import ModelError
-from shortlist.index.embedders import Embedder, shipped
+from shortlist.config.settings import SearchSettings
+from shortlist.index.choosing import choose_embedder, static_model
+from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
+from shortlist.paths import cache_folder
 from shortlist.search.exemplars import Memory
+from shortlist.search.pipeline import Together
+from shortlist.search.presets import nothing_together
+from shortlist.search.rerank import choose_reranker
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
 from shortlist.text.expansions import Expansions
 
-MODELS = ("small", "static")
-"""The shipped models, the better one first."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a searcher knows beside the catalog."""
+
+    expansions: Expansions | None = None
+    memory: Memory | None = None
+    together: Together = nothing_together
 
 
-def make_searcher(
-    catalog: Catalog, *, models: bool, expansions: Expansions | None = None, memory: Memory | None = None
-) -> Searcher:
-    """Make a searcher with the best model that is there; the static one answers until its vectors are made."""
-    if not models:
-        return Searcher(catalog, options=SearchOptions(expansions=expansions))
-    options = SearchOptions(cache=open_vectors(local_vectors()), expansions=expansions, memory=memory)
-    return Searcher(catalog, _embedder(), fallback=shipped("static"), options=options)
+NOTHING_KNOWN = Known()
+
+
+def make_searcher(catalog: Catalog, settings: SearchSettings, known: Known = NOTHING_KNOWN) -> Searcher:
+    """Make a searcher; a small static model answers until the chosen one has made its vectors."""
+    embedder, trouble = choose_embedder(settings.embedder, dimensions=settings.dimensions)
+    if trouble:
+        say(trouble)
+    saved = SavedIndexes(cache_folder() / "indexes", embedder.model_id if embedder else None)
+    options = SearchOptions(
+        pipeline=settings.pipeline,
+        cache=open_vectors(local_vectors()) if embedder is not None else None,
+        expansions=known.expansions,
+        memory=known.memory,
+        together=known.together,
+        reranker=choose_reranker(settings.reranker),
+        keep=saved.keep if settings.saved_index else None,
+    )
+    source = saved.open(catalog) if settings.saved_index else catalog
+    return Searcher(source, embedder, fallback=static_model() if embedder is not None else None, options=options)
+
+
+def words_alone(catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
+    """Make a searcher without a model, for commands that look at the servers."""
+    return Searcher(catalog, options=SearchOptions(expansions=expansions))
 
 
 def make_memory() -> Memory:
-    """Make an empty place for what is learned from use."""
+    """Make an empty memory for what is learned from use."""
     return Memory(open_vectors(local_vectors()))
-
-
-def _embedder() -> Embedder | None:
-    for tier in MODELS:
-        try:
-            return shipped(tier)
-        except ModelError as error:
-            reason = error
-    say(f"searching by words alone: {reason}")
-    return None

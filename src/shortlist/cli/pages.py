@@ -12,7 +12,7 @@ def pages_of(stack: Stack, access: Access) -> ASGIApp:
     """Return the dashboard of a gateway that runs in this process."""
     sources = Sources(
         state=stack.gateway.state,
-        explained=stack.search.explained,
+        explained=stack.search.explained_here,
         storage=stack.storage,
         reconnect=stack.pool.refresh,
     )

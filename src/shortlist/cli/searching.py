@@ -12,7 +12,8 @@ from shortlist.cli.catalogs import add_catalog_arguments, find_catalog, read_too
 from shortlist.cli.progress import progress_bar
 from shortlist.demo import CATALOG, FIRST_SEARCHES
 from shortlist.errors import InvalidInput
-from shortlist.index.embedders import EMBEDDERS, WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.index.choosing import choose_embedder
+from shortlist.index.embedders import EMBEDDERS, WEIGHTS, ModelCard, OnnxEmbedder, StaticEmbedder
 from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchMode, SearchResult
 from shortlist.search.searcher import Searcher, SearchOptions
@@ -57,7 +58,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 def _searcher_of(options: argparse.Namespace, catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
     """Build a searcher from the command line, and wait until its vectors are there."""
     engine = SearchOptions(pipeline=options.pipeline, cache=open_vectors(local_vectors()), expansions=expansions)
-    searcher = Searcher(catalog, shipped(options.embedder), options=engine)
+    searcher = Searcher(catalog, choose_embedder(options.embedder)[0], options=engine)
     with progress_bar("embedding tools") as progress:
         searcher.prepare(progress)
     return searcher

@@ -8,14 +8,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import anyio
 
-from shortlist.access.principal import OWNER
 from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, listen
@@ -27,9 +26,8 @@ from shortlist.errors import InvalidInput
 from shortlist.front.http import build_app
 from shortlist.front.probes import probe_routes
 from shortlist.front.stdio import check_front, open_front
-from shortlist.gateway.calling import CALL
 from shortlist.gateway.exchange import Round
-from shortlist.gateway.view import ServeOptions, definition_tokens
+from shortlist.gateway.snapshot import Options, definition_tokens
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 from shortlist.observability.metrics import Metrics
@@ -78,6 +76,9 @@ def _register_serve(subparsers: Any) -> None:
     serve.add_argument("--preset", help="what is bound from the start: default, full, or one of your own")
     serve.add_argument("--toolsets", type=_names, default=(), help="toolsets to bind from the start, by commas")
     serve.add_argument("--exclude", type=_names, default=(), help="toolsets to hide altogether, by commas")
+    serve.add_argument("--embedder", metavar="MODEL", help="small, small:256, static, none, a folder, PROVIDER:MODEL")
+    serve.add_argument("--pipeline", help="how candidates are ranked (default: from the configuration)")
+    serve.add_argument("--reranker", metavar="PROVIDER", help="rerank the best hits: cohere, voyage or jina")
     serve.add_argument("--no-dashboard", action="store_true", help="with --http: no pages for a browser")
     serve.add_argument("--toon", action="store_true", help="write hit lists in TOON where that is smaller")
     serve.add_argument("--log-level", choices=get_args(LogLevel), help="how much is said on stderr (default: info)")
@@ -135,7 +136,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     where = address(arguments.http) if arguments.http else None
     if where is None:
         check_front()
-    options = ServeOptions(
+    options = Options(
         mode=arguments.mode,
         menu=arguments.menu,
         preset=arguments.preset,
@@ -146,6 +147,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     logs = {"level": arguments.log_level, "json": arguments.log_json}
     settings = read_settings(arguments.config, {key: value for key, value in logs.items() if value})
+    search = {name: getattr(arguments, name) for name in ("embedder", "pipeline", "reranker")}
+    settings = replace(settings, search=replace(settings.search, **{key: v for key, v in search.items() if v}))
     pages = settings.dashboard and not arguments.no_dashboard
     metrics = Metrics()
 
@@ -250,11 +253,14 @@ def _check_tools(arguments: argparse.Namespace, settings: Settings) -> None:
 
 async def _tools(task: Task) -> int:
     if task.arguments.action == "show":
-        return await _show_tool(task)
-    reach = task.stack.gateway.state.reach(OWNER)
-    tools = [reach[tool_id] for name in task.arguments.servers or reach.servers for tool_id in reach.members(name)]
-    lines = [f"{signature_of(tool, reach.name(tool.id))}\n  {one_line(tool.description, 100)}" for tool in tools]
-    data = [{"id": tool.id, "name": reach.name(tool.id), **_definition(tool.mcp())} for tool in tools]
+        return _show_tool(task)
+    state = task.stack.gateway.state
+    names = task.arguments.servers or list(state.snapshot.catalog.servers)
+    tools = [tool for name in names for tool in state.snapshot.catalog.of_server(name)]
+    lines = [
+        f"{signature_of(tool, state.snapshot.name(tool.id))}\n  {one_line(tool.description, 100)}" for tool in tools
+    ]
+    data = [{"id": tool.id, "name": state.snapshot.name(tool.id), **_definition(tool.mcp())} for tool in tools]
     task.show(data, "\n".join(lines))
     return OK
 
@@ -263,18 +269,18 @@ def _definition(raw: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in raw.items() if key != "name"}
 
 
-async def _show_tool(task: Task) -> int:
+def _show_tool(task: Task) -> int:
     state = task.stack.gateway.state
-    seen = await state.admit(LOCAL_CALLER)
-    tool = await state.find(seen, task.arguments.name)
-    task.show({"id": tool.id, **tool.mcp()}, describe_text(tool, seen.tools.name(tool.id)))
+    tool = state.find(LOCAL_CALLER, task.arguments.name)
+    task.show({"id": tool.id, **tool.mcp()}, describe_text(tool, state.snapshot.name(tool.id)))
     return OK
 
 
 async def _call(task: Task) -> int:
     try:
-        arguments = {"name": task.arguments.name, "arguments": task.arguments.arguments}
-        result = await task.stack.gateway.call(_Terminal(), CALL.name, arguments, Round())
+        result = await task.stack.gateway.calling.call(
+            _Terminal(), task.arguments.name, task.arguments.arguments, Round()
+        )
     except UpstreamRefused as error:
         result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
     task.show(result, "\n".join(_block(block) for block in result.get("content") or ()))
@@ -327,15 +333,15 @@ class _Terminal:
 
 
 async def _toolsets(task: Task) -> int:
-    reach = task.stack.gateway.state.reach(OWNER)
+    snapshot = task.stack.gateway.state.snapshot
     rows: list[dict[str, Json]] = [
         {
             "name": toolset.name,
             "tools": len(toolset.tools),
-            "tokens": sum(definition_tokens(reach[i]) for i in toolset.tools),
+            "tokens": sum(definition_tokens(snapshot.catalog.tools[i]) for i in toolset.tools),
             "description": one_line(toolset.description),
         }
-        for toolset in reach.toolsets.values()
+        for toolset in snapshot.toolsets.values()
     ]
     lines = [
         f"{r['name']:<24} {r['tools']:>4} tools {r['tokens']:>7,} tokens  {one_line(r['description'], 60)}"

@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,22 +19,21 @@ from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import find_config, load_settings
-from shortlist.config.settings import EMPTY, Settings, TelemetrySettings
+from shortlist.config.settings import EMPTY, SearchSettings, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
-from shortlist.front.audience import Answerer
-from shortlist.front.observing import ObservedRequests
 from shortlist.front.server import Front
+from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.observing import ObservedSearch, ObservedUpstreams, watch
+from shortlist.gateway.observing import ObservedRequests, ObservedSearch, ObservedUpstreams, watch
+from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import ListChanged, Seams
-from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, ToolId
 from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.observability.metrics import DROPPED, Metrics
 from shortlist.observability.tracing import note_on_span
 from shortlist.paths import data_folder
-from shortlist.search.engine import BackgroundSearch, Preparable, Threaded
+from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
 from shortlist.telemetry.events import Event, RecordEvent
@@ -61,7 +60,7 @@ class Stack:
     gateway: Gateway
     front: Front
     metrics: Metrics
-    search: BackgroundSearch
+    search: Engine
     storage: Storage
 
 
@@ -99,7 +98,7 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Sett
 
 @asynccontextmanager
 async def open_stack(
-    settings: Settings, options: ServeOptions, *, models: bool = True, metrics: Metrics | None = None
+    settings: Settings, options: Options, *, models: bool = True, metrics: Metrics | None = None
 ) -> AsyncIterator[Stack]:
     """Start servers, search and gateway; searches are answered at once from the saved catalog."""
     # A command that looks at the servers is no use of them: only what is served is recorded.
@@ -114,13 +113,14 @@ async def open_stack(
 
 @asynccontextmanager
 async def _open_stack(
-    settings: Settings, options: ServeOptions, telemetry: Telemetry, storage: Storage, *, models: bool, metrics: Metrics
+    settings: Settings, options: Options, telemetry: Telemetry, storage: Storage, *, models: bool, metrics: Metrics
 ) -> AsyncIterator[Stack]:
     saved = SavedCatalog(storage.catalogs, settings.servers)
     catalog = saved.load()
     teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
     words = Words(settings.expansions)
-    search, answerer, events = BackgroundSearch(_searcher_of(words, models, teacher), catalog), Answerer(), _Events()
+    make = _searcher_of(settings.search if models else None, words, teacher, telemetry.together.shares)
+    search, answerer, events = Engine(make, catalog, vectors=models), Answerer(), _Events()
     pool = UpstreamPool(
         settings.servers,
         on_event=events,
@@ -134,12 +134,12 @@ async def _open_stack(
         reports=telemetry.reports,
         variant=telemetry.variant,
         save=saved.save,
-        explain=lambda query, tool_id: anyio.to_thread.run_sync(_explained, search, query, tool_id),
+        explain=partial(_explained, search),
         stale=frozenset(catalog.servers),
     )
     gateway = Gateway(
         settings,
-        ObservedSearch(Threaded(search), metrics),
+        ObservedSearch(search, metrics),
         ObservedUpstreams(pool, metrics.measure),
         options=options,
         seams=seams,
@@ -156,7 +156,6 @@ async def _open_stack(
             pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
         async with pool:
             if models:
-                tasks.start_soon(search.run)
                 tasks.start_soon(_follow_experiments, telemetry, gateway)
             if teacher is not None:
                 tasks.start_soon(_learn, teacher, gateway)
@@ -171,11 +170,10 @@ async def connected(settings: Settings) -> AsyncIterator[Stack]:
     """Connect to every server for one answer, and give what came of it."""
     if settings.logs.level == "info":  # that each server is ready is news where it is served, noise around one answer
         logging.getLogger(upstream.__name__).setLevel(logging.WARNING)
-    async with open_stack(settings, ServeOptions(mode="search"), models=False) as stack:
+    async with open_stack(settings, Options(mode="search"), models=False) as stack:
         if sys.stderr.isatty():
             say(f"connecting to {len(settings.servers)} servers …")
         await stack.pool.settled(SETTLE_SECONDS)
-        await stack.gateway.settled()
         yield stack
 
 
@@ -184,13 +182,13 @@ def list_tools(settings: Settings) -> Catalog:
 
     async def listed() -> Catalog:
         async with connected(settings) as stack:
-            return stack.gateway.state.everything.catalog
+            return stack.gateway.state.snapshot.catalog
 
     return run_plainly(listed)
 
 
-def _explained(search: BackgroundSearch, query: Query, tool_id: ToolId) -> str:
-    text: str = search.searcher.explain(query, tool_id).text()
+async def _explained(search: Engine, query: Query, tool_id: ToolId) -> str:
+    text: str = (await search.explain(query, tool_id)).text()
     return text
 
 
@@ -202,12 +200,18 @@ def _to_all(*records: RecordEvent) -> RecordEvent:
     return record
 
 
-def _searcher_of(words: Words, models: bool, teacher: Teacher | None) -> Callable[[Catalog], Preparable]:
+def _searcher_of(
+    settings: SearchSettings | None, words: Words, teacher: Teacher | None, together: Callable[[ToolId], Any]
+) -> Callable[[Catalog], Preparable]:
+    """Return what makes the searcher; without settings it searches by words alone."""
+
     def make(catalog: Catalog) -> Preparable:
+        from shortlist.cli.engine import Known, make_searcher, words_alone  # noqa: PLC0415 - half of a start
+
+        if settings is None:
+            return words_alone(catalog, words.expansions)
         memory = teacher.memory if teacher is not None else None
-        make_searcher = import_module("shortlist.cli.engine").make_searcher
-        found: Preparable = make_searcher(catalog, models=models, expansions=words.expansions, memory=memory)
-        return found
+        return make_searcher(catalog, settings, Known(expansions=words.expansions, memory=memory, together=together))
 
     return make
 
@@ -259,17 +263,16 @@ async def _reload(stack: Stack, saved: SavedCatalog, words: Words) -> None:
 
 
 async def _reload_settings(path: Path, stack: Stack, saved: SavedCatalog) -> None:
-    """Apply the configuration whole; one that cannot be served is reported and the running one is kept."""
+    """Take up the configuration; a broken one is reported and the last good one kept."""
     try:
         settings = load_settings(path)
-        reload = await stack.gateway.configure(settings)
     except InvalidConfig as error:
         logger.warning("%s (the running configuration is kept)", error)
         return
+    stack.gateway.configure(settings)
     saved.servers = settings.servers
     changes = await stack.pool.reload(settings.servers)
-    changed = [*reload.changes, *([str(changes)] if changes else [])]
-    say(f"reloaded {path}" + (f": {'; '.join(changed)}" if changed else ""))
+    say(f"reloaded {path}" + (f": {changes}" if changes else ""))
 
 
 async def _reload_words(stack: Stack, words: Words) -> None:

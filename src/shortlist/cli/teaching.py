@@ -3,7 +3,6 @@
 import logging
 import time
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shortlist.config.settings import Settings, TelemetrySettings
@@ -31,8 +30,9 @@ class Teacher:
     @cached_property
     def memory(self) -> "Memory":
         """What the searcher reads; created with the searcher, since the import is slow."""
-        made: Memory = import_module("shortlist.cli.engine").make_memory()
-        return made
+        from shortlist.cli.engine import make_memory  # noqa: PLC0415
+
+        return make_memory()
 
     def refresh(self, settings: Settings) -> None:
         """Learn from calls since the last time, and update the memory if that changes anything."""

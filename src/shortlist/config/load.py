@@ -21,6 +21,7 @@ from shortlist.config.settings import (
     Limits,
     LogSettings,
     PresetSettings,
+    SearchSettings,
     SelectionSettings,
     ServerSettings,
     Settings,
@@ -37,6 +38,8 @@ from shortlist.config.shapes import (
     LimitsShape,
     Options,
     PresetShape,
+    SearchModelShape,
+    SearchShape,
     SelectionShape,
     ServerOptions,
     ServerShape,
@@ -245,6 +248,7 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str,
         intents=ours.intents,
         always_load=ours.always_load,
         expansions=tuple(Path(source).parent / Path(file).expanduser() for file in ours.expansions),
+        search=_search(ours.search, variables, source),
         tokens={name: TokenSettings(name=name, **dict(shape)) for name, shape in ours.tokens.items()},
         limits=_limits(ours.limits),
         telemetry=TelemetrySettings(**ours.telemetry.model_dump(exclude_none=True)),
@@ -253,6 +257,22 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str,
         smart_select=_selection(ours.smart_select, variables, source),
         source=source,
     )
+
+
+def _search(shape: SearchShape, variables: Variables, source: str) -> SearchSettings:
+    """Read which model searches; a key may be named in a variable, a folder is relative to the file."""
+    chosen: dict[str, Any] = {"embedder": shape.embedder, "reranker": shape.reranker}
+    for name, choice in chosen.items():
+        if not isinstance(choice, SearchModelShape):
+            continue
+        chosen[name] = given = choice.model_dump(exclude_none=True)
+        try:
+            given |= {"api_key": variables.expand(choice.api_key)} if choice.api_key else {}
+        except MissingVariable as missing:
+            raise InvalidConfig(f"{source}: shortlist.search.{name}.api_key: {missing}") from None
+        if choice.path:
+            given["path"] = str(Path(source).parent / Path(choice.path).expanduser())
+    return SearchSettings(**chosen, dimensions=shape.dimensions, pipeline=shape.pipeline, saved_index=shape.saved_index)
 
 
 def _selection(shape: SelectionShape | bool, variables: Variables, source: str) -> SelectionSettings | None:

@@ -63,12 +63,10 @@ Transport: TypeAlias = StdioTransport | HttpTransport | SseTransport | MemoryTra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
-    """What the user says about one tool of a server; None keeps what the server says."""
+    """Words of the user's own for one tool of a server; None keeps what the server says."""
 
     description: str | None = None
     keywords: tuple[str, ...] = ()
-    effect: Effect | None = None
-    """The only statement of effect that access decisions trust; annotations of the server are hints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +190,21 @@ class SelectionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """How tools are searched. `ToolFilter` takes the same words."""
+
+    embedder: str | Mapping[str, Any] = field(default="auto", repr=False)
+    """auto, small, small:256, static, none, a model folder, provider:model, or a mapping with provider or path."""
+    dimensions: int | None = None
+    """Keep only the first dimensions of the model's vectors."""
+    pipeline: str = "default"
+    reranker: str | Mapping[str, Any] | None = field(default=None, repr=False)
+    """cohere, voyage or jina, with :MODEL where you choose one, or a mapping with provider; None does not rerank."""
+    saved_index: bool = True
+    """Save the index, so that the next start does not build it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """What is said on stderr, and whether a person or a machine reads it."""
 
@@ -211,6 +224,7 @@ class Settings:
     intents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Intent to toolset names."""
     always_load: tuple[str, ...] = ()
+    search: SearchSettings = SearchSettings()
     expansions: tuple[Path, ...] = ()
     """Files of what this team's words mean, beside the shipped one (text/data/expansions.txt)."""
     tokens: Mapping[str, TokenSettings] = field(default_factory=dict)

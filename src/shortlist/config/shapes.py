@@ -28,8 +28,6 @@ class ToolShape(Shape):
     """A description that replaces the server's own. Example: `"Search the team wiki"`"""
     keywords: Texts = ()
     """Words that should find this tool. Example: `["wiki", "handbook"]`"""
-    effect: Effect | None = None
-    """What the tool does: the only statement of effect that access decisions trust. Example: `"read_only"`"""
 
 
 class ServerOptions(Shape):
@@ -234,6 +232,38 @@ class SelectionShape(Shape):
     """The key, best as a reference to a variable. Example: `"${ANTHROPIC_API_KEY}"`"""
 
 
+class SearchModelShape(Shape):
+    """A model of a provider, or one in a folder."""
+
+    provider: str | None = None
+    """The provider of an embedder (openai, voyage …) or a reranker (cohere, voyage, jina). Example: `"openai"`"""
+    model: str | None = None
+    """The provider's model. Example: `"text-embedding-3-small"`"""
+    base_url: str | None = None
+    """Another address for the same API. Example: `"http://127.0.0.1:11434/v1"`"""
+    api_key: str | None = None
+    """The key, best as a reference to a variable. Example: `"${OPENAI_API_KEY}"`"""
+    path: str | None = None
+    """A folder with a model of your own and its model.json, relative to this file. Example: `"models/mine"`"""
+    dimensions: Count | None = None
+    """How many dimensions of its vectors to keep. Example: `256`"""
+
+
+class SearchShape(Shape):
+    """How tools are searched."""
+
+    embedder: str | SearchModelShape = "auto"
+    """auto, small, small:256, static, none, a folder, PROVIDER:MODEL, or an object. Example: `"small:256"`"""
+    dimensions: Count | None = None
+    """How many dimensions of the model's vectors to keep. Example: `256`"""
+    pipeline: str = "default"
+    """How candidates are ranked; `shortlist eval` compares pipelines. Example: `"rrf"`"""
+    reranker: str | SearchModelShape | None = None
+    """Score the best hits again: cohere, voyage or jina, also as NAME:MODEL. Example: `"cohere"`"""
+    saved_index: bool = True
+    """Save the index, so that the next start does not build it again. Example: `false`"""
+
+
 class LogsShape(Shape):
     """What is written to stderr."""
 
@@ -258,6 +288,8 @@ class Options(Shape):
     """Toolsets by what the user wants to do. Example: `{"release": ["git", "ci"]}`"""
     always_load: Texts = ()
     """Tools that clients see from the start, as globs over tool ids. Example: `["wiki/search_*"]`"""
+    search: SearchShape = SearchShape()
+    """How tools are searched. Example: `{"embedder": "static"}`"""
     expansions: Texts = ()
     """Files with what your abbreviations and names stand for, relative to this file. Example: `["words.txt"]`"""
     tokens: dict[str, TokenShape] = {}

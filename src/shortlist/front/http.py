@@ -17,11 +17,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from shortlist.access.principal import ANONYMOUS, token_principal
 from shortlist.config.settings import TokenSettings
 from shortlist.errors import InvalidConfig
 from shortlist.front.resumption import ResumableSessions
-from shortlist.front.server import HANDLE_PARAMETER, PRESENTED, PRINCIPAL, Front
+from shortlist.front.server import HANDLE_PARAMETER, Front
 from shortlist.gateway.state import State
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -39,7 +38,6 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY_BYTES,
     )
-    front.audience.end_sessions = manager.end_unless
     endpoint, guards = StreamableHTTPASGIApp(manager), [behind_token(state, host)]
 
     @asynccontextmanager
@@ -107,10 +105,7 @@ class LocalOnly:
 
 
 class Bearer:
-    """Recognises the principal of a request by its bearer token, once, before anything else sees the request.
-
-    Without tokens in the configuration, everybody on this machine is the owner.
-    """
+    """Names the caller by its token; without tokens in the configuration everybody on this machine is `local`."""
 
     def __init__(self, app: ASGIApp, tokens: Callable[[], Mapping[str, TokenSettings]], required: bool) -> None:
         self._app = app
@@ -118,19 +113,14 @@ class Bearer:
         self._required = required
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal = ANONYMOUS
         if scope["type"] == "http" and (self._tokens() or self._required):
             token = bearer_token(Headers(scope=scope).get("authorization", ""), self._tokens())
             if token is None:
                 challenge = {"WWW-Authenticate": 'Bearer realm="shortlist"'}
                 await PlainTextResponse("A bearer token is required", 401, challenge)(scope, receive, send)
                 return
-            principal = token_principal(token)
             # The SDK ties a session to this user, and refuses it to any other.
-            user = AccessToken(token="", client_id=principal.name, subject=principal.credential, scopes=[])
-            scope["user"] = AuthenticatedUser(user)
-        scope[PRINCIPAL] = principal
-        PRESENTED.set(principal)
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[]))
         await self._app(scope, receive, send)
 
 

@@ -1,7 +1,6 @@
 """What legacy HTTP clients have been sent, kept for a while so that a broken stream can be taken up again."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -11,7 +10,6 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import JSONRPCMessage
 
-from shortlist.access.principal import ANONYMOUS, Principal
 from shortlist.models import Json
 
 KEPT_CHARACTERS = 64 * 1024 * 1024
@@ -93,20 +91,6 @@ class ResumableSessions(StreamableHTTPSessionManager):
     def __init__(self, app: Server[Any], **options: Any) -> None:
         self._log = EventLog()
         super().__init__(app, retry_interval=RETRY_MILLISECONDS, **options)
-
-    def end_unless(self, is_current: Callable[[Principal], bool]) -> Callable[[], Awaitable[None]]:
-        """Return the work that ends every session whose principal is no longer let in, with all its streams."""
-
-        async def end() -> None:
-            for session, transport in tuple(self._server_instances.items()):
-                owner = self._session_owners.get(session)
-                principal = ANONYMOUS
-                if owner is not None:
-                    principal = Principal(kind="token", name=owner["client_id"], credential=owner["subject"] or "")
-                if not is_current(principal):
-                    await self._discard_session(session, transport)
-
-        return end
 
     @property
     def event_store(self) -> EventStore | None:

@@ -11,8 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shortlist.errors import InvalidInput
-from shortlist.gateway.discovery import DESCRIBE
-from shortlist.gateway.menus import BY_NAME
+from shortlist.gateway.metatools import ALIASES, DESCRIBE
 from shortlist.models import Json
 
 QUICK_REFERENCE = "get_tool_quick_ref"
@@ -63,10 +62,10 @@ def translated(call: Call) -> Call | None:
     if call.tool in HELPERS:
         return None
     if call.tool == QUICK_REFERENCE:
-        return Call(tool=DESCRIBE.name, args={"names": [call.args.get("toolName", "")]})
-    if call.tool in BY_NAME:
-        tool, translate = BY_NAME[call.tool]
-        return Call(tool=tool.name, args=dict(translate(call.args)))
+        return Call(tool=DESCRIBE["name"], args={"names": [call.args.get("toolName", "")]})
+    if call.tool in ALIASES:
+        name, translate = ALIASES[call.tool]
+        return Call(tool=name, args=dict(translate(call.args)))
     return call
 
 

@@ -1,12 +1,15 @@
 """From a chat to the query that is searched, and from what is found to the tools that are handed out."""
 
-from shortlist.context import Context
+from shortlist.library.messages import Context
 from shortlist.library.options import FilterOptions
 from shortlist.library.results import ScoredTool
 from shortlist.library.scores import chances
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, ToolId
 from shortlist.search.pipeline import DEPTH
+
+RECALLED = 3
+"""Tools called last that stay within reach, as far as they take no more than a third of the places."""
 
 
 def query_of(context: Context, view: View, options: FilterOptions, narrowing: Narrowing) -> Query:
@@ -19,8 +22,20 @@ def query_of(context: Context, view: View, options: FilterOptions, narrowing: Na
         filters=narrowing.filters,
         recent_servers=tuple(server for server in servers if server),
         recent_tools=tuple(called),
+        relation=context.asked.relation,
         diverse=options.diverse,
     )
+
+
+def recalled(asked: Query, narrowing: Narrowing, limit: int) -> tuple[ToolId, ...]:
+    """Return the tools called last that may still be used: a chat often needs one of them again."""
+    filters = narrowing.filters
+    allowed = [
+        tool_id
+        for tool_id in asked.recent_tools
+        if tool_id not in filters.exclude and (filters.among is None or tool_id in filters.among)
+    ]
+    return tuple(allowed[: min(RECALLED, limit // 3)])
 
 
 def choose(

@@ -10,29 +10,30 @@ import anyio.to_thread
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
-from shortlist.context import read_context
 from shortlist.errors import ModelError, ToolNotFound
+from shortlist.index.choosing import EmbedderChoice, choose_embedder, static_model
 from shortlist.index.index import Index, IndexChange
+from shortlist.index.query_vectors import COOL_DOWN_SECONDS
+from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
-from shortlist.library.choosing import choose, query_of
-from shortlist.library.models import Embedding, query_vectors, static_model
+from shortlist.library.choosing import choose, query_of, recalled
+from shortlist.library.messages import read_context
 from shortlist.library.options import Choices, FilterOptions
+from shortlist.library.reading import SourceReading
 from shortlist.library.results import FilterResult, Stats
-from shortlist.library.saved import SavedIndexes
 from shortlist.library.setup import Setup, SetupChoices
-from shortlist.library.sources import Source, SourceReading, read_source
+from shortlist.library.sources import Source, read_source
 from shortlist.library.turn import Turn
-from shortlist.library.vectors import COOL_DOWN_SECONDS
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.paths import cache_folder
 from shortlist.remote import ProviderUnavailable
 from shortlist.search.confidence import NOTHING
 from shortlist.search.explain import Explanation
-from shortlist.search.rerank import reranked
+from shortlist.search.rerank import choose_reranker, reranked
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.selection import LIMIT as SELECTED
-from shortlist.selection import LanguageModel, Selection, Selector, WholeCatalog, model_from_environment
+from shortlist.selection import LanguageModel, Selection, Selector, model_from_environment
 from shortlist.storage.local import local_vectors
 from shortlist.text.expansions import read_expansions
 
@@ -49,16 +50,21 @@ class ToolFilter:
         self,
         tools: Source,
         *,
-        embedding: Embedding = "auto",
+        embedder: EmbedderChoice = "auto",
+        embedding: EmbedderChoice = "auto",
         defaults: FilterOptions | Mapping[str, Any] | None = None,
         **setup: Unpack[SetupChoices],
     ) -> None:
         self._setup = Setup(**setup)
         self.defaults = defaults if isinstance(defaults, FilterOptions) else FilterOptions(**(defaults or {}))
         self._lock = threading.Lock()
-        self._vectors, self._trouble = query_vectors(embedding, self._setup.cache_capacity)
+        chosen = embedding if embedder == "auto" else embedder  # the older word is still understood
+        self._vectors, self._trouble = choose_embedder(
+            chosen, dimensions=self._setup.dimensions, capacity=self._setup.cache_capacity
+        )
+        self._reranker = choose_reranker(self._setup.reranker)
         model_id = self._vectors.model_id if self._vectors is not None else None
-        self._saved = SavedIndexes(cache_folder() / "indexes", model_id) if self._setup.save_index else None
+        self._saved = SavedIndexes(cache_folder() / "indexes", model_id) if self._setup.saves else None
         self._view = self._viewed(read_source(tools))
         self._searcher = self._make_searcher(self._view.catalog)
         self._words: Searcher | None = None
@@ -109,9 +115,15 @@ class ToolFilter:
         looked = self._look_up(asked, turn) if narrowing.evaluated else _Vector("nothing to search")
         turn.step("embedding", looked.outcome)
         found, view = self._find(asked, looked, narrowing)
+        if context.asked.may_stand_alone and narrowing.evaluated:
+            alone = replace(asked, text=context.asked.text, relation="new")
+            standing, seen = self._find(alone, self._look_up(alone, turn), narrowing)
+            if standing.confidence.level == "high":  # a topic that changed without a word about it
+                asked, found, view = alone, standing, seen
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
-        chosen = choose(found, view, narrowing.always, options)
+        must = tuple(dict.fromkeys((*narrowing.always, *recalled(asked, narrowing, options.limit))))
+        chosen = choose(found, view, must, options)
         turn.step("selection", f"{len(chosen)} tools")
         return FilterResult(
             tools=chosen,
@@ -145,7 +157,7 @@ class ToolFilter:
         options = self.defaults
         context = read_context(query, messages=options.context_messages, tokens=options.max_context_tokens)
         asked = model_from_environment() if model == "auto" else model
-        return Selector(WholeCatalog(self.catalog), self._ask, asked).select(context.text, limit)
+        return Selector(self.catalog, self._ask, asked).select(context.text, limit)
 
     def update(self, tools: Source) -> IndexChange:
         """Take up a new catalog in the place of the old: what is not in it any more is gone."""
@@ -199,7 +211,7 @@ class ToolFilter:
 
     def close(self) -> None:
         """Let go of a provider's connections."""
-        for part in (self._vectors.embedder if self._vectors is not None else None, self._setup.reranker):
+        for part in (self._vectors.embedder if self._vectors is not None else None, self._reranker):
             closing = getattr(part, "close", None)
             if callable(closing):
                 closing()
@@ -255,7 +267,9 @@ class ToolFilter:
             cache = open_vectors(local_vectors()) if self._vectors is not None else None
         index = self._saved.open(catalog) if self._saved is not None else Index.build(catalog)
         fallback = static_model() if self._vectors is not None and not self._setup.wait else None
-        options = SearchOptions(cache=cache, expansions=read_expansions(*self._setup.expansions))
+        options = SearchOptions(
+            pipeline=self._setup.pipeline, cache=cache, expansions=read_expansions(*self._setup.expansions)
+        )
         return Searcher(index, self._vectors, fallback=fallback, options=options)
 
     def _look_up(self, asked: Query, turn: Turn) -> "_Vector":
@@ -298,10 +312,10 @@ class ToolFilter:
         return self._words
 
     def _rerank(self, found: SearchResult, turn: Turn) -> SearchResult:
-        if self._setup.reranker is None or not found.hits:
+        if self._reranker is None or not found.hits:
             return found
-        better = reranked(found, self._setup.reranker, self._setup.rerank_top)
-        turn.step("rerank", f"by {self._setup.reranker.model_id}")
+        better = reranked(found, self._reranker, self._setup.rerank_top)
+        turn.step("rerank", f"by {self._reranker.model_id}")
         return better
 
 

@@ -11,7 +11,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.load import load_settings, settings_of
 from shortlist.config.settings import ServerSettings, Settings
 from shortlist.errors import UpstreamError
-from shortlist.library.sources import SourceReading
+from shortlist.library.reading import SourceReading
 from shortlist.models import Server
 from shortlist.upstream.events import StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
 from shortlist.upstream.pool import UpstreamPool

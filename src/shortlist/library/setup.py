@@ -1,12 +1,12 @@
 """How a filter is made: what is fixed once it is there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from shortlist.index.index import VectorCache
-from shortlist.library.vectors import CAPACITY
+from shortlist.index.query_vectors import CAPACITY
 from shortlist.search.rerank import RERANKED, Reranker
 
 
@@ -15,10 +15,13 @@ class SetupChoices(TypedDict, total=False):
 
     include_server_description: bool
     expansions: Sequence[Path]
-    reranker: Reranker | None
+    dimensions: int | None
+    pipeline: str
+    reranker: Reranker | Mapping[str, Any] | str | None
     rerank_top: int
     vector_cache: VectorCache | Literal["default"] | None
     cache_capacity: int
+    saved_index: bool
     save_index: bool
     wait: bool
 
@@ -31,11 +34,21 @@ class Setup:
     """Whether a server's own words help to find each of its tools."""
     expansions: Sequence[Path] = ()
     """Files of what your own words mean, beside the shipped one."""
-    reranker: Reranker | None = None
+    dimensions: int | None = None
+    """Keep only the first dimensions of the model's vectors."""
+    pipeline: str = "default"
+    reranker: Reranker | Mapping[str, Any] | str | None = None
+    """`cohere`, `voyage:MODEL`, a mapping with provider, or an object of your own."""
     rerank_top: int = RERANKED
     vector_cache: VectorCache | Literal["default"] | None = "default"
     """Where documents' vectors are kept between starts; None keeps none."""
     cache_capacity: int = CAPACITY
+    saved_index: bool = True
+    """Save the index, so that the next start does not build it again; `save_index` is the older word."""
     save_index: bool = True
     wait: bool = True
     """False answers at once by words, and by vectors as soon as they are made."""
+
+    @property
+    def saves(self) -> bool:
+        return self.saved_index and self.save_index

@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ from shortlist.catalog.readers import CatalogReading, Problem, read_catalog
 from shortlist.config.documents import read_document
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidCatalog, InvalidConfig, InvalidInput
+from shortlist.library.reading import SourceReading
 from shortlist.models import Json, Tool, ToolId
 
 Source: TypeAlias = Any
@@ -23,15 +23,6 @@ _SCHEMAS = ("parameters_json_schema", "params_json_schema")
 """What pydantic-ai and the OpenAI Agents SDK call a tool's schema."""
 _ARGUMENT = re.compile(r"^\s*(?::param\s+)?(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>\S.*)$")
 _SKIPPED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceReading:
-    """A catalog, what was wrong with its source, and the objects that its tools were made of."""
-
-    catalog: Catalog
-    problems: tuple[str, ...] = ()
-    originals: Mapping[ToolId, Any] = field(default_factory=dict)
 
 
 def read_source(source: Source) -> SourceReading:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from shortlist.catalog.naming import Names, names_of
 from shortlist.library.options import FilterOptions
-from shortlist.library.sources import SourceReading
+from shortlist.library.reading import SourceReading
 from shortlist.models import Filters, ToolId
 
 SIMILAR = 60

@@ -1,4 +1,8 @@
-"""Search that answers at once: made when it is first needed, by words first, and by vectors when they are there."""
+"""Search for an event loop: queries, indexing and embedding run in worker threads, over an index that is swapped.
+
+The searcher is made when it is first needed. A changed catalog is indexed in the background and the newest one wins; a
+query waits for it for a moment, then is answered from the index there is. Vectors follow in a thread of their own.
+"""
 
 import logging
 import threading
@@ -16,10 +20,14 @@ logger = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.5
 """Servers that start together are embedded together."""
+CATCH_UP_SECONDS = 0.5
+"""How long a query waits for tools that are being indexed."""
+SEARCHES_AT_ONCE = 32
+"""More wait for a thread: a provider that hangs must not take the threads that everything else needs."""
 
 
 class Preparable(Protocol):
-    """A search whose vectors take time; it answers and takes up changes while they are made."""
+    """A synchronous search that several threads may use while one updates it and another makes its vectors."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -35,104 +43,146 @@ class Preparable(Protocol):
     def explained(self, query: Query) -> Any: ...
 
 
-class Threaded:
-    """Adapts a synchronous search to callers on the event loop: every query runs in a worker thread."""
+class Engine:
+    """Searches a catalog that changes, without ever blocking the event loop."""
 
-    def __init__(self, inner: "Synchronous") -> None:
-        self._inner = inner
-
-    @property
-    def catalog(self) -> Catalog:
-        return self._inner.catalog
-
-    async def search(self, query: Query) -> SearchResult:
-        return await anyio.to_thread.run_sync(self._inner.search, query, abandon_on_cancel=True)
-
-    def update(self, catalog: Catalog) -> None:
-        self._inner.update(catalog)
-
-
-class Synchronous(Protocol):
-    """A search that blocks its caller; safe to use from several threads."""
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    def search(self, query: Query) -> SearchResult: ...
-
-    def update(self, catalog: Catalog) -> object: ...
-
-
-class BackgroundSearch:
-    """Makes a search when it is first needed, keeps it up to date, and makes its vectors beside the event loop."""
-
-    def __init__(self, make: Callable[[Catalog], Preparable], catalog: Catalog) -> None:
+    def __init__(self, make: Callable[[Catalog], Preparable], catalog: Catalog, *, vectors: bool = True) -> None:
         self._make = make
-        self._making = threading.Lock()
-        self._made: Preparable | None = None
         self._latest = catalog
+        self._vectors = vectors
+        """Whether to make vectors in the background; without, words answer."""
+        self._state = threading.Condition()
+        """Guards all that follows, and tells of every change to it."""
+        self._searcher: Preparable | None = None
+        self._failure: Exception | None = None
         self._outdated = False
-        self._changed = anyio.Event()
-        if len(catalog):
-            self._changed.set()  # a saved catalog that never changes wants its vectors too
+        self._indexer: threading.Thread | None = None
+        self._embedder: threading.Thread | None = None
+        self._unembedded = threading.Event()
+        self._limiter: anyio.CapacityLimiter | None = None
+        if len(catalog) and vectors:
+            self._embed_soon()  # a saved catalog that never changes needs vectors too
+
+    @classmethod
+    def over(cls, searcher: Preparable) -> "Engine":
+        """Return an engine over a searcher that exists, whose vectors are somebody else's business."""
+        engine = cls(lambda _: searcher, searcher.catalog, vectors=False)
+        engine._searcher = searcher
+        return engine
 
     @property
     def catalog(self) -> Catalog:
+        """The newest catalog, which the index may not have caught up with yet."""
         return self._latest
 
     @property
     def searcher(self) -> Preparable:
-        """Give the search itself; the first to ask waits for it."""
-        with self._making:
-            if self._made is None:
-                self._made = self._make(self._latest)
-            return self._made
+        """The searcher, for callers in a thread of their own; the first one waits until it is made."""
+        return self._caught_up()
 
-    def search(self, query: Query) -> SearchResult:
-        return self.searcher.search(query)
+    async def search(self, query: Query) -> SearchResult:
+        found: SearchResult = await self._in_a_thread(lambda searcher: searcher.search(query))
+        return found
 
-    def explained(self, query: Query) -> Any:
-        """Search, and say of every hit why it is there."""
-        return self.searcher.explained(query)
+    async def explained(self, query: Query) -> Any:
+        """Search, and explain every hit."""
+        return await self._in_a_thread(lambda searcher: searcher.explained(query))
+
+    async def explain(self, query: Query, tool_id: ToolId) -> Any:
+        """Explain the rank of one tool."""
+        return await self._in_a_thread(lambda searcher: searcher.explain(query, tool_id))
+
+    def explained_here(self, query: Query) -> Any:
+        """Do what `explained` does, in the caller's own thread."""
+        return self._caught_up().explained(query)
 
     def update(self, catalog: Catalog) -> None:
-        """Take up a changed catalog; its new tools are found by their words until their vectors come."""
-        self._latest = catalog
-        if self._made is not None:
-            self._made.update(catalog)
-        self._changed.set()
+        """Switch to a changed catalog; returns at once. New tools are found by their words until they have vectors."""
+        with self._state:
+            self._latest = catalog
+            self._index_soon()
 
     def renew(self) -> None:
-        """Make the search anew from what has changed beside the catalog; the one there is answers meanwhile."""
-        self._outdated = True
-        self._changed.set()
+        """Make the searcher again from what has changed beside the catalog; the one there is answers meanwhile."""
+        with self._state:
+            self._outdated = True
+            self._index_soon()
 
-    async def run(self) -> None:
-        """Make vectors whenever something changed, beside the event loop, until cancelled."""
+    async def _in_a_thread(self, work: Callable[[Preparable], Any]) -> Any:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(SEARCHES_AT_ONCE)
+        return await anyio.to_thread.run_sync(
+            lambda: work(self._caught_up()), abandon_on_cancel=True, limiter=self._limiter
+        )
+
+    def _caught_up(self) -> Preparable:
+        """Wait until the index has the newest catalog: a moment if an older one can answer, else until it is there."""
+        with self._state:
+            if not self._is_current():
+                self._index_soon()
+                self._state.wait_for(self._is_settled, None if self._searcher is None else CATCH_UP_SECONDS)
+            if self._searcher is None:
+                failure, self._failure = self._failure, None
+                raise failure or RuntimeError("the searcher could not be made")
+            return self._searcher
+
+    def _is_current(self) -> bool:
+        return self._searcher is not None and self._searcher.catalog is self._latest and not self._outdated
+
+    def _is_settled(self) -> bool:
+        return self._is_current() or self._failure is not None
+
+    def _index_soon(self) -> None:
+        """Start the thread that indexes, unless it runs; called with the state locked."""
+        self._failure = None
+        if self._indexer is None:
+            self._indexer = threading.Thread(target=self._index, name="shortlist-index", daemon=True)
+            self._indexer.start()
+
+    def _index(self) -> None:
+        """Index the newest catalog until there is no newer one, then end."""
         while True:
-            await self._quiet()
+            with self._state:
+                if self._is_settled():
+                    self._indexer = None
+                    self._state.notify_all()
+                    break
+                searcher = None if self._outdated else self._searcher
+                catalog, self._outdated = self._latest, False
             try:
-                await anyio.to_thread.run_sync(self._prepare)
+                if searcher is None:
+                    searcher = self._make(catalog)
+                else:
+                    searcher.update(catalog)
+            except Exception as error:  # raised to whoever searches; the thread of a server must not end in silence
+                logger.warning("the tools could not be indexed: %s", error)
+                with self._state:
+                    self._failure = error
+                continue
+            with self._state:
+                self._searcher = searcher
+                self._state.notify_all()
+        if self._vectors:
+            self._embed_soon()
+
+    def _embed_soon(self) -> None:
+        with self._state:
+            self._unembedded.set()
+            if self._embedder is None:
+                self._embedder = threading.Thread(target=self._embed, name="shortlist-vectors", daemon=True)
+                self._embedder.start()
+
+    def _embed(self) -> None:
+        """Make vectors once nothing has changed for a moment, until nothing is left to embed, then end."""
+        while True:
+            while self._unembedded.is_set():
+                self._unembedded.clear()
+                self._unembedded.wait(QUIET_SECONDS)
+            try:
+                self._caught_up().prepare()
             except ShortlistError as error:
                 logger.warning("searching by words alone: %s", error)
-            if self.searcher.catalog is not self._latest:
-                self.searcher.update(self._latest)
-                self._changed.set()
-
-    def _prepare(self) -> None:
-        if not self._outdated:
-            self.searcher.prepare()
-            return
-        self._outdated = False  # first: what changes from here on makes it outdated again
-        fresh = self._make(self._latest)
-        try:
-            fresh.prepare()
-        finally:  # without a model the old one has no vectors for its queries either
-            self._made = fresh
-
-    async def _quiet(self) -> None:
-        await self._changed.wait()
-        while self._changed.is_set():
-            self._changed = anyio.Event()
-            with anyio.move_on_after(QUIET_SECONDS):
-                await self._changed.wait()
+            with self._state:
+                if not self._unembedded.is_set():
+                    self._embedder = None
+                    return

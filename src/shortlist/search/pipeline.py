@@ -17,7 +17,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.ports import Among, Candidates, Rows
-from shortlist.models import Query, Ranking, Scores, Signal, Step, ToolId
+from shortlist.models import Query, Ranking, Relation, Scores, Signal, Step, ToolId
 from shortlist.text.queries import AnalysedQuery
 from shortlist.text.tokens import compact, split_identifier
 
@@ -27,8 +27,15 @@ SPELLED_BOOST = 4.0
 """Typing a name is stronger evidence than everything else, save a whole sentence about another tool."""
 COMPLETION_BOOST = 30.0
 """For a name typed to its last letter, in proportion for the others: a beginning says nothing else about them."""
-RECENT_SERVER_BOOST = 0.4
-"""The server just used is likelier to be used again; small enough that a clear match elsewhere wins."""
+FOLLOW_UPS: Mapping[Relation, tuple[float, float]] = {
+    "new": (0.4, 0.0),
+    "continues": (1.75, -1.5),
+    "repeats": (0.25, 3.5),
+    "accepts": (1.75, 0.0),
+    "fills": (0.5, 0.5),
+    "corrects": (0.5, -2.5),
+}
+"""What the server and the tool called last gain, by how a request relates to that call."""
 TOGETHER_BOOST = 0.6
 """For a tool always called after one just called; in proportion for one sometimes called."""
 SAME_TOOL_OVERLAP = 0.6
@@ -266,20 +273,21 @@ class SpelledNames:
         return _reordered(ranking, ranking.scores + boost, self._index)
 
 
-class ServerContext:
-    """Boosts the tools of servers that this caller used last."""
+class FollowUp:
+    """Boosts the servers used last, and the tool called last, as far as the request follows on from them."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
-        recent = request.query.recent_servers
-        if not recent or not len(ranking):
+        query = request.query
+        if not (query.recent_servers or query.recent_tools) or not len(ranking):
             return ranking
-        strength = {server: RECENT_SERVER_BOOST / (1 + age) for age, server in reversed(list(enumerate(recent)))}
-        servers = self._index.facets.servers
-        boost = np.array([strength.get(servers[row], 0.0) for row in ranking.rows.tolist()], np.float32)
-        return _reordered(ranking, ranking.scores + boost, self._index)
+        by_server, by_tool = FOLLOW_UPS[query.relation]
+        gains = {server: by_server / (1 + age) for age, server in reversed(list(enumerate(query.recent_servers)))}
+        servers, ids, last = self._index.facets.servers, self._index.ids, query.recent_tools[:1]
+        boost = [gains.get(servers[row], 0.0) + by_tool * (ids[row] in last) for row in ranking.rows.tolist()]
+        return _reordered(ranking, ranking.scores + np.array(boost, np.float32), self._index)
 
 
 class CoUse:

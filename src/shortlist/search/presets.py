@@ -25,10 +25,10 @@ from shortlist.search.pipeline import (
     CoUse,
     Diversity,
     Families,
+    FollowUp,
     Fuse,
     Pipeline,
     Retriever,
-    ServerContext,
     SpelledNames,
     Stage,
     Together,
@@ -67,7 +67,7 @@ class Parts:
     def stages(self) -> dict[str, Stage]:
         return {
             "names": SpelledNames(self.index),
-            "context": ServerContext(self.index),
+            "context": FollowUp(self.index),
             "together": CoUse(self.index, self.together),
             "families": Families(self.index),
             "diversity": Diversity(self.index),

@@ -154,3 +154,22 @@ def reranker_of(
     )
     remote = Remote(endpoint) if sleep is None else Remote(endpoint, sleep=sleep)
     return RemoteReranker(wire, remote, model or wire.model)
+
+
+def choose_reranker(choice: Reranker | Mapping[str, Any] | str | None) -> Reranker | None:
+    """Return the reranker of a choice: `cohere`, `voyage:MODEL`, a mapping with provider, or an object of your own."""
+    if choice is None or choice == "none":
+        return None
+    if isinstance(choice, str):
+        provider, _, model = choice.partition(":")
+        return reranker_of(provider, model or None)
+    if isinstance(choice, Mapping):
+        unknown = sorted(choice.keys() - {"provider", "model", "base_url", "api_key"})
+        if unknown or "provider" not in choice:
+            problem = f"has an unknown key {unknown[0]!r}" if unknown else "needs a provider"
+            raise InvalidInput(f"The reranker {problem}. It takes provider, model, base_url, api_key.")
+        place = {"base_url": choice.get("base_url"), "api_key": choice.get("api_key")}
+        return reranker_of(str(choice["provider"]), choice.get("model"), **place)
+    if not callable(getattr(choice, "scores", None)):
+        raise InvalidInput(f"{choice!r} is not a reranker: it needs model_id and scores(query, texts).")
+    return choice

@@ -45,6 +45,8 @@ class SearchOptions:
     reranker: Reranker | None = None
     """Scores the best hits again."""
     rerank_top: int = RERANKED
+    keep: Callable[[Index], None] | None = None
+    """Saves an index whose vectors are complete."""
 
 
 DEFAULTS = SearchOptions()
@@ -140,12 +142,18 @@ class Searcher:
 
         The fallback's vectors are made in a moment and answer until the model's are there.
         """
-        if self.embedder is None:
-            return
         with self._preparing:
+            if self.embedder is None:
+                self._keep()
+                return
             if self._fallback is not None and self._ready.embedder is None:
                 self._embed(self._fallback, None, None)
             self._embed(self.embedder, self._options.cache, progress)
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._options.keep is not None:
+            self._options.keep(self.index)
 
     def prepare_in_background(self, progress: Progress | None = None) -> threading.Thread:
         """Prepare in a thread of its own; a failure is kept for the notes, not raised."""

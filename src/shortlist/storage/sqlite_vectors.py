@@ -5,6 +5,7 @@ file is moved aside; one of a newer version, or one that cannot be opened, is le
 """
 
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ class SqliteVectors:
                 part = list(keys[start : start + LOOKUP])
                 sql = f"{_READ} WHERE key IN ({','.join('?' * len(part))})"
                 for key, scale, codes, day in connection.execute(sql, part):
-                    if isinstance(scale, float) and isinstance(codes, bytes):
+                    if isinstance(scale, float) and math.isfinite(scale) and isinstance(codes, bytes):
                         found[key] = StoredVector(scale, codes)
                         if day is None or day < self._today():
                             unnoted.append(key)

@@ -178,10 +178,14 @@ class UsedTogether:
 
     def __call__(self, tool: ToolId) -> frozenset[ToolId]:
         """Return the tools most often used with one."""
+        return frozenset(self.shares(tool))
+
+    def shares(self, tool: ToolId) -> Mapping[ToolId, float]:
+        """Return the tools most often used with one, each as a share of the one used with it most often."""
         with self._lock:
             partners: Mapping[ToolId, int] = dict(self._partners.get(tool, {}))
         often = sorted((-count, other) for other, count in partners.items() if count >= LEAST_TOGETHER)
-        return frozenset(other for _, other in often[:MOST_TOGETHER])
+        return {other: count / often[0][0] for count, other in often[:MOST_TOGETHER]}
 
 
 class Ledger:

@@ -6,6 +6,7 @@ them, are the ask. All of it takes time in proportion to the length of the messa
 """
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
@@ -20,6 +21,8 @@ MAX_PASTE_CHARS = 600
 """What is kept of the paste, so that it can inform a vague ask."""
 MAX_LINES = 12_000
 """Lines and sentences that are looked at, half from each end: in a longer message the ask stands at one of them."""
+STATEMENT = 60
+"""A single line of SQL that is longer than this is pasted; a shorter one may be the request itself."""
 LINE_HEAD = 400
 """What is looked at of a line to tell what it is."""
 ENOUGH, NEAR_BEST = 3.0, 1.5
@@ -31,8 +34,10 @@ SAYS_ENOUGH = 2
 QUOTED_PASTE = 240
 QUOTE_CHARS = 180
 """The length of a quote that the reader of queries knows: quoted words weigh a third of those that ask."""
-NARRATIVE = 500
-"""As much prose that addresses nobody is taken for a pasted text."""
+SHORT_ASK, BESIDE = 200, 160
+"""A request of at most so many characters beside at least so many is read as being about them."""
+NARRATIVE, NARRATIVE_RUN = 500, 250
+"""As much prose that addresses nobody, in runs of at least so many characters, is taken for a pasted text."""
 
 _ACTIONS = read_words("actions.txt")
 _LEAD = (
@@ -50,7 +55,17 @@ _QUESTION = re.compile(
     rf"{_LEAD}(?:who|what|which|where|when|why|how|is|are|was|were|does|do|did|has|have|should|can|could|will)\b",
     re.IGNORECASE,
 )
-_FIRST_WORD = re.compile(rf"\W*{_LEAD}([a-z]+)", re.IGNORECASE)
+_REQUESTS_MORE = re.compile(r"\b(?:please|i want|i need|i'd like|i would like|(?:can|could) you)\b", re.IGNORECASE)
+_MORE_BELOW = re.compile(
+    r"(?:[.!?\n]\s+|\s)((?:and then|and also|then|afterwards|finally|please)\s[^.!?\n]+[.!]?)$", re.IGNORECASE
+)
+"""A second request behind the text that the first one is about."""
+_TEXT_ACTIONS = frozenset(
+    {"translate", "summarise", "summarize", "rewrite", "proofread", "correct", "post", "send", "mail", "email"}
+    | {"save", "write", "put", "forward", "share", "read"}
+)
+"""What is done to a text that stands beside the request."""
+_FIRST_WORD = re.compile(rf"[\s\"'“(]*{_LEAD}([a-z]+)", re.IGNORECASE)
 _PLEASE = re.compile(r"\b(?:please|pls|bitte|for me|so that)\b", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:this|it|that|these|those|them|below|above|following|here|attached)\b", re.IGNORECASE)
 _ADDRESSED = re.compile(r"\b(?:i|me|my|we|us|our|you|your|please)\b|\?", re.IGNORECASE)
@@ -77,9 +92,10 @@ _CODE = re.compile(
     r"|\s*(?:SELECT|FROM|WHERE|GROUP BY|ORDER BY|LIMIT|JOIN|INSERT INTO|CREATE TABLE)\b"
     r"|(?:RUN|COPY|CMD|ENV|WORKDIR|ENTRYPOINT) |\s*[\w.-]+:\s*$|\s*-? ?[\w.\"-]+: [\w\"'{\[./:@-]+\s*$"
 )
+_STATEMENT = re.compile(r"\s*(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE|WITH)\b")
 _LISTED = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+[A-Za-z]+ \w")
 _MARKS = re.compile(r"[{}()\[\];=<>|\\/_$#&*+^~`\"]")
-_SEPARATORS = re.compile(r"\t| \| |\||,|;")
+_SEPARATORS = re.compile(r"\t| \| |\||,|;| {2,}")
 
 
 class Ask(NamedTuple):
@@ -126,7 +142,7 @@ def read_ask(text: str) -> Ask:
 def _read_long(text: str) -> Ask:
     blocks = _blocks(text)
     if not any(block.is_pasted for block in blocks):
-        blocks = _with_narrative(blocks)
+        blocks = _introduced(text) or _with_narrative(blocks)
     if not any(block.is_pasted for block in blocks):
         return Ask(_both_ends(text))
     asking = _asking(blocks)
@@ -158,7 +174,7 @@ def _blocks(text: str) -> list[_Block]:
 
 def _is_pasted(kind: str, total: int) -> bool:
     """Leave a single odd line of a message alone unless it is surely not the writer's own."""
-    return bool(kind) and (total > 1 or kind in ("log", "fence", "mail"))
+    return bool(kind) and (total > 1 or kind in ("log", "fence", "mail", "statement"))
 
 
 def _kinds(lines: list[str]) -> list[str]:
@@ -188,6 +204,8 @@ def _kind(whole: str) -> str:
         return "log"
     if _QUOTE.match(line):
         return "quote"
+    if len(line) > STATEMENT and _STATEMENT.match(line):
+        return "statement"
     if (_CODE.match(line) or line.rstrip()[-1] in ";{([") and not _LISTED.match(line):
         return "code"
     marks = len(_MARKS.findall(line))
@@ -240,23 +258,66 @@ def _mark_tables(lines: list[str], kinds: list[str]) -> None:
 
 
 def _separators(line: str) -> int:
-    found = _SEPARATORS.findall(line[:LINE_HEAD])
+    found = [separator[:2] for separator in _SEPARATORS.findall(line[:LINE_HEAD])]
     if len(found) < 2:
         return 0
     most = max(set(found), key=found.count)
     return found.count(most) if min(len(line), LINE_HEAD) / (found.count(most) + 1) < 40 else 0
 
 
-def _with_narrative(blocks: list[_Block]) -> list[_Block]:
-    """Take long prose that addresses nobody for a pasted text, sentence by sentence."""
-    sentences = [
-        _Block(part, is_pasted=not _ADDRESSED.search(part) and not _starts_like_a_request(part))
-        for block in blocks
-        for part in _ends(_SENTENCE.split(block.text))
-        if part.strip()
+def _introduced(text: str) -> list[_Block]:
+    """Cut off a short request at either end that is about the long text beside it; nothing where there is none."""
+    found = [
+        (2 * bool(_POINTS.search(ask)) + _request_score(ask) + min(len(terms(ask)), 3), ask, rest, is_first)
+        for ask, rest, is_first in _ends_apart(text)
+        if len(ask) <= SHORT_ASK and len(rest) >= BESIDE and _is_about(ask, rest)
     ]
-    narrative = sum(len(each.text) for each in sentences if each.is_pasted)
-    return sentences if narrative >= NARRATIVE else blocks
+    if not found:
+        return []
+    _, ask, rest, is_first = max(found, key=lambda each: each[0])
+    if not is_first:
+        return [_Block(rest, is_pasted=True), _Block(ask, is_pasted=False)]
+    more = _MORE_BELOW.search(rest, max(len(rest) - SHORT_ASK, 0))
+    tail = [_Block(more[1], is_pasted=False)] if more and _starts_like_a_request(more[1]) else []
+    return [_Block(ask, is_pasted=False), _Block(rest, is_pasted=True), *tail]
+
+
+def _is_about(ask: str, rest: str) -> bool:
+    points = bool(_POINTS.search(ask)) or ask.endswith(":")
+    first = _FIRST_WORD.match(ask)
+    if points and first and first[1].lower() in _TEXT_ACTIONS:
+        return True
+    requests = _starts_like_a_request(ask) or ask.endswith("?")
+    return requests and not _REQUESTS_MORE.search(rest) and (points or not _is_addressed(rest))
+
+
+def _ends_apart(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the first line, what stands before a colon in it, and the last line, each with the rest."""
+    first, _, below = text.partition("\n")
+    yield first.strip(), below.strip(), True
+    before, colon, after = text[: SHORT_ASK + 1].partition(": ")
+    if colon and "\n" not in before:
+        yield f"{before}:", f"{after}{text[SHORT_ASK + 1 :]}".strip(), True
+    above, _, last = text.rpartition("\n")
+    yield last.strip(), above.strip(), False
+
+
+def _is_addressed(text: str) -> bool:
+    """Tell whether a text speaks to somebody in most of its sentences, as a long request does."""
+    sentences = [part for part in _ends(_SENTENCE.split(text)) if part.strip()]
+    return sum(bool(_ADDRESSED.search(part)) for part in sentences) >= len(sentences) / 2
+
+
+def _with_narrative(blocks: list[_Block]) -> list[_Block]:
+    """Take long runs of prose that addresses nobody for a pasted text."""
+    sentences = [part for block in blocks for part in _ends(_SENTENCE.split(block.text)) if part.strip()]
+    runs = [
+        (is_told, list(run))
+        for is_told, run in groupby(sentences, key=lambda s: not (_ADDRESSED.search(s) or _starts_like_a_request(s)))
+    ]
+    found = [_Block("\n".join(run), is_told and len("\n".join(run)) >= NARRATIVE_RUN) for is_told, run in runs]
+    narrative = sum(len(each.text) for each in found if each.is_pasted)
+    return found if narrative >= NARRATIVE else blocks
 
 
 def _starts_like_a_request(text: str) -> bool:
@@ -269,13 +330,14 @@ def _asking(blocks: list[_Block]) -> list[_Unit]:
     if not units:
         return []
     best = max(unit.score for unit in units)
-    chosen = {unit.block for unit in units if unit.score >= max(best - NEAR_BEST, min(ENOUGH, best))}
-    whole = {number for number in chosen if len(blocks[number].text) <= PARAGRAPH}
-    return [
-        unit
-        for unit in units
-        if unit.block in whole or (unit.block in chosen and unit.score >= max(best - NEAR_BEST, min(ENOUGH, best)))
-    ]
+    least = max(best - NEAR_BEST, min(ENOUGH, best))
+    whole = {unit.block for unit in units if unit.score >= least and len(blocks[unit.block].text) <= PARAGRAPH}
+    return [unit for unit in units if unit.score >= least or unit.block in whole or _is_told(unit, blocks[unit.block])]
+
+
+def _is_told(unit: _Unit, block: _Block) -> bool:
+    """Keep what the writer says around a request in sentences of their own, as in a long description of a task."""
+    return not block.in_letter and len(block.text) > PARAGRAPH and bool(_ADDRESSED.search(unit.text))
 
 
 def _units(blocks: list[_Block], number: int) -> list[_Unit]:

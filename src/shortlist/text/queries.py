@@ -55,6 +55,7 @@ _CLAUSE_END = re.compile(
     r"|(?<=,)\s+and\s+)",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(r"(?:\"[^\"]*\"\s*)+")
 _CLAUSE_SIGNS = (". ", "! ", "? ", "; ", ", ", "then", "also", "after", "finally", "next")
 """No clause of a plain line ends without one of these."""
 
@@ -121,12 +122,12 @@ def texts_to_embed(text: str, expansions: Expansions | None = None, *, apart: bo
 
 
 def clauses(text: str) -> tuple[str, ...]:
-    """Give the parts of a query that asks for several things; none where it asks for one."""
+    """Return the parts of a query that asks for several things, or for one with something quoted below it."""
     if text.isascii() and text.isprintable() and not any(map(text.lower().__contains__, _CLAUSE_SIGNS)):
         return ()
-    parts = _CLAUSE_END.split(clean_text(text))
-    asking = [part.strip() for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
-    return tuple(asking[:MAX_CLAUSES]) if len(asking) > 1 else ()
+    parts = [part.strip() for part in _CLAUSE_END.split(clean_text(text)) if len(part.split()) >= MIN_CLAUSE_WORDS]
+    asking = [part for part in parts if not _QUOTED.fullmatch(part)]
+    return tuple(asking[:MAX_CLAUSES]) if len(parts) > 1 else ()
 
 
 def _identifiers(text: str, words: list[str]) -> tuple[str, ...]:

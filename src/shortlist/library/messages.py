@@ -1,22 +1,20 @@
-"""A chat as a query: what the user asks for now, with what was said around it counting less.
+"""A chat in the shape that a program has it, read for search.
 
 OpenAI (Chat and Responses), Anthropic, Gemini and LangChain messages are read alike, as mappings or as objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
 from shortlist.text.asks import quoted, read_ask
 from shortlist.text.clean import clean_text
+from shortlist.text.conversation import TAKEN_CHARS, Asked, Role, Turn, asked_now
 
 Messages: TypeAlias = Sequence[Any]
-Role: TypeAlias = Literal["user", "assistant", "other"]
 
-NEIGHBOUR_SHARE = 0.25
-"""What the turn nearest to the question may take of the token budget; each further one half of that."""
 CHARS_PER_TOKEN = 8
 """More than any language spends: a megabyte is cut by characters before its tokens are counted."""
 ELLIPSIS = " … "
@@ -35,34 +33,30 @@ _TEXTS = frozenset({"text", "input_text", "output_text"})
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One message: who spoke, the words, and the tools that were called in it."""
-
-    role: Role
-    text: str
-    calls: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Context:
     """A chat made ready for search; `called` names tools called so far, the latest first."""
 
     text: str
+    asked: Asked
     called: tuple[str, ...] = ()
 
 
 def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, tokens: int) -> Context:
-    """Read a text or a chat; the latest user turn is always in it, the others as far as the budget goes."""
+    """Read a text or a chat: what is asked now, with what the last `messages` turns settled."""
     if isinstance(source, str):
-        return Context(_asked(source, tokens))
+        asked = Asked(_present(read_ask(clean_text(source)).query))
+        return Context(clip(asked.text, tokens), asked)
     turns = read_turns([source] if isinstance(source, Mapping) else source)
-    spoken = [(position, turn) for position, turn in enumerate(turns) if turn.text]
+    spoken = [position for position, turn in enumerate(turns) if turn.text]
     if not spoken:
         raise InvalidQuery("None of the messages holds text to search by: pass one with words, or a text.")
-    asking = max((position for position, turn in spoken if turn.role == "user"), default=spoken[-1][0])
-    others = [turn.text for position, turn in spoken[-messages:] if position != asking]
-    called = dict.fromkeys(name for turn in reversed(turns) for name in reversed(turn.calls))
-    return Context(_joined(turns[asking].text, others[::-1][: messages - 1], tokens), tuple(called))
+    asking = max((position for position in spoken if turns[position].role == "user"), default=spoken[-1])
+    before = [position for position in spoken if position < asking][-(messages - 1) :] if messages > 1 else []
+    calls = tuple(dict.fromkeys(name for turn in reversed(turns) for name in reversed(turn.calls)))
+    asked = asked_now(turns[asking].text, [turns[position] for position in before], called=bool(calls))
+    said_since = [turns[position].text for position in spoken if position > asking][-1:] if messages > 1 else []
+    text = "\n".join((_present(asked.query), *(quoted(said[:TAKEN_CHARS]) for said in said_since)))
+    return Context(clip(text, tokens), asked, calls)
 
 
 def read_turns(messages: Iterable[Any]) -> list[Turn]:
@@ -82,24 +76,10 @@ def clip(text: str, tokens: int) -> str:
     return short
 
 
-def _asked(text: str, tokens: int) -> str:
-    clipped = clip(read_ask(clean_text(text)).query, tokens)
-    if not clipped.strip():
+def _present(text: str) -> str:
+    if not text.strip():
         raise InvalidQuery("The query is empty. Say what the tool should do, in a few words.")
-    return clipped
-
-
-def _joined(asked: str, others: Sequence[str], tokens: int) -> str:
-    parts = [_asked(asked, tokens)]
-    left, share = tokens - estimate_tokens(parts[0]), tokens * NEIGHBOUR_SHARE
-    for text in others:
-        in_quotes = quoted(clip(text, max(min(left, int(share)), 1)))
-        cost = estimate_tokens(in_quotes)
-        if cost > left:
-            break
-        parts.append(in_quotes)
-        left, share = left - cost, share / 2
-    return "\n".join(parts)
+    return text
 
 
 def _both_ends(text: str, characters: int) -> str:

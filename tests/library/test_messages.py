@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.context import clip, read_context, read_turns
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
+from shortlist.library.messages import clip, read_context, read_turns
 from shortlist.text.queries import analyse
 
 
@@ -51,12 +51,6 @@ def test_words_of_earlier_turns_weigh_less_than_those_that_ask() -> None:
     weights = {term.term: term.weight for term in analyse(found.text).terms}
     asked, earlier = weights["deploy"], weights["pod"]
     assert earlier < asked / 2
-
-
-def test_an_earlier_turn_takes_less_room_the_further_away_it_is() -> None:
-    words = [" ".join(f"{name}{number}" for number in range(200)) for name in ("far", "near")]
-    found = context([user(words[0]), user(words[1]), user("merge it")], tokens=200)
-    assert 0 < found.text.count("far") < found.text.count("near")
 
 
 def test_only_so_many_messages_are_read() -> None:
@@ -115,7 +109,7 @@ SHAPES: dict[str, list[Any]] = {
 def test_every_shape_gives_the_question_the_history_and_the_tools_called(shape: str) -> None:
     found = context(SHAPES[shape], 5)
     assert found.text.startswith("read the logs")
-    assert '"list the pods"' in found.text
+    assert '"the pods"' in found.text
     assert "secret" not in found.text
     assert "data:x" not in found.text
     assert found.called == ("k8s__list",)
@@ -188,3 +182,10 @@ def test_a_megabyte_is_read_without_counting_all_of_it() -> None:
     found = context("merge the pull request " + "x " * 500_000)
     assert found.text.startswith("merge the pull request")
     assert len(found.text) < 5_000
+
+
+def test_an_unspoken_follow_up_of_a_long_chat_is_read_at_once() -> None:
+    turns = [turn for n in range(250) for turn in (user(f"list the users of tenant {n}"), assistant("Here they are."))]
+    found = context([*turns, user("delete them")])
+    assert found.asked.relation == "continues"
+    assert "tenant 249" in found.text

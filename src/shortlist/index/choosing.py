@@ -1,0 +1,78 @@
+"""Which model embeds: a bundled one, a provider's, one in a folder, or an object of the caller's."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from shortlist.errors import InvalidInput, ModelError
+from shortlist.index.embedders import Embedder, shipped
+from shortlist.index.query_vectors import CAPACITY, QueryVectors
+
+EmbedderChoice: TypeAlias = Embedder | Mapping[str, Any] | str | None
+"""`auto`, `small`, `small:256`, `static`, `none`, a model folder, `provider:model`, an object of your own, or a
+mapping: `{"path": FOLDER}` or `{"provider": NAME, "model": …, "base_url": …, "api_key": …, "dimensions": …}`.
+
+Filters that share one `QueryVectors` object share its cache.
+"""
+
+TIERS = ("small", "static")
+"""The bundled models, the better one first."""
+_KEYS = ("provider", "model", "base_url", "api_key", "path", "dimensions")
+
+
+def choose_embedder(
+    choice: EmbedderChoice, *, dimensions: int | None = None, capacity: int = CAPACITY
+) -> tuple[QueryVectors | None, str]:
+    """Return the chosen model with a cache for query vectors, and why there is none where that is unexpected."""
+    if choice is None or choice == "none":
+        return None, ""
+    if isinstance(choice, QueryVectors):
+        return choice, ""
+    if isinstance(choice, str | Mapping):
+        found, trouble = _auto(dimensions) if choice == "auto" else (_named(choice, dimensions), "")
+        return (QueryVectors(found, capacity) if found is not None else None), trouble
+    # Not by isinstance: on Python 3.11 it would read `dimensions`, for which a provider has to be asked.
+    if not all(callable(getattr(choice, name, None)) for name in ("embed_documents", "embed_query")):
+        raise InvalidInput(f"{choice!r} is not an embedder: it needs model_id, dimensions and the two embed methods.")
+    return QueryVectors(choice, capacity), ""
+
+
+def _auto(dimensions: int | None) -> tuple[Embedder | None, str]:
+    """Return the best bundled model that can run here."""
+    reason = ""
+    for tier in TIERS:
+        try:
+            return shipped(f"{tier}:{dimensions}" if dimensions and tier == "small" else tier), ""
+        except ModelError as error:
+            reason = reason or str(error)
+    return None, f"Searching by words alone: {reason}"
+
+
+def _named(choice: str | Mapping[str, Any], dimensions: int | None) -> Embedder | None:
+    if isinstance(choice, Mapping):
+        return _described(choice, dimensions)
+    provider, colon, model = choice.partition(":")
+    if not colon or len(provider) == 1 or model.isdigit():  # a drive letter is no provider, a width no model
+        return shipped(choice if dimensions is None or colon else f"{choice}:{dimensions}")
+    return _described({"provider": provider, "model": model}, dimensions)
+
+
+def _described(choice: Mapping[str, Any], dimensions: int | None) -> Embedder | None:
+    unknown = sorted(choice.keys() - set(_KEYS))
+    if unknown or ("path" in choice) == ("provider" in choice):
+        problem = f"has an unknown key {unknown[0]!r}" if unknown else "needs either a path or a provider"
+        raise InvalidInput(f"The embedder {problem}. It takes {', '.join(_KEYS)}.")
+    width = choice.get("dimensions") or dimensions
+    if "path" in choice:
+        return shipped(f"{choice['path']}:{width}" if width else str(choice["path"]))
+    from shortlist.index.providers import Account, embedder_of  # noqa: PLC0415
+
+    account = Account(base_url=choice.get("base_url"), api_key=choice.get("api_key"))
+    return embedder_of(str(choice["provider"]), choice.get("model"), dimensions=width, account=account)
+
+
+def static_model() -> Embedder | None:
+    """Return the model that needs no runtime, if its weights are there."""
+    try:
+        return shipped("static")
+    except ModelError:
+        return None

@@ -1,0 +1,96 @@
+"""Indexes saved between starts: reading one is faster than building it, and what changed since is updated."""
+
+import hashlib
+import shutil
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.errors import IndexFormatError
+from shortlist.index.index import Index
+from shortlist.index.store import load_index, save_index
+
+SAVED_FROM = 500
+"""Fewer tools are indexed faster than they are read back."""
+KEPT = 8
+"""Indexes on disk; the one least recently used is removed first."""
+CHANGED_SHARE = 0.1
+"""An index is saved again once this share of its tools has changed; up to then a start applies the difference."""
+
+
+class SavedIndexes:
+    """A folder with an index for each catalog and model used lately.
+
+    Indexes are kept apart by version of the package, since another one may read words differently.
+    """
+
+    def __init__(self, folder: Path, model_id: str | None) -> None:
+        self._folder, self._model_id = folder, model_id
+        self._saved: Catalog | None = None
+        """What the newest index on disk is of."""
+
+    def open(self, catalog: Catalog) -> Index:
+        """Read the index of a catalog, or that of an older version of it and update it, or build it."""
+        if len(catalog) < SAVED_FROM:
+            return Index.build(catalog)
+        for place in self._places(catalog):
+            try:
+                index = load_index(place)
+            except IndexFormatError:
+                continue
+            if _share_changed(index.catalog, catalog) > CHANGED_SHARE:
+                continue
+            place.touch()
+            self._saved = index.catalog
+            if index.catalog.hashes == catalog.hashes and index.catalog.servers == catalog.servers:
+                return replace(index, catalog=catalog)  # the same tools, in memory already
+            return index.updated(catalog)[0]
+        return Index.build(catalog)
+
+    def keep(self, index: Index) -> None:
+        """Save an index that differs enough from the saved one; a full disk is no reason to fail."""
+        if len(index) < SAVED_FROM:
+            return
+        if self._saved is not None and _share_changed(self._saved, index.catalog) <= CHANGED_SHARE:
+            return
+        try:
+            save_index(index, self._place(index.catalog))
+            self._saved = index.catalog
+            self._forget()
+        except OSError:
+            return
+
+    def _places(self, catalog: Catalog) -> list[Path]:
+        """Return where the index of a catalog may be: its own place, then the one used last."""
+        own = self._place(catalog)
+        if own.exists():
+            return [own]
+        others = sorted(self._folder.glob(f"{self._prefix()}-*"), key=lambda place: place.stat().st_mtime)
+        return others[-1:]
+
+    def _place(self, catalog: Catalog) -> Path:
+        return self._folder / f"{self._prefix()}-{catalog.fingerprint}"
+
+    def _prefix(self) -> str:
+        model = hashlib.blake2b(str(self._model_id).encode(), digest_size=4).hexdigest()
+        return f"{_version()}-{model}"
+
+    def _forget(self) -> None:
+        places = sorted(self._folder.glob("[!.]*"), key=lambda place: place.stat().st_mtime)
+        for place in places[:-KEPT]:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _share_changed(older: Catalog, newer: Catalog) -> float:
+    diff = older.diff(newer)
+    changed = len(diff.added) + len(diff.changed) + len(diff.removed)
+    redescribed = sum(older.servers.get(name) != server for name, server in newer.servers.items())
+    return max(changed, redescribed) / max(len(older), 1)
+
+
+def _version() -> str:
+    try:
+        return version("shortlist-mcp")
+    except PackageNotFoundError:
+        return "source"

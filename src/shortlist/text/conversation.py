@@ -1,0 +1,226 @@
+"""What the last turn of a chat asks for, with what the turns before it settled.
+
+A last turn stands in one of six relations to the turns before, and each takes something else from them:
+
+- new: it asks for something by itself; nothing is taken.
+- continues: it goes on with the thing under discussion ("now merge it"); the thing is taken.
+- repeats: it wants the same for something else ("and in Porto?"); the request that led to the last call is taken.
+- accepts: it agrees to an offer ("yes please"); the offer is what is asked for.
+- fills: it answers a question ("Japanese"); the request that is still open is what is asked for.
+- corrects: it rejects the last answer ("not slack, discord"); the request is taken less what is rejected.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from shortlist.models import Relation
+from shortlist.text.asks import quoted, read_ask
+from shortlist.text.tokens import read_words, terms
+
+Role: TypeAlias = Literal["user", "assistant", "other"]
+
+FEW_WORDS = 3
+"""A last turn with at most so many words that tell tools apart may need the turns before."""
+SELF_CONTAINED = 6
+"""One with so many stands alone even where it says "it" or "that"."""
+MAX_TAKEN = 2
+"""Requests that are looked back at until one stands alone."""
+TAKEN_CHARS = 240
+
+_ACTIONS = read_words("actions.txt")
+_START = (
+    r"^\W*(?:(?:ok|okay|great|thanks|thank you|good|fine|nice|perfect|cool|hmm|ah|oh|well|so|and|now|then|please|also)"
+    r"\b[\s,.!:–-]*)*"
+)
+
+
+def _pattern(*alternatives: str) -> re.Pattern[str]:
+    return re.compile("|".join(alternatives), re.IGNORECASE)
+
+
+_YES = _pattern(
+    r"^\W*(?:(?:ok|okay|great|perfect)[\s,.!]+)?"
+    r"(?:yes|yep|yeah|yup|sure|ok|okay|go ahead|please do|do it|do that|go for it|sounds good|absolutely|definitely"
+    r"|of course|why not|correct|right|exactly|ja|gerne|sí|si|oui|sim|tak|да|evet|はい|好|好的|हाँ)\b"
+    r"(?:[\s,.!]+(?:please|pls|do it|do that|go ahead|thanks|thank you|that would be great|bitte))*[\s.!]*"
+)
+_OFFER = _pattern(
+    r"(?:shall|should|may|can) i\b",
+    r"(?:want|like) me to\b",
+    r"(?:if you like|if you want),? i\b",
+    r"i (?:can|could|will|'ll)\b",
+    r"soll ich\b",
+    r"quieres que\b",
+    r"veux-tu que\b",
+)
+_OFFERED = _pattern(
+    r"^.*?\b(?:shall i|should i|may i|can i|want me to|like me to|i can|i could|i will|i'll|soll ich|quieres que|"
+    r"veux-tu que)\b\s*"
+)
+_CHANGES_TOPIC = _pattern(
+    _START + r"(?:by the way|btw|something else|different topic|another (?:topic|thing|question)|new topic|next\s?:"
+    r"|switching to|let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es)"
+)
+_CORRECTS = _pattern(
+    _START + r"(?:no|nope|not|wrong|sorry|argh|oops|wait|actually|nein|nicht|non)\b",
+    r"\bi (?:only )?(?:mean|meant|wanted|said)\b",
+    r"\bi don't (?:need|want)\b",
+    r"\bshould have been\b",
+    r"\binstead\b",
+)
+_REJECTED = _pattern(r"\b(?:not|no|nicht|kein|non) (?:in |the |those |that |an? )?([\w#-]+)")
+_REPEATS = _pattern(
+    r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b",
+    r"\b(?:too|as well|also)\b[\s.!?]*$",
+    _START + r"(?:what about|how about|and|or|also|now)\b",
+)
+_POINTS_BACK = _pattern(
+    r"\b(?:it|its|it's|that|this|them|they|these|those|there|then|him|her|his|he|she|both|here|one|ones|instead|first"
+    r"|second|third|last|latest|newest|oldest|other|rest|das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b"
+)
+_QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message: who spoke, the words, and the names of the tools that were called in it."""
+
+    role: Role
+    text: str
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a chat asks for now: the last request, how it relates to the turns before, and what it takes from them."""
+
+    text: str
+    relation: Relation = "new"
+    taken: str = ""
+
+    @property
+    def query(self) -> str:
+        """Return the text to search by: what is taken leads where it is the request, and else stands in quotes."""
+        if not self.taken:
+            return self.text
+        if self.relation in ("accepts", "fills", "repeats"):
+            return f"{self.taken}\n{quoted(self.text)}" if self.text else self.taken
+        says_little = self.relation == "corrects" and len(terms(self.text)) <= FEW_WORDS
+        return f"{self.text}\n{self.taken if says_little else quoted(self.taken)}"
+
+    @property
+    def may_stand_alone(self) -> bool:
+        """Tell whether the request may be about something new after all, which only a search can tell."""
+        words = len(terms(self.text))
+        return self.relation in ("continues", "repeats") and (
+            words >= FEW_WORDS or (words > 1 and not _POINTS_BACK.search(self.text))
+        )
+
+
+def asked_now(text: str, earlier: Sequence[Turn], *, called: bool = False) -> Asked:
+    """Read what a user's turn asks for after the turns before it; `called` says that tools were called already."""
+    ask = read_ask(text)
+    relation = relation_of(ask.text, earlier, called=called)
+    taken = _TAKEN[relation](ask.text, earlier)
+    if relation == "new" or (not taken and relation in ("accepts", "fills")):
+        return Asked(ask.query)
+    return Asked(_remainder(ask.text, relation), relation, taken[:TAKEN_CHARS])
+
+
+def relation_of(ask: str, earlier: Sequence[Turn] = (), *, called: bool = False) -> Relation:
+    """Tell how a request relates to the turns before it, or to the calls before it where no turns are known."""
+    if not (earlier or called) or _CHANGES_TOPIC.match(ask):
+        return "new"
+    said, acts, words = _said_last(earlier), _acts(ask), len(terms(ask))
+    if _accepts(ask, said):
+        return "accepts"
+    if _CORRECTS.search(ask):
+        return "corrects"
+    if _fills(ask, said) and not acts and words < SELF_CONTAINED:
+        return "fills"
+    if _REPEATS.search(ask) and not acts and words <= FEW_WORDS:
+        return "repeats"
+    points = _POINTS_BACK.search(ask) and words < SELF_CONTAINED
+    return "continues" if points or words <= (FEW_WORDS - 1 if acts else FEW_WORDS) else "new"
+
+
+def _accepts(ask: str, said: str) -> bool:
+    yes = _YES.match(ask)
+    return bool(yes and _OFFER.search(said)) and len(terms(ask[yes.end() if yes else 0 :])) <= FEW_WORDS
+
+
+def _fills(ask: str, said: str) -> bool:
+    return said.rstrip().endswith("?") and not _QUESTION.match(ask)
+
+
+def _acts(ask: str) -> bool:
+    """Tell whether a request names an action of its own; "do" and "make" leave it to the turns before."""
+    rest = re.sub(_START, "", ask, flags=re.IGNORECASE)
+    first = _WORD.search(rest)
+    return bool(first and first[0].lower() in _ACTIONS and first[0].lower() != "repeat")
+
+
+def _remainder(ask: str, relation: Relation) -> str:
+    if relation == "accepts" and (yes := _YES.match(ask)):
+        return ask[yes.end() :].strip()
+    return (_REJECTED.sub(" ", ask).strip(" ,.!") or ask) if relation == "corrects" else ask
+
+
+def _said_last(earlier: Sequence[Turn]) -> str:
+    return next((turn.text for turn in reversed(earlier) if turn.role == "assistant" and turn.text), "")
+
+
+def _requests(earlier: Sequence[Turn]) -> list[str]:
+    """Return the asks of the user turns before, the latest first."""
+    return [read_ask(turn.text).text for turn in reversed(earlier) if turn.role == "user" and turn.text]
+
+
+def _nothing(_: str, __: Sequence[Turn]) -> str:
+    return ""
+
+
+def _offer(_: str, earlier: Sequence[Turn]) -> str:
+    """Return what the last answer offers to do, without the words that offer it."""
+    sentences = re.split(r"(?<=[.!?])\s+", _said_last(earlier))
+    offers = [_OFFERED.sub("", sentence).strip(" ?.!") for sentence in sentences if _OFFER.search(sentence)]
+    return "\n".join(offer for offer in offers if terms(offer))
+
+
+def _open_request(_: str, earlier: Sequence[Turn]) -> str:
+    return next(iter(_requests(earlier)), "")
+
+
+def _thing(_: str, earlier: Sequence[Turn]) -> str:
+    """Return the latest requests, back to one that stands alone, without the verbs they begin with."""
+    found: list[str] = []
+    for request in _requests(earlier)[:MAX_TAKEN]:
+        found.append(_without_action(request))
+        if len(terms(found[-1])) > 1:
+            break
+    return " ".join(found)
+
+
+def _corrected(ask: str, earlier: Sequence[Turn]) -> str:
+    """Return the last request less the words that are rejected now."""
+    rejected = {word.lower() for word in _REJECTED.findall(ask)}
+    return " ".join(word for word in _open_request(ask, earlier).split() if word.strip(".,!?").lower() not in rejected)
+
+
+def _without_action(request: str) -> str:
+    rest = re.sub(_START + r"(?:(?:can|could|would) you\s+)?", "", request, flags=re.IGNORECASE)
+    first, _, objects = rest.partition(" ")
+    return objects if first.lower() in _ACTIONS and objects else rest
+
+
+_TAKEN = {
+    "new": _nothing,
+    "continues": _thing,
+    "repeats": _open_request,
+    "accepts": _offer,
+    "fills": _open_request,
+    "corrects": _corrected,
+}
+"""What each relation takes from the turns before."""

@@ -1,0 +1,200 @@
+"""The engine: made when it is needed, the newest catalog wins, and nothing waits for vectors or for the event loop."""
+
+import threading
+
+import anyio
+import pytest
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.errors import ModelError
+from shortlist.models import Confidence, Query, SearchResult, Tool, ToolId
+from shortlist.search import engine as engine_module
+from shortlist.search.engine import Engine
+from shortlist.search.searcher import Searcher
+
+pytestmark = pytest.mark.anyio
+ONE = Catalog.of([Tool(id="a/one", server="a", name="one", description="One.")])
+TWO = Catalog.of([*ONE.tools.values(), Tool(id="a/two", server="a", name="two", description="Two.")])
+THREE = Catalog.of([*TWO.tools.values(), Tool(id="a/three", server="a", name="three", description="Three.")])
+NONE = Confidence(level="none", probability=0.0, match_probability=0.0)
+DEADLINE_SECONDS = 10.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Slow:
+    """A search whose updates and vectors wait until the test allows them."""
+
+    def __init__(self, catalog: Catalog, failure: ModelError | None = None) -> None:
+        self.catalog = catalog
+        self.failure = failure
+        self.updates: list[Catalog] = []
+        self.prepared: list[Catalog] = []
+        self.may_update = threading.Event()
+        self.may_update.set()
+        self.updating = threading.Event()
+
+    def search(self, query: Query) -> SearchResult:
+        return SearchResult(query=query, hits=(), confidence=NONE, notes=(str(len(self.catalog)),))
+
+    def update(self, catalog: Catalog) -> None:
+        self.updating.set()
+        assert self.may_update.wait(DEADLINE_SECONDS)
+        self.updates.append(catalog)
+        self.catalog = catalog
+
+    def prepare(self) -> None:
+        self.prepared.append(self.catalog)
+        if self.failure is not None:
+            raise self.failure
+
+    def explain(self, query: Query, tool_id: ToolId) -> str:
+        return f"{query.text} {tool_id}"
+
+    def explained(self, query: Query) -> str:
+        return query.text
+
+
+class Made:
+    """An engine that keeps the searches it made."""
+
+    def __init__(self, failure: ModelError | None = None, *, vectors: bool = False) -> None:
+        self.searches: list[Slow] = []
+        self.failure = failure
+        self.engine = Engine(self.make, ONE, vectors=vectors)
+
+    def make(self, catalog: Catalog) -> Slow:
+        self.searches.append(Slow(catalog, self.failure))
+        return self.searches[-1]
+
+    async def until_prepared(self, catalog: Catalog) -> None:
+        """Wait until vectors were made for a catalog."""
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not any(catalog in search.prepared for search in self.searches):
+                await anyio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "QUIET_SECONDS", 0.01)
+
+
+async def seen(engine: Engine) -> int:
+    return int((await engine.search(Query(text="one"))).notes[0])
+
+
+async def test_a_search_is_made_once_and_with_the_catalog_of_that_moment() -> None:
+    made = Made()
+    assert made.searches == []
+    made.engine.update(TWO)
+    assert [await seen(made.engine) for _ in range(3)] == [2, 2, 2]
+    assert len(made.searches) == 1
+
+
+async def test_a_query_sees_the_update_before_it() -> None:
+    made = Made()
+    assert await seen(made.engine) == 1
+    made.engine.update(TWO)
+    assert await seen(made.engine) == 2
+
+
+async def test_a_query_is_answered_from_the_old_index_while_a_new_one_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_module, "CATCH_UP_SECONDS", 0.01)
+    made = Made()
+    assert await seen(made.engine) == 1
+    (search,) = made.searches
+    search.may_update.clear()
+    made.engine.update(TWO)
+    assert made.engine.catalog is TWO
+    assert await seen(made.engine) == 1
+    search.may_update.set()
+
+
+async def test_updates_that_come_while_one_is_indexed_become_one() -> None:
+    made = Made()
+    await seen(made.engine)
+    (search,) = made.searches
+    search.may_update.clear()
+    made.engine.update(TWO)
+    assert search.updating.wait(DEADLINE_SECONDS)
+    for catalog in (ONE, TWO, ONE, THREE):
+        made.engine.update(catalog)
+    search.may_update.set()
+    assert await seen(made.engine) == 3
+    assert search.updates == [TWO, THREE]
+
+
+async def test_a_saved_catalog_that_does_not_change_gets_its_vectors_too() -> None:
+    made = Made(vectors=True)
+    await made.until_prepared(ONE)
+    assert len(made.searches) == 1
+
+
+async def test_vectors_follow_every_change() -> None:
+    made = Made(vectors=True)
+    await made.until_prepared(ONE)
+    made.engine.update(TWO)
+    await made.until_prepared(TWO)
+    assert len(made.searches) == 1
+
+
+async def test_a_model_that_fails_is_tried_again_after_the_next_change(caplog: pytest.LogCaptureFixture) -> None:
+    made = Made(ModelError("The weights are damaged."), vectors=True)
+    await made.until_prepared(ONE)
+    assert await seen(made.engine) == 1
+    made.engine.update(TWO)
+    await made.until_prepared(TWO)
+    assert "The weights are damaged." in caplog.text
+
+
+async def test_what_is_renewed_is_made_again() -> None:
+    made = Made()
+    await seen(made.engine)
+    made.engine.renew()
+    await seen(made.engine)
+    assert len(made.searches) == 2
+    assert made.engine.searcher is made.searches[1]
+
+
+async def test_an_engine_that_cannot_be_made_says_why_and_is_tried_again() -> None:
+    failures = [ModelError("No model in 'here'."), None]
+
+    def make(catalog: Catalog) -> Slow:
+        if failure := failures.pop(0):
+            raise failure
+        return Slow(catalog)
+
+    engine = Engine(make, ONE, vectors=False)
+    with pytest.raises(ModelError, match="No model in 'here'"):
+        await engine.search(Query(text="one"))
+    assert await seen(engine) == 1
+
+
+async def test_the_event_loop_turns_while_a_search_waits() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class Waiting(Slow):
+        def search(self, query: Query) -> SearchResult:
+            entered.set()
+            assert leave.wait(DEADLINE_SECONDS)
+            return super().search(query)
+
+    engine = Engine.over(Waiting(ONE))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(engine.search, Query(text="one"))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not entered.is_set():
+                await anyio.sleep(0.001)
+        leave.set()  # reached only if the loop was free while the search waited
+
+
+async def test_explanations_come_from_the_same_search() -> None:
+    engine = Engine.over(Searcher(TWO))
+    assert "a/two" in (await engine.explain(Query(text="two"), "a/two")).text()
+    explained = await engine.explained(Query(text="two"))
+    assert explained.explanations[0].tool == explained.result.hits[0].tool.id == "a/two"

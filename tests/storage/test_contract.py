@@ -1,0 +1,152 @@
+"""What every adapter of the storage port does. A new adapter adds one entry to ADAPTERS and passes the same tests."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from shortlist.errors import InvalidInput, NothingRecorded
+from shortlist.storage.local import open_local
+from shortlist.storage.port import Batch, EventQuery, Storage, StoredExperiment, StoredVector, WorkspaceOutcome
+from shortlist.telemetry.events import Exposed
+from tests.telemetry.happenings import NOON, batch_of, call, search
+
+ADAPTERS: Mapping[str, Callable[[Path], Storage]] = {"sqlite": open_local}
+DAY = 86_400
+HOUR = int(NOON // 3_600)
+
+
+@pytest.fixture(params=ADAPTERS)
+def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    opened = ADAPTERS[request.param](tmp_path / "data")
+    yield opened
+    opened.close()
+
+
+def used(query: str, tool: str, outcome: str = "ok") -> Batch:
+    return batch_of([search(query, tool), call(tool, outcome)])  # type: ignore[arg-type]
+
+
+def experiment(name: str, started: int = 1) -> StoredExperiment:
+    return StoredExperiment(name=name, plan='{"any": "text"}', started=started)
+
+
+def test_a_new_storage_says_that_nothing_was_recorded(storage: Storage) -> None:
+    with pytest.raises(NothingRecorded):
+        list(storage.events.events())
+    with pytest.raises(NothingRecorded):
+        storage.exemplars.learn()
+
+
+def test_events_come_back_in_the_order_of_writing_with_ascending_ids(storage: Storage) -> None:
+    first, second = batch_of([call("s/a"), call("s/b")]), batch_of([call("s/c")])
+    storage.events.append(first)
+    storage.events.append(second)
+    found = list(storage.events.events())
+    assert [event.subject for event in found] == ["s/a", "s/b", "s/c"]
+    assert [event.id for event in found] == [row.place.id for row in (*first.entries, *second.entries)]
+    assert sorted({event.id for event in found}) == [event.id for event in found]
+
+
+def test_a_call_names_the_search_it_belongs_to_by_its_id(storage: Storage) -> None:
+    storage.events.append(used("q", "s/a"))
+    asked, made = storage.events.events()
+    assert (made.search, made.rank) == (asked.id, 1)
+
+
+@pytest.mark.parametrize(
+    ("query", "subjects"),
+    [
+        (EventQuery(kinds=("called",)), ["s/a", "s/b"]),
+        (EventQuery(subject="s/b"), ["s/b"]),
+        (EventQuery(missed=True), ["s/b"]),
+        (EventQuery(latest=True, limit=1), ["s/b"]),
+        (EventQuery(since=NOON + 2), ["s/b"]),
+    ],
+)
+def test_events_are_found_by_what_they_are(storage: Storage, query: EventQuery, subjects: list[str]) -> None:
+    storage.events.append(batch_of([search("q", "s/a"), call("s/a"), call("s/b")]))
+    assert [event.subject for event in storage.events.events(query)] == subjects
+
+
+def test_tallies_add_up_by_name_and_hour(storage: Storage) -> None:
+    storage.events.append(batch_of([search("q", "s/a")], at=NOON - 10))
+    storage.events.append(batch_of([search("q", "s/a"), search("r", "s/b")], at=NOON + 10))
+    assert storage.tallies.sums(names=("searches",)) == {("searches", ""): 3}
+    assert storage.tallies.sums(NOON, ("searches",)) == {("searches", ""): 2}
+    series = storage.tallies.series(("searches",))
+    assert {hour: sums["searches", ""] for hour, sums in series.items()} == {HOUR - 1: 1, HOUR: 2}
+
+
+def test_tools_called_by_the_same_workspaces_are_pairs(storage: Storage) -> None:
+    for who in ("one", "two"):
+        storage.events.append(batch_of([call("s/a", workspace=who), call("s/b", workspace=who)]))
+    assert storage.tallies.pairs() == [("s/a", "s/b", 2)]
+    assert storage.tallies.pairs(least=3) == []
+
+
+def test_old_events_go_with_their_tallies(storage: Storage) -> None:
+    storage.events.append(batch_of([call("s/old")], at=NOON - 40 * DAY))
+    storage.events.append(batch_of([call("s/new")], at=NOON))
+    storage.events.purge(NOON - 30 * DAY, 1_000)
+    assert [event.subject for event in storage.events.events()] == ["s/new"]
+    assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 1}
+
+
+def test_one_experiment_runs_at_a_time_and_a_name_is_used_once(storage: Storage) -> None:
+    storage.experiments.start(experiment("first"))
+    with pytest.raises(InvalidInput, match="'first' is running"):
+        storage.experiments.start(experiment("second"))
+    storage.experiments.stop("first", 5)
+    with pytest.raises(InvalidInput, match="exists already"):
+        storage.experiments.start(experiment("first"))
+    storage.experiments.start(experiment("second", started=9))
+    assert [(each.name, each.stopped) for each in storage.experiments.experiments()] == [("second", None), ("first", 5)]
+
+
+def test_an_exposed_workspace_counts_from_its_exposure_until_the_stop(storage: Storage) -> None:
+    storage.experiments.start(experiment("e"))
+    exposed = Exposed(caller="local", workspace="w", experiment="e", variant="treatment")
+    storage.events.append(batch_of([call("s/a", "error")]))
+    storage.events.append(batch_of([exposed, exposed]))
+    storage.events.append(batch_of([call("s/a", "error"), call("s/a")]))
+    storage.experiments.stop("e", 5)
+    storage.events.append(batch_of([call("s/a")]))
+    (outcome,) = storage.experiments.outcomes("e")
+    assert (outcome.variant, outcome.calls, outcome.errors) == ("treatment", 2, 1)
+    assert isinstance(outcome, WorkspaceOutcome)
+
+
+def test_calls_are_learned_once_and_cleared_for_good(storage: Storage) -> None:
+    storage.events.append(used("write to anna", "mail/send"))
+    storage.events.append(used("write to anna", "mail/send", "error"))
+    before = storage.exemplars
+    before.learn()
+    before.learn()
+    (pair,) = before.pairs()
+    assert (pair.caller, pair.tool, pair.query, pair.successes, pair.errors) == (
+        *("local", "mail/send", "write to anna"),
+        *(1, 1),
+    )
+    state = before.state()
+    assert before.clear(tool="mail/send") == 1
+    before.learn()
+    assert before.pairs() == []
+    assert before.state() != state
+
+
+def test_a_document_is_replaced_whole_and_one_of_a_newer_format_is_kept(storage: Storage) -> None:
+    assert storage.catalogs.load("sky") is None
+    storage.catalogs.save("sky", {"format": 1, "tools": []})
+    storage.catalogs.save("sky", {"format": 1, "tools": [1]})
+    assert storage.catalogs.load("sky") == {"format": 1, "tools": [1]}
+    storage.catalogs.save("sky", {"format": 2})
+    storage.catalogs.save("sky", {"format": 1})
+    assert storage.catalogs.load("sky") == {"format": 2}
+
+
+def test_vectors_come_back_by_key(storage: Storage) -> None:
+    vector = StoredVector(0.5, b"\x01\x02")
+    storage.vectors.put({b"key": vector})
+    assert storage.vectors.get([b"key", b"other"]) == {b"key": vector}

@@ -1,0 +1,62 @@
+import pytest
+
+from shortlist.models import Relation
+from shortlist.text.conversation import Turn, asked_now
+
+LISTED = (Turn("user", "list the pods in production"), Turn("assistant", "worker-1 is crashing."))
+WEATHER = (Turn("user", "what's the weather in Lisbon?"), Turn("assistant", "22 degrees."))
+OFFERED = (
+    Turn("user", "the cart crashes when it is empty"),
+    Turn("assistant", "I could open a bug in Jira for that. Shall I create it?"),
+)
+WHICH = (Turn("user", "translate our welcome text"), Turn("assistant", "Into which language?"))
+POSTED = (Turn("user", "post the release notes in slack"), Turn("assistant", "Posted in #general."))
+
+
+@pytest.mark.parametrize(
+    ("turns", "ask", "relation", "taken"),
+    [
+        (LISTED, "kill it", "continues", "the pods in production"),
+        (LISTED, "restart", "continues", "the pods in production"),
+        (WEATHER, "and in Porto?", "repeats", "what's the weather in Lisbon?"),
+        (WEATHER, "do it again for Faro", "repeats", "what's the weather in Lisbon?"),
+        (OFFERED, "yes please", "accepts", "open a bug in Jira for that\ncreate it"),
+        (WHICH, "Japanese", "fills", "translate our welcome text"),
+        (POSTED, "not slack, the discord community", "corrects", "post the release notes in"),
+        (LISTED, "something else: book a meeting with Karim", "new", ""),
+        (LISTED, "send Lena a private message on slack that lunch is at 12", "new", ""),
+        ((), "merge it", "new", ""),
+    ],
+)
+def test_the_last_turn_takes_what_it_needs(turns: tuple[Turn, ...], ask: str, relation: Relation, taken: str) -> None:
+    asked = asked_now(ask, turns)
+    assert (asked.relation, asked.taken) == (relation, taken)
+
+
+def test_what_was_accepted_is_what_is_searched_for() -> None:
+    assert asked_now("yes please", OFFERED).query.startswith("open a bug in Jira")
+
+
+def test_a_yes_that_asks_for_more_stands_by_itself() -> None:
+    asked = asked_now("yes, show the cpu of the pods and list the slow database queries", OFFERED)
+    assert "slow database queries" in asked.text
+    assert asked.relation == "new"
+
+
+def test_what_is_rejected_is_not_searched_for() -> None:
+    assert "slack" not in asked_now("not slack, the discord community", POSTED).query
+
+
+def test_a_paste_in_the_last_turn_is_not_what_is_asked() -> None:
+    log = "\n".join(f"2026-03-01 10:00:{n:02} ERROR timeout" for n in range(50))
+    assert asked_now(f"{log}\n\nput that on the wiki", LISTED).text == "put that on the wiki"
+
+
+def test_a_chat_of_many_turns_takes_the_nearest_request() -> None:
+    turns = [turn for number in range(250) for turn in (Turn("user", f"list the users of tenant {number}"), *LISTED)]
+    assert asked_now("delete them", turns).taken == "the pods in production"
+
+
+def test_a_request_after_calls_alone_continues_when_it_says_little() -> None:
+    assert asked_now("merge it", (), called=True).relation == "continues"
+    assert asked_now("create an invoice for the customer in Berlin", (), called=True).relation == "new"
