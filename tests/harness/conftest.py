@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from shortlist.harness.gateway import Place, warm_up
+from shortlist.harness.gateway import GatewayFolder, warm_up
 
 
 @pytest.fixture
@@ -16,13 +16,13 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="package")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayFolder]:
     """Give gateways over a demo server a folder of their own, with a saved catalog and nobody's vectors."""
     folder = tmp_path_factory.mktemp("harness")
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("CACHE", "CONFIG"):
             patch.setenv(f"XDG_{kind}_HOME", str(folder / kind.lower()))
-        made = Place(folder, _config(folder))
+        made = GatewayFolder(folder, _config(folder))
         anyio.run(warm_up, made)
         yield made
 

@@ -7,9 +7,9 @@ import pytest
 
 from shortlist.cli import main
 from shortlist.errors import InvalidInput
-from shortlist.harness.gateway import Place, connected, warm_up
+from shortlist.harness.gateway import GatewayFolder, connected, warm_up
 from shortlist.harness.replay import Replayed, by_scenario, replay, totals
-from shortlist.harness.scenarios import Call, Scenario, read_scenarios, translated
+from shortlist.harness.scenarios import Scenario, ScenarioCall, read_scenarios, translated
 from shortlist.harness.stubs import stubs
 from shortlist.telemetry.experiments.plan import Variant
 
@@ -19,12 +19,12 @@ MENU = 8
 WEATHER = 7
 
 
-async def replayed(place: Place, variant: Variant) -> dict[str, Replayed]:
+async def replayed(place: GatewayFolder, variant: Variant) -> dict[str, Replayed]:
     return {scenario.name: await replay(place, scenario, variant) for scenario in read_scenarios(SCENARIOS)}
 
 
 @pytest.mark.anyio
-async def test_a_dynamic_gateway_answers_everything_and_grows_by_what_is_loaded(place: Place) -> None:
+async def test_a_dynamic_gateway_answers_everything_and_grows_by_what_is_loaded(place: GatewayFolder) -> None:
     found = await replayed(place, DYNAMIC)
     loading = found["find_and_load"]
     assert (loading.calls, loading.answered, loading.errors, loading.not_offered) == (5, 5, 0, 0)
@@ -37,7 +37,7 @@ async def test_a_dynamic_gateway_answers_everything_and_grows_by_what_is_loaded(
 
 
 @pytest.mark.anyio
-async def test_a_static_gateway_lists_everything_and_offers_neither_search_nor_loading(place: Place) -> None:
+async def test_a_static_gateway_lists_everything_and_offers_neither_search_nor_loading(place: GatewayFolder) -> None:
     found = await replayed(place, STATIC)
     loading = found["find_and_load"]
     assert (loading.answered, loading.not_offered) == (1, 4)
@@ -49,7 +49,7 @@ async def test_a_static_gateway_lists_everything_and_offers_neither_search_nor_l
 
 
 @pytest.mark.anyio
-async def test_stubs_serve_the_tools_of_a_catalog_file_from_their_servers(tmp_path: Path, place: Place) -> None:
+async def test_stubs_serve_the_tools_of_a_catalog_file_from_their_servers(tmp_path: Path, place: GatewayFolder) -> None:
     tools = [
         {"name": "send", "server": "post", "description": "Send a letter.", "tags": ["mail"]},
         {"name": "paint", "server": "art", "description": "Paint a picture.", "input_schema": {"type": "object"}},
@@ -59,7 +59,7 @@ async def test_stubs_serve_the_tools_of_a_catalog_file_from_their_servers(tmp_pa
     async with stubs(catalog) as config:
         served = tmp_path / "stubs.json"
         served.write_text(json.dumps(config))
-        own = Place(tmp_path, served)
+        own = GatewayFolder(tmp_path, served)
         assert await warm_up(own) == {}
         async with connected(own, "--mode", "passthrough") as session:
             names = {tool["name"] for tool in await session.tools()}
@@ -113,15 +113,18 @@ def test_variants_stand_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("written", "read"),
     [
-        (Call(tool="discover_tools", args={"query": "x", "limit": 3}), ("search_tools", {"query": "x", "limit": 3})),
-        (Call(tool="get_tool_quick_ref", args={"toolName": "t"}), ("describe_tools", {"names": ["t"]})),
-        (Call(tool="list_available_toolsets"), ("list_toolsets", {})),
-        (Call(tool="load_toolset", args={"toolset": "web"}), ("load_toolset", {"toolset": "web"})),
-        (Call(tool="getMethodology", args={"topic": "x"}), None),
+        (
+            ScenarioCall(tool="discover_tools", args={"query": "x", "limit": 3}),
+            ("search_tools", {"query": "x", "limit": 3}),
+        ),
+        (ScenarioCall(tool="get_tool_quick_ref", args={"toolName": "t"}), ("describe_tools", {"names": ["t"]})),
+        (ScenarioCall(tool="list_available_toolsets"), ("list_toolsets", {})),
+        (ScenarioCall(tool="load_toolset", args={"toolset": "web"}), ("load_toolset", {"toolset": "web"})),
+        (ScenarioCall(tool="getMethodology", args={"topic": "x"}), None),
     ],
 )
 def test_names_from_elsewhere_are_read_as_what_they_are_here(
-    written: Call, read: tuple[str, dict[str, object]] | None
+    written: ScenarioCall, read: tuple[str, dict[str, object]] | None
 ) -> None:
     found = translated(written)
     assert (found and (found.tool, found.args)) == read
@@ -142,7 +145,7 @@ def test_a_bad_scenario_file_says_what_is_wrong_with_it(tmp_path: Path, content:
         read_scenarios(path)
 
 
-def test_the_command_replays_and_prints_figures(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_replays_and_prints_figures(place: GatewayFolder, capsys: pytest.CaptureFixture[str]) -> None:
     config = ["--config", str(place.config)]
     status = main(
         ["replay", str(SCENARIOS), "--only", "helpers_and_mistakes", "--variant", "mode=dynamic", "--json", *config]

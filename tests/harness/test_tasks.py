@@ -11,8 +11,8 @@ from shortlist.cli import main
 from shortlist.errors import InvalidInput
 from shortlist.harness.attempts import setups_table, tasks_table
 from shortlist.harness.chat import ChatModel, chat_model
-from shortlist.harness.gateway import GatewayFailed, Place, connected
-from shortlist.harness.tasks import SETUPS, Expected, Task, attempt, is_among, read_tasks
+from shortlist.harness.gateway import GatewayFailed, GatewayFolder, connected
+from shortlist.harness.tasks import SETUPS, Expected, ModelTask, attempt, is_among, read_tasks
 from shortlist.remote import Patience, ProviderRefused
 from tests.harness.endpoint import Messages, call, calling, refusal, saying, scripted
 from tests.providers.wires import KEY, Provider
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 OWN_NAME = "get_current_weather"
 TOOL = f"weather__{OWN_NAME}"
-TASK = Task(
+TASK = ModelTask(
     name="weather",
     prompt="What is the weather in Oslo?",
     expect=Expected(calls=("weather/get_current_weather",), answer=("oslo",)),
@@ -48,7 +48,7 @@ def model_at(provider: Provider, **patience: Any) -> ChatModel:
     return chat_model(provider.url, "scripted-1", KEY, Patience(**{"attempts": 2, "wait_seconds": 1.0, **patience}))
 
 
-async def test_every_way_of_serving_completes_the_task_at_its_own_cost(place: Place) -> None:
+async def test_every_way_of_serving_completes_the_task_at_its_own_cost(place: GatewayFolder) -> None:
     with scripted(agent) as provider:
         attempts = [await attempt(place, model_at(provider), TASK, setup) for setup in SETUPS]
     upfront, search, dynamic = attempts
@@ -68,7 +68,7 @@ async def test_every_way_of_serving_completes_the_task_at_its_own_cost(place: Pl
     assert [TOOL in names for names in offered] == [False, False, True, True]  # once it is loaded
 
 
-async def test_mistakes_go_back_to_the_model_and_a_tool_that_failed_completes_nothing(place: Place) -> None:
+async def test_mistakes_go_back_to_the_model_and_a_tool_that_failed_completes_nothing(place: GatewayFolder) -> None:
     def clumsy(messages: Messages, _: set[str]) -> dict[str, Any]:
         if len(messages) == 2:
             return calling(call("search_tools", '{"query": "wea', 1), call("search_tools", "[]", 2))
@@ -85,7 +85,7 @@ async def test_mistakes_go_back_to_the_model_and_a_tool_that_failed_completes_no
     assert (made.completed, made.failure, made.errors) == (False, "", 3)
 
 
-async def test_a_failure_that_stays_fails_the_attempt_with_its_reason(place: Place) -> None:
+async def test_a_failure_that_stays_fails_the_attempt_with_its_reason(place: GatewayFolder) -> None:
     down = [JSONResponse(refusal("oops"), 500), JSONResponse(refusal("oops"), 500)]
     with scripted(agent, *down) as provider:
         made = await attempt(place, model_at(provider), TASK, "search")
@@ -94,7 +94,7 @@ async def test_a_failure_that_stays_fails_the_attempt_with_its_reason(place: Pla
     assert "500 oops" in tasks_table([made]).rows[0][1]
 
 
-async def test_a_wrong_key_ends_the_whole_run_and_is_never_shown(place: Place) -> None:
+async def test_a_wrong_key_ends_the_whole_run_and_is_never_shown(place: GatewayFolder) -> None:
     with scripted(agent) as provider:
         model = chat_model(provider.url, "scripted-1", "sk-wrong-and-secret")
         with pytest.raises(ProviderRefused, match="OPENAI_API_KEY") as refused:
@@ -102,7 +102,7 @@ async def test_a_wrong_key_ends_the_whole_run_and_is_never_shown(place: Place) -
     assert "sk-wrong-and-secret" not in str(refused.value)
 
 
-async def test_a_model_that_never_stops_is_stopped(place: Place) -> None:
+async def test_a_model_that_never_stops_is_stopped(place: GatewayFolder) -> None:
     with scripted(lambda messages, _: calling(call("list_toolsets", {}, len(messages)))) as provider:
         made = await attempt(place, model_at(provider), TASK, "search")
     assert made.failure == "No end after 20 turns."
@@ -112,7 +112,7 @@ async def test_a_gateway_that_does_not_start_says_why(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     with pytest.raises(GatewayFailed, match=r"broken\.json"):
-        async with connected(Place(tmp_path, broken)):
+        async with connected(GatewayFolder(tmp_path, broken)):
             pass
 
 
@@ -132,7 +132,7 @@ def test_a_bad_task_file_says_what_is_wrong_with_it(tmp_path: Path, content: str
 
 
 def test_the_command_runs_tasks_and_prints_them_side_by_side(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: GatewayFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tasks = tmp_path / "tasks.json"
     tasks.write_text(json.dumps({"tasks": [TASK.model_dump()]}))

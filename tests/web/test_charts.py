@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.web.charts import HEIGHT, WIDTH, Chart, Interval, Series, path, round_ticks, spark
+from shortlist.web.charts import HEIGHT, WIDTH, Chart, EffectInterval, Series, path, round_ticks, spark
 
 amounts = st.floats(min_value=1e-6, max_value=1e12)
 columns = st.lists(st.none() | st.floats(min_value=0, max_value=1e9), min_size=1, max_size=40)
@@ -84,7 +84,7 @@ def test_a_chart_of_nothing_is_empty() -> None:
 
 
 def test_an_interval_has_zero_in_the_middle() -> None:
-    interval = Interval(2.0, 1.0, 3.0)
+    interval = EffectInterval(2.0, 1.0, 3.0)
     assert interval.at(0) == 50
     assert 50 < interval.at(1.0) < interval.at(2.0) < interval.at(3.0) < 100
-    assert not Interval(math.nan, -math.inf, math.inf).drawable
+    assert not EffectInterval(math.nan, -math.inf, math.inf).drawable

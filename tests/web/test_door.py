@@ -46,7 +46,7 @@ async def test_a_link_opens_once_and_its_cookie_is_kept_from_scripts_and_other_s
     for part in ("HttpOnly", "SameSite=strict", f"Max-Age={SESSION_SECONDS:.0f}", "Path=/"):
         assert part in cookie
     assert again.status_code == 401
-    assert "used before" in again.text
+    assert "already been used" in again.text
     assert inside.status_code == 200
 
 

@@ -24,8 +24,8 @@ async def test_the_playground_explains_every_hit() -> None:
         page = await visitor.read(search("add two numbers"))
     words = page.words
     assert "alpha__add" in words
-    assert words.count("Why it is here") == 5
-    for part in ("that the first hit is right", "Found in", "description", "lexical", "coverage", "boosts"):
+    assert words.count("Explanation") == 5
+    for part in ("that the first hit is correct", "Fields", "description", "lexical", "coverage", "boosts"):
         assert part in words
 
 
@@ -35,7 +35,7 @@ async def test_two_pipelines_stand_side_by_side() -> None:
         page = await visitor.read(search("say a text back", a="default", b="bm25"))
     headings = [found["id"] for tag, found in page.elements if tag == "h2"]
     assert headings == ["column-1", "column-2"]
-    assert "same place" in page.words
+    assert "same rank" in page.words
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ async def test_two_pipelines_stand_side_by_side() -> None:
     [
         (search("  "), "Try one of these"),
         (search("add", a="best"), "No pipeline 'best'"),
-        (search("add", limit="-3"), "Why it is here"),
+        (search("add", limit="-3"), "Explanation"),
         (search("(", a="regex"), "is not a pattern"),
         (search("\u202e\u200b"), "The query is empty"),
         (search("x" * 5_000), "no good match"),
@@ -60,7 +60,7 @@ async def test_a_server_page_shows_its_state_and_tools() -> None:
     async with visiting(Fixture("alpha"), Fixture("beta", "modern")) as visitor:
         await visitor.enter()
         listed, beta = await visitor.read("/servers"), await visitor.read("/servers/beta")
-    assert "2 behind this gateway, 2 ready" in listed.words
+    assert "2 configured, 2 ready" in listed.words
     for part in ("ready", "2026-07-28 (modern)", "beta__echo", "Reconnect"):
         assert part in beta.words
 
@@ -83,7 +83,7 @@ async def test_what_is_not_there_is_not_found(path: str) -> None:
         await visitor.enter()
         answer = await visitor.http.get(path)
     assert answer.status_code == 404
-    assert "There is no" in answer.text
+    assert "No " in answer.text
 
 
 async def test_a_limited_token_sees_only_what_it_may_use() -> None:

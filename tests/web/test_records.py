@@ -45,11 +45,11 @@ async def test_the_overview_shows_the_figures_of_the_record() -> None:
     async with visiting(Fixture("alpha"), events=EVENTS) as visitor:
         await visitor.enter()
         words = text(await visitor.read("/?range=24h"))
-    assert "Tokens saved 9,500 95.0% of listing everything" in words  # 10,000 less 350, 50 and 100
-    assert "Calls 3 0.33 searches for each" in words
-    assert "Found by search 50.0% 0% at the first place" in words  # add at rank 2; long by no search
-    assert "Unfound calls 1" in words
-    assert "Errors 33.3%" in words
+    assert "Tokens saved 9,500 95.0% of listing all tools" in words  # 10,000 less 350, 50 and 100
+    assert "Calls 3 0.33 searches per call" in words
+    assert "Found by search 50.0% 0% ranked first" in words  # add at rank 2; long by no search
+    assert "Calls not found 1" in words
+    assert "Error rate 33.3%" in words
     assert "alpha__add 2 50.0%" in words
     assert "share of first calls that needed a search" in words.lower()
 
@@ -59,14 +59,14 @@ async def test_an_overview_of_nothing_says_so(address: str) -> None:
     async with visiting(Fixture("alpha")) as visitor:
         await visitor.enter()
         page = await visitor.read(address)
-    assert "Nothing was recorded in this time" in page.words
+    assert "No data in this time range" in page.words
 
 
 async def test_lost_events_are_shown() -> None:
     async with visiting(Fixture("alpha"), events=[*EVENTS, EventsLost(count=12, reason="queue full")]) as visitor:
         await visitor.enter()
         words = text(await visitor.read("/"))
-    assert "12 events could not be kept: 12 queue full" in words
+    assert "12 events could not be recorded: 12 queue full" in words
 
 
 async def test_tools_are_sorted_and_picked_by_their_use() -> None:
@@ -99,8 +99,8 @@ async def test_tools_that_say_the_same_are_shown_together() -> None:
         await visitor.enter()
         listed = text(await visitor.read("/tools?view=twins"))
         one = text(await visitor.read("/tools/alpha%2Fadd"))
-    assert "alpha__add Add two numbers. says the same as beta/add" in listed
-    assert "Says the same as beta/add" in one
+    assert "alpha__add Add two numbers. near-duplicate of beta/add" in listed
+    assert "Near-duplicates beta/add" in one
 
 
 async def test_a_tools_page_shows_its_calls() -> None:
@@ -109,7 +109,7 @@ async def test_a_tools_page_shows_its_calls() -> None:
         words = text(await visitor.read("/tools/alpha%2Fadd"))
     assert "Calls 2 20 ms on average" in words
     assert "MRR 0.50" in words
-    assert "found at 2" in words
+    assert "rank 2" in words
     assert '"inputSchema"' in words
 
 
@@ -118,7 +118,7 @@ async def test_a_server_shows_how_its_calls_ended() -> None:
         await visitor.enter()
         words = text(await visitor.read("/servers/alpha"))
     assert "Calls 3 20 ms on average" in words
-    assert "Errors 33.3%" in words
+    assert "Error rate 33.3%" in words
 
 
 async def test_misses_name_the_search_that_went_before() -> None:
@@ -130,8 +130,8 @@ async def test_misses_name_the_search_that_went_before() -> None:
         unfound = text(await visitor.read("/misses?kind=unfound"))
     assert "sum up <b>two</b> numbers” 1. alpha/echo 2. alpha/add called alpha/long" in unfound
     assert "asked again" not in unfound.partition("Then")[2]
-    assert "asked again: “sum up two numbers please”" in all_of_them
-    assert "called alpha/none, which is not there" in all_of_them
+    assert "rephrased: “sum up two numbers please”" in all_of_them
+    assert "called alpha/none, which does not exist" in all_of_them
     assert "“zzz” no hits" in all_of_them
 
 
@@ -191,7 +191,7 @@ async def test_a_limited_token_is_shown_no_figures() -> None:
     async with visiting(Fixture("alpha"), Fixture("beta"), events=EVENTS, tokens=TOKENS) as visitor:
         await visitor.sign_in("bob-secret")
         start, server = text(await visitor.read("/")), text(await visitor.read("/servers/beta"))
-    assert "Your token may use 11 tools of 1 servers" in start
+    assert "Your token can use 11 tools from 1 server" in start
     assert "Misses" not in start
     assert "Calls 0" in server
 

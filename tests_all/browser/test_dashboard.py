@@ -30,7 +30,7 @@ every_page = pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 def test_a_link_opens_once_for_one_browser(chromium: Browser, link: str, cookies: Any) -> None:
     with Watched.open(chromium, link) as stranger:
         stranger.page.goto(link)
-        expect(stranger.page.get_by_role("alert")).to_contain_text("used before")
+        expect(stranger.page.get_by_role("alert")).to_contain_text("already been used")
         stranger.go("/servers")
         expect(stranger.page.locator("body")).not_to_contain_text("github")
         assert stranger.page.context.cookies() == []
@@ -46,7 +46,7 @@ def test_a_search_is_answered_with_the_reason_of_every_hit(watched: Watched) -> 
     hits = page.locator(".hit")
     expect(hits).to_have_count(5)
     expect(hits.first).to_contain_text("stripe__create_refund")
-    expect(page.locator(".verdict")).to_contain_text("that the first hit is right")
+    expect(page.locator(".verdict")).to_contain_text("that the first hit is correct")
     first = hits.first.locator(".explanation")
     expect(first).to_be_visible()  # the first hit is explained at once
     expect(row(first, "money")).to_contain_text("description")
@@ -56,7 +56,7 @@ def test_a_search_is_answered_with_the_reason_of_every_hit(watched: Watched) -> 
     expect(row(first, "boosts")).to_be_visible()
     second = hits.nth(1)
     expect(second.locator(".explanation")).to_be_hidden()
-    second.get_by_text("Why it is here").click()
+    second.get_by_text("Explanation").click()
     expect(second.locator(".explanation")).to_be_visible()
 
 
@@ -66,7 +66,7 @@ def row(explanation: Any, name: str) -> Any:
 
 def test_two_pipelines_stand_side_by_side(watched: Watched) -> None:
     page = watched.go("/search?q=open+a+PR")
-    page.get_by_label("Beside it").select_option("bm25")
+    page.get_by_label("Compare with").select_option("bm25")
     page.get_by_role("button", name="Search").click()
     columns = page.locator(".column")
     expect(columns).to_have_count(2)
@@ -96,7 +96,7 @@ def test_an_experiments_page_shows_its_arms_effects_and_verdicts(watched: Watche
     expect(page.locator(".tiles")).to_contain_text("limit=3")
     expect(page.locator(".tiles")).to_contain_text("limit=10")
     metric = page.get_by_role("region", name="Metric")
-    expect(metric.get_by_role("row").nth(1)).to_contain_text("retrieval misses for each call")
+    expect(metric.get_by_role("row").nth(1)).to_contain_text("retrieval misses per call")
     expect(metric.locator("svg.interval")).to_be_visible()
     expect(page.get_by_role("region", name="Guardrails").get_by_role("row")).to_have_count(3)
     expect(page.get_by_role("region", name="Hypotheses")).to_contain_text("H4")
@@ -108,19 +108,19 @@ def test_the_overview_draws_what_happened(watched: Watched) -> None:
     expect(page.locator("figure.chart svg[role=img]")).to_have_count(4)
     page.get_by_role("link", name="30 days").click()
     expect(page.get_by_role("link", name="30 days")).to_have_attribute("aria-current", "page")
-    page.locator("figure.chart").first.get_by_text("Numbers").click()
+    page.locator("figure.chart").first.get_by_text("Data").click()
     expect(page.locator("figure.chart").first.get_by_role("table")).to_be_visible()
 
 
 def test_tools_are_filtered_sorted_and_opened(watched: Watched) -> None:
     page = watched.go("/tools")
-    page.get_by_label("Name or description has").fill("calendar")
+    page.get_by_label("Filter by name or description").fill("calendar")
     page.get_by_role("button", name="Filter").click()
     rows = page.get_by_role("region", name="Tools").locator("tbody tr")
     expect(rows.first).to_contain_text("calendar")
     page.get_by_role("link", name=re.compile("^Errors")).click()
     expect(page.locator("th[aria-sort]")).to_contain_text("Errors")
-    expect(page.get_by_label("Name or description has")).to_have_value("calendar")
+    expect(page.get_by_label("Filter by name or description")).to_have_value("calendar")
     page.get_by_role("link", name=re.compile("^never found")).click()
     expect(page.get_by_role("link", name=re.compile("^never found"))).to_have_attribute("aria-current", "page")
 
@@ -142,7 +142,7 @@ def test_what_happens_appears_by_itself(watched: Watched) -> None:
     expect(fresh).to_be_visible(timeout=15_000)
     assert int(fresh.get_attribute("data-id") or 0) > int(before or 0)
     page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_role("button", name="Go on")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="Resume")).to_have_attribute("aria-pressed", "true")
 
 
 @every_page
@@ -162,7 +162,7 @@ def test_every_page_can_be_read_on_a_desk_and_on_a_phone(watched: Watched, path:
 def test_everything_can_be_done_with_the_keyboard(watched: Watched) -> None:
     page = watched.go("/")
     press(page, "Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_in_viewport()
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     page.goto(f"{watched.base}/")
@@ -172,7 +172,7 @@ def test_everything_can_be_done_with_the_keyboard(watched: Watched) -> None:
     page.keyboard.type("open a pull request")
     page.keyboard.press("Enter")
     expect(page.locator(".hit")).to_have_count(5)
-    until_focused(page, "Why it is here", nth=1)
+    until_focused(page, "Explanation", nth=1)
     page.keyboard.press("Enter")
     expect(page.locator(".hit .explanation").nth(1)).to_be_visible()
 

@@ -15,7 +15,7 @@ from shortlist.errors import InvalidInput
 from shortlist.evals.tables import to_json, to_markdown
 from shortlist.harness.attempts import setups_table, tasks_table
 from shortlist.harness.chat import KEY_VARIABLE, chat_model
-from shortlist.harness.gateway import Place, warm_up
+from shortlist.harness.gateway import GatewayFolder, warm_up
 from shortlist.harness.replay import by_scenario, replay, totals
 from shortlist.harness.scenarios import read_scenarios
 from shortlist.harness.tasks import SETUPS, attempt, read_tasks
@@ -28,24 +28,24 @@ VARIANTS = ("mode=static", "mode=search", "mode=dynamic")
 def register(subparsers: Any) -> None:
     """Add `replay` and `run-tasks`."""
     replayed = add_command(subparsers, "replay")
-    replayed.add_argument("scenarios", type=Path, help="a JSON file; docs/experiments.md shows its shape")
-    replayed.add_argument("--only", action="append", help="only the scenario of this name (repeatable)")
+    replayed.add_argument("scenarios", type=Path, help="a JSON file (format: docs/experiments.md)")
+    replayed.add_argument("--only", action="append", help="run only the scenario with this name (repeatable)")
     replayed.add_argument(
         "--variant",
         action="append",
         metavar="SETTINGS",
-        help="a way of serving, as in mode=static,preset=full (repeatable; default: static, search and dynamic)",
+        help="a variant, such as mode=static,preset=full (repeatable; default: static, search and dynamic)",
     )
     _servers(replayed)
     replayed.set_defaults(run=_replay)
     tasks = add_command(subparsers, "run-tasks")
-    tasks.add_argument("tasks", type=Path, help="a JSON file; docs/experiments.md shows its shape")
+    tasks.add_argument("tasks", type=Path, help="a JSON file (format: docs/experiments.md)")
     tasks.add_argument(
-        "--endpoint", metavar="URL", help="any that speaks OpenAI's Chat Completions (default: OPENAI_BASE_URL)"
+        "--endpoint", metavar="URL", help="an OpenAI-compatible Chat Completions endpoint (default: OPENAI_BASE_URL)"
     )
-    tasks.add_argument("--model", required=True, help="its name at the endpoint")
-    tasks.add_argument("--setup", action="append", choices=tuple(SETUPS), help="only this way of serving (repeatable)")
-    tasks.add_argument("--repeat", type=count, default=1, help="attempts at each task under each way of serving")
+    tasks.add_argument("--model", required=True, help="model name at the endpoint")
+    tasks.add_argument("--setup", action="append", choices=tuple(SETUPS), help="run only this setup (repeatable)")
+    tasks.add_argument("--repeat", type=count, default=1, help="attempts per task and setup")
     _servers(tasks)
     tasks.set_defaults(run=_run_tasks)
 
@@ -53,7 +53,7 @@ def register(subparsers: Any) -> None:
 def _servers(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--config", type=Path, help="a configuration file (default: your own, else the demo servers)")
-    which.add_argument("--catalog", type=Path, help="a catalog file: its servers are stubs that do nothing")
+    which.add_argument("--catalog", type=Path, help="a catalog file, served by stub servers")
     add_json(parser)
 
 
@@ -62,7 +62,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     if arguments.only:
         scenarios = tuple(scenario for scenario in scenarios if scenario.name in arguments.only)
     if not scenarios:
-        raise InvalidInput(f"{arguments.scenarios} has no scenario of that name.")
+        raise InvalidInput(f"{arguments.scenarios} has no scenario with that name.")
     variants = [_served(text) for text in arguments.variant or VARIANTS]
 
     async def run() -> int:
@@ -84,17 +84,17 @@ def _run_tasks(arguments: argparse.Namespace) -> int:
     setups = arguments.setup or tuple(SETUPS)
     url = arguments.endpoint or os.environ.get("OPENAI_BASE_URL")
     if not url:
-        raise InvalidInput("Which endpoint? Give --endpoint, as in http://127.0.0.1:11434/v1, or set OPENAI_BASE_URL.")
+        raise InvalidInput("No endpoint. Pass --endpoint, such as http://127.0.0.1:11434/v1, or set OPENAI_BASE_URL.")
     model = chat_model(url, arguments.model, os.environ.get(KEY_VARIABLE))
 
     async def run() -> int:
         async with _place(arguments) as place:
             attempts = []
-            # In turns, so that an endpoint that gets slower or dearer does so for every way of serving.
+            # Setups alternate, so that an endpoint that gets slower affects all of them.
             for task in tasks:
                 for setup in (setup for _ in range(arguments.repeat) for setup in setups):
                     attempts.append(await attempt(place, model, task, setup))
-                    say(f"{task.name}, {setup}: {'done' if attempts[-1].completed else 'not done'}")
+                    say(f"{task.name}, {setup}: {'completed' if attempts[-1].completed else 'not completed'}")
         tables = [setups_table(attempts), tasks_table(attempts)]
         print(to_json({"attempts": attempts}) if arguments.json else to_markdown(tables))
         return OK
@@ -108,17 +108,17 @@ def _run_tasks(arguments: argparse.Namespace) -> int:
 def _served(text: str) -> Variant:
     variant = read_variant(text)
     if extra := set(variant.settings()) - {"mode", "preset"}:
-        raise InvalidInput(f"A replay varies mode and preset, not {', '.join(sorted(extra))}.")
+        raise InvalidInput(f"A replay can vary mode and preset, not {', '.join(sorted(extra))}.")
     return variant
 
 
 @asynccontextmanager
-async def _place(arguments: argparse.Namespace) -> AsyncIterator[Place]:
-    """Make a folder for the gateways of a run, stubs where a catalog is given, and a saved catalog."""
+async def _place(arguments: argparse.Namespace) -> AsyncIterator[GatewayFolder]:
+    """Yield a data folder for the gateways of a run, with stub servers if a catalog is given."""
     with tempfile.TemporaryDirectory(prefix="shortlist-") as name:
         folder = Path(name)
         async with _config(arguments, folder) as config:
-            place = Place(folder, config)
+            place = GatewayFolder(folder, config)
             for server, state in (await warm_up(place)).items():
                 say(f"{server} is {state}: its tools are missing")
             yield place
@@ -129,7 +129,7 @@ async def _config(arguments: argparse.Namespace, folder: Path) -> AsyncIterator[
     if arguments.catalog is None:
         yield arguments.config.resolve() if arguments.config else None
         return
-    # A web server and a protocol's two ends, which no other command needs.
+    # A web server that no other command needs.
     from shortlist.harness.stubs import stubs  # noqa: PLC0415
 
     async with stubs(arguments.catalog) as config:

@@ -1,4 +1,4 @@
-"""`shortlist learned` and `mine`: what use has taught searches, shown, exported, cleared, and made into cases."""
+"""`shortlist learned` and `mine`: list, export and clear what searches learned from use, and mine test cases."""
 
 import argparse
 import json

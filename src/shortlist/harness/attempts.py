@@ -1,4 +1,4 @@
-"""Attempts side by side: what each way of serving completes, and what it costs."""
+"""Tables of attempts: what each setup completes, and at what cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,15 +9,15 @@ AttemptFigure = Callable[[Sequence[Attempt]], str]
 
 
 def setups_table(attempts: Sequence[Attempt]) -> Table:
-    """Sum up every way of serving."""
+    """Summarise the attempts of every setup."""
     setups = list(dict.fromkeys(each.setup for each in attempts))
     by_setup = {setup: [each for each in attempts if each.setup == setup] for setup in setups}
     rows = tuple((label, *(figure(by_setup[setup]) for setup in setups)) for label, figure in _FIGURES.items())
-    return Table("Ways of serving side by side", ("", *setups), rows)
+    return Table("Setups compared", ("", *setups), rows)
 
 
 def tasks_table(attempts: Sequence[Attempt]) -> Table:
-    """Put the attempts at each task next to each other."""
+    """Compare the setups for each task."""
     setups = list(dict.fromkeys(each.setup for each in attempts))
     tasks = list(dict.fromkeys(each.task for each in attempts))
     cells: dict[tuple[str, str], list[str]] = {}
@@ -31,7 +31,7 @@ def _cell(each: Attempt) -> str:
     if each.failure:
         return f"failed: {each.failure}"
     tokens = each.prompt_tokens + each.completion_tokens
-    return f"{'done' if each.completed else 'NOT done'}, {each.turns} turns, {tokens:,} tokens"
+    return f"{'completed' if each.completed else 'NOT completed'}, {each.turns} turns, {tokens:,} tokens"
 
 
 def _mean(pick: Callable[[Attempt], float]) -> AttemptFigure:

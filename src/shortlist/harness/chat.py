@@ -17,14 +17,14 @@ PATH = "/chat/completions"
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 _SENT_BACK = frozenset({"role", "content", "tool_calls"})
-"""What every endpoint takes of its own message; what else some add, others refuse."""
+"""The fields of a message that every endpoint accepts back; some add others, which others refuse."""
 
 Message = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call that the model wants made; `problem` says why its arguments cannot be read, where they cannot."""
+    """A tool call of the model; `problem` is set if its arguments cannot be parsed."""
 
     id: str
     name: str
@@ -74,7 +74,7 @@ class ChatModel:
 
 
 def chat_model(url: str, model: str, key: str | None, patience: Patience = PATIENCE) -> ChatModel:
-    """Make a model of an endpoint's base URL; the key goes into the header and nowhere else."""
+    """Return a model at an endpoint's base URL; the key is sent in the header only."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     endpoint = Endpoint(provider="The endpoint", url=url, headers=headers, key_variable=KEY_VARIABLE)
     return ChatModel(Remote(endpoint), model, patience)
@@ -86,12 +86,12 @@ def _call(raw: Mapping[str, Any]) -> ToolCall:
     try:
         arguments = json.loads(written)
     except ValueError as error:
-        return ToolCall(id=raw["id"], name=name, arguments={}, problem=f"The arguments are no JSON: {error}.")
+        return ToolCall(id=raw["id"], name=name, arguments={}, problem=f"The arguments are not valid JSON: {error}.")
     if not isinstance(arguments, dict):
         return ToolCall(id=raw["id"], name=name, arguments={}, problem="The arguments must be a JSON object.")
     return ToolCall(id=raw["id"], name=name, arguments=arguments)
 
 
 def _estimate(value: Any) -> int:
-    """Count what an endpoint does not count itself."""
+    """Estimate tokens that the endpoint did not report."""
     return estimate_tokens(compact_json(value))

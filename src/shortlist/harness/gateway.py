@@ -1,4 +1,4 @@
-"""A real gateway for a run: `shortlist serve` as a process, and an MCP client on its stdin and stdout."""
+"""A real gateway for a run: a `shortlist serve` process, and an MCP client on its stdin and stdout."""
 
 import json
 import math
@@ -32,12 +32,12 @@ LOG = "gateway.log"
 
 
 class GatewayFailed(ShortlistError):
-    """A gateway that did not start, with the last it said."""
+    """A gateway that did not start, with its last log lines."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run's gateways live: a folder of their own for data, and the configuration they serve."""
+class GatewayFolder:
+    """The data folder of a run's gateways, and their configuration."""
 
     folder: Path
     config: Path | None = None
@@ -52,13 +52,13 @@ class Place:
         return open_local(self.folder / "shortlist")
 
     def environment(self) -> dict[str, str]:
-        """Keep what a gateway records out of the user's own data; vectors are shared, they take long to make."""
+        """Return an environment that keeps the run out of the user's data; vectors are shared, since they are slow."""
         return {**os.environ, "XDG_DATA_HOME": str(self.folder), "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came back for a call."""
+class CallAnswer:
+    """The result of a call."""
 
     text: str
     is_error: bool
@@ -78,18 +78,18 @@ class Connected:
     instructions: str
 
     async def tools(self) -> list[dict[str, Any]]:
-        """List what the client may call now, as it goes over the wire."""
+        """List the tools that the client may call now, as sent over the wire."""
         listed = await self.client.list_tools(cache_mode="bypass")
         return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
 
-    async def call(self, name: str, arguments: Mapping[str, Json]) -> Answer:
-        """Call a tool; what the protocol refuses is an error like any other."""
+    async def call(self, name: str, arguments: Mapping[str, Json]) -> CallAnswer:
+        """Call a tool; a protocol error becomes an error answer."""
         started = perf_counter()
         try:
             result = await self.client.call_tool(name, dict(arguments))
         except MCPError as error:
-            return Answer(text=str(error), is_error=True, milliseconds=(perf_counter() - started) * 1000)
-        return Answer(
+            return CallAnswer(text=str(error), is_error=True, milliseconds=(perf_counter() - started) * 1000)
+        return CallAnswer(
             text="\n".join(block.text for block in result.content if block.type == "text"),
             is_error=bool(result.is_error),
             milliseconds=(perf_counter() - started) * 1000,
@@ -97,12 +97,12 @@ class Connected:
         )
 
     async def ready(self) -> None:
-        """Wait until searches are answered by everything that there is: all servers, and the model's vectors."""
+        """Wait until all servers are connected and the model's vectors are ready."""
         if SEARCH["name"] not in {tool["name"] for tool in await self.tools()}:
             return
         with anyio.move_on_after(READY_SECONDS):
             for number in range(1_000):
-                # Another question each time, or the gateway would rightly say that we go in circles.
+                # A different query each time, or the gateway would report a search loop.
                 answer = await self.call(SEARCH["name"], {"query": f"ready {number}", "format": "json"})
                 if not (answer.structured or {}).get("notes"):
                     return
@@ -110,13 +110,13 @@ class Connected:
 
 
 def list_tokens(tools: Sequence[Mapping[str, Any]]) -> int:
-    """Estimate what a list of tools costs its reader."""
+    """Estimate the tokens of a list of tools."""
     return sum(estimate_tokens(compact_json(tool)) for tool in tools)
 
 
 @asynccontextmanager
-async def connected(place: Place, *arguments: str) -> AsyncIterator[Connected]:
-    """Start a gateway, and connect as a client that has a session; the process has ended when this has."""
+async def connected(place: GatewayFolder, *arguments: str) -> AsyncIterator[Connected]:
+    """Start a gateway and connect a legacy client; the process ends with the context."""
     command = place.command("serve", *arguments)
     server = StdioServerParameters(command=command[0], args=command[1:], env=place.environment())
     log = place.folder / LOG
@@ -132,8 +132,8 @@ async def connected(place: Place, *arguments: str) -> AsyncIterator[Connected]:
         raise GatewayFailed(f"The gateway did not start ({type(error).__name__}). {_last(log)}") from error
 
 
-async def warm_up(place: Place) -> Mapping[str, str]:
-    """Connect every server once, so that gateways start from a saved catalog; name those that are not ready."""
+async def warm_up(place: GatewayFolder) -> Mapping[str, str]:
+    """Connect every server once, so that gateways start from a saved catalog; return those that are not ready."""
     with (place.folder / LOG).open("a", encoding="utf-8") as said:
         done = await anyio.run_process(
             place.command("status", "--json"), env=place.environment(), check=False, stderr=said
@@ -147,4 +147,4 @@ async def warm_up(place: Place) -> Mapping[str, str]:
 
 def _last(log: Path) -> str:
     lines = log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:]
-    return "It said: " + " / ".join(lines) if lines else "It said nothing."
+    return "Last log lines: " + " / ".join(lines) if lines else "It logged nothing."

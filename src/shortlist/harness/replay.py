@@ -1,4 +1,4 @@
-"""Scenarios replayed as calls of a real client, once for each way of serving, side by side."""
+"""Replays scenarios through a real client, once per variant, and compares the variants."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shortlist.evals.tables import Table
 from shortlist.gateway.metatools import LOAD_TOOLS, LOAD_TOOLSET, META_NAMES, UNLOAD_TOOLSET
-from shortlist.harness.gateway import Answer, Connected, Place, connected, list_tokens
+from shortlist.harness.gateway import CallAnswer, Connected, GatewayFolder, connected, list_tokens
 from shortlist.harness.scenarios import Scenario, translated
 from shortlist.telemetry.experiments.plan import Variant
 
@@ -24,14 +24,14 @@ class Replayed:
     answered: int
     errors: int
     not_offered: int
-    """Calls of tools that this client was not listed; a model could not have made them."""
+    """Calls of tools that were not listed to this client, so a model could not have made them."""
     skipped: int
-    """Calls of helpers that have no like here."""
+    """Calls of helpers that have no equivalent here."""
     tools_first: int
     tools_last: int
     list_tokens_first: int
     list_tokens_last: int
-    """What each turn of a model costs before anything is said: at first, and in the end."""
+    """The fixed cost of each turn of a model: at the start and at the end."""
     answer_tokens: int
     milliseconds: float
     load_milliseconds: tuple[float, ...]
@@ -39,7 +39,7 @@ class Replayed:
     """Whether a tool of an expected toolset was listed or found; None where none is expected."""
 
 
-async def replay(place: Place, scenario: Scenario, variant: Variant) -> Replayed:
+async def replay(place: GatewayFolder, scenario: Scenario, variant: Variant) -> Replayed:
     """Run one scenario in a fresh session of a fresh gateway."""
     async with connected(place, *serve_arguments(variant)) as session:
         await session.ready()
@@ -47,14 +47,14 @@ async def replay(place: Place, scenario: Scenario, variant: Variant) -> Replayed
 
 
 def serve_arguments(variant: Variant) -> list[str]:
-    """Give the arguments of `shortlist serve` that serve a variant."""
+    """Return the arguments of `shortlist serve` for a variant."""
     chosen = {"--mode": variant.mode, "--preset": variant.preset}
     return [part for option, value in chosen.items() if value is not None for part in (option, value)]
 
 
 async def _replayed(session: Connected, scenario: Scenario, variant: Variant) -> Replayed:
     first = listed = await session.tools()
-    answers: list[Answer] = []
+    answers: list[CallAnswer] = []
     loads: list[float] = []
     seen = _names(listed)
     not_offered = skipped = 0
@@ -97,7 +97,7 @@ def _names(tools: Sequence[Mapping[str, str]]) -> set[str]:
 
 
 def _named_in(text: str) -> set[str]:
-    """Find the tools that an answer names: `server__tool`, as the gateway writes them."""
+    """Return the tools named in an answer, written as `server__tool`."""
     return set(re.findall(r"\b[\w.-]+?__[\w.-]+", text))
 
 
@@ -108,15 +108,15 @@ def _reached(scenario: Scenario, seen: set[str]) -> bool | None:
 
 
 def totals(replayed: Sequence[Replayed]) -> Table:
-    """Sum up the variants side by side."""
+    """Summarise and compare the variants."""
     variants = list(dict.fromkeys(each.variant for each in replayed))
     by_variant = {name: [each for each in replayed if each.variant == name] for name in variants}
     rows = tuple((label, *(figure(by_variant[name]) for name in variants)) for label, figure in _FIGURES.items())
-    return Table("Variants side by side", ("", *variants), rows)
+    return Table("Variants compared", ("", *variants), rows)
 
 
 def by_scenario(replayed: Sequence[Replayed]) -> Table:
-    """Put the variants of each scenario next to each other."""
+    """Compare the variants for each scenario."""
     variants = list(dict.fromkeys(each.variant for each in replayed))
     cells = {(each.scenario, each.variant): _cell(each) for each in replayed}
     rows = tuple(

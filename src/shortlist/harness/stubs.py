@@ -1,4 +1,4 @@
-"""Stub servers made from a catalog file: they list its tools, each from its server, and answer every call alike."""
+"""Stub servers made from a catalog file: they list its tools and answer every call the same way."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 
 
 def stub_server(name: str, tools: Sequence[Tool]) -> Server[Any]:
-    """Make a server that has these tools and does nothing."""
+    """Return a server that lists these tools and does nothing."""
 
     async def listed(*_: Any) -> ListToolsResult:
         return ListToolsResult(tools=list(tools))
@@ -35,11 +35,11 @@ def stub_server(name: str, tools: Sequence[Tool]) -> Server[Any]:
 
 @asynccontextmanager
 async def stubs(catalog: Path) -> AsyncIterator[dict[str, Any]]:
-    """Serve a catalog's servers on a free local port; gives the configuration that names them."""
+    """Serve a catalog's servers on a free local port; yields their configuration."""
     servers = _servers(catalog)
     config = uvicorn.Config(_app(servers), host=HOST, port=0, log_level="warning", timeout_graceful_shutdown=1)
     socket = config.bind_socket()
-    socket.listen()  # who connects before the server runs is answered when it does
+    socket.listen()  # connections before the server runs wait for it
     base = f"http://{HOST}:{socket.getsockname()[1]}"
     web = _Quiet(config)
     async with anyio.create_task_group() as tasks:
@@ -73,7 +73,7 @@ class _Quiet(uvicorn.Server):
 def _servers(path: Path) -> dict[str, Server[Any]]:
     catalog = read_catalog(path).catalog
     if not len(catalog):
-        raise InvalidInput(f"{path} has no tools to make servers of.")
+        raise InvalidInput(f"{path} contains no tools.")
     return {
         name: stub_server(name, [_listed(tool) for tool in catalog.of_server(name)])
         for name in catalog.servers

@@ -1,4 +1,4 @@
-"""Tasks for a model, each run under several ways of serving: what it completes, and at what cost.
+"""Tasks for a model, each run under several setups: what it completes, and at what cost.
 
 `{"tasks": [{"name": …, "prompt": …, "expect": {"calls": [tool], "answer": [words]}}]}`: a task is complete when each
 of the calls was made and succeeded, and the last message has all of the words.
@@ -17,8 +17,8 @@ from pydantic import Field
 from shortlist.errors import NothingRecorded
 from shortlist.gateway.metatools import CALL, SEARCH
 from shortlist.harness.chat import ChatModel, Message, Reply, ToolCall
-from shortlist.harness.gateway import Answer, Connected, Place, connected
-from shortlist.harness.scenarios import Value, read_json
+from shortlist.harness.gateway import CallAnswer, Connected, GatewayFolder, connected
+from shortlist.harness.scenarios import FileValue, read_json
 from shortlist.remote import ProviderRefused, ProviderUnavailable
 from shortlist.storage.port import EventQuery
 
@@ -35,26 +35,26 @@ REFUSED_FOR_ALL = frozenset({401, 403, 404})
 SYSTEM = "Carry out the user's task with the tools you have, then answer in a few words."
 
 
-class Expected(Value):
+class Expected(FileValue):
     calls: tuple[str, ...] = ()
     """Tools that have to be called with success: `server/tool`, or a name that is unique."""
     answer: tuple[str, ...] = ()
     """Words that the last message has to have, in any case."""
 
 
-class Task(Value):
+class ModelTask(FileValue):
     name: str
     prompt: str = Field(min_length=1)
     expect: Expected = Expected()
 
 
-class _File(Value):
-    tasks: tuple[Task, ...] = Field(min_length=1)
+class _File(FileValue):
+    tasks: tuple[ModelTask, ...] = Field(min_length=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One task under one way of serving."""
+    """One task under one setup."""
 
     task: str
     setup: str
@@ -66,17 +66,17 @@ class Attempt:
     calls: int = 0
     errors: int = 0
     misses: int | None = None
-    """Retrieval misses as the gateway recorded them; None where it records nothing."""
+    """Retrieval misses recorded by the gateway; None if it records nothing."""
     failure: str = ""
-    """Why the model could not go on, where it could not."""
+    """Why the model could not continue; empty if it could."""
 
 
-def read_tasks(path: Path) -> tuple[Task, ...]:
-    """Read a task file; says what is wrong with the first that is."""
+def read_tasks(path: Path) -> tuple[ModelTask, ...]:
+    """Read a task file; raises InvalidInput for the first error."""
     return read_json(path, _File).tasks
 
 
-async def attempt(place: Place, model: ChatModel, task: Task, setup: str) -> Attempt:
+async def attempt(place: GatewayFolder, model: ChatModel, task: ModelTask, setup: str) -> Attempt:
     """Run one task in a fresh session of a fresh gateway."""
     before = _misses(place)
     async with connected(place, *SETUPS[setup]) as session:
@@ -101,9 +101,9 @@ async def attempt(place: Place, model: ChatModel, task: Task, setup: str) -> Att
 
 
 class _Run:
-    """A conversation between a model and a gateway, in which the task is the only thing a user says."""
+    """A conversation between a model and a gateway; the task is the only user message."""
 
-    def __init__(self, session: Connected, model: ChatModel, task: Task) -> None:
+    def __init__(self, session: Connected, model: ChatModel, task: ModelTask) -> None:
         self._session, self._model, self._task = session, model, task
         system = "\n\n".join(filter(None, (SYSTEM, session.instructions)))
         self._messages: list[Message] = [
@@ -111,13 +111,13 @@ class _Run:
             {"role": "user", "content": task.prompt},
         ]
         self.replies: list[Reply] = []
-        self.made: list[tuple[str, Answer]] = []
-        """Calls by the name of the tool that they reached in the end."""
+        self.made: list[tuple[str, CallAnswer]] = []
+        """Calls by the tool that they reached."""
         self.refused: ProviderRefused | None = None
-        """Why no other task would fare better."""
+        """A refusal that would meet every other task as well."""
 
     async def through(self) -> str:
-        """Take turns until the model makes no more calls; says why it could not go on, where it could not."""
+        """Take turns until the model makes no more calls; returns why it could not continue, or an empty string."""
         for _ in range(MOST_TURNS):
             try:
                 reply = await self._turn()
@@ -130,10 +130,10 @@ class _Run:
                 return ""
             for call in reply.calls:
                 await self._make(call)
-        return f"No end after {MOST_TURNS} turns."
+        return f"The model did not finish within {MOST_TURNS} turns."
 
     def complete(self) -> bool:
-        """Say whether everything that is expected was called and said."""
+        """Return whether every expected call was made and every expected word was said."""
         succeeded = {name for name, answer in self.made if not answer.is_error}
         said = self.replies[-1].text.casefold()
         expect = self._task.expect
@@ -142,7 +142,7 @@ class _Run:
         )
 
     async def _turn(self) -> Reply:
-        tools = await self._session.tools()  # a load in the last turn has changed them
+        tools = await self._session.tools()  # a load in the last turn may have changed them
         reply = await anyio.to_thread.run_sync(partial(self._model.reply, tuple(self._messages), tools))
         self.replies.append(reply)
         self._messages.append(reply.message)
@@ -150,7 +150,7 @@ class _Run:
 
     async def _make(self, call: ToolCall) -> None:
         answer = (
-            Answer(text=call.problem, is_error=True, milliseconds=0.0)
+            CallAnswer(text=call.problem, is_error=True, milliseconds=0.0)
             if call.problem
             else await self._session.call(call.name, call.arguments)
         )
@@ -159,19 +159,19 @@ class _Run:
 
 
 def _reached(call: ToolCall) -> str:
-    """Name the tool that a call is for, also through call_tool."""
+    """Return the tool that a call is for, also through call_tool."""
     inner = call.arguments.get("name") if call.name == CALL["name"] else None
     return inner if isinstance(inner, str) else call.name
 
 
 def is_among(tool: str, names: set[str]) -> bool:
-    """Say whether a tool was named: in full, or alone where the gateway takes that for one of its own."""
+    """Return whether a tool is among names, by its full or its unique bare name."""
     server, _, own = tool.replace("__", "/", 1).rpartition("/")
     full = f"{server}__{own}"
     return any(name.replace("/", "__", 1) in (full, own) or (not server and name.endswith(full)) for name in names)
 
 
-def _misses(place: Place) -> int | None:
+def _misses(place: GatewayFolder) -> int | None:
     try:
         return sum(1 for _ in place.storage().events.events(EventQuery(missed=True)))
     except NothingRecorded:

@@ -1,7 +1,7 @@
-"""Log lines on stderr, for a person or for a machine; stdout belongs to the protocol.
+"""Log lines on stderr, as text or JSON; stdout belongs to the protocol.
 
-Our own loggers speak from the level that is set; everybody else's only of warnings, since what libraries say below
-that holds addresses and bodies. Secrets are masked in every line but the notices to whoever started the program.
+Our own loggers use the configured level. Libraries log warnings and above only, since their lower levels contain
+URLs and bodies. Secrets are masked in every line except the notices to whoever started the program.
 """
 
 import json
@@ -15,12 +15,12 @@ from shortlist.telemetry.redaction import redact, redact_json
 
 OURS = "shortlist"
 NOTICES = "shortlist.notices"
-"""What a person at the terminal is told: addresses, what to paste, a link that opens once."""
+"""Notices for the person at the terminal: addresses, configuration to paste, one-time links."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def configure_logs(settings: LogSettings) -> None:
-    """Write log lines to stderr as the settings say; once more replaces what was set before."""
+    """Configure logging to stderr; a second call replaces the first configuration."""
     handler = StderrHandler()
     handler.setFormatter(JsonLine() if settings.json else PlainLine())
     level = logging.getLevelNamesMapping()[settings.level.upper()]
@@ -32,7 +32,7 @@ def configure_logs(settings: LogSettings) -> None:
 
 
 class StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to what stderr is at the moment."""
+    """Writes to the current sys.stderr."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -43,7 +43,7 @@ class StderrHandler(logging.StreamHandler[TextIO]):
 
 
 class PlainLine(logging.Formatter):
-    """`shortlist: warning: …`; a notice is the bare text."""
+    """`shortlist: warning: …`; a notice has no level."""
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name == NOTICES:
@@ -54,7 +54,7 @@ class PlainLine(logging.Formatter):
 
 
 class JsonLine(logging.Formatter):
-    """One object a line: when, how bad, who, what, and whatever the caller added."""
+    """One JSON object per line: time, level, logger, message, and extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -71,7 +71,7 @@ class JsonLine(logging.Formatter):
 
 
 def _trace() -> dict[str, str]:
-    """Name the trace that a line belongs to, so that both can be read together."""
+    """Return the ids of the current trace and span, so that logs and traces can be correlated."""
     from opentelemetry.trace import get_current_span  # noqa: PLC0415 - only where lines are for machines
 
     context = get_current_span().get_span_context()

@@ -1,6 +1,6 @@
-"""Sends spans and metrics to an OpenTelemetry collector, as the standard OTEL_* variables say.
+"""Exports spans and metrics to an OpenTelemetry collector, configured by the standard OTEL_* variables.
 
-Nothing of OpenTelemetry's SDK is imported unless one of them asks for it. The SDK itself reads the rest:
+OpenTelemetry's SDK is imported only if one of them asks for an export. The SDK itself reads the rest:
 OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS, OTEL_BSP_*, and so on.
 """
 
@@ -15,15 +15,15 @@ from shortlist.observability.metrics import Family, Instruments, Labels, Reading
 
 logger = logging.getLogger(__name__)
 
-Signal: TypeAlias = Literal["traces", "metrics"]
+OtelSignal: TypeAlias = Literal["traces", "metrics"]
 PROTOCOL = "http/protobuf"
 SERVICE = "shortlist"
 FLUSH_SECONDS = 2.0
-"""A collector that does not answer holds up the end no longer."""
+"""How long a collector that does not answer may delay the exit."""
 
 
-def wants(signal: Signal, environment: Mapping[str, str]) -> bool:
-    """Say whether the environment asks for a signal: by an exporter, or by naming a place to send it to."""
+def wants(signal: OtelSignal, environment: Mapping[str, str]) -> bool:
+    """Return whether the environment enables a signal: by an exporter, or by an endpoint."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = environment.get(f"OTEL_{signal.upper()}_EXPORTER")
@@ -34,15 +34,15 @@ def wants(signal: Signal, environment: Mapping[str, str]) -> bool:
 
 
 class Export:
-    """What is being sent to a collector until it ends."""
+    """A running export to a collector."""
 
-    def __init__(self, stops: Mapping[Signal, Callable[[], None]] = MappingProxyType({})) -> None:
+    def __init__(self, stops: Mapping[OtelSignal, Callable[[], None]] = MappingProxyType({})) -> None:
         self.signals = tuple(stops)
         self._enders = [threading.Thread(target=stop, daemon=True) for stop in stops.values()]
         self._ended = False
 
     def end(self) -> None:
-        """Begin to send what is left, beside whatever else is ending: a client may not wait long for it."""
+        """Start the final flush in the background: clients do not wait long for an exit."""
         for thread in () if self._ended else self._enders:
             thread.start()
         self._ended = True
@@ -58,8 +58,8 @@ class Export:
 
 
 def exporting(environment: Mapping[str, str], instruments: Instruments, version: str) -> Export:
-    """Start to send what the environment asks for."""
-    signals: tuple[Signal, ...] = ("traces", "metrics")
+    """Start the exports that the environment enables."""
+    signals: tuple[OtelSignal, ...] = ("traces", "metrics")
     wanted = [signal for signal in signals if wants(signal, environment)]
     if not wanted:
         return Export()
@@ -68,11 +68,11 @@ def exporting(environment: Mapping[str, str], instruments: Instruments, version:
     except ImportError:
         logger.warning(
             "OTEL_* variables ask for telemetry, but OpenTelemetry's SDK is not installed: "
-            "pip install 'shortlist-mcp[otel]'. Going on without."
+            "pip install 'shortlist-mcp[otel]'. Nothing is exported."
         )
         return Export()
     _check_protocol(environment)
-    start: Mapping[Signal, Callable[[Any], Callable[[], None]]] = {
+    start: Mapping[OtelSignal, Callable[[Any], Callable[[], None]]] = {
         "traces": _start_traces,
         "metrics": lambda resource: _start_metrics(resource, instruments),
     }
@@ -82,7 +82,7 @@ def exporting(environment: Mapping[str, str], instruments: Instruments, version:
 def _check_protocol(environment: Mapping[str, str]) -> None:
     asked = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", PROTOCOL)
     if asked != PROTOCOL:
-        logger.warning("OTEL_EXPORTER_OTLP_PROTOCOL is %r; only %s is spoken here, and used.", asked, PROTOCOL)
+        logger.warning("OTEL_EXPORTER_OTLP_PROTOCOL is %r, but only %s is supported; using that.", asked, PROTOCOL)
 
 
 def _resource(environment: Mapping[str, str], version: str) -> Any:
@@ -118,7 +118,7 @@ def _start_metrics(resource: Any, instruments: Instruments) -> Callable[[], None
 
 
 class MeterMirror:
-    """Our families as instruments of an OpenTelemetry meter."""
+    """Mirrors metric families as instruments of an OpenTelemetry meter."""
 
     def __init__(self, meter: Any) -> None:
         self._meter = meter

@@ -1,9 +1,9 @@
-"""Spans by OpenTelemetry's conventions for MCP and GenAI, beside those that the MCP SDK makes.
+"""Spans by OpenTelemetry's conventions for MCP and GenAI, in addition to those of the MCP SDK.
 
-The SDK opens a span for every request that it serves or sends, and carries `traceparent` in `_meta` both ways.
-These add what only the gateway knows: searches and their steps, and which server was asked. No text of a query,
-an argument or a result is in a span. Until a tracer provider is set (`telemetry.otlp`, or by whoever embeds the
-gateway) nothing is kept and nothing is sent.
+The SDK opens a span for every request that it serves or sends, and propagates `traceparent` in `_meta` both ways.
+These spans add what only the gateway knows: searches and their steps, and which server was called. Spans never
+contain the text of a query, an argument or a result. Nothing is kept or sent until a tracer provider is set, by
+`observability.otlp` or by whoever embeds the gateway.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def _span(name: str, kind: SpanKind, attributes: Mapping[str, Any]) -> Iterator[
 
 @contextmanager
 def search_span(query: Query) -> Iterator["SearchSpan"]:
-    """Open the span of one search; its steps become spans below it when the answer is there."""
+    """Open the span of one search; its steps become child spans when the result is known."""
     attributes = {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.data_source.id": DATA_SOURCE,
@@ -51,7 +51,7 @@ class SearchSpan:
         self._started = time_ns()
 
     def found(self, result: SearchResult) -> None:
-        """Add what was found, and a span for each step, back to back as they ran."""
+        """Add the result, and a child span for each step, back to back as they ran."""
         if not self._span.is_recording():
             return
         self._span.set_attribute("shortlist.search.hits", len(result.hits))
@@ -67,7 +67,7 @@ class SearchSpan:
 
 @contextmanager
 def upstream_span(server: str, method: str, params: Mapping[str, Any], protocol_version: str | None) -> Iterator[Span]:
-    """Open the span of a request to an upstream server: the wait for the server, and the SDK's own span below it."""
+    """Open the span of a request to an upstream server, including the wait; the SDK's own span is its child."""
     attributes: dict[str, Any] = {"mcp.method.name": method, "shortlist.server": server}
     if protocol_version is not None:
         attributes["mcp.protocol.version"] = protocol_version
@@ -81,13 +81,13 @@ def upstream_span(server: str, method: str, params: Mapping[str, Any], protocol_
 
 
 def mark_failed(span: Span, error: str) -> None:
-    """Say that a request went wrong, by the kind of error; its message may hold what nobody should read."""
+    """Mark a span as failed by the kind of error, without its message, which may contain private data."""
     span.set_attribute("error.type", error)
     span.set_status(StatusCode.ERROR)
 
 
 def note_on_span(event: Event) -> None:
-    """Add to the span of the request that an event belongs to what the SDK cannot know."""
+    """Add what the SDK does not know to the current request's span."""
     span = get_current_span()
     if not span.is_recording():
         return

@@ -1,4 +1,4 @@
-"""The dashboard's addresses."""
+"""The routes of the dashboard."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ CHANGES: Mapping[str, Change] = {
 
 
 def dashboard(sources: Sources, access: Access) -> ASGIApp:
-    """Make the app of all pages; whoever serves it checks the Host and the Origin of requests, as the front does."""
+    """Return the app of all pages; whoever serves it checks the Host and Origin of requests, as the front does."""
     door = Door(sources, access)
     routes: list[BaseRoute] = [
         Mount("/static", StaticFiles(directory=STATIC)),

@@ -1,7 +1,7 @@
-"""Charts as numbers: what a template needs to draw them as SVG, at any width and in any theme.
+"""The geometry of charts: coordinates that templates draw as SVG, at any width and in any theme.
 
-Shapes are drawn into a box of WIDTH by HEIGHT that the browser stretches; words stand beside it as text, evenly
-spaced, so that they keep their size on a phone. Colours are classes: `tone-1` and so on.
+Shapes are drawn into a box of WIDTH by HEIGHT that the browser stretches; labels are text beside it, evenly spaced,
+so that they keep their size on a phone. Colours are classes: `tone-1` and so on.
 """
 
 import math
@@ -14,18 +14,18 @@ STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 TICKS = 4
 LABELS = 6
 GAP = 0.18
-"""The part of its room that a bar leaves free."""
+"""The share of a bar's slot that stays empty."""
 
-Value: TypeAlias = float | None
-Kind: TypeAlias = Literal["bars", "lines"]
+ChartValue: TypeAlias = float | None
+ChartKind: TypeAlias = Literal["bars", "lines"]
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line, or one layer of the bars; None where there was nothing to measure."""
+    """One line, or one layer of stacked bars; None where there is no data."""
 
     name: str
-    values: Sequence[Value]
+    values: Sequence[ChartValue]
     tone: int = 1
 
 
@@ -40,7 +40,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The room of one moment, with what to say when it is pointed at."""
+    """The area of one interval, with its tooltip."""
 
     x: float
     width: float
@@ -49,14 +49,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Something over time: bars that are stacked, or lines."""
+    """Values over time, as stacked bars or lines."""
 
     title: str
-    kind: Kind
+    kind: ChartKind
     moments: Sequence[str]
     series: Sequence[Series]
     show: Callable[[float], str]
-    """Writes a number of this chart."""
+    """Formats a value."""
 
     @property
     def empty(self) -> bool:
@@ -68,12 +68,12 @@ class Chart:
 
     @property
     def ticks(self) -> tuple[float, ...]:
-        """Give round numbers from zero to above the largest value, evenly spaced."""
+        """Round, evenly spaced numbers from zero to above the largest value."""
         return round_ticks(max(self._heights(), default=0.0))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Give some of the moments, evenly spaced, the first and the last among them."""
+        """Evenly spaced interval labels, including the first and the last."""
         last = len(self.moments) - 1
         count = next((n for n in range(LABELS - 1, 0, -1) if last % n == 0), 1)
         return tuple(self.moments[last * i // count] for i in range(count + 1)) if last > 0 else tuple(self.moments)
@@ -91,7 +91,7 @@ class Chart:
 
     @property
     def paths(self) -> Iterator[tuple[int, str]]:
-        """Give each line's tone and path; a gap where there was nothing to measure."""
+        """Tone and path of each line; a gap where there is no data."""
         for series in self.series:
             yield series.tone, path(series.values, self.top, HEIGHT)
 
@@ -104,7 +104,7 @@ class Chart:
 
     @property
     def rows(self) -> Iterator[tuple[str, list[str]]]:
-        """Give the same as a table."""
+        """The same data as table rows."""
         for at, moment in enumerate(self.moments):
             yield moment, [self._shown(series.values[at]) for series in self.series]
 
@@ -116,12 +116,12 @@ class Chart:
                 sum(value or 0.0 for value in layers) for layers in zip(*(s.values for s in self.series), strict=True)
             )
 
-    def _shown(self, value: Value) -> str:
+    def _shown(self, value: ChartValue) -> str:
         return "–" if value is None else self.show(value)
 
 
 def round_ticks(most: float) -> tuple[float, ...]:
-    """Divide the way from zero to beyond `most` into steps that people like."""
+    """Return round, evenly spaced ticks from zero to at least `most`."""
     if most <= 0 or not math.isfinite(most):
         return (0.0, 1.0)
     magnitude = 10.0 ** math.floor(math.log10(most / TICKS))
@@ -129,8 +129,8 @@ def round_ticks(most: float) -> tuple[float, ...]:
     return tuple(step * i for i in range(math.ceil(most / step - 1e-9) + 1))
 
 
-def path(values: Sequence[Value], top: float, height: float) -> str:
-    """Draw values from left to right through the middle of their rooms; one alone becomes a dash."""
+def path(values: Sequence[ChartValue], top: float, height: float) -> str:
+    """Return an SVG path through the middle of each slot; an isolated value becomes a dash."""
     room = WIDTH / max(len(values), 1)
     drawn, pen = [], "M"
     for at, value in enumerate(values):
@@ -144,14 +144,14 @@ def path(values: Sequence[Value], top: float, height: float) -> str:
     return "".join(drawn)
 
 
-def spark(values: Sequence[Value]) -> str:
-    """Draw a small line without axes, from zero to its own largest value."""
+def spark(values: Sequence[ChartValue]) -> str:
+    """Return the path of a sparkline from zero to its largest value."""
     return path(values, max([value for value in values if value is not None] or [0.0]) or 1.0, 40.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """An effect with its bounds around zero, from 0 to 100 on a scale of its own."""
+class EffectInterval:
+    """An effect with its bounds, scaled to 0 to 100 around zero."""
 
     value: float
     low: float
@@ -162,7 +162,7 @@ class Interval:
         return all(map(math.isfinite, (self.value, self.low, self.high)))
 
     def at(self, number: float) -> float:
-        """Place a number; zero is in the middle."""
+        """Return the x coordinate of a number; zero is in the middle."""
         most = max(abs(self.low), abs(self.high)) * 1.1 or 1.0
         return _r(50 + number / most * 50)
 

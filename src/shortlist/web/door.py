@@ -137,7 +137,7 @@ _FAILURES: Mapping[type[ShortlistError], tuple[str, int]] = {
 
 
 def _no_such_page(visit: Visit) -> Page:
-    raise NoSuchPage(f"There is no page {visit.address!r}.")
+    raise NoSuchPage(f"No page {visit.address!r}.")
 
 
 _REFUSED = Page(

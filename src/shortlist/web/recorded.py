@@ -1,4 +1,4 @@
-"""A gateway that runs in another process, as far as it has left traces: its record and its saved catalog."""
+"""The servers of a gateway that runs in another process, read from what it recorded."""
 
 from collections.abc import Mapping, Sequence
 from typing import NoReturn, cast, get_args
@@ -11,18 +11,18 @@ from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, State, UpstreamStatus
 
 LOOKED_AT = 1_000
-"""The latest comings and goings of all servers."""
+"""The latest state changes of all servers."""
 
 
 class RecordedUpstreams:
-    """Servers as their last recorded state tells; nothing can be asked of them from here."""
+    """Servers in their last recorded state; requests to them are refused."""
 
     def __init__(self, servers: Sequence[str], events: EventStore) -> None:
         self._servers = servers
         self._events = events
 
     def status(self) -> Mapping[str, UpstreamStatus]:
-        """Give every server's last state, in configuration order; `stopped` where none was ever recorded."""
+        """Return every server's last state, in configuration order; `stopped` where none was recorded."""
         last = self._last()
         return {name: _status(name, last.get(name)) for name in self._servers}
 
@@ -64,4 +64,4 @@ def _status(name: str, event: StoredEvent | None) -> UpstreamStatus:
 
 
 def _refuse(server: str) -> NoReturn:
-    raise UpstreamUnavailable(server, "it is run by the gateway, and this is only its dashboard")
+    raise UpstreamUnavailable(server, "the server runs in the gateway's process, and this is only its dashboard")

@@ -1,4 +1,4 @@
-"""Templates: everything that is put into one is escaped, and cleaned of what cannot be seen."""
+"""Templates: every value is escaped and stripped of invisible characters."""
 
 import time
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def _seen(value: Any) -> Any:
 
 
 def segment(text: str) -> str:
-    """Write a name as part of a path."""
+    """Encode a name as a path segment."""
     return quote(text, safe="")
 
 
@@ -62,7 +62,7 @@ def whole(number: float) -> str:
 
 
 def short(number: float) -> str:
-    """Write a number in at most four figures."""
+    """Format a number with at most four digits."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(number) >= size:
             scaled = number / (1e3 if unit == "k" else size)
@@ -87,12 +87,12 @@ def milliseconds(number: float | None) -> str:
 
 
 def moment(second: float) -> str:
-    """Write a point in time for the `datetime` of a page, which shows it in the reader's own zone."""
+    """Format a time for a `datetime` attribute; the page shows it in the reader's time zone."""
     return datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def ago(second: float | None, now: float | None = None) -> str:
-    """Say how long ago something was, in one unit."""
+    """Return how long ago something was, in one unit."""
     if second is None:
         return "never"
     passed = max(0.0, (time.time() if now is None else now) - second)

@@ -1,4 +1,4 @@
-"""What callers do, as it happens."""
+"""The live feed of events."""
 
 from collections.abc import Mapping
 
@@ -8,27 +8,27 @@ from shortlist.web.page import Page, Visit
 SHOWN = 60
 
 KINDS: Mapping[str, str] = {
-    "": "everything",
+    "": "all",
     "searched": "searches",
     "called": "calls",
     "loaded": "loads",
     "upstream": "servers",
 }
-"""What the page can be narrowed to, and what it says for it."""
+"""Event kinds that the page can filter by, with their labels."""
 
 WORDS: Mapping[str, str] = {
-    "opened": "new session",
+    "opened": "session opened",
     "listed": "listed tools",
-    "circle": "circle broken",
+    "circle": "loop stopped",
     "toolsets": "listed toolsets",
-    "suggested": "suggestion",
-    "exposed": "experiment",
-    "reported": "task",
+    "suggested": "suggested",
+    "exposed": "exposed",
+    "reported": "task reported",
     "upstream": "server",
     "catalog": "tools changed",
     "lost": "events lost",
 }
-"""Kinds whose own name does not say it."""
+"""Labels of the other kinds."""
 
 
 def page(visit: Visit) -> Page:
@@ -37,7 +37,7 @@ def page(visit: Visit) -> Page:
 
 
 def feed(visit: Visit) -> Page:
-    """Give the rows of what came after an event, for the page to put on top."""
+    """Return the rows of events newer than one, which the page prepends."""
     return Page("activity_rows.html", "", _events(visit))
 
 

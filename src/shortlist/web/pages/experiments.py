@@ -1,4 +1,4 @@
-"""Experiments: what is compared, and what may be concluded so far."""
+"""Experiments: variants, effects and conclusions."""
 
 import math
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from shortlist.errors import InvalidInput
 from shortlist.telemetry.experiments.metrics import ExperimentMetric
 from shortlist.telemetry.experiments.plan import find_experiment, read_experiments
 from shortlist.telemetry.experiments.report import VariantComparison, build_report, conclusion
-from shortlist.web.charts import Interval
+from shortlist.web.charts import EffectInterval
 from shortlist.web.page import NoSuchPage, Page, Visit
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One comparison, with its numbers in words."""
+class ComparisonRow:
+    """One comparison, formatted."""
 
     found: VariantComparison
 
@@ -38,13 +38,13 @@ class Row:
         return _text(self.found.metric, self.found.effect.high, sign="+")
 
     @property
-    def interval(self) -> Interval:
+    def interval(self) -> EffectInterval:
         effect = self.found.effect
-        return Interval(effect.value, effect.low, effect.high)
+        return EffectInterval(effect.value, effect.low, effect.high)
 
 
 def listing(visit: Visit) -> Page:
-    """Show all experiments, the latest first and with what it shows."""
+    """Show all experiments, the latest first and with its conclusion."""
     store = visit.record().experiments
     experiments = read_experiments(store)
     latest = build_report(experiments[0], store.outcomes(experiments[0].name)) if experiments else None
@@ -61,9 +61,9 @@ def page(visit: Visit) -> Page:
         raise NoSuchPage(str(error)) from None
     report = build_report(experiment, store.outcomes(experiment.name))
     sections = [
-        ("Metric", "What the experiment is decided by.", report.primary),
-        ("Guardrails", "What must not get worse.", report.guardrails),
-        ("Other figures", "Each judged alone.", report.others),
+        ("Metric", "The metric that decides the experiment.", report.primary),
+        ("Guardrails", "Metrics that must not get worse.", report.guardrails),
+        ("Other metrics", "Each judged alone.", report.others),
     ]
     return Page(
         "experiment.html",
@@ -71,7 +71,7 @@ def page(visit: Visit) -> Page:
         {
             "report": report,
             "conclusion": conclusion(report),
-            "sections": [(heading, note, [Row(found) for found in rows]) for heading, note, rows in sections],
+            "sections": [(heading, note, [ComparisonRow(found) for found in rows]) for heading, note, rows in sections],
         },
     )
 

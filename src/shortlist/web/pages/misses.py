@@ -1,4 +1,4 @@
-"""Searches that did not lead to a tool, and calls that no search led to: what to look into."""
+"""Misses: searches that did not lead to a tool call, and calls that no search led to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ SHOWN = 60
 
 KINDS: Mapping[str, str] = {
     "": "all",
-    "unfound": "called, but never found",
-    "rephrased": "asked again in other words",
-    "empty": "nothing found",
-    "unknown": "no such tool",
+    "unfound": "called, not found",
+    "rephrased": "rephrased",
+    "empty": "no results",
+    "unknown": "unknown tool",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """What went wrong, and the search that went before it."""
+    """A missed event, and the search before it."""
 
     event: StoredEvent
     search: StoredEvent | None

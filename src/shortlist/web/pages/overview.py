@@ -1,4 +1,4 @@
-"""The overview: every figure for a stretch of time, and the main ones over it."""
+"""The overview: all metrics of a time range, and charts of the main ones."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,29 +8,29 @@ from typing import Self, get_args
 
 from shortlist.storage.port import HOUR, Sums, TallyName, TallyStore
 from shortlist.telemetry.figures import FIGURES, Tallied, Unit, latency, stats_of
-from shortlist.web.charts import Chart, Series, Value, spark
+from shortlist.web.charts import Chart, ChartValue, Series, spark
 from shortlist.web.page import OF_TOOLS, Page, Visit
 from shortlist.web.templating import milliseconds, percent, short
 
 BUSIEST = 8
 
 OVER_TIME: tuple[TallyName, ...] = tuple(name for name in get_args(TallyName) if name not in (*OF_TOOLS, "together"))
-"""The tallies of everything but single tools."""
+"""All tallies except those of single tools."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """The time that is looked at, in equal parts."""
+class TimeRange:
+    """A time range, in equal intervals."""
 
     name: str
     parts: int
     hours: int
-    """In each part."""
+    """In each interval."""
     form: str
-    """How the beginning of a part is written."""
+    """strftime format of an interval's start."""
 
     def begins(self, now: float) -> list[int]:
-        """Give the hours in which the parts begin, the last being the one that is not over."""
+        """Return the first hour of each interval; the last one is still running."""
         last = int(now // HOUR) // self.hours * self.hours
         return [last - self.hours * back for back in reversed(range(self.parts))]
 
@@ -38,17 +38,17 @@ class Stretch:
         return datetime.fromtimestamp(hour * HOUR, UTC).strftime(self.form)
 
 
-STRETCHES: Mapping[str, Stretch] = {
-    "24h": Stretch("24 hours", 25, 1, "%H:%M"),
-    "7d": Stretch("7 days", 29, 6, "%d %b %H:%M"),
-    "30d": Stretch("30 days", 31, 24, "%d %b"),
+RANGES: Mapping[str, TimeRange] = {
+    "24h": TimeRange("24 hours", 25, 1, "%H:%M"),
+    "7d": TimeRange("7 days", 29, 6, "%d %b %H:%M"),
+    "30d": TimeRange("30 days", 31, 24, "%d %b"),
 }
 WRITTEN: Mapping[Unit, Callable[[float], str]] = {"": short, "%": percent, "tokens": short}
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure, with its course and its meaning."""
+    """One metric, with its sparkline and meaning."""
 
     label: str
     value: str
@@ -59,12 +59,12 @@ class Tile:
 
 
 def page(visit: Visit) -> Page:
-    """Show the figures of a stretch of time."""
+    """Show the metrics of a time range."""
     if visit.limited:
         return Page("limited.html", "Overview", {"tools": len(visit.tools()), "servers": len(visit.servers())})
     chosen = visit.query.get("range", "")
-    chosen = chosen if chosen in STRETCHES else "7d"
-    stretch = STRETCHES[chosen]
+    chosen = chosen if chosen in RANGES else "7d"
+    stretch = RANGES[chosen]
     begins = stretch.begins(time.time())
     tallies = visit.record().tallies
     parts = _parts(tallies, stretch, begins)
@@ -74,7 +74,7 @@ def page(visit: Visit) -> Page:
         "overview.html",
         "Overview",
         {
-            "stretches": STRETCHES,
+            "ranges": RANGES,
             "chosen": chosen,
             "stats": whole,
             "tiles": list(_tiles(whole.figures, whole.latency, course)),
@@ -88,11 +88,11 @@ def page(visit: Visit) -> Page:
 
 
 def written(name: str, value: float | None) -> str:
-    """Write a figure in its unit."""
+    """Format a metric in its unit."""
     return "–" if value is None else WRITTEN[FIGURES[name].unit](value)
 
 
-def _parts(store: TallyStore, stretch: Stretch, begins: Sequence[int]) -> list[Sums]:
+def _parts(store: TallyStore, stretch: TimeRange, begins: Sequence[int]) -> list[Sums]:
     series = store.series(OVER_TIME, begins[0] * HOUR, stretch.hours)
     return [series.get(hour, {}) for hour in begins]
 
@@ -107,25 +107,25 @@ def _added(several: Iterable[Sums]) -> Sums:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Figures over time: each point is the figure of one part."""
+    """Metrics over time, one value per interval."""
 
-    stretch: Stretch
+    stretch: TimeRange
     begins: Sequence[int]
     parts: Sequence[Tallied]
     searches: Sequence[Mapping[str, float]]
-    """Percentiles of whole searches."""
+    """Latency percentiles of whole searches."""
 
     @classmethod
-    def of(cls, stretch: Stretch, begins: Sequence[int], parts: Sequence[Tallied]) -> Self:
+    def of(cls, stretch: TimeRange, begins: Sequence[int], parts: Sequence[Tallied]) -> Self:
         return cls(stretch, begins, parts, [latency(part).get("search", {}) for part in parts])
 
-    def figure(self, name: str) -> list[Value]:
+    def figure(self, name: str) -> list[ChartValue]:
         return [FIGURES[name].compute(part) for part in self.parts]
 
-    def took(self, percentile: str) -> list[Value]:
+    def took(self, percentile: str) -> list[ChartValue]:
         return [times.get(percentile) for times in self.searches]
 
-    def calls(self, *outcomes: str) -> list[Value]:
+    def calls(self, *outcomes: str) -> list[ChartValue]:
         return [part.total("calls", *outcomes) for part in self.parts]
 
     def charts(self) -> list[Chart]:
@@ -133,7 +133,7 @@ class Course:
         saved = [max(value or 0.0, 0.0) for value in self.figure("tokens_saved")]
         return [
             self._chart(
-                "Tokens: shown, and saved against listing everything",
+                "Tokens shown and saved",
                 short,
                 Series("shown", shown, tone=1),
                 Series("saved", saved, tone=2),
@@ -146,17 +146,17 @@ class Course:
                 Series("failed", self.calls("error", "failed"), tone=4),
             ),
             self._chart(
-                "Calls whose tool a search had found",
+                "Calls found by search",
                 percent,
-                Series("at any place", self.figure("recall_proxy"), tone=1),
-                Series("at the first", self.figure("top_1"), tone=2),
+                Series("any rank", self.figure("recall_proxy"), tone=1),
+                Series("rank 1", self.figure("top_1"), tone=2),
                 lines=True,
             ),
             self._chart(
-                "Time of a search",
+                "Search latency",
                 milliseconds,
-                Series("median", self.took("p50"), tone=1),
-                Series("95 %", self.took("p95"), tone=3),
+                Series("p50", self.took("p50"), tone=1),
+                Series("p95", self.took("p95"), tone=3),
                 lines=True,
             ),
         ]
@@ -166,7 +166,7 @@ class Course:
         return Chart(title=title, kind="lines" if lines else "bars", moments=moments, series=series, show=show)
 
 
-def _sum(values: Sequence[Value]) -> float:
+def _sum(values: Sequence[ChartValue]) -> float:
     return sum(value or 0.0 for value in values)
 
 
@@ -180,16 +180,16 @@ def _tiles(
     say = {name: written(name, value) for name, value in figures.items()}
     took = latency.get("search", {})
     return [
-        tile("tokens_saved", "Tokens saved", f"{say['saved_share']} of listing everything", 2),
-        tile("calls", "Calls", f"{say['searches_per_call']} searches for each"),
-        tile("recall_proxy", "Found by search", f"{say['top_1']} at the first place"),
-        tile("unfound_calls", "Unfound calls", f"{say['rephrased']} of searches asked again", 4),
-        tile("error_rate", "Errors", f"{say['invalid_arguments']} more with wrong arguments", 4),
+        tile("tokens_saved", "Tokens saved", f"{say['saved_share']} of listing all tools", 2),
+        tile("calls", "Calls", f"{say['searches_per_call']} searches per call"),
+        tile("recall_proxy", "Found by search", f"{say['top_1']} ranked first"),
+        tile("unfound_calls", "Calls not found", f"{say['rephrased']} of searches rephrased", 4),
+        tile("error_rate", "Error rate", f"{say['invalid_arguments']} invalid arguments", 4),
         Tile(
-            "Time of a search",
+            "Search latency",
             milliseconds(took.get("p50")),
-            f"95 % within {milliseconds(took.get('p95'))}",
-            "Half of all searches took no longer.",
+            f"p95 {milliseconds(took.get('p95'))}",
+            "Median latency of a search.",
             spark(course.took("p50")),
             3,
         ),

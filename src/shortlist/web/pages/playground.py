@@ -1,4 +1,4 @@
-"""The search playground: what a query finds by one pipeline or by two, and why."""
+"""The search playground: results of one or two pipelines, with explanations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from shortlist.web.page import Page, Visit
 
 LIMITS = (5, 10, 20)
 SMALLEST_PART = 0.01
-"""Less than this a feature does not change the order."""
+"""Smaller contributions are not shown."""
 
 MEANINGS: Mapping[str, str] = {
-    "default": "words and meaning, weighed by what the query is like",
-    "weighted": "words and meaning, by one fixed weight",
-    "rrf": "words and meaning, by their ranks alone",
-    "lexical": "words alone, over nine fields",
-    "dense": "meaning alone",
-    "bm25": "words over one field, as most others do it",
-    "tfidf": "words over one field, as a cosine",
+    "default": "lexical and dense search, weighted by the query",
+    "weighted": "lexical and dense search, with a fixed weight",
+    "rrf": "reciprocal rank fusion of lexical and dense search",
+    "lexical": "BM25F over nine fields",
+    "dense": "embeddings only",
+    "bm25": "BM25 over one field",
+    "tfidf": "TF-IDF cosine over one field",
     "stackone": "BM25 and TF-IDF over one field",
-    "fuzzy": "names that look like the query",
-    "prefix": "names that begin like the query",
-    "exact": "names that the query spells",
+    "fuzzy": "names similar to the query",
+    "prefix": "names that start with the query",
+    "exact": "names equal to the query",
     "regex": "names and descriptions that match a pattern",
 }
-"""What each pipeline goes by."""
+"""A short description of each pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """One hit with the reason of its place, and its place in the other column."""
+class ExplainedHit:
+    """One hit with its explanation, and its rank in the other column."""
 
     hit: Hit
     why: Explanation
@@ -44,7 +44,7 @@ class Reason:
 
     @property
     def parts(self) -> list[tuple[str, float]]:
-        """Give what each feature added, the weightiest first."""
+        """Contributions of the features, the largest first."""
         shown = [(name, value) for name, value in self.why.parts.items() if abs(value) >= SMALLEST_PART]
         return sorted(shown, key=lambda part: -abs(part[1]))
 
@@ -54,7 +54,7 @@ class Reason:
 
     @property
     def boost(self) -> float | None:
-        """Give what the stages added to the fused score."""
+        """What the stages added to the fused score."""
         if not self.why.parts:
             return None
         added = self.hit.score - sum(self.why.parts.values())
@@ -63,17 +63,17 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One pipeline's answer, or why there is none."""
+    """One pipeline's result, or the error."""
 
     pipeline: str
     meaning: str
     result: SearchResult | None = None
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[ExplainedHit, ...] = ()
     problem: str = ""
 
     @property
     def best(self) -> Mapping[str, float]:
-        """Give each arm's largest score among the hits, to draw the others against."""
+        """Each retriever's largest score among the hits, the scale of its bars."""
         scores: dict[str, float] = {}
         for reason in self.reasons:
             for arm, view in reason.why.arms.items():
@@ -82,7 +82,7 @@ class Column:
 
 
 def page(visit: Visit) -> Page:
-    """Answer the query of the address by the pipelines that it names; nothing is recorded."""
+    """Run the query with the chosen pipelines; nothing is recorded."""
     text = visit.query.get("q", "").strip()
     limit = next((n for n in LIMITS if str(n) == visit.query.get("limit")), LIMITS[0])
     chosen = (visit.query.get("a") or "default", visit.query.get("b", ""))
@@ -103,7 +103,7 @@ def page(visit: Visit) -> Page:
 
 
 def _ask(visit: Visit, text: str, limit: int, pipeline: str) -> Explained | str:
-    # As the gateway asks for a client: among what the caller may see, near-duplicates as one.
+    # As the gateway searches for a client: only visible tools, near-duplicates collapsed.
     filters = Filters(among=visit.state.visible(visit.session.caller))
     query = Query(text=text, limit=limit, filters=filters, collapse=True, pipeline=pipeline)
     try:
@@ -117,11 +117,11 @@ def _column(visit: Visit, name: str, answer: Explained | str, others: Mapping[To
     if isinstance(answer, str):
         return Column(pipeline=name, meaning=meaning, problem=answer)
     pairs = zip(answer.result.hits, answer.explanations, strict=True)
-    reasons = [Reason(hit, why, visit.state.snapshot.name(why.tool), others.get(why.tool)) for hit, why in pairs]
+    reasons = [ExplainedHit(hit, why, visit.state.snapshot.name(why.tool), others.get(why.tool)) for hit, why in pairs]
     return Column(pipeline=name, meaning=meaning, result=answer.result, reasons=tuple(reasons))
 
 
 def _ranks(found: Mapping[str, Explained | str], but: str) -> Mapping[ToolId, int]:
-    """Give the places of the tools in the other column."""
+    """Return the ranks of the tools in the other column."""
     others = [a for name, a in found.items() if name != but and not isinstance(a, str)]
     return {hit.tool.id: hit.rank for answer in others for hit in answer.result.hits}

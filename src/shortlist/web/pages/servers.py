@@ -1,4 +1,4 @@
-"""The servers behind the gateway: how they are, what they offer and how they do."""
+"""The upstream servers: state, tools and usage."""
 
 from dataclasses import dataclass
 
@@ -11,19 +11,19 @@ from shortlist.web.page import NoSuchPage, Page, Use, Visit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRow:
-    """One server, with what the caller may see of it."""
+    """One server and its visible tools."""
 
     status: UpstreamStatus
     title: str
     description: str
     stale: bool
-    """Its tools are those of the last time."""
+    """Its tools come from the saved catalog."""
     tools: tuple[Tool, ...]
     used: ToolFigures | None
 
     @property
     def tokens(self) -> int:
-        """Count what a model would pay for all its definitions."""
+        """Tokens of all its tool definitions."""
         return sum(definition_tokens(tool) for tool in self.tools)
 
 
@@ -50,10 +50,10 @@ def page(visit: Visit) -> Page:
 
 
 def reconnect(visit: Visit) -> str:
-    """Connect to a server again, or list its tools again."""
+    """Reconnect a server, or list its tools again."""
     name = _named(visit).server
     if visit.sources.reconnect is None or visit.limited:
-        raise NoSuchPage(f"{name!r} cannot be reconnected from here.")
+        raise NoSuchPage(f"Server {name!r} cannot be reconnected from here.")
     visit.sources.reconnect(name)
     return visit.address.removesuffix("/reconnect")
 
@@ -62,7 +62,7 @@ def _named(visit: Visit) -> UpstreamStatus:
     name = visit.path["server"]
     found = visit.servers().get(name)
     if found is None:
-        raise NoSuchPage(f"There is no server {name!r}.")
+        raise NoSuchPage(f"No server {name!r}.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The tools: what is used, what fails, what says the same as another, and what nobody finds."""
+"""The tools: used, failing, near-duplicates, and never found."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ LATEST_CALLS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRow:
-    """A tool with what is known of its use."""
+    """A tool and its usage."""
 
     tool: Tool
     name: str
@@ -62,14 +62,14 @@ SORTS: Mapping[str, tuple[str, Callable[[ToolRow], float]]] = {
     "shown": ("Found", lambda row: -row.shown),
     "mrr": ("MRR", lambda row: 2.0 if row.mrr is None else row.mrr),
     "errors": ("Errors", lambda row: -row.errors),
-    "time": ("Time", lambda row: -((row.used.milliseconds if row.used else None) or 0.0)),
+    "time": ("Latency", lambda row: -((row.used.milliseconds if row.used else None) or 0.0)),
     "tokens": ("Tokens", lambda row: -row.tokens),
 }
-"""Columns that can be sorted by: the most first, and of the MRR the worst."""
+"""Sortable columns: highest first, and lowest first for the MRR."""
 
 
 def listing(visit: Visit) -> Page:
-    """Show tools that fit a view and a few letters, sorted, a page at a time."""
+    """Show the tools of a view that match a text, sorted, one page at a time."""
     view, sort = _one_of(visit, "view", VIEWS, ""), _one_of(visit, "sort", SORTS, "calls")
     letters, rows = visit.query.get("q", "").strip(), _rows(visit)
     fitting = [row for row in rows if _has(row, letters.lower())]
@@ -95,7 +95,7 @@ def page(visit: Visit) -> Page:
     """Show one tool."""
     tool_id = visit.path["tool"]
     if not visit.may_see(tool_id):
-        raise NoSuchPage(f"There is no tool {tool_id!r}.")
+        raise NoSuchPage(f"No tool {tool_id!r}.")
     row = next(row for row in _rows(visit) if row.tool.id == tool_id)
     calls = [] if visit.limited else _latest_calls(visit, tool_id)
     definition = json.dumps(row.tool.mcp(), indent=2, ensure_ascii=False)
@@ -137,6 +137,6 @@ def _has(row: ToolRow, letters: str) -> bool:
     return letters in row.name.lower() or letters in row.tool.description.lower()
 
 
-@lru_cache(maxsize=1)  # a catalog is a value, and finding what is alike in a large one takes a second
+@lru_cache(maxsize=1)  # finding near-duplicates in a large catalog takes a second
 def _families(catalog: Catalog) -> Mapping[ToolId, tuple[ToolId, ...]]:
     return {tool_id: family for family in near_duplicates(catalog.tools) for tool_id in family}

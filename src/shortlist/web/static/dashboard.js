@@ -45,7 +45,7 @@ function followActivity(table) {
   pause.addEventListener("click", () => {
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
-    pause.textContent = paused ? "Go on" : "Pause";
+    pause.textContent = paused ? "Resume" : "Pause";
   });
   setTimeout(run, POLL_MILLISECONDS);
 }
