@@ -133,7 +133,7 @@ def test_names_from_elsewhere_are_read_as_what_they_are_here(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[", "is no JSON"),
+        ("[", "is not valid JSON"),
         ('{"scenarios": []}', "scenarios"),
         ('{"scenarios": [{"name": "a", "calls": [{"args": {}}]}]}', r"scenarios\.0\.calls\.0\.tool"),
     ],

@@ -79,7 +79,7 @@ async def test_mistakes_go_back_to_the_model_and_a_tool_that_failed_completes_no
     with scripted(clumsy) as provider:
         made = await attempt(place, model_at(provider), TASK, "search")
     first, second, third = [m["content"] for m in provider.seen[-1].body["messages"] if m["role"] == "tool"]
-    assert first.startswith("The arguments are no JSON")
+    assert first.startswith("The arguments are not valid JSON")
     assert second == "The arguments must be a JSON object."
     assert "was NOT invoked" in third
     assert (made.completed, made.failure, made.errors) == (False, "", 3)
@@ -119,7 +119,7 @@ async def test_a_gateway_that_does_not_start_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ('{"tasks": []}', "tasks"),
         ('{"tasks": [{"name": "a"}]}', r"tasks\.0\.prompt"),
     ],
