@@ -2,7 +2,7 @@
 
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse
 
-from shortlist.front.resumption import EVENT_CHARACTERS, EventLog
+from shortlist.front.resumption import EVENT_BYTES, EventLog
 
 
 def answer(text: str) -> JSONRPCMessage:
@@ -35,7 +35,7 @@ def test_a_session_gets_no_events_of_another_though_their_streams_have_one_name(
 
 
 def test_the_oldest_events_go_when_there_are_too_many() -> None:
-    log, me = EventLog(characters=3 * (EVENT_CHARACTERS + 100)), object()
+    log, me = EventLog(3 * (EVENT_BYTES + 150)), object()
     ids = [log.add(me, "1", answer("x" * 60)) for _ in range(6)]
     assert log.after(me, ids[0]) == (None, [])
     assert len(log.after(me, ids[-2])[1]) == 1
@@ -45,3 +45,26 @@ def test_an_id_that_was_never_given_is_nobodys() -> None:
     log, me = EventLog(), object()
     log.add(me, "1", JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"level": "info"}))
     assert [log.after(me, last) for last in ("", "x", "-1", "99", "²")] == [(None, [])] * 5
+
+
+def test_events_weigh_the_bytes_that_they_take_numbers_included() -> None:
+    log, me = EventLog(100_000), object()
+    for number in range(1_000):
+        numbers = JSONRPCResponse(jsonrpc="2.0", id=1, result={"rows": list(range(number, number + 500))})
+        log.add(me, "1", numbers)
+    assert log.bytes <= 100_000
+    kept = len(log._events)
+    assert kept < 100_000 / 1_500
+
+
+def test_what_an_ended_session_was_sent_is_forgotten() -> None:
+    log, ada, bob = EventLog(), object(), object()
+    of_ada, of_bob = log.add(ada, "1", None), log.add(bob, "1", None)
+    for _ in range(10):
+        log.add(ada, "1", answer("for Ada"))
+        log.add(bob, "1", answer("for Bob"))
+    before = log.bytes
+    log.forget(ada)
+    assert log.after(ada, of_ada) == (None, [])
+    assert len(log.after(bob, of_bob)[1]) == 10
+    assert log.bytes == before / 2

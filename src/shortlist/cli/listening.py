@@ -1,8 +1,10 @@
-"""Serving an app over HTTP until a signal comes."""
+"""Serves an app over HTTP until a signal comes."""
 
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,25 +12,41 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from shortlist.config.settings import DEFAULT_LIMITS
 from shortlist.errors import InvalidInput
+from shortlist.front.admission import Admission
+from shortlist.front.connections import IDLE_SECONDS, guarded_protocol
 
 GRACE_SECONDS = 3.0
+"""How long requests that are running at a signal may take to be answered."""
+EXIT_SECONDS = 4.7
+"""After a signal the process has ended by then, whatever still runs in it."""
 
 
-async def listen(app: ASGIApp, host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serve an app; its address is announced as soon as clients may connect."""
+async def listen(
+    app: ASGIApp, host: str, port: int, announce: Callable[[str], None], *, admission: Admission | None = None
+) -> None:
+    """Serve an app until a signal comes; its address is announced as soon as clients may connect.
+
+    With `admission`, the requests that are running at the signal are answered while new ones are refused.
+    """
     bound = listening_socket(host, port)
+    limits = admission.limits if admission is not None else DEFAULT_LIMITS
     config = uvicorn.Config(
         app,
+        http=guarded_protocol(limits),
         log_config=None,
         log_level="warning",
         access_log=False,  # paths hold workspace handles
-        timeout_graceful_shutdown=int(GRACE_SECONDS),
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=1,
     )
     announce(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
     server = _Server(config)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_tell_signals, server)
+        tasks.start_soon(_end_on_signal, server, admission)
         await server.serve(sockets=[bound])
         tasks.cancel_scope.cancel()
 
@@ -60,10 +78,22 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _tell_signals(server: uvicorn.Server) -> None:
+async def _end_on_signal(server: uvicorn.Server, admission: Admission | None) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for number in signals:
-            server.handle_exit(number, None)
+        async for _ in signals:
+            exit_soon()
+            if admission is not None and not admission.is_closing:
+                await admission.close(GRACE_SECONDS)
+            # Not by handle_exit: the SDK's event streams watch it, and would end before their answers.
+            server.should_exit = True
+            return
+
+
+def exit_soon() -> None:
+    """End the process in time even where a thread computes on, or a stdin that nobody closes is being read."""
+    timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
+    timer.daemon = True
+    timer.start()
 
 
 def address(text: str) -> tuple[str, int]:

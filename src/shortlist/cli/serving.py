@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,12 +16,13 @@ import anyio
 
 from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.entrance import dashboard_route, entrance
-from shortlist.cli.listening import GRACE_SECONDS, address, listen
+from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
 from shortlist.cli.stack import Stack, connected, log_folder, open_stack, read_settings, run_plainly, say
 from shortlist.config.settings import LogLevel, Mode, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput
+from shortlist.front.admission import Admission
 from shortlist.front.http import build_app
 from shortlist.front.probes import probe_routes
 from shortlist.front.stdio import check_front, open_front
@@ -172,25 +172,19 @@ async def _serve_stdio(stack: Stack) -> None:
             "waiting for MCP messages on stdin: a client starts this by itself. `--http 127.0.0.1:8765` serves them all"
         )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
+        tasks.start_soon(_stop_on_signal, tasks.cancel_scope, stack.admission)
         async with open_front(stack.settings.limits.message_bytes) as (read, write):
             await server.run(read, write, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
-async def _stop_on_signal(scope: anyio.CancelScope) -> None:
+async def _stop_on_signal(scope: anyio.CancelScope, admission: Admission) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
-            _leave_soon()
+            exit_soon()
+            await admission.close(GRACE_SECONDS)
             scope.cancel()
             return
-
-
-def _leave_soon() -> None:
-    """Do not wait for a stdin that nobody closes: reading it cannot be cancelled."""
-    timer = threading.Timer(GRACE_SECONDS, os._exit, [OK])
-    timer.daemon = True
-    timer.start()
 
 
 async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool) -> None:
@@ -207,7 +201,7 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool) -> Non
         if pages:
             say(f"dashboard: {entrance(access, base, tokens=bool(stack.settings.tokens))}")
 
-    await listen(app, host, port, announce)
+    await listen(app, host, port, announce, admission=stack.admission)
 
 
 # status, tools, call, toolsets, logs

@@ -150,6 +150,18 @@ class Limits:
     results: int = 200
     results_bytes: int = 64 * 1024 * 1024
     """What all kept results may take in memory; the oldest go first."""
+    resumption_bytes: int = 64 * 1024 * 1024
+    """What legacy HTTP clients were sent, kept so that they can resume a broken stream."""
+    connections: int = 2_000
+    """Open HTTP connections; further ones are answered with 503."""
+    arriving_requests: int = 256
+    """HTTP requests whose body has not arrived yet."""
+    request_seconds: float = 15.0
+    """How long a client may take to send the head of an HTTP request, and again its body."""
+    calls: int = 1_000
+    """Requests of all clients that run at the same time."""
+    calls_per_client: int = 200
+    """Requests of one client that run at the same time."""
     workspaces: int = 1_000
     workspace_seconds: float = 86_400.0
     auto_tokens: int = 10_000

@@ -192,6 +192,19 @@ class LimitsShape(Shape):
     """How many paged results are kept. Example: `50`"""
     results_bytes: Count | None = None
     """What all paged results may take in memory; the oldest are dropped first. Example: `8388608`"""
+    resumption_bytes: Count | None = None
+    """What legacy HTTP clients were sent, kept in memory so that they can resume a broken stream.
+    Example: `8388608`"""
+    connections: Count | None = None
+    """Open HTTP connections; further ones get a 503 response. Example: `500`"""
+    arriving_requests: Count | None = None
+    """HTTP requests whose body has not arrived yet; further ones get a 503 response. Example: `64`"""
+    request_seconds: Positive | None = None
+    """How long a client may take to send the head of an HTTP request, and again its body. Example: `5`"""
+    calls: Count | None = None
+    """Requests of all clients that run at the same time; further ones are refused. Example: `200`"""
+    calls_per_client: Count | None = None
+    """Requests of one client that run at the same time; further ones are refused. Example: `50`"""
     workspaces: Count | None = None
     """How many workspaces are kept. Example: `100`"""
     workspace_seconds: Positive | None = None

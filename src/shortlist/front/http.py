@@ -1,4 +1,4 @@
-"""The gateway over Streamable HTTP: on this machine only unless told otherwise, and never for a page in a browser."""
+"""Serves the gateway over Streamable HTTP: to this machine unless configured otherwise, never to foreign pages."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -6,18 +6,18 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shortlist.config.settings import TokenSettings
+from shortlist.config.settings import Limits, TokenSettings
 from shortlist.errors import InvalidConfig
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, Front
@@ -29,16 +29,18 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
 def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Starlette:
-    """Make the app: `/mcp`, `/mcp/w/<handle>`, and what others add, each with a guard of its own."""
+    """Return the app: `/mcp`, `/mcp/w/<handle>`, and the given routes, each with its own guard."""
     state = front.gateway.state
+    limits = state.settings.limits
     check_binding(host, state.settings.tokens)
     manager = ResumableSessions(
         front.server,
+        most_bytes=limits.resumption_bytes,
         # Host and Origin are checked below, for every route and not only for these.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY_BYTES,
     )
-    endpoint, guards = StreamableHTTPASGIApp(manager), [behind_token(state, host)]
+    endpoint, guards = Endpoint(manager, limits), [behind_token(state, host)]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -56,8 +58,69 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
     )
 
 
+class Endpoint:
+    """Reads a request's body within its limits before anything else is done for it.
+
+    A client that opens requests and never completes them holds no session, no task of the SDK and none of the
+    places of others.
+    """
+
+    def __init__(self, manager: ResumableSessions, limits: Limits) -> None:
+        self._manager = manager
+        self._limits = limits
+        self._arriving = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._arriving >= self._limits.arriving_requests:
+            text = "Too many requests are arriving (limits.arriving_requests)."
+            await PlainTextResponse(text, 503, {"Retry-After": "1"})(scope, receive, send)
+            return
+        self._arriving += 1
+        try:
+            with anyio.fail_after(self._limits.request_seconds):
+                body = await _body(receive)
+        except TimeoutError:
+            text = "The request took too long to arrive (limits.request_seconds)."
+            await PlainTextResponse(text, 408, {"Connection": "close"})(scope, receive, send)
+            return
+        finally:
+            self._arriving -= 1
+        if body is None:
+            text = f"The request is over {MAX_BODY_BYTES:,} bytes."
+            await PlainTextResponse(text, 413, {"Connection": "close"})(scope, receive, send)
+            return
+        await self._manager.serve(scope, _replayed(body, receive), send, body)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Return a request's body, or None where it is too large or its client left."""
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        part, more = message.get("body", b""), message.get("more_body", False)
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            return None
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a receive that yields a body that was read already, and then what comes after it."""
+    waiting = [body]
+
+    async def replay() -> Message:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return replay
+
+
 def behind_token(state: State, host: str) -> Middleware:
-    """Guard a route as `/mcp` is guarded: by a bearer token where there are any, or where others can reach it."""
+    """Return the guard of `/mcp` for another route: a bearer token where any is configured or others can connect."""
     return Middleware(Bearer, tokens=lambda: state.settings.tokens, required=not is_loopback(host))
 
 

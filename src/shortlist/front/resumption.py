@@ -1,114 +1,186 @@
-"""What legacy HTTP clients have been sent, kept for a while so that a broken stream can be taken up again."""
+"""What legacy HTTP clients have been sent, kept for a while so that they can resume a broken stream."""
 
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import anyio
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import JSONRPCMessage
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
+from pydantic_core import from_json
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
 
-from shortlist.models import Json
-
-KEPT_CHARACTERS = 64 * 1024 * 1024
+KEPT_BYTES = 64 * 1024 * 1024
 """For all sessions together; the oldest events go first."""
-EVENT_CHARACTERS = 200
-"""What an event weighs beside its text."""
+EVENT_BYTES = 400
+"""What an event takes beside its JSON."""
 RETRY_MILLISECONDS = 1_000
 """How soon a client whose stream ended comes back."""
+VANISHED_SECONDS = 10.0
+"""A call whose client is gone for so long, without resuming, is cancelled: it holds one of its server's places."""
+SESSION_HEADER = "mcp-session-id"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
     owner: object
     stream: str
-    message: JSONRPCMessage | None
-    characters: int
+    json: bytes | None
+
+    @property
+    def bytes(self) -> int:
+        return EVENT_BYTES + len(self.json or b"")
 
 
 class EventLog:
-    """The events of all sessions, bounded together."""
+    """The events of all sessions as JSON, bounded together by their bytes."""
 
-    def __init__(self, characters: int = KEPT_CHARACTERS) -> None:
-        self._most = characters
-        self._held = 0
+    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+        self._most = most_bytes
+        self.bytes = 0
         self._events: OrderedDict[int, _Event] = OrderedDict()
+        self._of_owner: dict[object, OrderedDict[int, None]] = {}
         self._numbers = count(1)
 
     def session(self) -> EventStore:
-        """Give the part of one session: it can be asked for no other's events."""
+        """Return the events of one session, which cannot be asked for another's."""
         return _SessionEvents(self)
 
     def add(self, owner: object, stream: str, message: JSONRPCMessage | None) -> str:
         number = next(self._numbers)
-        event = _Event(owner, stream, message, EVENT_CHARACTERS + _characters(_body(message)))
+        json = None if message is None else message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        event = _Event(owner, stream, json)
         self._events[number] = event
-        self._held += event.characters
-        while self._held > self._most:
-            _, oldest = self._events.popitem(last=False)
-            self._held -= oldest.characters
+        self._of_owner.setdefault(owner, OrderedDict())[number] = None
+        self.bytes += event.bytes
+        while self.bytes > self._most:
+            self._drop(next(iter(self._events)))
         return str(number)
 
+    def forget(self, owner: object) -> None:
+        """Drop the events of a session that ended."""
+        for number in tuple(self._of_owner.get(owner, ())):
+            self._drop(number)
+
     def after(self, owner: object, last: str) -> tuple[str | None, list[EventMessage]]:
-        """Give the stream of an event and what was sent on it later; nothing for an event that is not its owner's."""
-        event = self._events.get(int(last)) if last.isascii() and last.isdecimal() else None
+        """Return the stream of an event and what was sent on it later; nothing for another session's event."""
+        number = int(last) if last.isascii() and last.isdecimal() and len(last) < 18 else 0
+        event = self._events.get(number)
         if event is None or event.owner is not owner:
             return None, []
-        later = [
-            EventMessage(other.message, str(number))
-            for number, other in self._events.items()
-            if number > int(last)
-            and other.owner is owner
-            and other.stream == event.stream
-            and other.message is not None
+        later = ((other, self._events[other]) for other in self._of_owner[owner] if other > number)
+        return event.stream, [
+            EventMessage(jsonrpc_message_adapter.validate_json(each.json, by_name=False), str(other))
+            for other, each in later
+            if each.stream == event.stream and each.json is not None
         ]
-        return event.stream, later
+
+    def _drop(self, number: int) -> None:
+        event = self._events.pop(number)
+        self.bytes -= event.bytes
+        mine = self._of_owner[event.owner]
+        del mine[number]
+        if not mine:
+            del self._of_owner[event.owner]
 
 
 class _SessionEvents(EventStore):
     def __init__(self, log: EventLog) -> None:
-        self._log = log
+        self.log = log
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        return self._log.add(self, stream_id, message)
+        return self.log.add(self, stream_id, message)
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        stream, events = self._log.after(self, last_event_id)
+        stream, events = self.log.after(self, last_event_id)
         for event in events:
             await send_callback(event)
         return stream
 
 
 class ResumableSessions(StreamableHTTPSessionManager):
-    """The SDK's sessions, each with events of its own.
+    """The SDK's sessions, each with events of its own, and with the calls of vanished clients cancelled.
 
     The SDK names a stream by the client's request id, which other sessions use as well; with one store for all
     of them a client that comes back would be sent another's answer.
     """
 
-    def __init__(self, app: Server[Any], **options: Any) -> None:
-        self._log = EventLog()
+    def __init__(self, app: Server[Any], *, most_bytes: int = KEPT_BYTES, **options: Any) -> None:
+        self.log = EventLog(most_bytes)
+        self.cancelled = 0
+        """How many calls of vanished clients were cancelled."""
+        self._resumptions: dict[str, int] = {}
         super().__init__(app, retry_interval=RETRY_MILLISECONDS, **options)
 
     @property
     def event_store(self) -> EventStore | None:
         """Read once by the SDK for every session that it opens."""
-        return self._log.session()
+        return self.log.session()
 
     @event_store.setter
     def event_store(self, _: EventStore | None) -> None:
         """Ignore what the SDK's constructor sets."""
 
+    async def serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        """Serve a request whose body has arrived; a call whose client disconnects is watched."""
+        session = Headers(scope=scope).get(SESSION_HEADER)
+        if session is None or scope["method"] != "POST":
+            if session is not None and scope["method"] == "GET":
+                self._resumptions[session] = self._resumptions.get(session, 0) + 1
+            await self.asgi_app(scope, receive, send)
+            return
+        watch = _Watch(receive, send)
+        await self.asgi_app(scope, watch.receive, watch.send)
+        if watch.is_disconnected and not watch.is_complete and self._task_group is not None:
+            self._task_group.start_soon(self._cancel_vanished, session, body)
 
-def _body(message: JSONRPCMessage | None) -> Json:
-    return getattr(message, "result", None) or getattr(message, "params", None)
+    async def _cancel_vanished(self, session: str, body: bytes) -> None:
+        resumed = self._resumptions.get(session, 0)
+        await anyio.sleep(VANISHED_SECONDS)
+        transport = self._server_instances.get(session)
+        request = from_json(body)
+        if transport is None or self._resumptions.get(session, 0) != resumed or "id" not in request:
+            return
+        params = {"requestId": request["id"], "reason": "the client is gone"}
+        cancel = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
+        writer = transport._read_stream_writer
+        if writer is not None:
+            self.cancelled += 1
+            logger.info("cancelled a call whose client has been gone for %g s", VANISHED_SECONDS)
+            try:
+                await writer.send(SessionMessage(cancel))
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                logger.debug("the session ended meanwhile")
+
+    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
+        """Forget what a session was sent when it ends."""
+        await super()._discard_session(session_id, transport)
+        self._resumptions.pop(session_id, None)
+        if transport._event_store is not None:
+            self.log.forget(transport._event_store)
 
 
-def _characters(value: Json) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(len(key) + _characters(item) for key, item in value.items())
-    return sum(map(_characters, value)) if isinstance(value, list) else 0
+class _Watch:
+    """Sees whether a response was completed, and whether its client disconnected before."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self.is_disconnected = self.is_complete = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self.is_disconnected = self.is_disconnected or message["type"] == "http.disconnect"
+        return message
+
+    async def send(self, message: Message) -> None:
+        await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            self.is_complete = True

@@ -1,0 +1,129 @@
+"""A gateway and its servers as processes, and what the kernel counts about them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+UPSTREAM = Path(__file__).with_name("upstream.py")
+READY_SECONDS = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has taken so far."""
+
+    cpu_seconds: float
+    memory_bytes: int
+    descriptors: int
+    threads: int
+
+
+def usage(pid: int) -> Usage:
+    """Read a process's use from /proc."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    memory = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    return Usage(
+        cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
+        memory_bytes=int(memory) * os.sysconf("SC_PAGE_SIZE"),
+        descriptors=len(os.listdir(f"/proc/{pid}/fd")),
+        threads=int(fields[17]),
+    )
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process started and that still run, theirs included."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *children(int(child))]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A running gateway."""
+
+    pid: int
+    port: int
+    log: Path
+    folder: Path
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as response:
+            text: str = response.read().decode()
+            return text
+
+
+def stdio_server(*arguments: str, **environment: str) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(UPSTREAM), "stdio", *arguments], "env": environment}
+
+
+@contextmanager
+def http_upstream() -> Iterator[tuple[int, str]]:
+    """Run the server over HTTP; yield its process id and address."""
+    with subprocess.Popen([sys.executable, str(UPSTREAM), "http"], stdout=subprocess.PIPE, text=True) as process:
+        if process.stdout is None:
+            raise RuntimeError("the server was started without a pipe")
+        try:
+            yield process.pid, f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+        finally:
+            process.kill()
+
+
+@contextmanager
+def gateway(
+    servers: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any] | None = None,
+    arguments: Sequence[str] = ("--no-dashboard",),
+) -> Iterator[Gateway]:
+    """Serve these servers over HTTP in a process with a home of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config, log = folder / "servers.json", folder / "gateway.log"
+        config.write_text(json.dumps({"mcpServers": servers, "shortlist": dict(options or {})}))
+        folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
+        environment = {**os.environ, "HOME": name, **folders}
+        command = [sys.executable, "-m", "shortlist.cli", "serve", "--http", "127.0.0.1:0", "--config", str(config)]
+        with log.open("wb") as out, subprocess.Popen([*command, *arguments], env=environment, stderr=out) as process:
+            try:
+                port = _port(log, process)
+                running = Gateway(process.pid, port, log, folder)
+                _until_ready(running, len(servers))
+                yield running
+            finally:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(15)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+
+def _port(log: Path, process: "subprocess.Popen[bytes]") -> int:
+    deadline = monotonic() + READY_SECONDS
+    while monotonic() < deadline and process.poll() is None:
+        said = log.read_text("utf-8", "replace")
+        if "serving http://" in said:
+            return int(said.partition("serving http://127.0.0.1:")[2].partition("/")[0])
+        sleep(0.05)
+    raise RuntimeError(f"the gateway did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
+
+
+def _until_ready(running: Gateway, servers: int) -> None:
+    deadline = monotonic() + READY_SECONDS
+    while monotonic() < deadline:
+        ready = running.log.read_text("utf-8", "replace").count(" is ready: ")
+        if ready >= servers:
+            return
+        sleep(0.05)
+    raise RuntimeError(f"the servers did not start: {running.log.read_text('utf-8', 'replace')[-2000:]}")

@@ -1,0 +1,173 @@
+"""What a client may take: connections, half-open requests and calls are bounded, and the others are served."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from shortlist.cli.listening import listen
+from shortlist.config.settings import Limits
+from shortlist.front import resumption
+from shortlist.front.admission import SHUTTING_DOWN, Admission
+from shortlist.front.http import build_app
+from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
+from tests.gateway.test_http import connect
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
+eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+HALF_A_REQUEST = (
+    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+)
+
+
+async def _healthy(_: Any) -> PlainTextResponse:
+    return PlainTextResponse("ok")
+
+
+@asynccontextmanager
+async def listening(served: Served, limits: Limits) -> AsyncIterator[tuple[int, Admission]]:
+    """Serve over HTTP within limits; yield the port."""
+    state = served.front.gateway.state
+    state.settings = replace(state.settings, limits=limits)
+    admission = Admission(limits)
+    served.front.server.middleware.append(admission)
+    ports: list[str] = []
+    app = build_app(served.front, "127.0.0.1", [Route("/healthz", _healthy)])
+    async with anyio.create_task_group() as tasks:
+
+        async def run() -> None:
+            await listen(app, "127.0.0.1", 0, ports.append, admission=admission)
+
+        tasks.start_soon(run)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not ports:
+                await anyio.sleep(0.01)
+        yield int(ports[0].rpartition(":")[2]), admission
+        tasks.cancel_scope.cancel()
+
+
+async def ask(port: int, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    await writer.drain()
+    return reader, writer
+
+
+async def status(reader: asyncio.StreamReader) -> int:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        return int((await reader.readline()).split()[1])
+
+
+async def test_half_open_requests_leave_the_others_served_and_are_ended() -> None:
+    limits = Limits(arriving_requests=20, request_seconds=1.0)
+    async with serve(Fixture("alpha")) as served, listening(served, limits) as (port, _):
+        opened = [await ask(port, HALF_A_REQUEST) for _ in range(40)]
+        async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
+            assert (await client.get(f"http://127.0.0.1:{port}/healthz")).text == "ok"
+        assert sorted([await status(reader) for reader, _ in opened]) == [408] * 20 + [503] * 20
+        for _, writer in opened:
+            writer.close()
+
+
+async def test_a_client_that_does_not_finish_its_headers_is_disconnected() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits(request_seconds=0.2)) as (port, _):
+        reader, writer = await ask(port, b"POST /mcp HTTP/1.1\r\nHost: 127")
+        assert await status(reader) == 408
+        assert (await reader.read()).endswith(b"(limits.request_seconds).")
+        writer.close()
+
+
+async def test_connections_beyond_the_limit_are_refused_and_the_open_ones_are_served() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits(connections=3)) as (port, _):
+        opened = [await ask(port, b"") for _ in range(3)]
+        refused, _ = await ask(port, b"")
+        assert await status(refused) == 503
+        reader, writer = opened[0]
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert await status(reader) == 200
+        for _, writer in opened:
+            writer.close()
+
+
+@eras
+async def test_calls_of_one_client_beyond_its_limit_are_refused_with_the_reason(era: Era) -> None:
+    alpha = Fixture("alpha")
+    async with (
+        serve(alpha) as served,
+        listening(served, Limits(calls_per_client=1)) as (port, admission),
+        connect(f"http://127.0.0.1:{port}/mcp", era) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(client.call_tool, "call_tool", {"name": "alpha__wait", "arguments": {}})
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await alpha.waiting.wait()
+            with pytest.raises(Exception, match=r"limits\.calls_per_client"):
+                await client.call_tool("search_tools", {"query": "add"})
+        assert admission.refused["calls_per_client"] == 1
+        tasks.cancel_scope.cancel()
+
+
+@eras
+async def test_a_gateway_that_shuts_down_answers_running_calls_and_refuses_new_ones(era: Era) -> None:
+    alpha = Fixture("alpha")
+    release = anyio.Event()
+
+    async def wait(*_: Any) -> Any:
+        alpha.waiting.set()
+        await release.wait()
+        return await alpha.tool_echo(None, None, {"text": "done"})
+
+    alpha.tool_wait = wait  # type: ignore[method-assign]
+    answers: list[str] = []
+    async with (
+        serve(alpha) as served,
+        listening(served, Limits()) as (port, admission),
+        connect(f"http://127.0.0.1:{port}/mcp", era) as client,
+        connect(f"http://127.0.0.1:{port}/mcp", era) as other,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def call() -> None:
+            answers.append(words(await client.call_tool("call_tool", {"name": "alpha__wait", "arguments": {}})))
+
+        tasks.start_soon(call)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await alpha.waiting.wait()
+            tasks.start_soon(admission.close, DEADLINE_SECONDS)
+            while not admission.is_closing:
+                await anyio.sleep(0)
+            with pytest.raises(Exception, match=SHUTTING_DOWN):
+                await other.call_tool("search_tools", {"query": "add"})
+            release.set()
+    assert answers == ["done"]
+
+
+async def test_the_call_of_a_legacy_client_that_vanished_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumption, "VANISHED_SECONDS", 0.1)
+    alpha = Fixture("alpha")
+    async with serve(alpha) as served, listening(served, Limits()) as (port, _):
+        url, info = f"http://127.0.0.1:{port}/mcp", {"name": "t", "version": "1"}
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+        headers = {"Accept": "application/json, text/event-stream"}
+        async with httpx2.AsyncClient(headers=headers, timeout=DEADLINE_SECONDS) as http:
+            opened = await http.post(url, json=_message(1, "initialize", hello))
+            mine = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-06-18"}
+            await http.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=mine)
+            inner = {"name": "alpha__wait", "arguments": {}}
+            call = _message(2, "tools/call", {"name": "call_tool", "arguments": inner})
+            async with http.stream("POST", url, json=call, headers=mine):
+                with anyio.fail_after(DEADLINE_SECONDS):
+                    await alpha.waiting.wait()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await alpha.cancelled.wait()
+
+
+def _message(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
