@@ -72,7 +72,7 @@ async def test_stubs_serve_the_tools_of_a_catalog_file_from_their_servers(tmp_pa
 async def test_a_catalog_without_tools_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.write_text("[]")
-    with pytest.raises(InvalidInput, match="has no tools"):
+    with pytest.raises(InvalidInput, match="contains no tools"):
         async with stubs(empty):
             pass
 

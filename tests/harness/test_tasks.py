@@ -105,7 +105,7 @@ async def test_a_wrong_key_ends_the_whole_run_and_is_never_shown(place: GatewayF
 async def test_a_model_that_never_stops_is_stopped(place: GatewayFolder) -> None:
     with scripted(lambda messages, _: calling(call("list_toolsets", {}, len(messages)))) as provider:
         made = await attempt(place, model_at(provider), TASK, "search")
-    assert made.failure == "No end after 20 turns."
+    assert made.failure == "The model did not finish within 20 turns."
 
 
 async def test_a_gateway_that_does_not_start_says_why(tmp_path: Path) -> None:
