@@ -27,7 +27,7 @@ from shortlist.cli.stack import open_stack
 from shortlist.config.settings import Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.evals.tables import Table
-from shortlist.gateway.snapshot import Options
+from shortlist.gateway.view import ServeOptions
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
 from shortlist.telemetry.events import Called, Event, FoundTool, Searched
@@ -77,7 +77,7 @@ async def through_the_gateway(trace: Trace) -> dict[str, set[str]]:
     """Trace one search and one call by a client that has made both before."""
     settings = Settings(servers=demo_settings())
     found: dict[str, set[str]] = {}
-    async with open_stack(settings, Options(mode="search")) as stack, Client(stack.front.server) as client:
+    async with open_stack(settings, ServeOptions(mode="search")) as stack, Client(stack.front.server) as client:
         await _ready(client)
         for name, arguments in (("search", _SEARCH), ("call", _CALL)):
             await _called(client, *arguments)

@@ -8,13 +8,14 @@ from typing import Any
 from benchmarks.gateway_setup import Bench, Found, definition
 from benchmarks.tokens import exact
 
+from shortlist.access.principal import OWNER
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import describe_text
 from shortlist.evals.tables import Table
 from shortlist.gateway.exchange import Round
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.metatools import menu_definitions
+from shortlist.gateway.menus import menu_definitions
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Query, Tool
 from shortlist.search.engine import Engine
@@ -100,7 +101,7 @@ async def tokens_at(bench: Bench, size: int) -> dict[str, Any]:
     catalog = Catalog.of(bench.some(size))
     searcher = Searcher(catalog, None)
     gateway = Gateway(Settings(), Engine.over(searcher), NoServers())
-    menu = count(json.dumps(menu_definitions("search"))) + count(gateway.instructions(Nobody.caller))
+    menu = count(json.dumps(menu_definitions("search"))) + count(await gateway.instructions(Nobody.caller))
     found: dict[str, list[float]] = {"search": [], "full": [], "describe": [], "mcpproxy": [], "two": [], "call": []}
     for query in bench.queries:
         answer = await gateway.call(Nobody(), "search_tools", {"query": query}, Round())
@@ -110,8 +111,8 @@ async def tokens_at(bench: Bench, size: int) -> dict[str, Any]:
         hits = [hit.tool for hit in searcher.search(Query(text=query, limit=MCPPROXY_HITS)).hits]
         if not hits:
             continue
-        found["describe"].append(count(describe_text(hits[0], gateway.state.snapshot.name(hits[0].id))))
-        found["call"].append(count(json.dumps({"name": gateway.state.snapshot.name(hits[0].id), "arguments": {}})))
+        found["describe"].append(count(describe_text(hits[0], gateway.state.reach(OWNER).name(hits[0].id))))
+        found["call"].append(count(json.dumps({"name": gateway.state.reach(OWNER).name(hits[0].id), "arguments": {}})))
         found["mcpproxy"].append(count(json.dumps({"query": query, "tools": [proxied(tool) for tool in hits]})))
         found["two"].append(count(json.dumps({"tools": [definition(tool) for tool in hits[:TWO_TOOL_HITS]]})))
     median = {name: statistics.median(values) for name, values in found.items()}

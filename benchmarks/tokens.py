@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.disclosure.budget import PIECE, estimate_tokens, kind_of
-from shortlist.gateway.metatools import menu_definitions
+from shortlist.gateway.menus import menu_definitions
 
 HERE = Path(__file__).parent
 RANKS = HERE / ".cache" / "o200k"

@@ -5,6 +5,7 @@ ShortlistError
 │   ├── InvalidQuery
 │   ├── InvalidCatalog
 │   └── InvalidConfig
+├── RequestRefused         a request that the protocol answers with a JSON-RPC error
 ├── ToolNotFound           a name that is not in the catalog (or not visible here)
 ├── IndexFormatError       a saved index that this version cannot read
 ├── ModelError             weights or a model runtime that cannot be used
@@ -39,6 +40,15 @@ class InvalidCatalog(InvalidInput):
 
 class InvalidConfig(InvalidInput):
     """A configuration that cannot be used; the message names file, place and remedy."""
+
+
+class RequestRefused(ShortlistError):
+    """A request that the protocol itself refuses; `code` and `data` are those of the JSON-RPC error."""
+
+    def __init__(self, message: str, *, code: int = -32602, data: object = None) -> None:
+        self.code = code
+        self.data = data
+        super().__init__(message)
 
 
 class ToolNotFound(ShortlistError):

@@ -6,7 +6,7 @@ Search comes first where the list would be long, and instead where the model is 
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal, Protocol, TypeAlias
@@ -16,7 +16,7 @@ from shortlist.catalog.naming import names_of
 from shortlist.config.settings import SelectionSettings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, InvalidQuery, ModelError
-from shortlist.models import Filters, Query, SearchResult, Tool, ToolId
+from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.remote import Endpoint, Patience, ProviderUnavailable, Remote, find_key
 from shortlist.text.clean import one_line
 
@@ -67,31 +67,62 @@ class Selection:
     """Why search answered in the model's place."""
 
 
-class Selector:
-    """Picks tools from a catalog by a model over what search offers."""
+class Selectable(Protocol):
+    """The tools a model may pick from, under the names it sees."""
 
-    def __init__(self, catalog: Catalog, search: Search, model: LanguageModel | None) -> None:
-        self._catalog, self._search, self._model = catalog, search, model
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[ToolId]: ...
+
+    def __getitem__(self, tool_id: ToolId) -> Tool: ...
+
+    def name(self, tool_id: ToolId) -> str: ...
+
+
+class WholeCatalog:
+    """Every tool of a catalog, for a model to pick from."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._names = names_of(catalog.members)
 
-    def select(self, request: str, limit: int = LIMIT, among: frozenset[ToolId] | None = None) -> Selection:
-        """Pick at most `limit` tools; whatever goes wrong with the model, search answers and says why."""
+    def __len__(self) -> int:
+        return len(self._catalog)
+
+    def __iter__(self) -> Iterator[ToolId]:
+        return iter(self._catalog.tools)
+
+    def __getitem__(self, tool_id: ToolId) -> Tool:
+        return self._catalog.tools[tool_id]
+
+    def name(self, tool_id: ToolId) -> str:
+        return self._names.by_id[tool_id]
+
+
+class Selector:
+    """Picks tools by a language model over what search offers."""
+
+    def __init__(self, tools: Selectable, search: Search, model: LanguageModel | None) -> None:
+        self._tools, self._search, self._model = tools, search, model
+
+    def select(self, request: str, limit: int = LIMIT) -> Selection:
+        """Pick at most `limit` tools. Where the model fails, search answers and the note says why."""
         if not request.strip():
             raise InvalidQuery("The request is empty. Say what should be done, in a few words.")
         if not 1 <= limit <= LISTED_WHOLE:
             raise InvalidQuery(f"limit is {limit}; it goes from 1 to {LISTED_WHOLE}.")
         started = perf_counter()
-        candidates = self._candidates(request, among)
+        candidates = self._candidates(request)
         if self._model is None:
-            return self._searched(request, limit, among, NO_MODEL)
-        prompt = prompt_of(request, [(self._names.by_id[tool.id], tool) for tool in candidates])
+            return self._searched(request, limit, NO_MODEL)
+        prompt = prompt_of(request, [(self._tools.name(tool.id), tool) for tool in candidates])
         try:
             named = names_in(self._model.complete(INSTRUCTIONS.format(limit=limit), prompt))
         except ModelError as error:
-            return self._searched(request, limit, among, str(error))
+            return self._searched(request, limit, str(error))
         if named is None:
-            return self._searched(request, limit, among, f"{self._model.model_id} answered without a list of names.")
-        offered = {self._names.by_id[tool.id]: tool for tool in candidates}
+            return self._searched(request, limit, f"{self._model.model_id} answered without a list of names.")
+        offered = {self._tools.name(tool.id): tool for tool in candidates}
         return Selection(
             tools=tuple(offered[name] for name in named if name in offered)[:limit],
             by="model",
@@ -102,16 +133,15 @@ class Selector:
             model=self._model.model_id,
         )
 
-    def _candidates(self, request: str, among: frozenset[ToolId] | None) -> Sequence[Tool]:
-        """Take the whole catalog where it is small, else what search finds."""
-        allowed = self._catalog.hashes.keys() if among is None else self._catalog.hashes.keys() & among
-        if len(allowed) <= LISTED_WHOLE:
-            return [self._catalog.tools[tool_id] for tool_id in sorted(allowed)]
-        return [hit.tool for hit in self._search(_query(request, CANDIDATES, among)).hits]
+    def _candidates(self, request: str) -> Sequence[Tool]:
+        """Return all tools where they are few, else what search finds."""
+        if len(self._tools) <= LISTED_WHOLE:
+            return [self._tools[tool_id] for tool_id in sorted(self._tools)]
+        return [hit.tool for hit in self._search(Query(text=request, limit=CANDIDATES)).hits]
 
-    def _searched(self, request: str, limit: int, among: frozenset[ToolId] | None, note: str) -> Selection:
+    def _searched(self, request: str, limit: int, note: str) -> Selection:
         started = perf_counter()
-        hits = self._search(_query(request, limit, among)).hits
+        hits = self._search(Query(text=request, limit=limit)).hits
         return Selection(
             tools=tuple(hit.tool for hit in hits),
             by="search",
@@ -151,10 +181,6 @@ def _name(item: Any) -> str:
     if isinstance(item, Mapping):
         item = item.get("name")
     return item if isinstance(item, str) else ""
-
-
-def _query(request: str, limit: int, among: frozenset[ToolId] | None) -> Query:
-    return Query(text=request, limit=limit, filters=Filters(among=among))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

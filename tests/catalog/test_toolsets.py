@@ -3,6 +3,7 @@ import pytest
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import (
     INTENT_WORDS,
+    ToolsetRules,
     preset_tools,
     suggest_toolsets,
     toolsets_for_intent,
@@ -31,7 +32,7 @@ CATALOG = Catalog.of(
 
 
 def members(rule: ToolsetSettings) -> tuple[str, ...]:
-    return toolsets_of(CATALOG, [rule])[rule.name].tools
+    return toolsets_of(CATALOG, ToolsetRules(toolsets=(rule,)))[rule.name].tools
 
 
 def test_every_server_is_a_toolset_without_a_configuration() -> None:
@@ -61,7 +62,7 @@ def test_a_configured_toolset_holds_what_meets_every_condition(
 
 def test_a_toolset_by_usage_holds_a_tool_and_its_partners() -> None:
     rule = ToolsetSettings(name="x", used_with=("files/read",))
-    found = toolsets_of(CATALOG, [rule], lambda _: frozenset({"slack/send"}))
+    found = toolsets_of(CATALOG, ToolsetRules(toolsets=(rule,), co_use=lambda _: frozenset({"slack/send"})))
     assert found["x"].tools == ("files/read", "slack/send")
 
 

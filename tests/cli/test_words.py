@@ -12,7 +12,7 @@ import pytest
 from shortlist.cli.stack import Stack, open_stack
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
-from shortlist.gateway.snapshot import Options
+from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_words_are_taken_up_while_serving_and_a_mistake_in_them_loses_none
 ) -> None:
     write(folder / "words.txt", "zorp => air quality\n")
     settings = load_settings(configure(folder, "words.txt"))
-    async with open_stack(settings, Options()) as stack:
+    async with open_stack(settings, ServeOptions()) as stack:
         await until(lambda: means_air(stack, "zorp"))
         assert not means_air(stack, "quib")
 
@@ -90,5 +90,5 @@ async def test_words_are_taken_up_while_serving_and_a_mistake_in_them_loses_none
 async def test_a_start_with_a_file_of_words_that_is_not_there_is_refused(folder: Path) -> None:
     settings = load_settings(configure(folder, "absent.txt"))
     with pytest.raises(InvalidInput, match=r"absent\.txt cannot be read"):
-        async with open_stack(settings, Options()):
+        async with open_stack(settings, ServeOptions()):
             pass

@@ -12,13 +12,15 @@ from mcp.server import Server
 from mcp.server.runner import serve_loop
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 
+from shortlist.access.principal import Principal
 from shortlist.catalog.catalog import Catalog
-from shortlist.config.settings import Limits, MemoryTransport, ServerSettings, Settings
+from shortlist.config.settings import Limits, MemoryTransport, ServerSettings, Settings, hash_token
+from shortlist.front.audience import Answerer
 from shortlist.front.server import Front
-from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.snapshot import Options
-from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams
+from shortlist.gateway.state import NO_SEAMS, Seams
+from shortlist.gateway.view import NO_OPTIONS, ServeOptions
+from shortlist.gateway.workspaces import Caller
 from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher
 from shortlist.upstream.events import ToolsChanged, UpstreamEvent
@@ -263,7 +265,7 @@ class _Late:
 
 @asynccontextmanager
 async def serve(
-    *fixtures: Fixture, options: Options = NO_OPTIONS, seams: Seams = NO_SEAMS, **settings: Any
+    *fixtures: Fixture, options: ServeOptions = NO_OPTIONS, seams: Seams = NO_SEAMS, **settings: Any
 ) -> AsyncIterator[Served]:
     """Start fixtures, a pool over them and a gateway, and wait until all tools are known."""
     servers = {
@@ -282,7 +284,13 @@ async def serve(
             with anyio.fail_after(DEADLINE_SECONDS):
                 while late.known != set(servers):
                     await late.pulse.wait()
+                await gateway.settled()
             yield Served(gateway, front, pool, {f.name: f for f in fixtures}, searcher)
+
+
+def token_caller(name: str, secret: str = "x", **more: Any) -> Caller:
+    """Return the caller that presented a token."""
+    return Caller(principal=Principal(kind="token", name=name, credential=hash_token(secret)), **more)
 
 
 def words(result: Any) -> str:

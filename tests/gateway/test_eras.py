@@ -7,7 +7,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from shortlist.gateway.snapshot import Options
+from shortlist.gateway.view import ServeOptions
 from tests.gateway.support import DEADLINE_SECONDS, NOTE, Era, Fixture, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -16,7 +16,7 @@ table = pytest.mark.parametrize(
     [("legacy", "legacy"), ("legacy", "modern"), ("modern", "legacy"), ("modern", "modern")],
 )
 through = pytest.mark.parametrize("way", ["call_tool", "native"])
-PASSTHROUGH = Options(mode="passthrough")
+PASSTHROUGH = ServeOptions(mode="passthrough")
 
 
 async def call(client: Client, way: str, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Any:

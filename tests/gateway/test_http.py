@@ -14,12 +14,12 @@ from mcp.client.streamable_http import streamable_http_client
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.errors import InvalidConfig
 from shortlist.front.http import build_app, check_binding
-from shortlist.gateway.snapshot import Options
+from shortlist.gateway.view import ServeOptions
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 eras = pytest.mark.parametrize("era", ["legacy", "modern"])
-DYNAMIC = Options(mode="dynamic")
+DYNAMIC = ServeOptions(mode="dynamic")
 HTTP_MODES: dict[Era, Any] = {"legacy": "legacy", "modern": "auto"}
 TOKENS = {
     "ada": TokenSettings(name="ada", hash=hash_token("ada-secret")),

@@ -22,7 +22,7 @@ async def reload(served: Served, *fixtures: Fixture) -> None:
         or ServerSettings(name=f.name, transport=MemoryTransport(build=lambda f=f: f.server))  # type: ignore[misc]
         for f in fixtures
     }
-    served.gateway.configure(replace(served.gateway.state.settings, servers=servers))
+    await served.gateway.configure(replace(served.gateway.state.settings, servers=servers))
     await served.pool.reload(servers)
 
 

@@ -35,7 +35,7 @@ async def _healthy(_: Any) -> PlainTextResponse:
 async def listening(served: Served, limits: Limits) -> AsyncIterator[tuple[int, Admission]]:
     """Serve over HTTP within limits; yield the port."""
     state = served.front.gateway.state
-    state.settings = replace(state.settings, limits=limits)
+    state.everything = replace(state.everything, settings=replace(state.settings, limits=limits))
     admission = Admission(limits)
     served.front.server.middleware.append(admission)
     ports: list[str] = []

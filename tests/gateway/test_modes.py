@@ -7,12 +7,12 @@ from mcp import Client
 
 from shortlist.config.settings import Limits, PresetSettings, ToolsetSettings
 from shortlist.errors import InvalidConfig
-from shortlist.gateway.snapshot import Options
+from shortlist.gateway.view import ServeOptions
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 eras = pytest.mark.parametrize("era", ["legacy", "modern"])
-DYNAMIC = Options(mode="dynamic")
+DYNAMIC = ServeOptions(mode="dynamic")
 MENU = [
     *("search_tools", "describe_tools", "call_tool", "read_result"),
     *("list_toolsets", "load_toolset", "load_tools", "unload_toolset"),
@@ -117,7 +117,7 @@ async def test_a_search_in_dynamic_mode_offers_to_load_what_it_found() -> None:
 
 
 async def test_what_a_preset_bound_is_not_unloaded() -> None:
-    options = Options(mode="dynamic", preset="mine")
+    options = ServeOptions(mode="dynamic", preset="mine")
     presets = {"mine": PresetSettings(name="mine", toolsets=("alpha",))}
     async with (
         serve(small("alpha", "add"), small("beta", "echo"), options=options, presets=presets) as served,
@@ -134,7 +134,7 @@ async def test_what_a_preset_bound_is_not_unloaded() -> None:
 
 @eras
 async def test_static_binds_a_preset_and_nothing_else(era: Era) -> None:
-    options = Options(mode="static", preset="mine")
+    options = ServeOptions(mode="static", preset="mine")
     presets = {"mine": PresetSettings(name="mine", tools=("*/add",))}
     async with (
         serve(small("alpha", "add", "echo"), small("beta", "add"), options=options, presets=presets) as served,
@@ -149,22 +149,25 @@ async def test_static_binds_a_preset_and_nothing_else(era: Era) -> None:
 async def test_the_built_in_presets_need_no_configuration() -> None:
     fixtures = small("alpha", "add"), small("beta", "echo")
     limits = Limits(auto_tokens=60)
-    async with serve(*fixtures, options=Options(mode="static"), limits=limits) as served, served.client() as client:
+    async with (
+        serve(*fixtures, options=ServeOptions(mode="static"), limits=limits) as served,
+        served.client() as client,
+    ):
         assert await names(client) == ["alpha__add"]
-    options = Options(mode="static", preset="full")
+    options = ServeOptions(mode="static", preset="full")
     async with serve(*fixtures, options=options, limits=limits) as served, served.client() as client:
         assert await names(client) == ["alpha__add", "beta__echo"]
 
 
 async def test_an_unknown_preset_is_refused_before_anything_is_served() -> None:
     with pytest.raises(InvalidConfig, match=r"No preset 'nix'\. There are default, full"):
-        async with serve(small("alpha", "add"), options=Options(preset="nix")):
+        async with serve(small("alpha", "add"), options=ServeOptions(preset="nix")):
             pass
 
 
 @eras
 async def test_passthrough_binds_everything(era: Era) -> None:
-    options = Options(mode="passthrough")
+    options = ServeOptions(mode="passthrough")
     async with (
         serve(small("alpha", "add"), small("beta", "echo"), options=options) as served,
         served.client(era) as client,
@@ -174,7 +177,7 @@ async def test_passthrough_binds_everything(era: Era) -> None:
 
 @pytest.mark.parametrize(("tokens", "listed"), [(10_000, ["add", "echo"]), (10, MENU[:4])])
 async def test_auto_binds_everything_while_it_is_cheap(tokens: int, listed: list[str]) -> None:
-    options, limits = Options(mode="auto"), Limits(auto_tokens=tokens)
+    options, limits = ServeOptions(mode="auto"), Limits(auto_tokens=tokens)
     async with (
         serve(small("alpha", "add", "echo"), options=options, limits=limits) as served,
         served.client() as client,
@@ -184,7 +187,7 @@ async def test_auto_binds_everything_while_it_is_cheap(tokens: int, listed: list
 
 @pytest.mark.parametrize("mode", ["search", "dynamic", "static", "passthrough"])
 async def test_always_load_is_bound_in_every_mode(mode: Any) -> None:
-    options = Options(mode=mode, toolsets=("beta",))
+    options = ServeOptions(mode=mode, toolsets=("beta",))
     async with (
         serve(
             small("alpha", "add", "echo"), small("beta", "echo"), options=options, always_load=("alpha/add",)
@@ -194,15 +197,17 @@ async def test_always_load_is_bound_in_every_mode(mode: Any) -> None:
         assert "alpha__add" in await names(client)
 
 
-@pytest.mark.parametrize("options", [Options(toolsets=("betta",)), Options(exclude=("betta",))])
-async def test_a_toolset_that_nobody_has_is_refused_so_that_nothing_misspelled_stays_in_sight(options: Options) -> None:
-    with pytest.raises(InvalidConfig, match=r"No toolset 'betta'\. Did you mean 'beta'\?"):
+@pytest.mark.parametrize("options", [ServeOptions(toolsets=("betta",)), ServeOptions(exclude=("betta",))])
+async def test_an_unknown_toolset_is_refused_so_that_nothing_misspelled_stays_in_sight(
+    options: ServeOptions,
+) -> None:
+    with pytest.raises(InvalidConfig, match=r"No toolset 'betta', which --\w+ names\. Did you mean 'beta'\?"):
         async with serve(small("alpha", "add"), small("beta", "echo"), options=options):
             pass
 
 
 async def test_toolsets_are_bound_and_excluded_ones_are_nowhere() -> None:
-    options = Options(mode="dynamic", toolsets=("sums",), exclude=("beta",))
+    options = ServeOptions(mode="dynamic", toolsets=("sums",), exclude=("beta",))
     sets = {"sums": ToolsetSettings(name="sums", tools=("*/add",))}
     async with (
         serve(small("alpha", "add", "echo"), small("beta", "add"), options=options, toolsets=sets) as served,
@@ -225,7 +230,7 @@ async def test_toolsets_are_bound_and_excluded_ones_are_nowhere() -> None:
 async def test_a_list_grows_at_its_end_and_keeps_the_order_of_the_rest() -> None:
     fixture = small("alpha", "echo", "link")
     async with (
-        serve(fixture, small("beta", "echo"), options=Options(mode="passthrough")) as served,
+        serve(fixture, small("beta", "echo"), options=ServeOptions(mode="passthrough")) as served,
         served.client("legacy") as client,
     ):
         before = await names(client)
@@ -243,7 +248,7 @@ async def test_a_list_grows_at_its_end_and_keeps_the_order_of_the_rest() -> None
 async def test_a_modern_client_that_listens_is_told_of_a_changed_catalog() -> None:
     fixture = small("alpha", "echo")
     async with (
-        serve(fixture, small("beta", "echo"), options=Options(mode="passthrough")) as served,
+        serve(fixture, small("beta", "echo"), options=ServeOptions(mode="passthrough")) as served,
         served.client() as client,
         client.listen(tools_list_changed=True) as subscription,
     ):
@@ -256,15 +261,16 @@ async def test_a_modern_client_that_listens_is_told_of_a_changed_catalog() -> No
 
 async def test_a_tool_that_went_away_is_an_unknown_tool() -> None:
     fixture = small("alpha", "echo", "add")
-    async with serve(fixture, options=Options(mode="search")) as served, served.client() as client:
+    async with serve(fixture, options=ServeOptions(mode="search")) as served, served.client() as client:
         changed = anyio.Event()
         original = served.gateway.state.renew
 
-        def renew(catalog: Any) -> None:
-            original(catalog)
+        async def renew(*arguments: Any) -> Any:
+            views = await original(*arguments)
             changed.set()
+            return views
 
-        served.gateway.state.renew = renew  # type: ignore[method-assign]
+        served.gateway.state.renew = renew  # type: ignore[method-assign, assignment]
         del fixture.tools["add"]
         served.pool.refresh("alpha")
         with anyio.fail_after(DEADLINE_SECONDS):

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import MCPError
 
-from shortlist.gateway.answerer import Answerer
-from shortlist.gateway.snapshot import Options
-from shortlist.gateway.uris import SeenUris, from_uri, to_uri
+from shortlist.front.audience import Answerer
+from shortlist.gateway.results import SeenUris
+from shortlist.gateway.router import from_uri, to_uri
+from shortlist.gateway.view import ServeOptions
 from shortlist.gateway.workspaces import Caller
 from tests.gateway.support import Era, Fixture, serve
 
@@ -84,7 +85,7 @@ async def test_a_client_that_cannot_answer_is_not_asked() -> None:
 @pytest.mark.anyio
 async def test_while_nothing_is_in_flight_the_only_client_is_asked() -> None:
     answerer = Answerer()
-    answerer.idle = lambda: (Asked(TWO),)
+    answerer.idle = lambda _: (Asked(TWO),)
     assert await answerer.answer("s", "roots/list", {}, ()) == {"by": "two", "of": "roots/list"}
 
 
@@ -100,7 +101,7 @@ async def test_an_unknown_resource_is_refused(era: Era) -> None:
 @pytest.mark.anyio
 async def test_a_round_trip_that_nobody_opened_is_refused() -> None:
     async with (
-        serve(Fixture("one"), Fixture("two"), options=Options(mode="passthrough")) as served,
+        serve(Fixture("one"), Fixture("two"), options=ServeOptions(mode="passthrough")) as served,
         served.client("modern") as client,
     ):
         with pytest.raises(MCPError, match="Unknown requestState"):

@@ -5,8 +5,8 @@ import pytest
 from mcp import Client
 
 from shortlist.config.settings import Limits, ToolsetSettings
-from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import Seams
+from shortlist.gateway.view import ServeOptions
 from shortlist.telemetry.events import Called, CircleBroken, Event, Searched
 from tests.gateway.support import Era, Fixture, serve, words
 
@@ -30,7 +30,7 @@ async def test_the_menu_is_four_tools(era: Era) -> None:
 
 
 async def test_the_minimal_menu_is_search_and_call() -> None:
-    async with serve(*pair(), options=Options(menu="minimal")) as served, served.client() as client:
+    async with serve(*pair(), options=ServeOptions(menu="minimal")) as served, served.client() as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
     assert names == ["search_tools", "call_tool"]
 
@@ -220,7 +220,7 @@ async def test_a_long_result_is_paged_and_searched(era: Era) -> None:
     [
         ("search_tools", {}, "'query' is missing"),
         ("search_tools", {"query": "   "}, "'query' is missing"),
-        ("search_tools", {"query": 5}, "'query' must be a text"),
+        ("search_tools", {"query": 5}, "'query' must be a string"),
         ("search_tools", {"query": "x", "limit": "many"}, "'limit' must be a whole number"),
         ("search_tools", {"query": "x", "detail": "huge"}, "'detail' must be one of compact, standard, full"),
         ("search_tools", {"queries": ["q"] + [f"q{i}" for i in range(8)]}, "at most 7"),
@@ -229,7 +229,7 @@ async def test_a_long_result_is_paged_and_searched(era: Era) -> None:
         ("describe_tools", {"names": [f"n{i}" for i in range(11)]}, "at most 10"),
         ("call_tool", {"arguments": {}}, "'name' is missing"),
         ("call_tool", {"name": "alpha__add", "arguments": [1]}, "must be an object"),
-        ("call_tool", {"name": "alpha__add", "arguments": "{oops"}, "is no JSON"),
+        ("call_tool", {"name": "alpha__add", "arguments": "{oops"}, "is not valid JSON"),
         ("read_result", {}, "'handle' is missing"),
     ],
 )

@@ -12,10 +12,9 @@ from shortlist.config.settings import SelectionSettings, TokenSettings, hash_tok
 from shortlist.errors import InvalidConfig
 from shortlist.gateway.exchange import Round
 from shortlist.gateway.state import Seams
-from shortlist.gateway.workspaces import Caller
 from shortlist.selection import CHATS
 from shortlist.telemetry.events import Event, Searched
-from tests.gateway.support import Fixture, Served, serve, words
+from tests.gateway.support import Fixture, Served, serve, token_caller, words
 from tests.gateway.test_router import Asked
 from tests.providers.wires import KEY, Provider, chat_dialects, serving
 
@@ -79,7 +78,7 @@ async def test_without_a_key_search_picks_and_says_which_to_set() -> None:
 async def test_a_caller_is_picked_for_only_among_what_it_may_see(provider: Provider) -> None:
     provider.said = '["alpha__add", "beta__add"]'
     tokens = {"bob": TokenSettings(name="bob", hash=hash_token("x"), servers=("beta",))}
-    bob = Asked(Caller(name="bob", has_token=True, era="modern"))
+    bob = Asked(token_caller("bob"))
     async with serve(Fixture("alpha"), Fixture("beta"), tokens=tokens, smart_select=picking(provider)) as served:
         result = await served.gateway.call(bob, "smart_select_tools", {"request": "add"}, Round())
     assert "alpha__" not in provider.seen[0].body["messages"][1]["content"]

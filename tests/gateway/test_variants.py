@@ -8,8 +8,8 @@ import pytest
 from mcp import Client
 
 from shortlist.config.settings import PresetSettings
-from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import Seams
+from shortlist.gateway.view import ServeOptions
 from shortlist.telemetry.events import Event, Exposed
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assignments, Experiment, Variant
 from tests.gateway.support import DEADLINE_SECONDS, Fixture, serve, words
@@ -41,14 +41,14 @@ async def test_a_variant_of_the_mode_changes_the_menu_what_is_bound_and_the_inst
 
 
 async def test_a_variant_of_the_mode_wins_over_the_command_line() -> None:
-    options = Options(dynamic=True)
+    options = ServeOptions(dynamic=True)
     seams = always(Variant(mode="search"))
     async with serve(small("alpha", "add"), options=options, seams=seams) as served, served.client() as client:
         assert await names(client) == SEARCH_MENU
 
 
 async def test_a_single_server_that_is_passed_through_keeps_its_names_under_a_variant_with_a_menu() -> None:
-    options, seams = Options(mode="passthrough"), always(Variant(mode="search"))
+    options, seams = ServeOptions(mode="passthrough"), always(Variant(mode="search"))
     async with serve(small("alpha", "add"), options=options, seams=seams) as served, served.client() as client:
         listed = await names(client)
         found = words(await client.call_tool("search_tools", {"query": "add two numbers"}))

@@ -1,7 +1,10 @@
 import pytest
 
+from shortlist.access.principal import Principal
 from shortlist.errors import InvalidInput
 from shortlist.gateway.workspaces import Caller, Workspace, Workspaces, workspace_key
+
+ADA, BOB = Principal(kind="token", name="ada"), Principal(kind="token", name="bob")
 
 
 def workspaces(seconds: float = 60, most: int = 3, now: list[float] | None = None) -> Workspaces:
@@ -13,10 +16,10 @@ def workspaces(seconds: float = 60, most: int = 3, now: list[float] | None = Non
     ("caller", "begins"),
     [
         (Caller(era="legacy", session="s1"), "session:local:s1"),
-        (Caller(era="legacy", session="s1", has_token=True, name="ada"), "session:ada:s1"),
+        (Caller(era="legacy", session="s1", principal=ADA), "session:ada:s1"),
         (Caller(era="modern", handle="h"), "handle:local:"),
-        (Caller(era="modern", handle="h", has_token=True, name="ada"), "handle:ada:"),
-        (Caller(era="modern", has_token=True, name="ada"), "principal:ada"),
+        (Caller(era="modern", handle="h", principal=ADA), "handle:ada:"),
+        (Caller(era="modern", principal=ADA), "principal:ada"),
     ],
 )
 def test_each_kind_of_caller_has_its_key(caller: Caller, begins: str) -> None:
@@ -38,12 +41,12 @@ def test_a_key_never_holds_the_handle() -> None:
 
 def test_a_handle_leads_to_its_workspace_for_its_owner_only() -> None:
     found = workspaces()
-    handle = found.mint(Caller(name="ada", has_token=True))[0]
-    workspace = found.of(Caller(name="ada", handle=handle))
+    handle = found.mint(Caller(principal=ADA))[0]
+    workspace = found.of(Caller(principal=ADA, handle=handle))
     assert workspace is not None
-    assert found.of(Caller(name="ada", handle=handle)) is workspace
+    assert found.of(Caller(principal=ADA, handle=handle)) is workspace
     with pytest.raises(InvalidInput, match="No such workspace"):
-        found.of(Caller(name="bob", handle=handle))
+        found.of(Caller(principal=BOB, handle=handle))
 
 
 def test_a_handle_that_was_never_minted_is_refused() -> None:

@@ -5,11 +5,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from shortlist.access.principal import OWNER
 from shortlist.config.settings import TelemetrySettings, ToolsetSettings
 from shortlist.errors import InvalidInput
-from shortlist.gateway.snapshot import Options
 from shortlist.gateway.state import Seams
-from shortlist.gateway.workspaces import Caller
+from shortlist.gateway.view import ServeOptions
 from shortlist.telemetry.events import (
     Called,
     CallerEvent,
@@ -37,7 +37,7 @@ from tests.telemetry.happenings import events_in
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 EventT = TypeVar("EventT")
-DYNAMIC = Options(mode="dynamic")
+DYNAMIC = ServeOptions(mode="dynamic")
 
 
 @pytest.fixture
@@ -100,13 +100,15 @@ async def test_a_whole_session_is_heard(era: Era) -> None:
 
 
 async def test_servers_that_come_and_go_and_their_tools_are_heard_of() -> None:
-    heard = Heard()
+    alone, heard = Heard(), Heard()
+    async with serve(Fixture("alpha"), seams=alone.seams):
+        pass
     async with serve(Fixture("alpha"), Fixture("beta"), seams=heard.seams):
         pass
     assert {(event.server, event.up) for event in heard.of(UpstreamChanged)} == {("alpha", True), ("beta", True)}
     changes = heard.of(CatalogChanged)
     assert {event.server for event in changes} == {"alpha", "beta"}
-    assert count(changes[1].upfront) == 2 * count(changes[0].upfront) > 0
+    assert count(changes[1].upfront) == 2 * count(alone.of(CatalogChanged)[0].upfront) > 0
 
 
 async def test_a_loaded_tool_is_called_by_its_own_name_and_unloaded() -> None:
@@ -163,13 +165,13 @@ async def test_a_report_that_fails_says_so_and_is_told_who_may_see_what() -> Non
         raise InvalidInput("nothing yet")
 
     seams = Seams(reports={"get_stats": report})
-    telemetry, options = TelemetrySettings(tools=True), Options(exclude=("beta",))
+    telemetry, options = TelemetrySettings(tools=True), ServeOptions(exclude=("beta",))
     async with (
         serve(Fixture("alpha"), Fixture("beta"), seams=seams, options=options, telemetry=telemetry) as served,
         served.client() as client,
     ):
         answer = await client.call_tool("get_stats", {"since": "7d"})
-        visible = served.gateway.state.visible(Caller())
+        visible = served.gateway.state.reach(OWNER).visible()
     assert (answer.is_error, words(answer)) == (True, "nothing yet")
     assert asked == [({"since": "7d"}, visible)]
     assert visible is not None
@@ -193,6 +195,6 @@ async def test_tools_that_are_called_together_make_toolsets_and_are_named(tmp_pa
         served.client() as client,
     ):
         described = words(await client.call_tool("describe_tools", {"names": ["alpha__add"]}))
-        members = served.gateway.state.snapshot.toolsets["sums"].tools
+        members = served.gateway.state.reach(OWNER).toolsets["sums"].tools
     assert "often used with: alpha__echo" in described
     assert set(members) == {"alpha/add", "alpha/echo"}

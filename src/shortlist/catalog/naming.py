@@ -20,16 +20,41 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Both directions of one catalog's names; the same ids always give the same names."""
+    """Tool ids and client-facing names in both directions. The same ids always get the same names."""
 
     by_id: Mapping[ToolId, str]
     by_name: Mapping[str, ToolId]
+    shared: frozenset[str] = frozenset()
+    """Names that several tools would get; each of these tools has a hash in its name instead."""
+
+    def changed(self, added: Iterable[ToolId], removed: Iterable[ToolId], *, plain: bool) -> "Names | None":
+        """Return the names after a small change; None where a name is shared, so that all must be named again."""
+        by_id, by_name = dict(self.by_id), dict(self.by_name)
+        for tool_id in removed:
+            name = _wanted(tool_id, plain=plain)
+            if name in self.shared:
+                return None
+            del by_name[by_id.pop(tool_id)]
+        for tool_id in added:
+            name = _wanted(tool_id, plain=plain)
+            if name in self.shared or name in by_name:
+                return None
+            by_id[tool_id], by_name[name] = name, tool_id
+        return Names(MappingProxyType(by_id), MappingProxyType(by_name), self.shared)
+
+
+NO_NAMES = Names({}, {})
+
+
+def _wanted(tool_id: ToolId, *, plain: bool) -> str:
+    server, _, name = tool_id.partition("/")
+    return name if plain else wire_name(server, name)
 
 
 def names_of(members: Mapping[str, Iterable[ToolId]], *, plain: bool = False) -> Names:
     """Name the tools of every server; `plain` keeps the server's own names (passthrough over one server).
 
-    Where two tools come to one name, each of them takes the hash of its id: a name never changes hands.
+    Where two tools would get the same name, each gets the hash of its id as well: a name never changes owner.
     """
     wanted: dict[ToolId, str] = {}
     for server, ids in members.items():
@@ -39,20 +64,21 @@ def names_of(members: Mapping[str, Iterable[ToolId]], *, plain: bool = False) ->
     takers: dict[str, list[ToolId]] = defaultdict(list)
     for tool_id, name in wanted.items():
         takers[name].append(tool_id)
-    for name, sharing in takers.items():
-        if len(sharing) > 1:
-            wanted.update({tool_id: _hashed(name, tool_id) for tool_id in sharing})
-    return Names(MappingProxyType(wanted), MappingProxyType({name: i for i, name in wanted.items()}))
+    shared = {name: sharing for name, sharing in takers.items() if len(sharing) > 1}
+    for name, sharing in shared.items():
+        wanted.update({tool_id: _hashed(name, tool_id) for tool_id in sharing})
+    by_name = {name: tool_id for tool_id, name in wanted.items()}
+    return Names(MappingProxyType(wanted), MappingProxyType(by_name), frozenset(shared))
 
 
 def own_name(tool_id: ToolId, server: str) -> str:
-    """Give the server's own name of a tool: an id is `server/name`."""
+    """Return the server's own name of a tool, from its id `server/name`."""
     return tool_id.removeprefix(f"{server}/") if server else tool_id
 
 
 @lru_cache(maxsize=65_536)
 def wire_name(server: str, name: str) -> str:
-    """Give the name of one item of a server (a tool, a prompt), readable and within the limits."""
+    """Return the client-facing name of a server's tool or prompt, readable and within the limits."""
     whole = f"{server}{SEPARATOR}{name}" if server else name
     safe = _UNSAFE.sub("_", whole)
     if len(safe) <= MAX_LENGTH and name:

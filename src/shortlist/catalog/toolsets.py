@@ -2,9 +2,10 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ Cost: TypeAlias = Callable[[Tool], int]
 CoUse: TypeAlias = Callable[[ToolId], frozenset[ToolId]]
 
 BUILT_IN_PRESETS = ("default", "full")
+_GLOB = frozenset("*?[")
 
 INTENT_WORDS: Mapping[str, str] = MappingProxyType(
     {
@@ -40,32 +42,107 @@ INTENT_WORDS: Mapping[str, str] = MappingProxyType(
 """The built-in intents, by the words whose toolsets they mean; users map more in their configuration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Toolset:
     """A named set of tools, in the order of their ids."""
 
     name: str
     description: str = ""
     tools: tuple[ToolId, ...] = ()
-    words: frozenset[str] = frozenset()
-    """Terms of its name, description, categories and tags: what intents are matched on."""
+    labels: str = ""
+    """Its name, description, categories and tags: what intents are matched on."""
+    categories: Callable[[], Iterable[str]] = field(default=tuple, compare=False, repr=False)
+    """Reads the categories of its tools. That opens every tool, so it happens only when an intent is given."""
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(terms(" ".join((self.labels, *sorted(set(self.categories()))))))
 
 
-def toolsets_of(
-    catalog: Catalog, rules: Iterable[ToolsetSettings] = (), co_use: CoUse | None = None
-) -> dict[str, Toolset]:
-    """Give one toolset per server and the configured ones after them; a configured name replaces a server's."""
-    found = {name: _server_toolset(catalog.servers[name], tools) for name, tools in catalog.by_server.items()}
-    for rule in rules:
-        found[rule.name] = _configured(rule, catalog, co_use or _no_co_use)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsetRules:
+    """What decides which tools a configured toolset holds, beside the catalog."""
+
+    toolsets: tuple[ToolsetSettings, ...] = ()
+    effects: Mapping[ToolId, Effect] = field(default_factory=dict)
+    """Configured effects; a tool without one has what its annotations claim."""
+    co_use: CoUse | None = None
+
+    def holds(self, toolset: ToolsetSettings, tool: Tool, server: Server) -> bool:
+        """Return whether a tool meets every condition of a toolset."""
+        return (
+            (not toolset.servers or tool.server in toolset.servers)
+            and (not toolset.tools or any(fnmatchcase(tool.id, glob) for glob in toolset.tools))
+            and (not toolset.tags or not set(toolset.tags).isdisjoint((*tool.tags, *server.tags)))
+            and (not toolset.categories or not set(toolset.categories).isdisjoint((tool.category, *server.categories)))
+            and (not toolset.effects or not effect_of(tool, self.effects.get(tool.id)).isdisjoint(toolset.effects))
+            and (not toolset.used_with or tool.id in self._partners(toolset))
+        )
+
+    def _partners(self, toolset: ToolsetSettings) -> frozenset[ToolId]:
+        co_use = self.co_use or _no_co_use
+        return frozenset(partner for tool_id in toolset.used_with for partner in (tool_id, *co_use(tool_id)))
+
+
+NO_RULES = ToolsetRules()
+
+
+def toolsets_of(catalog: Catalog, rules: ToolsetRules = NO_RULES) -> dict[str, Toolset]:
+    """Return one toolset per server, then the configured ones; a configured name replaces a server's."""
+    found = {name: _server_toolset(catalog, name) for name in catalog.servers}
+    for rule in rules.toolsets:
+        held = [i for i, tool in catalog.tools.items() if rules.holds(rule, tool, catalog.servers[tool.server])]
+        found[rule.name] = _configured(rule, held)
     return found
 
 
-def effect_of(tool: Tool) -> frozenset[Effect]:
-    """Name what a tool may do by its annotations; what says nothing may write."""
+def renewed_toolsets(
+    before: Mapping[str, Toolset], old: Catalog, catalog: Catalog, rules: ToolsetRules
+) -> dict[str, Toolset]:
+    """Return what `toolsets_of` returns, looking only at the tools in which two catalogs differ."""
+    configured = {rule.name for rule in rules.toolsets}
+    diff = old.diff(catalog)
+    touched = diff.added | diff.changed | diff.removed
+    moved = {tool_id.partition("/")[0] for tool_id in touched}
+    found = {
+        name: before[name]
+        if name in before and name not in moved | configured and old.servers.get(name) == server
+        else _server_toolset(catalog, name)
+        for name, server in catalog.servers.items()
+    }
+    if old.servers != catalog.servers:  # labels of a server decide for all its tools
+        relabelled = {name for name in catalog.servers if old.servers.get(name) != catalog.servers[name]}
+        touched |= {tool_id for name in relabelled for tool_id in catalog.members.get(name, ())}
+    for rule in rules.toolsets:
+        found[rule.name] = _renewed(before[rule.name], rule, touched, catalog, rules)
+    return found
+
+
+def _renewed(
+    before: Toolset, rule: ToolsetSettings, touched: frozenset[ToolId], catalog: Catalog, rules: ToolsetRules
+) -> Toolset:
+    tools = catalog.tools
+    if rule.used_with:  # the log may have changed as well
+        partners = sorted(rules._partners(rule))
+        return _configured(rule, [i for i in partners if i in tools and _holds(rules, rule, tools[i], catalog)])
+    held = frozenset(i for i in touched if i in tools and _holds(rules, rule, tools[i], catalog))
+    if held == touched.intersection(before.tools):
+        return before
+    return _configured(rule, sorted((frozenset(before.tools) - touched) | held))
+
+
+def _holds(rules: ToolsetRules, rule: ToolsetSettings, tool: Tool, catalog: Catalog) -> bool:
+    return rules.holds(rule, tool, catalog.servers[tool.server])
+
+
+def effect_of(tool: Tool, configured: Effect | None = None) -> frozenset[Effect]:
+    """Return what a tool may do: as configured, else as its annotations claim. Without either it may write."""
+    destructive: frozenset[Effect] = frozenset({"write", "destructive"})
+    if configured is not None:
+        return destructive if configured == "destructive" else frozenset({configured})
     if tool.annotations.read_only:
         return frozenset({"read_only"})
-    return frozenset({"write", "destructive"}) if tool.annotations.destructive else frozenset({"write"})
+    return destructive if tool.annotations.destructive else frozenset({"write"})
 
 
 def preset_tools(
@@ -75,7 +152,7 @@ def preset_tools(
     cost: Cost,
     budget: int,
 ) -> tuple[ToolId, ...]:
-    """Give the tools a preset binds, in a stable order.
+    """Return the tools a preset binds, in a stable order.
 
     `full` is everything; `default` is as many whole toolsets as fit in the budget of tokens, in order.
     """
@@ -89,9 +166,9 @@ def preset_tools(
 def toolsets_for_intent(
     intent: str, toolsets: Mapping[str, Toolset], mapped: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Name the toolsets an intent narrows to; none when it matches nothing here.
+    """Return the names of the toolsets an intent narrows to; none when it matches nothing.
 
-    The user's own mapping decides alone where it has the intent; an unknown intent is read as words.
+    A configured mapping of the intent decides alone. An unknown intent is read as words.
     """
     if intent in mapped:
         return tuple(name for name in mapped[intent] if name in toolsets)
@@ -100,14 +177,14 @@ def toolsets_for_intent(
 
 
 def toolset_of(tool: Tool) -> str:
-    """Name the set a tool belongs to where nothing is configured: its category, else its server."""
+    """Return the toolset of a tool where nothing is configured: its category, else its server."""
     return tool.category or tool.server
 
 
 def suggest_toolsets(
     result: SearchResult, name_of: Callable[[Tool], str] = toolset_of
 ) -> tuple[tuple[str, float], ...]:
-    """Rank toolsets by their hits' part of the belief in all hits; the parts add up to 1."""
+    """Rank toolsets by the share of relevance that their hits have; the shares add up to 1."""
     best = max((hit.score for hit in result.hits), default=0.0)
     belief: dict[str, float] = defaultdict(float)
     for hit in result.hits:
@@ -117,46 +194,29 @@ def suggest_toolsets(
     return tuple((name, part / whole) for name, part in ranked if name)
 
 
-def match_ids(patterns: Iterable[str], ids: Iterable[ToolId]) -> Iterator[ToolId]:
-    """Give the ids that any of the globs matches, pattern by pattern."""
-    known = tuple(ids)
+def match_ids(patterns: Iterable[str], ids: Collection[ToolId]) -> Iterator[ToolId]:
+    """Yield the ids that any of the globs matches, pattern by pattern."""
     for pattern in patterns:
-        yield from (tool_id for tool_id in known if fnmatchcase(tool_id, pattern))
+        if pattern in ids:
+            yield pattern
+        elif not _GLOB.isdisjoint(pattern):
+            yield from (tool_id for tool_id in ids if fnmatchcase(tool_id, pattern))
 
 
-def _server_toolset(server: Server, tools: Iterable[Tool]) -> Toolset:
-    labels = " ".join((server.name, server.title, *server.categories, *server.tags))
-    held = tuple(tools)
-    categories = " ".join(sorted({tool.category for tool in held}))
+def _server_toolset(catalog: Catalog, name: str) -> Toolset:
+    server, tools = catalog.servers[name], catalog.members.get(name, ())
     return Toolset(
-        name=server.name,
+        name=name,
         description=server.description,
-        tools=tuple(tool.id for tool in held),
-        words=frozenset(terms(f"{labels} {categories} {server.description}")),
+        tools=tools,
+        labels=" ".join((name, server.title, *server.categories, *server.tags, server.description)),
+        categories=lambda: (catalog.tools[tool_id].category for tool_id in tools),
     )
 
 
-def _configured(rule: ToolsetSettings, catalog: Catalog, co_use: CoUse) -> Toolset:
-    partners = frozenset(partner for tool_id in rule.used_with for partner in (tool_id, *co_use(tool_id)))
-    members = [tool for tool in catalog.tools.values() if _belongs(tool, rule, catalog.servers[tool.server], partners)]
+def _configured(rule: ToolsetSettings, tools: Iterable[ToolId]) -> Toolset:
     labels = " ".join((rule.name, rule.description, *rule.tags, *rule.categories))
-    return Toolset(
-        name=rule.name,
-        description=rule.description,
-        tools=tuple(tool.id for tool in members),
-        words=frozenset(terms(labels)),
-    )
-
-
-def _belongs(tool: Tool, rule: ToolsetSettings, server: Server, partners: frozenset[ToolId]) -> bool:
-    return (
-        (not rule.servers or tool.server in rule.servers)
-        and (not rule.tools or any(fnmatchcase(tool.id, glob) for glob in rule.tools))
-        and (not rule.tags or not set(rule.tags).isdisjoint((*tool.tags, *server.tags)))
-        and (not rule.categories or not set(rule.categories).isdisjoint((tool.category, *server.categories)))
-        and (not rule.effects or not effect_of(tool).isdisjoint(rule.effects))
-        and (not rule.used_with or tool.id in partners)
-    )
+    return Toolset(name=rule.name, description=rule.description, tools=tuple(tools), labels=labels)
 
 
 def _preset_members(

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import anyio
 
+from shortlist.access.principal import OWNER
 from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
@@ -26,8 +27,9 @@ from shortlist.front.admission import Admission
 from shortlist.front.http import build_app
 from shortlist.front.probes import probe_routes
 from shortlist.front.stdio import check_front, open_front
+from shortlist.gateway.calling import CALL
 from shortlist.gateway.exchange import Round
-from shortlist.gateway.snapshot import Options, definition_tokens
+from shortlist.gateway.view import ServeOptions, definition_tokens
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 from shortlist.observability.metrics import Metrics
@@ -136,7 +138,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     where = address(arguments.http) if arguments.http else None
     if where is None:
         check_front()
-    options = Options(
+    options = ServeOptions(
         mode=arguments.mode,
         menu=arguments.menu,
         preset=arguments.preset,
@@ -247,14 +249,11 @@ def _check_tools(arguments: argparse.Namespace, settings: Settings) -> None:
 
 async def _tools(task: Task) -> int:
     if task.arguments.action == "show":
-        return _show_tool(task)
-    state = task.stack.gateway.state
-    names = task.arguments.servers or list(state.snapshot.catalog.servers)
-    tools = [tool for name in names for tool in state.snapshot.catalog.of_server(name)]
-    lines = [
-        f"{signature_of(tool, state.snapshot.name(tool.id))}\n  {one_line(tool.description, 100)}" for tool in tools
-    ]
-    data = [{"id": tool.id, "name": state.snapshot.name(tool.id), **_definition(tool.mcp())} for tool in tools]
+        return await _show_tool(task)
+    reach = task.stack.gateway.state.reach(OWNER)
+    tools = [reach[tool_id] for name in task.arguments.servers or reach.servers for tool_id in reach.members(name)]
+    lines = [f"{signature_of(tool, reach.name(tool.id))}\n  {one_line(tool.description, 100)}" for tool in tools]
+    data = [{"id": tool.id, "name": reach.name(tool.id), **_definition(tool.mcp())} for tool in tools]
     task.show(data, "\n".join(lines))
     return OK
 
@@ -263,18 +262,18 @@ def _definition(raw: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in raw.items() if key != "name"}
 
 
-def _show_tool(task: Task) -> int:
+async def _show_tool(task: Task) -> int:
     state = task.stack.gateway.state
-    tool = state.find(LOCAL_CALLER, task.arguments.name)
-    task.show({"id": tool.id, **tool.mcp()}, describe_text(tool, state.snapshot.name(tool.id)))
+    seen = await state.admit(LOCAL_CALLER)
+    tool = await state.find(seen, task.arguments.name)
+    task.show({"id": tool.id, **tool.mcp()}, describe_text(tool, seen.tools.name(tool.id)))
     return OK
 
 
 async def _call(task: Task) -> int:
     try:
-        result = await task.stack.gateway.calling.call(
-            _Terminal(), task.arguments.name, task.arguments.arguments, Round()
-        )
+        arguments = {"name": task.arguments.name, "arguments": task.arguments.arguments}
+        result = await task.stack.gateway.call(_Terminal(), CALL.name, arguments, Round())
     except UpstreamRefused as error:
         result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
     task.show(result, "\n".join(_block(block) for block in result.get("content") or ()))
@@ -327,15 +326,15 @@ class _Terminal:
 
 
 async def _toolsets(task: Task) -> int:
-    snapshot = task.stack.gateway.state.snapshot
+    reach = task.stack.gateway.state.reach(OWNER)
     rows: list[dict[str, Json]] = [
         {
             "name": toolset.name,
             "tools": len(toolset.tools),
-            "tokens": sum(definition_tokens(snapshot.catalog.tools[i]) for i in toolset.tools),
+            "tokens": sum(definition_tokens(reach[i]) for i in toolset.tools),
             "description": one_line(toolset.description),
         }
-        for toolset in snapshot.toolsets.values()
+        for toolset in reach.toolsets.values()
     ]
     lines = [
         f"{r['name']:<24} {r['tools']:>4} tools {r['tokens']:>7,} tokens  {one_line(r['description'], 60)}"

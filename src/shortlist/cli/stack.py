@@ -25,12 +25,13 @@ from shortlist.config.settings import EMPTY, SearchSettings, Settings, Telemetry
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.admission import Admission
+from shortlist.front.audience import Answerer
+from shortlist.front.observing import ObservedRequests
 from shortlist.front.server import Front
-from shortlist.gateway.answerer import Answerer
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.observing import ObservedRequests, ObservedSearch, ObservedUpstreams, watch
-from shortlist.gateway.snapshot import Options
+from shortlist.gateway.observing import ObservedSearch, ObservedUpstreams, watch
 from shortlist.gateway.state import ListChanged, Seams
+from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, ToolId
 from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.observability.metrics import DROPPED, Metrics
@@ -107,7 +108,7 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Sett
 
 @asynccontextmanager
 async def open_stack(
-    settings: Settings, options: Options, *, models: bool = True, metrics: Metrics | None = None
+    settings: Settings, options: ServeOptions, *, models: bool = True, metrics: Metrics | None = None
 ) -> AsyncIterator[Stack]:
     """Start servers, search and gateway; searches are answered at once from the saved catalog."""
     # A command that looks at the servers is no use of them: only what is served is recorded.
@@ -122,7 +123,7 @@ async def open_stack(
 
 @asynccontextmanager
 async def _open_stack(
-    settings: Settings, options: Options, telemetry: Telemetry, storage: Storage, *, models: bool, metrics: Metrics
+    settings: Settings, options: ServeOptions, telemetry: Telemetry, storage: Storage, *, models: bool, metrics: Metrics
 ) -> AsyncIterator[Stack]:
     saved = SavedCatalog(storage.catalogs, settings.servers)
     catalog = saved.load()
@@ -189,10 +190,11 @@ async def connected(settings: Settings) -> AsyncIterator[Stack]:
     """Connect to every server for one answer, and give what came of it."""
     if settings.logs.level == "info":  # that each server is ready is news where it is served, noise around one answer
         logging.getLogger(upstream.__name__).setLevel(logging.WARNING)
-    async with open_stack(settings, Options(mode="search"), models=False) as stack:
+    async with open_stack(settings, ServeOptions(mode="search"), models=False) as stack:
         if sys.stderr.isatty():
             say(f"connecting to {len(settings.servers)} servers …")
         await stack.pool.settled(SETTLE_SECONDS)
+        await stack.gateway.settled()
         yield stack
 
 
@@ -201,7 +203,7 @@ def list_tools(settings: Settings) -> Catalog:
 
     async def listed() -> Catalog:
         async with connected(settings) as stack:
-            return stack.gateway.state.snapshot.catalog
+            return stack.gateway.state.everything.catalog
 
     return run_plainly(listed)
 
@@ -282,16 +284,17 @@ async def _reload(stack: Stack, saved: SavedCatalog, words: Words) -> None:
 
 
 async def _reload_settings(path: Path, stack: Stack, saved: SavedCatalog) -> None:
-    """Take up the configuration; a broken one is reported and the last good one kept."""
+    """Apply the configuration whole; one that cannot be served is reported and the running one is kept."""
     try:
         settings = load_settings(path)
+        reload = await stack.gateway.configure(settings)
     except InvalidConfig as error:
         logger.warning("%s (the running configuration is kept)", error)
         return
-    stack.gateway.configure(settings)
     saved.servers = settings.servers
     changes = await stack.pool.reload(settings.servers)
-    say(f"reloaded {path}" + (f": {changes}" if changes else ""))
+    changed = [*reload.changes, *([str(changes)] if changes else [])]
+    say(f"reloaded {path}" + (f": {'; '.join(changed)}" if changed else ""))
 
 
 async def _reload_words(stack: Stack, words: Words) -> None:

@@ -63,10 +63,12 @@ Transport: TypeAlias = StdioTransport | HttpTransport | SseTransport | MemoryTra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
-    """Words of the user's own for one tool of a server; None keeps what the server says."""
+    """What the user says about one tool of a server; None keeps what the server says."""
 
     description: str | None = None
     keywords: tuple[str, ...] = ()
+    effect: Effect | None = None
+    """The only statement of effect that access decisions trust; annotations of the server are hints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

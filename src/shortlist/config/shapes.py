@@ -28,6 +28,8 @@ class ToolShape(Shape):
     """A description that replaces the server's own. Example: `"Search the team wiki"`"""
     keywords: Texts = ()
     """Words that should find this tool. Example: `["wiki", "handbook"]`"""
+    effect: Effect | None = None
+    """What the tool does: the only statement of effect that access decisions trust. Example: `"read_only"`"""
 
 
 class ServerOptions(Shape):

@@ -1,4 +1,4 @@
-"""The way back to a client, over the SDK's session: with one of its requests in flight, or with none."""
+"""The way back to a client over the SDK's session, with or without one of its requests in flight."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +28,12 @@ class _Answered(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+def connection_of(context: Context) -> Connection:
+    """Return the connection of a request. The SDK has no public way to it; this is the only place that reaches in."""
+    connection: Connection = context.session._connection
+    return connection
+
+
 class ClientExchange:
     """The way back to a client, over the SDK's session of its request."""
 
@@ -43,12 +49,12 @@ class ClientExchange:
         return self._caller
 
     def can(self, method: str) -> bool:
-        """Say whether the client declared the capability; a modern one answers in its next round trip."""
+        """Return whether the client declared the capability; a modern one answers in its next round trip."""
         reachable = self._caller.era == "modern" or self._session.can_send_request
         return reachable and _declares(self._session.client_capabilities, method)
 
     async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        """Send the client a request on the channel of its own."""
+        """Send the client a request on the stream of its own request."""
         # The typed helpers would drop what they do not know; these two models carry everything.
         asked = cast("ServerRequest", _Asked(method=method, params=dict(params)))
         related = ServerMessageMetadata(related_request_id=self._request_id)
@@ -59,12 +65,15 @@ class ClientExchange:
         await self._session.report_progress(progress, total, message)
 
     async def pause(self) -> None:
-        """End the stream of this request; what comes later is kept until the client asks for it."""
+        """End the stream of this request; later messages are kept until the client asks for them."""
         if self._let_go is not None:
             await self._let_go()
 
     async def log(self, params: Mapping[str, Json]) -> None:
-        """Send a log entry with this request's stream; a modern client hears only what it opted in to."""
+        """Send a log entry on this request's stream; a modern client gets only the levels it asked for.
+
+        Raise ValidationError for an entry that the protocol does not allow.
+        """
         entry = LoggingMessageNotification.model_validate({"method": LOG_METHOD, "params": dict(params)})
         if entry.params.level in self._log_levels:
             await self._session.send_notification(entry, related_request_id=self._request_id)
@@ -72,7 +81,7 @@ class ClientExchange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:
-    """A legacy connection: it can be told of changes while no request is in flight."""
+    """A legacy connection, which can be notified while no request is in flight."""
 
     connection: Connection
     caller: Caller
@@ -96,7 +105,7 @@ class IdleExchange:
         return await self._link.connection.send_raw_request(method, dict(params) or None)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Drop it: there is no request it could belong to."""
+        """Drop it: no request is in flight that it could belong to."""
 
     async def pause(self) -> None:
         """Do nothing: no request of the client is open."""

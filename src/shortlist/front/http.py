@@ -17,10 +17,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shortlist.access.principal import ANONYMOUS, token_principal
 from shortlist.config.settings import Limits, TokenSettings
 from shortlist.errors import InvalidConfig
 from shortlist.front.resumption import ResumableSessions
-from shortlist.front.server import HANDLE_PARAMETER, Front
+from shortlist.front.server import HANDLE_PARAMETER, PRESENTED, PRINCIPAL, Front
 from shortlist.gateway.state import State
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -40,6 +41,7 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY_BYTES,
     )
+    front.audience.end_sessions = manager.end_unless
     endpoint, guards = Endpoint(manager, limits), [behind_token(state, host)]
 
     @asynccontextmanager
@@ -168,7 +170,10 @@ class LocalOnly:
 
 
 class Bearer:
-    """Names the caller by its token; without tokens in the configuration everybody on this machine is `local`."""
+    """Recognises the principal of a request by its bearer token, once, before anything else sees the request.
+
+    Without tokens in the configuration, everybody on this machine is the owner.
+    """
 
     def __init__(self, app: ASGIApp, tokens: Callable[[], Mapping[str, TokenSettings]], required: bool) -> None:
         self._app = app
@@ -176,14 +181,19 @@ class Bearer:
         self._required = required
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        principal = ANONYMOUS
         if scope["type"] == "http" and (self._tokens() or self._required):
             token = bearer_token(Headers(scope=scope).get("authorization", ""), self._tokens())
             if token is None:
                 challenge = {"WWW-Authenticate": 'Bearer realm="shortlist"'}
                 await PlainTextResponse("A bearer token is required", 401, challenge)(scope, receive, send)
                 return
+            principal = token_principal(token)
             # The SDK ties a session to this user, and refuses it to any other.
-            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[]))
+            user = AccessToken(token="", client_id=principal.name, subject=principal.credential, scopes=[])
+            scope["user"] = AuthenticatedUser(user)
+        scope[PRINCIPAL] = principal
+        PRESENTED.set(principal)
         await self._app(scope, receive, send)
 
 

@@ -4,7 +4,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from shortlist.access.principal import NOBODY
 from shortlist.front.http import behind_token
+from shortlist.front.server import PRINCIPAL
 from shortlist.gateway.state import State
 from shortlist.observability.metrics import CONTENT_TYPE, Instruments
 
@@ -21,9 +23,8 @@ def probe_routes(state: State, instruments: Instruments, host: str) -> list[Rout
         return PlainTextResponse("ready\n") if is_searchable(state) else PlainTextResponse("starting\n", 503)
 
     async def metrics(request: Request) -> Response:
-        user = request.scope.get("user")
-        token = state.settings.tokens.get(user.display_name) if user is not None else None
-        if token is not None and token.limited:
+        scope = state.everything.scope(request.scope.get(PRINCIPAL, NOBODY))
+        if scope.is_limited:
             return PlainTextResponse(LIMITED, 403)
         return Response(instruments.exposition(), headers={"content-type": CONTENT_TYPE})
 
@@ -35,7 +36,7 @@ def probe_routes(state: State, instruments: Instruments, host: str) -> list[Rout
 
 
 def is_searchable(state: State) -> bool:
-    """Say whether a search has something to search: tools, or at least the word of every server that it has none."""
-    if len(state.catalog):
+    """Return whether a search has something to search: there are tools, or every server has said that it has none."""
+    if len(state.everything.catalog):
         return True
     return "connecting" not in state.upstreams.states().values()

@@ -2,6 +2,7 @@
 
 import logging
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -15,6 +16,8 @@ from mcp_types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapt
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
+
+from shortlist.access.principal import ANONYMOUS, Principal
 
 KEPT_BYTES = 64 * 1024 * 1024
 """For all sessions together; the oldest events go first."""
@@ -119,6 +122,20 @@ class ResumableSessions(StreamableHTTPSessionManager):
         """How many calls of vanished clients were cancelled."""
         self._resumptions: dict[str, int] = {}
         super().__init__(app, retry_interval=RETRY_MILLISECONDS, **options)
+
+    def end_unless(self, is_current: Callable[[Principal], bool]) -> Callable[[], Awaitable[None]]:
+        """Return the work that ends every session whose principal is no longer let in, with all its streams."""
+
+        async def end() -> None:
+            for session, transport in tuple(self._server_instances.items()):
+                owner = self._session_owners.get(session)
+                principal = ANONYMOUS
+                if owner is not None:
+                    principal = Principal(kind="token", name=owner["client_id"], credential=owner["subject"] or "")
+                if not is_current(principal):
+                    await self._discard_session(session, transport)
+
+        return end
 
     @property
     def event_store(self) -> EventStore | None:

@@ -1,14 +1,14 @@
-"""MCP to the gateway and back, both eras from one server object; it translates and decides nothing."""
+"""Translates MCP to the gateway and back, both eras from one server object, and decides nothing."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
@@ -32,15 +32,15 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
-from shortlist.errors import InvalidInput, ShortlistError
-from shortlist.front.audience import Audience
-from shortlist.front.clients import ClientExchange, Context, Link
-from shortlist.gateway.answerer import Answerer
-from shortlist.gateway.answers import text_result
+from shortlist.access.principal import NOBODY, OWNER, Principal
+from shortlist.errors import InvalidInput, RequestRefused, ShortlistError
+from shortlist.front.audience import Answerer, Audience
+from shortlist.front.clients import ClientExchange, Context, Link, connection_of
+from shortlist.gateway.arguments import text_result
 from shortlist.gateway.exchange import Round
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, Listed, Router
-from shortlist.gateway.workspaces import LOCAL, Caller, Era
+from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
+from shortlist.gateway.workspaces import Caller, Era
 from shortlist.upstream.errors import UpstreamRefused
 
 Handler: TypeAlias = Callable[[Context, Any], Awaitable[dict[str, Any]]]
@@ -48,17 +48,21 @@ Handler: TypeAlias = Callable[[Context, Any], Awaitable[dict[str, Any]]]
 NAME = "shortlist"
 HANDLE_PARAMETER = "handle"
 """The part of the endpoint's path that names a workspace."""
+PRINCIPAL = "shortlist.principal"
+"""Where the HTTP border puts the principal of a request, in its scope. Without it nobody calls."""
+PRESENTED: ContextVar[Principal] = ContextVar("shortlist.presented", default=NOBODY)
+"""The same principal, for the one callback of the SDK that gets no request."""
 RESERVED_META = "io.modelcontextprotocol/"
 """The envelope of one hop; the next hop has its own. What a client opts in to is relayed."""
 LOG_LEVEL_META = "io.modelcontextprotocol/logLevel"
 DEFAULT_LOG_LEVEL = "info"
-"""What a legacy client that set no level hears of a modern server."""
+"""The level at which a legacy client that set none hears a modern server."""
 _SESSION = "shortlist.session"
 _ASKED = {"sampling", "elicitation", "roots"}
 
 
 class DualServer(Server[Any]):
-    """The SDK's server, saying over every transport that its lists change."""
+    """The SDK's server, which advertises over every transport that its lists change."""
 
     def create_initialization_options(
         self,
@@ -78,12 +82,13 @@ class Front:
 
     def __init__(self, gateway: Gateway, answerer: Answerer | None = None) -> None:
         self.gateway = gateway
-        self.router = Router(gateway)
+        self.router = Router(gateway.state)
         self._process = secrets.token_hex(8)
-        self._audience = Audience(gateway, self.router)
+        self.audience = Audience(gateway.state, self.router)
         if answerer is not None:
-            answerer.idle = self._audience.idle_exchanges
-        gateway.state.on_change(self._audience.tell)
+            answerer.idle = self.audience.idle_exchanges
+            answerer.may_be_asked = self.audience.may_be_asked
+        gateway.state.on_change(self.audience.tell)
         self.server = self._build()
 
     def _build(self) -> DualServer:
@@ -108,7 +113,7 @@ class Front:
             ("subscriptions/listen", SubscriptionsListenRequestParams, self._listen),
         ]
         for method, params, handler in requests:
-            server.add_request_handler(method, params, _as_mcp(handler))
+            server.add_request_handler(method, params, self._as_mcp(handler))
         server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._roots_changed)
         server.middleware.append(self._instruct)
         return server
@@ -116,19 +121,19 @@ class Front:
     # Requests
 
     async def _list_tools(self, context: Context, _: RequestParams) -> dict[str, Any]:
-        return {"tools": self.gateway.list_tools(self._exchange(context).caller)}
+        return {"tools": await self.gateway.list_tools(self._exchange(context).caller)}
 
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> dict[str, Any]:
         exchange = self._exchange(context)
         try:
             turn = self._round(context, exchange.caller)
             return await self.gateway.call(exchange, params.name, params.arguments or {}, turn)
-        except UpstreamRefused:
+        except (UpstreamRefused, RequestRefused):
             raise
         except ShortlistError as error:  # a model can act on these; anything else is a bug and must surface
             return text_result(str(error), is_error=True)
 
-    def _lists(self, kind: Listed) -> Handler:
+    def _lists(self, kind: ListedKind) -> Handler:
         async def listing(context: Context, params: PaginatedRequestParams) -> dict[str, Any]:
             return await self.router.listing(self._exchange(context), kind, params.cursor)
 
@@ -158,14 +163,14 @@ class Front:
         return {}
 
     async def _listen(self, context: Context, params: SubscriptionsListenRequestParams) -> dict[str, Any]:
-        if self._audience.is_full:
+        if self.audience.is_full:
             raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
         exchange = self._exchange(context)
-        stream = self._audience.stream(exchange.caller)
+        stream = self.audience.stream(exchange.caller)
         for uri in params.notifications.resource_subscriptions or ():
             try:
                 await self.router.subscribe(exchange, stream, [uri])
-            except (MCPError, ShortlistError):
+            except ShortlistError:
                 continue  # a subscription to what does not exist is honoured and never fires
         try:
             result = await ListenHandler(stream)(context, params)
@@ -174,44 +179,43 @@ class Front:
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     async def _roots_changed(self, context: Context, _: NotificationParams) -> None:
-        caller, state = self.caller(context), self.gateway.state
+        state = self.gateway.state
+        seen = await state.admit(self.caller(context))
         for server in state.upstreams.states():
             peer = state.upstreams.peer(server)
-            if peer is not None and peer.era == "legacy" and state.may_use_server(caller, server):
+            if peer is not None and peer.era == "legacy" and seen.tools.has_server(server):
                 await state.upstreams.notify(server, "notifications/roots/list_changed")
 
     async def _instruct(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Give each caller instructions that name what it may see, when it connects."""
+        """Add instructions that name what the caller can reach, when it connects."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
-            result["instructions"] = self.gateway.instructions(self.caller(ctx))
+            result["instructions"] = await self.gateway.instructions(self.caller(ctx))
         return result
 
     def _round(self, context: Context, caller: Caller) -> Round:
-        """Read what a request carries beside its params; what a legacy session set, a modern server gets with it."""
+        """Read what a request carries beside its params; a modern server also gets what a legacy session has set."""
         turn = _round(context)
         meta = {**turn.meta, CLIENT_CAPABILITIES_META_KEY: _answerable(context)}
         if caller.era == "modern":
             return replace(turn, meta=meta)
-        level = self.router.level(self._audience.linked(caller)) or DEFAULT_LOG_LEVEL
+        level = self.router.level(self.audience.linked(caller)) or DEFAULT_LOG_LEVEL
         return replace(turn, meta={LOG_LEVEL_META: level, **meta})
 
     def _bound_schema(self, name: str) -> Mapping[str, Any] | None:
-        snapshot = self.gateway.state.snapshot
-        tool_id = snapshot.names.by_name.get(name)
-        return snapshot.catalog.tools[tool_id].input_schema if tool_id is not None else None
+        """Return the schema that the SDK checks headers of a `tools/call` against, for a tool in the caller's reach."""
+        tools = self.gateway.state.reach(PRESENTED.get())
+        tool_id = tools.named(name)
+        return tools[tool_id].input_schema if tool_id is not None else None
 
     # Who calls
 
     def caller(self, context: Context) -> Caller:
-        """Recognise the caller of a request; what follows from that is decided in `workspace_key`."""
+        """Return the caller of a request: the principal that the border recognised, and the workspace it names."""
         request = context.request
-        user = request.scope.get("user") if request is not None else None
-        named = user.display_name if isinstance(user, AuthenticatedUser) else None
         era = _era(context)
         return Caller(
-            name=named or LOCAL,
-            has_token=named is not None,
+            principal=OWNER if request is None else request.scope.get(PRINCIPAL, NOBODY),
             era=era,
             session=self._session(context) if era == "legacy" else None,
             handle=request.path_params.get(HANDLE_PARAMETER) if request is not None else None,
@@ -219,9 +223,8 @@ class Front:
         )
 
     def _session(self, context: Context) -> str:
-        """Name a legacy connection."""
-        # The SDK gives handlers no public key of their connection; its scratch state is meant for this.
-        state: dict[str, Any] = context.session._connection.state
+        """Return the key of a legacy connection, kept in the scratch state that the SDK gives it."""
+        state: dict[str, Any] = connection_of(context).state
         if _SESSION not in state:
             state[_SESSION] = secrets.token_hex(16)
         return str(state[_SESSION])
@@ -229,29 +232,31 @@ class Front:
     def _exchange(self, context: Context) -> ClientExchange:
         caller = self.caller(context)
         if caller.era == "legacy":
-            self._audience.link(caller, context.session._connection)
+            self.audience.link(caller, connection_of(context))
         return ClientExchange(context, caller)
 
+    def _as_mcp(self, handler: Handler) -> Handler:
+        """Mark a result as its client's era does, and turn errors raised on purpose into JSON-RPC errors."""
+
+        async def handle(context: Context, params: Any) -> dict[str, Any]:
+            try:
+                with self.audience.running(self.caller(context).principal):
+                    result = await handler(context, params)
+                    kind = result.pop("resultType", "complete")
+                    return {**result, "resultType": kind} if _era(context) == "modern" else result
+            except UpstreamRefused as error:  # the server's own error, relayed as it came
+                raise MCPError(error.code, error.reason, error.data) from error
+            except RequestRefused as error:
+                raise MCPError(error.code, str(error), error.data) from error
+            except InvalidInput as error:
+                raise MCPError(INVALID_PARAMS, str(error)) from error
+            except ShortlistError as error:
+                raise MCPError(INTERNAL_ERROR, str(error)) from error
+
+        return handle
+
     def _link(self, context: Context) -> Link:
-        return self._audience.link(self.caller(context), context.session._connection)
-
-
-def _as_mcp(handler: Handler) -> Handler:
-    """Mark a result as its client's era does, and turn errors raised on purpose into JSON-RPC errors."""
-
-    async def handle(context: Context, params: Any) -> dict[str, Any]:
-        try:
-            result = await handler(context, params)
-            kind = result.pop("resultType", "complete")
-            return {**result, "resultType": kind} if _era(context) == "modern" else result
-        except UpstreamRefused as error:  # the server's own error, relayed as it came
-            raise MCPError(error.code, error.reason, error.data) from error
-        except InvalidInput as error:
-            raise MCPError(INVALID_PARAMS, str(error)) from error
-        except ShortlistError as error:
-            raise MCPError(INTERNAL_ERROR, str(error)) from error
-
-    return handle
+        return self.audience.link(self.caller(context), connection_of(context))
 
 
 def _era(context: Context) -> Era:
@@ -259,7 +264,7 @@ def _era(context: Context) -> Era:
 
 
 def _answerable(context: Context) -> dict[str, Any]:
-    """Give what this client declared that it can be asked, so that a server asks it nothing else."""
+    """Return what this client declared that it can be asked, so that a server asks it nothing else."""
     declared = context.session.client_capabilities
     return declared.model_dump(mode="json", by_alias=True, exclude_none=True, include=_ASKED) if declared else {}
 
@@ -273,7 +278,7 @@ def _round(context: Context) -> Round:
 
 
 def _params(context: Context) -> dict[str, Any]:
-    """Give a request's own params, without what belongs to this hop."""
+    """Return a request's own params, without what belongs to this hop."""
     hop = ("_meta", "inputResponses", "requestState")
     return {key: value for key, value in (context.params or {}).items() if key not in hop}
 

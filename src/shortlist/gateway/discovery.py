@@ -1,164 +1,365 @@
-"""search_tools and describe_tools."""
+"""search_tools and describe_tools: finding tools among those in reach, and the words of the answer."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import get_args
 
+import anyio.to_thread
+
+from shortlist.access.catalog import ScopedCatalog, did_you_mean
 from shortlist.catalog.toolsets import toolsets_for_intent
-from shortlist.disclosure.render import describe_text
+from shortlist.disclosure.budget import estimate_tokens, fit
+from shortlist.disclosure.render import Detail, Entry, describe_text, entry_of, entry_row, entry_text
+from shortlist.disclosure.toon import entries_text
 from shortlist.errors import InvalidInput, ToolNotFound
-from shortlist.gateway.answers import Surroundings, circle_answer, search_answer, text_result
-from shortlist.gateway.metatools import SearchRequest, defaults_of, names_argument, search_request
-from shortlist.gateway.state import State, did_you_mean
-from shortlist.gateway.workspaces import Caller, Workspace
+from shortlist.gateway.arguments import (
+    DEFAULT_LIMIT,
+    MAX_NAMES,
+    MAX_QUERIES,
+    Arguments,
+    McpResult,
+    SearchRequest,
+    describe_request,
+    search_request,
+    text_result,
+)
+from shortlist.gateway.metatools import INTEGER, STRING, STRINGS, MetaTool, ToolCall
+from shortlist.gateway.workspaces import Workspace
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
+from shortlist.text.clean import one_line
 
 CIRCLE_SEARCHES = 3
-"""So often the same hits are shown without a call in between."""
+"""After so many searches with the same hits and no call in between, the answer says to stop searching."""
+SHOWN_QUERY = 80
+SHOWN_SERVERS = 30
+CLOSEST = 3
+OVERHEAD_TOKENS = 40
+"""What the lines around the hits cost."""
 
 
-class Discovery:
-    """Finds tools for a caller, among those it may see."""
+async def _search(call: ToolCall, request: SearchRequest) -> McpResult:
+    state, seen = call.state, call.seen
+    filters, notes = await _filters(call, request)
+    workspace = state.workspaces.for_circles(seen.caller)
+    plain = [_query(call, text, request, filters, workspace) for text in request.queries]
+    asker = state.settings.asker(seen.caller.name)
+    queries = [replace(query, pipeline=seen.variant.pipeline, asker=asker) for query in plain]
+    results = [_in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
+    found = frozenset(hit.tool.id for result in results for hit in result.hits)
+    waits = bool(state.connecting(seen))  # repeating a search while a server is still starting is not a loop
+    if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
+        return _break_circle(call, request, found, workspace)
+    answer = search_answer(request, results, await _surroundings(call, request, results, notes))
+    state.recording.searched(seen.caller, request, results, answer)
+    return answer
 
-    def __init__(self, state: State) -> None:
-        self._state = state
 
-    async def search(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
-        """Answer search_tools."""
-        variant = self._state.variant(caller)
-        request = search_request(arguments, defaults_of(variant))
-        filters, notes = self._filters(caller, request)
-        workspace = self._state.workspaces.for_circles(caller)
-        plain = [self._query(text, request, filters, workspace) for text in request.queries]
-        asker = self._state.settings.asker(caller.name)
-        queries = [replace(query, pipeline=variant.pipeline, asker=asker) for query in plain]
-        results = [await self._state.search.search(query) for query in queries]
-        results = [replace(result, hits=self._current(result.hits)[request.offset :]) for result in results]
-        found = frozenset(hit.tool.id for result in results for hit in result.hits)
-        waits = bool(self._state.connecting(caller))  # who asks again until a server has come is no circle
-        if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
-            return self._break_circle(caller, request, found, workspace)
-        answer = search_answer(request, results, await self._surroundings(caller, request, results, notes))
-        self._state.recording.searched(caller, request, results, answer)
-        return answer
+def _in_reach(result: SearchResult, tools: ScopedCatalog, offset: int) -> SearchResult:
+    """Keep what is in reach: the index may be behind the catalog, and it knows the words of every tool."""
+    hits = tuple(
+        hit._replace(family=tuple(i for i in hit.family if i in tools)) if hit.family else hit
+        for hit in result.hits
+        if hit.tool.id in tools
+    )
+    respelled = result.did_you_mean
+    if respelled and not tools.is_whole:
+        shown = " ".join(f"{hit.tool.name} {hit.tool.title} {hit.tool.description}" for hit in hits).lower()
+        respelled = {unknown: known for unknown, known in respelled.items() if known.lower() in shown}
+    return replace(result, hits=hits[offset:], did_you_mean=respelled)
 
-    async def describe(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
-        """Answer describe_tools; a name that is unknown gets a suggestion beside the others' schemas."""
-        found: list[ToolId] = []
-        parts: list[str] = []
-        for name in names_argument(arguments):
-            try:
-                tool = self._state.find(caller, name)
-            except ToolNotFound as error:
-                parts.append(str(error))
-                continue
-            found.append(tool.id)
-            parts.append(describe_text(tool, self._state.snapshot.name(tool.id), self._extras(tool)))
-        answer = text_result("\n\n".join(parts), is_error=not found)
-        self._state.recording.described(caller, found, answer)
-        return answer
 
-    def _query(self, text: str, request: SearchRequest, filters: Filters, workspace: Workspace | None) -> Query:
-        recent = tuple(workspace.tools) if workspace else ()
-        tools = self._state.snapshot.catalog.tools
-        return Query(
-            text=text,
-            limit=request.offset + request.limit,
-            mode=request.mode,
-            filters=filters,
-            recent_tools=recent,
-            recent_servers=tuple(dict.fromkeys(tools[i].server for i in recent if i in tools)),
-            collapse=True,
+def _query(call: ToolCall, text: str, request: SearchRequest, filters: Filters, workspace: Workspace | None) -> Query:
+    tools = call.seen.tools
+    recent = tuple(i for i in workspace.tools if i in tools) if workspace else ()
+    return Query(
+        text=text,
+        limit=request.offset + request.limit,
+        mode=request.mode,
+        filters=filters,
+        recent_tools=recent,
+        recent_servers=tuple(dict.fromkeys(tools[i].server for i in recent)),
+        collapse=True,
+    )
+
+
+async def _filters(call: ToolCall, request: SearchRequest) -> tuple[Filters, tuple[str, ...]]:
+    """Turn what a search asks for into limits within the caller's reach, with notes on what could not be used."""
+    tools = call.seen.tools
+    members: frozenset[ToolId] | None = None
+    notes: tuple[str, ...] = ()
+    if request.toolsets is not None:
+        members = _members(call, sorted(request.toolsets))
+    if request.intent is not None:
+        intents = call.state.settings.intents
+        meant = await anyio.to_thread.run_sync(toolsets_for_intent, request.intent, tools.toolsets, intents)
+        narrowed = _members(call, meant) if members is None else _members(call, meant) & members
+        members = narrowed or members
+        if not narrowed:
+            notes = (f"The intent {request.intent!r} matches no toolset here: everything was searched.",)
+    filters = Filters(
+        servers=_known_servers(call, request.servers),
+        categories=frozenset({request.category}) if request.category else None,
+        read_only=request.read_only,
+    )
+    return tools.within(filters, members), notes
+
+
+def _members(call: ToolCall, toolsets: Iterable[str]) -> frozenset[ToolId]:
+    return frozenset(tool_id for name in toolsets for tool_id in call.state.toolset(call.seen, name).tools)
+
+
+def _known_servers(call: ToolCall, names: frozenset[str] | None) -> frozenset[str] | None:
+    if names is None:
+        return None
+    known = call.seen.tools.servers
+    for name in sorted(names - {*known, *call.state.connecting(call.seen)}):
+        raise InvalidInput(f"No server {name!r}. {did_you_mean(name, known)}")
+    return names
+
+
+def _break_circle(call: ToolCall, request: SearchRequest, found: frozenset[ToolId], workspace: Workspace) -> McpResult:
+    query = request.queries[0]
+    names = [call.seen.tools.name(tool_id) for tool_id in sorted(found)]
+    answer = circle_answer(query, names, workspace.times(found))
+    call.state.recording.circle_broken(call.seen.caller, query, answer)
+    return answer
+
+
+async def _surroundings(
+    call: ToolCall, request: SearchRequest, results: Sequence[SearchResult], notes: tuple[str, ...]
+) -> "Surroundings":
+    said = dict.fromkeys(note for result in results for note in result.notes)
+    waiting = call.state.connecting(call.seen)
+    still = (f"Still connecting, their tools are not searched yet: {', '.join(waiting)}.",) if waiting else ()
+    return Surroundings(
+        name_of=call.seen.tools.name,
+        note_of=lambda hit: call.state.server_note(hit.tool.server),
+        servers=call.seen.tools.servers,
+        notes=(*notes, *said, *still),
+        suggestions=_suggestions(call, results),
+        explanations=await _explanations(call, results) if request.explain else {},
+        toon=call.seen.toon,
+    )
+
+
+def _suggestions(call: ToolCall, results: Sequence[SearchResult]) -> tuple[str, ...]:
+    """Offer to load what was found, where loading is a way to call it."""
+    seen = call.seen
+    if seen.mode != "dynamic":
+        return ()
+    fitting = (hit.tool for result in results if result.confidence.level != "none" for hit in result.hits)
+    hits = [tool for tool in fitting if not call.state.is_bound(seen, tool.id)]
+    if not hits:
+        return ()
+    toolsets = seen.tools.toolsets
+    offered = [name for name in dict.fromkeys(tool.server for tool in hits) if name in toolsets]
+    call.state.recording.suggested(seen.caller, offered)
+    sets = ", ".join(f"{name!r} ({len(toolsets[name].tools)} tools)" for name in offered)
+    first = seen.tools.name(hits[0].id)
+    return (f"Not loaded yet: load_tools(names=[{first!r}]), or load_toolset of {sets}.",)
+
+
+async def _explanations(call: ToolCall, results: Sequence[SearchResult]) -> dict[ToolId, str]:
+    explain = call.state.seams.explain
+    if explain is None:
+        return {}
+    return {hit.tool.id: await explain(result.query, hit.tool.id) for result in results for hit in result.hits}
+
+
+async def _describe(call: ToolCall, names: tuple[str, ...]) -> McpResult:
+    """Return whole schemas; an unknown name gets a suggestion beside the others' schemas."""
+    found: list[ToolId] = []
+    parts: list[str] = []
+    for name in names:
+        try:
+            tool = await call.state.find(call.seen, name)
+        except ToolNotFound as error:
+            parts.append(str(error))
+            continue
+        found.append(tool.id)
+        parts.append(describe_text(tool, call.seen.tools.name(tool.id), _extras(call, tool)))
+    answer = text_result("\n\n".join(parts), is_error=not found)
+    call.state.recording.described(call.seen.caller, found, answer)
+    return answer
+
+
+def _extras(call: ToolCall, tool: Tool) -> list[str]:
+    note, co_use = call.state.server_note(tool.server), call.state.seams.co_use
+    partners = sorted(i for i in co_use(tool.id) if i in call.seen.tools) if co_use else []
+    names = ", ".join(map(call.seen.tools.name, partners))
+    return [*([f"note: {note}"] if note else []), *([f"often used with: {names}"] if names else [])]
+
+
+def _discover(arguments: Arguments) -> Arguments:
+    compact = arguments.get("compact")
+    kept = {key: arguments[key] for key in ("query", "intent", "category", "limit") if key in arguments}
+    return kept if compact in (None, True) else {**kept, "detail": "standard"}
+
+
+SEARCH = MetaTool(
+    name="search_tools",
+    description="Find tools by what they do. Search before saying that something cannot be done, and rephrase once if "
+    "nothing fits. Then use call_tool.",
+    properties={
+        "query": {**STRING, "description": "The action in plain words, e.g. 'create a GitHub issue'"},
+        "queries": {**STRINGS, "description": f"Several searches at once, at most {MAX_QUERIES}"},
+        "limit": {**INTEGER, "default": DEFAULT_LIMIT},
+        "detail": {"enum": list(get_args(Detail)), "default": "compact"},
+        "servers": {**STRINGS, "description": "Only these servers"},
+        "intent": {**STRING, "description": "e.g. web_research, data_analysis"},
+        "max_tokens": INTEGER,
+    },
+    reads=True,
+    parse=search_request,
+    handle=_search,
+    aliases={"discover_tools": _discover},
+    menus=("search", "dynamic"),
+)
+DESCRIBE = MetaTool(
+    name="describe_tools",
+    description="Full schemas of tools that were found.",
+    properties={"names": {**STRINGS, "maxItems": MAX_NAMES}},
+    required=("names",),
+    reads=True,
+    parse=describe_request,
+    handle=_describe,
+    menus=("search", "dynamic"),
+)
+
+
+# The words of an answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an answer says beside the hits."""
+
+    name_of: Callable[[ToolId], str]
+    note_of: Callable[[Hit], str]
+    servers: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    explanations: Mapping[ToolId, str] = field(default_factory=dict)
+    toon: bool = False
+
+
+def search_answer(request: SearchRequest, results: Sequence[SearchResult], around: Surroundings) -> dict[str, Json]:
+    """Return the tools/call result of a search: text, or structured content for programs."""
+    entries = _entries(request, results, around)
+    budget = None if request.max_tokens is None else max(request.max_tokens - OVERHEAD_TOKENS * len(results), 0)
+    kept, left_out = _within(budget, entries)
+    if request.format == "json":
+        return _structured(results, kept, left_out, around)
+    toon = request.format == "toon" or (around.toon and request.format is None)
+    lines = [
+        *_heads(results, around),
+        entries_text(kept, toon=toon),
+        *_left_out(entries, kept, left_out, request),
+        *(around.explanations[i] for i in around.explanations),
+        *_spelling(results),
+        *around.notes,
+        *around.suggestions,
+    ]
+    return text_result("\n".join(line for line in lines if line))
+
+
+def circle_answer(query: str, names: Sequence[str], times: int) -> dict[str, Json]:
+    """Return an answer that says to stop searching."""
+    return text_result(
+        f"You have searched {times} times and found the same tools: {', '.join(names)}. "
+        f"Searching again for {one_line(query, SHOWN_QUERY)!r} will not change that. Use call_tool on one of "
+        "them, describe_tools to read their schemas, or tell the user that no connected tool fits."
+    )
+
+
+def _entries(request: SearchRequest, results: Sequence[SearchResult], around: Surroundings) -> tuple[Entry, ...]:
+    """Merge the hits of all queries into one map, each tool once, best ranks first."""
+    merged: dict[ToolId, Hit] = {}
+    for hit in sorted((hit for r in results if _fits(r) for hit in r.hits), key=lambda hit: hit.rank):
+        merged.setdefault(hit.tool.id, hit)
+    return tuple(entry_of(hit, request.detail, around.name_of, around.note_of(hit)) for hit in merged.values())
+
+
+def _fits(result: SearchResult) -> bool:
+    return result.confidence.level != "none"
+
+
+def _within(budget: int | None, entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], int]:
+    if budget is None:
+        return entries, 0
+    return fit(entries, budget, lambda entry: estimate_tokens(entry_text(entry)))
+
+
+def _heads(results: Sequence[SearchResult], around: Surroundings) -> list[str]:
+    if len(results) == 1:
+        return [_head(results[0], around)]
+    lines = []
+    for number, result in enumerate(results, 1):
+        found = ", ".join(around.name_of(hit.tool.id) for hit in result.hits)
+        asked = one_line(result.query.text, SHOWN_QUERY)
+        lines.append(
+            f"{number}. {asked!r}: {found} ({_confidence(result)})"
+            if _fits(result)
+            else f"{number}. {_no_match(result, around)}"
         )
-
-    def _current(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-        """Drop what is gone from the catalog and not yet from the index."""
-        return tuple(hit for hit in hits if hit.tool.id in self._state.snapshot.catalog.tools)
-
-    def _filters(self, caller: Caller, request: SearchRequest) -> tuple[Filters, tuple[str, ...]]:
-        among = self._state.visible(caller)
-        notes: tuple[str, ...] = ()
-        if request.toolsets is not None:
-            among = _both(among, self._members(sorted(request.toolsets)))
-        if request.intent is not None:
-            meant = toolsets_for_intent(request.intent, self._state.snapshot.toolsets, self._state.settings.intents)
-            narrowed = _both(among, self._members(meant))
-            among = narrowed or among
-            if not narrowed:
-                notes = (f"The intent {request.intent!r} matches no toolset here: everything was searched.",)
-        filters = Filters(
-            servers=self._known_servers(caller, request.servers),
-            categories=frozenset({request.category}) if request.category else None,
-            read_only=request.read_only,
-            among=among,
-        )
-        return filters, notes
-
-    def _members(self, toolsets: Iterable[str]) -> frozenset[ToolId]:
-        return frozenset(tool_id for name in toolsets for tool_id in self._state.toolset(name))
-
-    def _known_servers(self, caller: Caller, names: frozenset[str] | None) -> frozenset[str] | None:
-        if names is None:
-            return None
-        known = self._state.visible_servers(caller)
-        for name in sorted(names - {*known, *self._state.connecting(caller)}):
-            raise InvalidInput(f"No server {name!r}. {did_you_mean(name, known)}")
-        return names
-
-    def _break_circle(
-        self, caller: Caller, request: SearchRequest, found: frozenset[ToolId], workspace: Workspace
-    ) -> dict[str, Json]:
-        query, state = request.queries[0], self._state
-        names = [state.snapshot.name(tool_id) for tool_id in sorted(found)]
-        answer = circle_answer(query, names, workspace.times(found))
-        state.recording.circle_broken(caller, query, answer)
-        return answer
-
-    async def _surroundings(
-        self, caller: Caller, request: SearchRequest, results: Sequence[SearchResult], notes: tuple[str, ...]
-    ) -> Surroundings:
-        said = dict.fromkeys(note for result in results for note in result.notes)
-        return Surroundings(
-            name_of=self._state.snapshot.name,
-            note_of=lambda hit: self._state.server_note(hit.tool.server),
-            servers=self._state.visible_servers(caller),
-            notes=(*notes, *said, *self._waiting(caller)),
-            suggestions=self._suggestions(caller, results),
-            explanations=await self._explanations(results) if request.explain else {},
-            toon=self._state.options.toon,
-        )
-
-    def _waiting(self, caller: Caller) -> tuple[str, ...]:
-        names = self._state.connecting(caller)
-        return (f"Still connecting, their tools are not searched yet: {', '.join(names)}.",) if names else ()
-
-    def _suggestions(self, caller: Caller, results: Sequence[SearchResult]) -> tuple[str, ...]:
-        """Offer to load what was found, where loading is a way to call it."""
-        snapshot = self._state.view(caller)
-        if snapshot.mode != "dynamic":
-            return ()
-        fitting = (hit.tool for result in results if result.confidence.level != "none" for hit in result.hits)
-        hits = [tool for tool in fitting if not self._state.is_bound(caller, tool.id)]
-        if not hits:
-            return ()
-        offered = [name for name in dict.fromkeys(tool.server for tool in hits) if name in snapshot.toolsets]
-        self._state.recording.suggested(caller, offered)
-        sets = ", ".join(f"{name!r} ({len(snapshot.toolsets[name].tools)} tools)" for name in offered)
-        first = snapshot.name(hits[0].id)
-        return (f"Not loaded yet: load_tools(names=[{first!r}]), or load_toolset of {sets}.",)
-
-    async def _explanations(self, results: Sequence[SearchResult]) -> dict[ToolId, str]:
-        explain = self._state.seams.explain
-        if explain is None:
-            return {}
-        return {hit.tool.id: await explain(result.query, hit.tool.id) for result in results for hit in result.hits}
-
-    def _extras(self, tool: Tool) -> list[str]:
-        state = self._state
-        note = state.server_note(tool.server)
-        partners = sorted(state.seams.co_use(tool.id)) if state.seams.co_use else []
-        names = ", ".join(state.snapshot.name(i) for i in partners if i in state.snapshot.catalog.tools)
-        return [*([f"note: {note}"] if note else []), *([f"often used with: {names}"] if names else [])]
+    return lines
 
 
-def _both(one: frozenset[ToolId] | None, other: frozenset[ToolId]) -> frozenset[ToolId]:
-    return other if one is None else one & other
+def _head(result: SearchResult, around: Surroundings) -> str:
+    if not _fits(result):
+        return _no_match(result, around)
+    count = len(result.hits)
+    return f"{count} tool{'' if count == 1 else 's'}, confidence {_confidence(result)}:"
+
+
+def _confidence(result: SearchResult) -> str:
+    return f"{result.confidence.level} {result.confidence.probability:.2f}"
+
+
+def _no_match(result: SearchResult, around: Surroundings) -> str:
+    closest = [around.name_of(hit.tool.id) for hit in result.hits[:CLOSEST]]
+    shown = ", ".join(around.servers[:SHOWN_SERVERS])
+    more = len(around.servers) - SHOWN_SERVERS
+    servers = f"{shown} and {more} more" if more > 0 else shown
+    return (
+        f"No confident match for {one_line(result.query.text, SHOWN_QUERY)!r}."
+        + (f" Closest: {', '.join(closest)}." if closest else "")
+        + (f" Connected servers: {servers}." if servers else " No server is connected.")
+    )
+
+
+def _left_out(entries: tuple[Entry, ...], kept: tuple[Entry, ...], left_out: int, request: SearchRequest) -> list[str]:
+    if not left_out:
+        return []
+    names = ", ".join(entry.name for entry in entries[len(kept) :])
+    return [f"Left out to stay within {request.max_tokens} tokens: {names}."]
+
+
+def _spelling(results: Sequence[SearchResult]) -> list[str]:
+    found = {unknown: known for result in results for unknown, known in result.did_you_mean.items()}
+    if not found:
+        return []
+    return ["Did you mean " + ", ".join(f"{k!r} for {u!r}" for u, k in found.items()) + "?"]
+
+
+def _structured(
+    results: Sequence[SearchResult], kept: Sequence[Entry], left_out: int, around: Surroundings
+) -> dict[str, Json]:
+    answer: dict[str, Json] = {
+        "queries": [
+            {
+                "query": result.query.text,
+                "confidence": result.confidence.level,
+                "probability": round(result.confidence.probability, 4),
+                "tools": [around.name_of(hit.tool.id) for hit in result.hits],
+                "fits": _fits(result),
+            }
+            for result in results
+        ],
+        "tools": {entry.name: entry_row(entry) for entry in kept},
+        "left_out": left_out,
+        "notes": [*around.notes, *around.suggestions],
+        "explanations": {around.name_of(i): text for i, text in around.explanations.items()},
+    }
+    return {**text_result(json.dumps(answer, ensure_ascii=False)), "structuredContent": answer}

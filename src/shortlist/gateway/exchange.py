@@ -7,6 +7,11 @@ from typing import Protocol
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 
+QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
+"""What a server may ask of a client."""
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+
 
 class Exchange(Protocol):
     """The way back to the client that sent a request."""
@@ -15,7 +20,7 @@ class Exchange(Protocol):
     def caller(self) -> Caller: ...
 
     def can(self, method: str) -> bool:
-        """Say whether the client can answer a server's request of this method."""
+        """Return whether the client can answer a server's request of this method."""
         ...
 
     async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
@@ -25,11 +30,11 @@ class Exchange(Protocol):
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
     async def pause(self) -> None:
-        """Let the client go where its era has that: it comes back for the answer."""
+        """End the stream of the request where the era allows it: the client comes back for the answer."""
         ...
 
     async def log(self, params: Mapping[str, Json]) -> None:
-        """Hand on a server's log entry, if this request wants any."""
+        """Pass on a server's log entry, if the client asked for entries of its level."""
         ...
 
 
@@ -46,6 +51,6 @@ class Round:
         return self.answers is None and self.state is None
 
     def params(self) -> dict[str, Json]:
-        """Give the members that a modern server expects in a retry."""
+        """Return the members that a modern server expects in a retry."""
         found = {"inputResponses": self.answers, "requestState": self.state}
         return {key: value for key, value in found.items() if value is not None}

@@ -1,49 +1,33 @@
 """One catalog over all servers: what a client lists and calls, and what changes underneath."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self
 
 import anyio
 import anyio.to_thread
 
+from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import bound_definition
-from shortlist.errors import InvalidInput
-from shortlist.gateway.answers import text_result
-from shortlist.gateway.calling import Calling
-from shortlist.gateway.discovery import Discovery
+from shortlist.errors import InvalidInput, RequestRefused
+from shortlist.gateway.arguments import Arguments, McpResult, defaults_of
+from shortlist.gateway.calling import CALL, call_bound, call_checked
 from shortlist.gateway.exchange import Exchange, Round
 from shortlist.gateway.instructions import instructions_of
-from shortlist.gateway.loading import Loading
-from shortlist.gateway.metatools import (
-    ALIASES,
-    MENUS,
-    META_NAMES,
-    OPTIONAL_NAMES,
-    REPORT_NAMES,
-    SELECT,
-    defaults_of,
-    menu_definitions,
-    object_argument,
-    optional_definitions,
-    task_report,
-    text_argument,
-)
-from shortlist.gateway.selecting import Selecting
-from shortlist.gateway.snapshot import Options
-from shortlist.gateway.state import NO_OPTIONS, NO_SEAMS, Seams, State, ToolSearch, Upstreams
+from shortlist.gateway.menus import BY_NAME, menu_definitions, optional_definitions
+from shortlist.gateway.metatools import ToolCall
+from shortlist.gateway.state import NO_SEAMS, CallerView, Reload, Seams, State, ToolSearch, Upstreams
+from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.gateway.workspaces import Caller
-from shortlist.models import Json, Server
+from shortlist.models import Json
 from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
-
-Result: TypeAlias = dict[str, Any]
-MetaTool: TypeAlias = Callable[[Caller, Mapping[str, Json]], Awaitable[Result]]
 
 
 class Gateway:
-    """An async context manager; it owns the calls that stay open between a client's round trips."""
+    """An async context manager. While it is entered, it follows what its servers report."""
 
     def __init__(
         self,
@@ -51,135 +35,131 @@ class Gateway:
         search: ToolSearch,
         upstreams: Upstreams,
         *,
-        options: Options = NO_OPTIONS,
+        options: ServeOptions = NO_OPTIONS,
         seams: Seams = NO_SEAMS,
     ) -> None:
         self.state = State(settings, search, upstreams, options, seams)
-        self._tasks = anyio.create_task_group()
-        self.calling = Calling(self.state, self._tasks)
-        self._selecting = Selecting(self.state)
-        discovery, loading = Discovery(self.state), Loading(self.state)
-        self._meta: Mapping[str, MetaTool] = {
-            "search_tools": discovery.search,
-            "describe_tools": discovery.describe,
-            "read_result": self.calling.read,
-            "list_toolsets": loading.list_toolsets,
-            "load_toolset": loading.load_toolset,
-            "load_tools": loading.load_tools,
-            "unload_toolset": loading.unload_toolset,
-        }
+        self._send, self._changes = anyio.create_memory_object_stream[ToolsChanged](math.inf)
+        self._waiting = 0
+        self._settled = anyio.Event()
 
     async def __aenter__(self) -> Self:
-        await self._tasks.__aenter__()
+        await self.state.background.__aenter__()
+        self.state.background.spawn("following the tools of servers", self._follow)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(kind, error, trace)
+        await self.state.background.__aexit__(kind, error, trace)
 
-    def instructions(self, caller: Caller) -> str:
-        """Say when to search, and name the servers; the same bytes while the catalog is the same."""
-        return instructions_of(self.state.view(caller), self.state.visible_servers(caller))
+    async def instructions(self, caller: Caller) -> str:
+        """Return what a client is told when it connects; the same bytes while what it can reach is the same."""
+        seen = await self.state.admit(caller)
+        return instructions_of(seen.mode, seen.tools)
 
-    def list_tools(self, caller: Caller) -> list[dict[str, Json]]:
-        """Give what this caller's client lists: the menu, what is bound, and at the end what is loaded."""
-        snapshot = self.state.view(caller)
-        menu = menu_definitions(snapshot.menu, defaults_of(self.state.variant(caller))) if snapshot.menu else []
-        bound = self.state.bound(caller)
-        if not snapshot.plain:
-            settings = self.state.settings
-            menu += optional_definitions(reports=settings.telemetry.tools, select=settings.smart_select is not None)
-        self._meet(caller)
-        self.state.recording.listed(caller, snapshot, menu, bound, self.state.visible(caller))
-        return menu + [bound_definition(snapshot.catalog.tools[i], snapshot.name(i)) for i in bound]
+    async def list_tools(self, caller: Caller) -> list[dict[str, Json]]:
+        """Return what this caller's client lists: the menu, what is bound, and at the end what is loaded."""
+        seen = await self.state.admit(caller)
+        bound = self.state.bound(seen)
+        menu = menu_definitions(seen.menu, defaults_of(seen.variant)) if seen.menu else []
+        if not seen.plain:
+            menu += optional_definitions(self.state.settings)
+        self._meet(seen)
+        self.state.recording.listed(seen.caller, self.state.everything.tokens, menu, bound, seen.tools)
+        return menu + [bound_definition(seen.tools[i], seen.tools.name(i)) for i in bound]
 
-    async def call(self, exchange: Exchange, name: str, arguments: Mapping[str, Json], turn: Round) -> Result:
-        """Answer a `tools/call`: a bound tool by its own name, one of the gateway's, or any that may be found."""
-        snapshot = self.state.view(exchange.caller)
-        self._meet(exchange.caller)
-        tool_id = snapshot.names.by_name.get(name)
-        if tool_id is not None and self.state.is_bound(exchange.caller, tool_id):
-            return await self.calling.call_bound(exchange, snapshot.catalog.tools[tool_id], arguments, turn)
-        if snapshot.plain:
-            return await self._let_the_server_refuse(exchange, name, arguments, turn)
-        target, translate = ALIASES.get(name, (name, dict))
-        if (optional := self._optional(target)) is not None:
-            return await optional(exchange.caller, arguments)
-        if target not in META_NAMES:
-            return await self.calling.call(exchange, name, arguments, turn)
-        if target == "call_tool":
-            return await self._call_tool(exchange, translate(arguments), turn)
-        return await self._meta[target](exchange.caller, translate(arguments))
+    async def call(self, exchange: Exchange, name: str, arguments: Arguments, turn: Round) -> McpResult:
+        """Answer a `tools/call`: a bound tool by its own name, one of the gateway's tools, or any tool in reach."""
+        seen = await self.state.admit(exchange.caller)
+        self._meet(seen)
+        tool_id = seen.tools.named(name)
+        if tool_id is not None and self.state.is_bound(seen, tool_id):
+            return await call_bound(self._tool_call(seen, exchange, turn), seen.tools[tool_id], arguments)
+        return await self._dispatch(seen, exchange, turn, name, arguments)
 
-    async def _call_tool(self, exchange: Exchange, arguments: Mapping[str, Json], turn: Round) -> Result:
-        name, inner = text_argument(arguments, "name"), object_argument(arguments, "arguments")
-        target, _ = ALIASES.get(name, (name, dict))
-        if target == "call_tool":
-            raise InvalidInput("call_tool cannot call itself. Give it the name of a tool that search_tools found.")
-        if target in META_NAMES | OPTIONAL_NAMES:
-            return await self.call(exchange, name, inner, turn)
-        return await self.calling.call(exchange, name, inner, turn)
+    async def _dispatch(
+        self, seen: CallerView, exchange: Exchange, turn: Round, name: str, arguments: Arguments
+    ) -> McpResult:
+        if seen.plain:  # the client believes that it speaks to the server itself
+            raise RequestRefused(f"Unknown tool: {name}")
+        call = self._tool_call(seen, exchange, turn)
+        tool, translate = BY_NAME.get(name, (None, dict))
+        if tool is None or not tool.is_offered(self.state.settings):
+            return await call_checked(call, name, arguments)
+        return await tool.handle(call, tool.parse(translate(arguments), defaults_of(seen.variant)))
 
-    def _optional(self, name: str) -> Callable[[Caller, Mapping[str, Json]], Awaitable[Result]] | None:
-        """Give what answers a tool that is offered where the configuration says so."""
-        settings = self.state.settings
-        if settings.telemetry.tools and name in REPORT_NAMES:
-            return partial(self._report, name)
-        if settings.smart_select is not None and name == SELECT["name"]:
-            return self._selecting.select
-        return None
+    def _tool_call(self, seen: CallerView, exchange: Exchange, turn: Round) -> ToolCall:
+        async def inner(name: str, arguments: Arguments) -> McpResult:
+            tool, _ = BY_NAME.get(name, (None, dict))
+            if tool is CALL:
+                raise InvalidInput("call_tool cannot call itself. Pass the name of a tool that search_tools found.")
+            return await self._dispatch(seen, exchange, turn, name, arguments)
 
-    async def _report(self, name: str, caller: Caller, arguments: Mapping[str, Json]) -> Result:
-        """Answer one of the tools about telemetry; reading the store takes a moment."""
-        if name == "report_task":
-            request = task_report(arguments)
-            self.state.recording.task_reported(caller, request.completed, request.task)
-            return text_result("Noted.")
-        report = self.state.seams.reports.get(name)
-        if report is None:
-            raise InvalidInput(f"{name} has nothing to report: telemetry is switched off here.")
-        return text_result(await anyio.to_thread.run_sync(report, arguments, self.state.visible(caller)))
+        return ToolCall(state=self.state, seen=seen, exchange=exchange, turn=turn, inner=inner)
 
-    def _meet(self, caller: Caller) -> None:
-        if self.state.recording.meets(caller, self.state.variant(caller)):
-            view = self.state.view(caller)
-            menu = len(MENUS[view.menu]) if view.menu else 0
-            bound = sum(1 for tool_id in view.bound if self.state.may_see(caller, tool_id))
-            self.state.recording.opened(caller, view, menu + bound, self.instructions(caller))
+    def _meet(self, seen: CallerView) -> None:
+        if self.state.recording.meets(seen.caller, seen.variant):
+            menu = len(menu_definitions(seen.menu)) if seen.menu else 0
+            told = instructions_of(seen.mode, seen.tools)
+            self.state.recording.opened(seen.caller, seen.mode, menu + len(seen.bound), told)
 
-    async def _let_the_server_refuse(
-        self, exchange: Exchange, name: str, arguments: Mapping[str, Json], turn: Round
-    ) -> Result:
-        server = next(iter(self.state.settings.servers))
-        params = {"name": name, "arguments": dict(arguments)}
-        return await self.calling.request(exchange, server, "tools/call", params, turn)
-
-    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run something beside the request that caused it, until the gateway closes."""
-
-        async def run() -> None:
-            await work()
-
-        self._tasks.start_soon(run)
+    # What servers report
 
     def on_upstream(self, event: UpstreamEvent) -> None:
-        """Take up what a server reports: its tools, its state, its notifications."""
+        """Take a server's report: its tools, its state, its notifications."""
         if isinstance(event, ToolsChanged):
-            self._take_tools(event)
+            self._waiting += 1
+            self._send.send_nowait(event)
         elif isinstance(event, Notified):
             self.state.announce(event)
         elif isinstance(event, StateChanged):
             self._take_state(event.status)
 
-    def configure(self, settings: Settings) -> None:
-        """Take up a new configuration; servers that are gone take their tools with them."""
-        self.state.settings = settings
-        catalog = self.state.catalog
-        for name in set(catalog.servers) - set(settings.servers):
-            catalog = catalog.without_server(name)
-        self.state.renew(catalog)
+    async def settled(self) -> None:
+        """Wait until every report so far is part of the view."""
+        while self._waiting:
+            await self._settled.wait()
+
+    async def configure(self, settings: Settings) -> Reload:
+        """Apply a new configuration whole, or raise InvalidConfig and keep the present one."""
+        return await self.state.configure(settings)
+
+    async def _follow(self) -> None:
+        """Apply reports of tools one after the other; those that wait together become one new view."""
+        async for first in self._changes:
+            waiting = [first]
+            while self._changes.statistics().current_buffer_used:
+                waiting.append(self._changes.receive_nowait())
+            latest = {event.server: event for event in waiting}
+            await self.state.background.contained("taking the tools of servers", partial(self._take_tools, latest))
+            self._waiting -= len(waiting)
+            self._settled.set()
+            self._settled = anyio.Event()
+
+    async def _take_tools(self, events: Mapping[str, ToolsChanged]) -> None:
+        state = self.state
+        servers = {}
+
+        def changed(catalog: Catalog) -> Catalog:
+            for name, event in events.items():
+                server = servers[name] = state.describe(name, state.settings, catalog)
+                after = catalog.with_server(server, event.tools)
+                catalog = after if catalog.diff(after) or catalog.servers != after.servers else catalog
+            _ = catalog.fingerprint  # read by the record; counting it here keeps it off the event loop
+            return catalog
+
+        state.stale.difference_update(events)
+        before, after = await state.renew(changed)
+        diff = before.catalog.diff(after.catalog)
+        touched = {i.partition("/")[0] for i in diff.added | diff.changed | diff.removed}
+        for name, event in events.items():
+            if name not in touched and before.catalog.servers.get(name) == after.catalog.servers.get(name):
+                continue
+            if (save := state.seams.save) is not None:
+                saved = partial(anyio.to_thread.run_sync, save, servers[name], event.tools)
+                state.background.spawn(f"saving the tools of {name!r}", saved)
+            state.recording.catalog_changed(name, len(event.tools), after)
 
     def _take_state(self, status: UpstreamStatus) -> None:
         """Tell clients that prompts and resources came with a server, or went with it."""
@@ -190,32 +170,3 @@ class Gateway:
         for kind in ("prompts", "resources"):
             if kind in offered:
                 self.state.announce(Notified(server=status.server, method=f"notifications/{kind}/list_changed"))
-
-    def _take_tools(self, event: ToolsChanged) -> None:
-        state, server = self.state, self._server(event.server)
-        state.stale.discard(event.server)
-        before = state.catalog
-        after = before.with_server(server, event.tools)
-        if not before.diff(after) and before.servers == after.servers:
-            return
-        state.renew(after)
-        if (save := state.seams.save) is not None:
-            self.spawn(lambda: anyio.to_thread.run_sync(save, server, event.tools))
-        state.recording.catalog_changed(event.server, len(event.tools), state.snapshot)
-
-    def _server(self, name: str) -> Server:
-        settings = self.state.settings.servers.get(name)
-        known = self.state.catalog.servers.get(name, Server(name=name))
-        peer = self.state.upstreams.peer(name)
-        said = (peer.info.get("description") or peer.instructions) if peer else ""
-        return Server(
-            name=name,
-            title=_text(peer.info.get("title")) if peer else known.title,
-            description=(settings.description if settings else "") or _text(said) or known.description,
-            categories=known.categories,
-            tags=settings.tags if settings else known.tags,
-        )
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else ""

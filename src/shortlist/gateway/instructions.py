@@ -1,10 +1,10 @@
-"""What a client is told when it connects: when to search, and what there is."""
+"""What a client is told when it connects: when to search, and which servers it can reach."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from shortlist.access.catalog import ScopedCatalog
 from shortlist.config.settings import Mode
-from shortlist.gateway.snapshot import Snapshot
 from shortlist.text.clean import one_line
 
 NAMED_SERVERS = 60
@@ -24,18 +24,18 @@ _HOW: Mapping[Mode, str] = MappingProxyType(
 )
 
 
-def instructions_of(snapshot: Snapshot, servers: tuple[str, ...]) -> str:
-    """Write the instructions; the same bytes while the catalog and the caller's view of it are the same."""
-    how = _HOW[snapshot.mode]
+def instructions_of(mode: Mode, tools: ScopedCatalog) -> str:
+    """Write the instructions; the same bytes while the tools in reach are the same."""
+    how, servers = _HOW[mode], tools.servers
     if not servers:
         return how
     if len(servers) > DESCRIBED_SERVERS:
         more = f" and {len(servers) - NAMED_SERVERS} more" if len(servers) > NAMED_SERVERS else ""
         return f"{how}\nServers: {', '.join(one_line(name, 40) for name in servers[:NAMED_SERVERS])}{more}"
-    return "\n".join((how, "Servers:", *(_server_line(snapshot, name) for name in servers)))
+    return "\n".join((how, "Servers:", *(_server_line(tools, name) for name in servers)))
 
 
-def _server_line(snapshot: Snapshot, name: str) -> str:
-    count = len(snapshot.catalog.members.get(name, ()))
-    description = one_line(snapshot.catalog.servers[name].description, DESCRIPTION)
-    return f"- {one_line(name, 40)} ({count})" + (f": {description}" if description else "")
+def _server_line(tools: ScopedCatalog, name: str) -> str:
+    server = tools.server(name)
+    description = one_line(server.description, DESCRIPTION) if server else ""
+    return f"- {one_line(name, 40)} ({len(tools.members(name))})" + (f": {description}" if description else "")

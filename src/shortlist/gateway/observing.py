@@ -1,4 +1,4 @@
-"""Watches a gateway from outside: put around its search, its servers and its front, it traces and times."""
+"""Wrappers around the search and the servers of a gateway that trace and time them."""
 
 import logging
 from collections import Counter
@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from mcp import MCPError
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp_types.methods import SPEC_CLIENT_METHODS
-
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import EMPTY
-from shortlist.gateway.metatools import META_NAMES, OPTIONAL_NAMES
+from shortlist.errors import RequestRefused
 from shortlist.gateway.state import State, ToolSearch, Upstreams
 from shortlist.models import Json, Query, SearchResult
-from shortlist.observability.metrics import OTHER, READY, STATES, TOOLS, Instruments, Measure, Metrics, Operation
+from shortlist.observability.metrics import READY, STATES, TOOLS, Instruments, Measure, Metrics, Operation
 from shortlist.observability.tracing import mark_failed, search_span, upstream_span
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
@@ -24,7 +20,7 @@ from shortlist.upstream.events import State as UpstreamState
 logger = logging.getLogger(__name__)
 
 TOOL_ERROR = "tool_error"
-"""What the conventions call a result with isError, which is no failure of the protocol."""
+"""How the conventions name a result with isError, which the protocol itself counts as a success."""
 _FAILURES: Mapping[type[BaseException], str] = {
     UpstreamTimeout: "timeout",
     UpstreamNeedsAuth: "needs_auth",
@@ -33,12 +29,12 @@ _FAILURES: Mapping[type[BaseException], str] = {
 
 
 def watch(gateway: State, instruments: Instruments) -> None:
-    """Let the instruments read how the servers are and what they have."""
+    """Let the instruments read the state of each server and how many tools it has."""
     instruments.read(STATES, lambda: Counter((state,) for state in gateway.upstreams.states().values()))
     instruments.read(
         READY, lambda: {(name,): int(state == "ready") for name, state in gateway.upstreams.states().items()}
     )
-    instruments.read(TOOLS, lambda: {(name,): len(tools) for name, tools in gateway.catalog.members.items()})
+    instruments.read(TOOLS, lambda: {(name,): len(tools) for name, tools in gateway.everything.catalog.members.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class ObservedSearch:
 
 @dataclass(frozen=True, slots=True)
 class ObservedUpstreams:
-    """Servers whose requests are traced and timed, waiting for them included."""
+    """Servers whose requests are traced and timed, including the time they wait."""
 
     inner: Upstreams
     measure: Measure
@@ -87,10 +83,10 @@ class ObservedUpstreams:
         with upstream_span(server, method, params, peer.protocol_version if peer else None) as span:
             try:
                 result = await self.inner.request(server, method, params, options=options)
-                error = _tool_error(method, result)
+                error = tool_error(method, result)
                 return result
             except BaseException as failure:
-                error = _failure(failure)
+                error = failure_name(failure)
                 raise
             finally:
                 if error:
@@ -106,42 +102,16 @@ class ObservedUpstreams:
         await self.inner.watch(server, uris)
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedRequests:
-    """A middleware of the SDK's server that times what clients ask; the SDK has its own for spans."""
-
-    measure: Measure
-
-    async def __call__(self, ctx: ServerRequestContext, call_next: CallNext) -> HandlerResult:
-        started, error = perf_counter(), ""
-        try:
-            result = await call_next(ctx)
-            error = _tool_error(ctx.method, result)
-            return result
-        except BaseException as failure:
-            error = _failure(failure)
-            raise
-        finally:
-            seconds = perf_counter() - started
-            method = ctx.method if ctx.method in SPEC_CLIENT_METHODS else OTHER
-            logger.debug("%s took %.1f ms%s", method, seconds * 1000, error and f": {error}")
-            self.measure(Operation(side="server", method=method, target=_own_tool(ctx), seconds=seconds, error=error))
-
-
-def _own_tool(ctx: ServerRequestContext) -> str:
-    """Name the gateway's own tool that is called; any other name is the client's word, and there are too many."""
-    name = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
-    return name if isinstance(name, str) and name in META_NAMES | OPTIONAL_NAMES else ""
-
-
-def _tool_error(method: str, result: object) -> str:
+def tool_error(method: str, result: object) -> str:
+    """Return the error type of a tool's result that reports a failure; empty for any other."""
     failed = method == "tools/call" and isinstance(result, Mapping) and result.get("isError") is True
     return TOOL_ERROR if failed else ""
 
 
-def _failure(error: BaseException) -> str:
+def failure_name(error: BaseException) -> str:
+    """Return the error type of an exception, as metrics and traces name it."""
     if isinstance(error, UpstreamRefused):
         return str(error.code)
-    if isinstance(error, MCPError):
-        return str(error.error.code)
+    if isinstance(error, RequestRefused):
+        return str(error.code)
     return _FAILURES.get(type(error)) or type(error).__name__

@@ -1,14 +1,15 @@
-"""What happens at the gateway, as the facts that are recorded; counting tokens is left to whoever keeps them."""
+"""What happens at the gateway, turned into events. Tokens are counted later, by whoever stores the events."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from shortlist.access.catalog import ScopedCatalog
+from shortlist.config.settings import Mode
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import compact_json
-from shortlist.gateway.answers import answer_tokens
-from shortlist.gateway.metatools import SearchRequest, SelectRequest
-from shortlist.gateway.snapshot import Snapshot
+from shortlist.gateway.arguments import SearchRequest, SelectRequest, answer_tokens
+from shortlist.gateway.view import View
 from shortlist.gateway.workspaces import Caller, Key, activity_key
 from shortlist.models import Hit, Json, SearchResult, ToolId
 from shortlist.selection import Selection
@@ -51,15 +52,15 @@ class Finished:
 
 
 class Recording:
-    """Hands facts to a recorder; `arguments` says whether it wants those of calls."""
+    """Hands events to a recorder; `arguments` says whether those of calls are recorded."""
 
     def __init__(self, record: RecordEvent, *, arguments: bool = False) -> None:
         self._record = record
-        self._arguments = arguments
+        self.arguments = arguments
         self._met: OrderedDict[tuple[Key, Variant], None] = OrderedDict()
 
     def meets(self, caller: Caller, variant: Variant) -> bool:
-        """Say whether this caller's session has not been met yet, served like this; only once."""
+        """Return whether this caller's session is new, served like this; true only once."""
         key = activity_key(caller), variant
         if key in self._met or self._record is record_nothing:
             return False
@@ -68,25 +69,25 @@ class Recording:
             self._met.popitem(last=False)
         return True
 
-    def opened(self, caller: Caller, view: Snapshot, tools: int, instructions: str) -> None:
+    def opened(self, caller: Caller, mode: Mode, tools: int, instructions: str) -> None:
         tokens = Later(lambda: estimate_tokens(instructions))
-        self._record(SessionOpened(**_act(caller), mode=view.mode, tools=tools, tokens=tokens))
+        self._record(SessionOpened(**_act(caller), mode=mode, tools=tools, tokens=tokens))
 
     def listed(
         self,
         caller: Caller,
-        view: Snapshot,
+        tokens: Callable[[Iterable[ToolId] | None], int],
         menu: Sequence[Answer],
         bound: Iterable[ToolId],
-        visible: frozenset[ToolId] | None,
+        reach: ScopedCatalog,
     ) -> None:
         ids = tuple(bound)
         self._record(
             ToolsListed(
                 **_act(caller),
                 tools=len(menu) + len(ids),
-                tokens=Later(lambda: sum(estimate_tokens(compact_json(t)) for t in menu) + view.tokens(ids)),
-                upfront=Later(lambda: view.tokens(visible)),
+                tokens=Later(lambda: sum(estimate_tokens(compact_json(t)) for t in menu) + tokens(ids)),
+                upfront=Later(lambda: tokens(None if reach.is_whole else reach)),
             )
         )
 
@@ -111,7 +112,7 @@ class Recording:
             )
 
     def selected(self, caller: Caller, request: SelectRequest, selection: Selection, answer: Answer) -> None:
-        """Record a pick as the search that it stands for; a model gives no probability."""
+        """Record a selection as the search that it replaces; a language model gives no probability."""
         hits = tuple(FoundTool(tool=tool.id, rank=rank, score=0.0) for rank, tool in enumerate(selection.tools, 1))
         self._record(
             Searched(
@@ -141,7 +142,7 @@ class Recording:
         self._record(Described(**_act(caller), tools=tuple(tools), tokens=Later(lambda: answer_tokens(answer))))
 
     def called(self, caller: Caller, call: Finished, result: Answer | None) -> None:
-        """Note a call that was sent, and what came back."""
+        """Record a call that was sent, and its result."""
         self._record(
             Called(
                 caller=caller.name,
@@ -151,14 +152,14 @@ class Recording:
                 milliseconds=call.milliseconds,
                 native=call.native,
                 size=_size(result) if result else 0,
-                arguments=call.arguments if self._arguments else None,
+                arguments=call.arguments if self.arguments else None,
             )
         )
 
     def refused(
         self, caller: Caller, tool: ToolId, outcome: CallOutcome, arguments: Mapping[str, Json], said: str
     ) -> None:
-        """Note a call that was never sent, and what the reason cost."""
+        """Record a call that was never sent, and what the reason cost in tokens."""
         self._record(
             Called(
                 caller=caller.name,
@@ -168,7 +169,7 @@ class Recording:
                 milliseconds=0.0,
                 native=False,
                 tokens=Later(lambda: estimate_tokens(said)),
-                arguments=arguments if self._arguments else None,
+                arguments=arguments if self.arguments else None,
             )
         )
 
@@ -190,17 +191,17 @@ class Recording:
         self._record(TaskReported(**_act(caller), completed=completed, task=task))
 
     def upstream_changed(self, server: str, state: str) -> None:
-        """Note that a server came up or went down; a first attempt and the gateway's own end are neither."""
+        """Record that a server came up or went down; neither a first attempt nor the gateway's own end counts."""
         if state not in ("connecting", "stopped"):
             self._record(UpstreamChanged(server=server, up=state == "ready", state=state))
 
-    def catalog_changed(self, server: str, tools: int, snapshot: Snapshot) -> None:
+    def catalog_changed(self, server: str, tools: int, view: View) -> None:
         self._record(
             CatalogChanged(
                 server=server,
                 tools=tools,
-                fingerprint=snapshot.catalog.fingerprint,
-                upfront=Later(lambda: snapshot.tokens(None)),
+                fingerprint=view.catalog.fingerprint,
+                upfront=Later(lambda: view.tokens(None)),
             )
         )
 
@@ -214,7 +215,7 @@ def _found(hit: Hit) -> FoundTool:
 
 
 def _asked(request: SearchRequest) -> dict[str, Json]:
-    """Give the limits that the caller set itself."""
+    """Return the limits that the caller set itself."""
     asked = {
         "servers": request.servers and sorted(request.servers),
         "toolsets": request.toolsets and sorted(request.toolsets),

@@ -1,4 +1,4 @@
-"""Large text results, kept for a while and read in pages; every page of a JSON result is JSON."""
+"""What is remembered of results: large texts, read in pages (every page of JSON is JSON), and the URIs they show."""
 
 import json
 import re
@@ -21,6 +21,7 @@ HANDLE_BYTES = 16
 PASSAGE_CHARACTERS = 600
 MAX_PASSAGES = 5
 MAX_DEPTH = 100
+REMEMBERED_URIS = 4_096
 MAX_TERMS = 32
 """Words of a query that passages are searched for."""
 APART_CHARACTERS = 200_000
@@ -84,6 +85,12 @@ class Results:
         self._most_bytes = most_bytes
         self._clock = clock
         self._kept: OrderedDict[str, Kept] = OrderedDict()
+
+    def limit(self, *, characters: int, seconds: float, most: int, most_bytes: int = KEPT_BYTES) -> None:
+        """Apply new limits; results beyond them are dropped now. Pages keep the size they were cut in."""
+        self.characters, self._seconds, self._most, self._most_bytes = characters, seconds, most, most_bytes
+        while self._kept and (len(self._kept) > most or self.bytes > most_bytes):
+            self._drop(next(iter(self._kept)))
 
     async def cut(self, text: str) -> tuple[str, ...]:
         """Cut a text into pages, a large one in a worker process; one that takes too long is cut as plain text."""
@@ -305,3 +312,30 @@ def page_notice(page: Page, handle: str) -> str:
         f"[{place}. Read on: read_result(handle={handle!r}, offset={page.next_offset}); "
         f"find a passage: read_result(handle={handle!r}, query=...)]"
     )
+
+
+class SeenUris:
+    """Which server showed a URI in a result. Results are relayed unchanged, so these URIs are the server's own."""
+
+    def __init__(self) -> None:
+        self._servers: OrderedDict[str, str] = OrderedDict()
+
+    def note(self, server: str, result: Mapping[str, Json]) -> None:
+        """Remember the URIs of a result, the latest few thousand."""
+        for uri in _uris(result.get("content")):
+            self._servers[uri] = server
+            self._servers.move_to_end(uri)
+        while len(self._servers) > REMEMBERED_URIS:
+            self._servers.popitem(last=False)
+
+    def server(self, uri: str) -> str | None:
+        return self._servers.get(uri)
+
+
+def _uris(content: Json) -> Iterator[str]:
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") in ("resource_link", "resource"):
+            holder = block if block["type"] == "resource_link" else block.get("resource")
+            uri = holder.get("uri") if isinstance(holder, dict) else None
+            if isinstance(uri, str):
+                yield uri

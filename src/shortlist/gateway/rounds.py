@@ -1,61 +1,26 @@
-"""Requests in which a server asks the client something, between any two eras of the protocol.
-
-A legacy server sends its question as a request of its own while the call is open; a modern one ends the call
-with `input_required` and is called again with the answers. Where both sides are of one era this is relayed;
-where they differ it is translated: a legacy client is asked and the modern server called again, or the legacy
-server's call is kept open while the modern client comes back with the answers.
-"""
+"""Calls of legacy servers that stay open while a modern client comes back with the answers to its questions."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 import anyio
-import anyio.abc
-from mcp import MCPError
-from mcp_types import INVALID_PARAMS, INVALID_REQUEST
 
-from shortlist.gateway.exchange import Exchange, Round
-from shortlist.gateway.workspaces import Caller, Era
+from shortlist.errors import RequestRefused
+from shortlist.gateway.exchange import INVALID_REQUEST, Exchange, Round
+from shortlist.gateway.tasks import BackgroundTasks
+from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 
-Send: TypeAlias = Callable[[Exchange, Mapping[str, Json]], Awaitable[dict[str, Json]]]
-"""Sends the request upstream, with these members added to its params."""
-
-QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
-MAX_ROUNDS = 10
 MAX_OPEN = 256
 ANSWER_SECONDS = 300.0
 """How long a legacy server's question waits for a modern client to come back."""
 STATE_BYTES = 18
 
-
-def is_input_required(result: Mapping[str, Json]) -> bool:
-    return result.get("resultType") == "input_required"
-
-
-async def ask_until_done(exchange: Exchange, send: Send) -> dict[str, Json]:
-    """Call a server for a legacy client, putting every question of a modern server to it."""
-    result = await send(exchange, {})
-    for _ in range(MAX_ROUNDS):
-        if not is_input_required(result):
-            return result
-        answers = await _ask_all(exchange, result.get("inputRequests") or {})
-        result = await send(exchange, Round(answers=answers, state=result.get("requestState")).params())
-    raise MCPError(INVALID_REQUEST, f"The server asked for input more than {MAX_ROUNDS} times")
-
-
-async def _ask_all(exchange: Exchange, questions: Mapping[str, Json]) -> dict[str, Json]:
-    answers: dict[str, Json] = {}
-
-    async def ask(key: str, question: Mapping[str, Json]) -> None:
-        answers[key] = await exchange.ask(question["method"], question.get("params") or {})
-
-    async with anyio.create_task_group() as tasks:
-        for key, question in questions.items():
-            tasks.start_soon(ask, key, question)
-    return answers
+Send: TypeAlias = Callable[[Exchange, Mapping[str, Json]], Awaitable[dict[str, Json]]]
+"""Sends the request upstream, with these members added to its params."""
 
 
 @dataclass(slots=True)
@@ -92,7 +57,7 @@ class _OpenCall:
         with anyio.move_on_after(ANSWER_SECONDS):
             await question.answered.wait()
             return question.answer
-        raise MCPError(INVALID_REQUEST, "The client did not come back with an answer in time")
+        raise RequestRefused("The client did not come back with an answer in time", code=INVALID_REQUEST)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         await self.current.progress(progress, total, message)
@@ -119,25 +84,27 @@ class _OpenCall:
 
 
 class OpenCalls:
-    """Legacy servers' calls that wait for modern clients; bounded, and each in its own time."""
+    """Legacy servers' calls that wait for modern clients, bounded in number."""
 
-    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
-        self._tasks = tasks
+    def __init__(self, background: BackgroundTasks) -> None:
+        self._background = background
         self._open: dict[str, _OpenCall] = {}
 
     async def start(self, exchange: Exchange, send: Send) -> dict[str, Json]:
-        """Begin a call; gives its result, or the first questions of the server."""
+        """Begin a call; return its result, or the first questions of the server."""
         if len(self._open) >= MAX_OPEN:
-            raise MCPError(INVALID_REQUEST, "Too many calls wait for their clients' answers; try again later")
+            raise RequestRefused(
+                "Too many calls wait for their clients' answers; try again later", code=INVALID_REQUEST
+            )
         call = _OpenCall(exchange)
-        self._tasks.start_soon(_drive, call, send)
+        self._background.spawn("a call that waits for its client", partial(_drive, call, send))
         return await self._advance(call)
 
     async def resume(self, exchange: Exchange, turn: Round) -> dict[str, Json]:
-        """Go on with a call whose client came back."""
+        """Continue a call whose client came back."""
         call = self._open.pop(turn.state or "", None)
-        if call is None or call.owner.name != exchange.caller.name or call.scope.cancel_called:
-            raise MCPError(INVALID_PARAMS, "Unknown requestState: the call ended or was never open")
+        if call is None or call.owner.principal != exchange.caller.principal or call.scope.cancel_called:
+            raise RequestRefused("Unknown requestState: the call ended or was never open")
         call.current = exchange
         call.take(turn.answers or {})
         return await self._advance(call)
@@ -171,14 +138,3 @@ async def _drive(call: _OpenCall, send: Send) -> None:
         except Exception as error:  # handed to the round trip that waits for it
             call.outcome = error
     call.changed.set()
-
-
-async def relay(
-    exchange: Exchange, turn: Round, send: Send, *, era: Era | None, open_calls: OpenCalls
-) -> dict[str, Any]:
-    """Carry one request through, whatever the eras of its two ends."""
-    if exchange.caller.era == "legacy":
-        return await ask_until_done(exchange, send)
-    if era == "legacy" and not (turn.is_first and not any(map(exchange.can, QUESTIONS))):
-        return await (open_calls.start(exchange, send) if turn.is_first else open_calls.resume(exchange, turn))
-    return await send(exchange, turn.params())

@@ -1,55 +1,57 @@
 """Prompts, resources, completion, logging and subscriptions of all servers, with names and URIs kept apart.
 
-A prompt is `server__prompt` and a resource `shortlist://server/<its own URI>`. Over a single server in
-passthrough nothing is renamed. Tool results are relayed untouched, so a URI inside one is its server's own:
-the router remembers which server showed it, and finds the others by asking.
+A prompt is `server__prompt` and a resource `shortlist://server/<its own URI>`. Over a single server in passthrough
+nothing is renamed. Tool results are relayed unchanged, so a URI inside one is its server's own: the router remembers
+which server showed it, and finds the others by asking. A caller reaches the prompts and resources of a server only
+where its scope holds the whole server.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote
 
 import anyio
-from mcp import MCPError
-from mcp_types import INVALID_PARAMS
 
+from shortlist.access.catalog import ScopedCatalog
+from shortlist.access.scope import Action
 from shortlist.catalog.naming import names_of
-from shortlist.errors import ShortlistError
+from shortlist.errors import RequestRefused, ShortlistError
+from shortlist.gateway.arguments import McpResult
+from shortlist.gateway.calling import relay
 from shortlist.gateway.exchange import Exchange, Round
-from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.uris import SCHEME, from_uri, to_uri
-from shortlist.gateway.workspaces import Caller
+from shortlist.gateway.state import State
 from shortlist.models import Json
 from shortlist.upstream.events import CallOptions, Notified
 
-Result: TypeAlias = dict[str, Any]
-
+SCHEME = "shortlist://"
 LIST_SECONDS = 10.0
-"""A server that does not list in time is left out; the others are not kept waiting."""
+"""A server that does not list in time is left out."""
 MAX_PAGES = 50
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """How one kind of thing is listed: the method, the key of its items, and what of an item is renamed."""
+class ListedKind:
+    """How one kind of thing is listed: the method, the key of its items, and which member of an item is renamed."""
 
     method: str
     key: str
-    capability: str
+    capability: Action
     renamed: str
 
 
-PROMPTS = Listed("prompts/list", "prompts", "prompts", "name")
-RESOURCES = Listed("resources/list", "resources", "resources", "uri")
-TEMPLATES = Listed("resources/templates/list", "resourceTemplates", "resources", "uriTemplate")
+PROMPTS = ListedKind("prompts/list", "prompts", "prompts", "name")
+RESOURCES = ListedKind("resources/list", "resources", "resources", "uri")
+TEMPLATES = ListedKind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate")
 
 
 class Router:
-    """Finds the server of a prompt or a resource, and relays."""
+    """Finds the server of a prompt or a resource within a caller's reach, and relays."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, state: State) -> None:
+        self._state = state
         self._prompts: dict[str, tuple[str, str]] = {}
         self._watched: dict[str, dict[str, dict[object, str]]] = {}
         """Server to its URIs to who subscribed, and under what name."""
@@ -57,44 +59,47 @@ class Router:
 
     @property
     def _plain(self) -> str | None:
-        """Name the only server whose names and URIs are kept, if that is how it is served."""
-        state = self._gateway.state
-        return next(iter(state.settings.servers)) if state.snapshot.plain else None
+        """The only server, where its names and URIs are kept."""
+        return next(iter(self._state.settings.servers)) if self._state.is_plain else None
 
-    def servers(self, caller: Caller, capability: str) -> list[str]:
-        """Name the connected servers that have a capability and that a caller may use, in configuration order."""
-        state = self._gateway.state
+    def servers(self, tools: ScopedCatalog, capability: str) -> list[str]:
+        """Return the connected servers with a capability that are wholly in reach, in configuration order."""
+        allowed = capability == "logging" or capability in tools.scope.actions
         return [
             name
-            for name in state.upstreams.states()
-            if (peer := state.upstreams.peer(name)) is not None
+            for name in (self._state.upstreams.states() if allowed else ())
+            if (peer := self._state.upstreams.peer(name)) is not None
             and capability in peer.capabilities
-            and state.may_use_server(caller, name)
+            and tools.has_server(name)
         ]
 
-    async def listing(self, exchange: Exchange, kind: Listed, cursor: str | None) -> Result:
+    async def _reach(self, exchange: Exchange) -> ScopedCatalog:
+        return (await self._state.admit(exchange.caller)).tools
+
+    async def listing(self, exchange: Exchange, kind: ListedKind, cursor: str | None) -> McpResult:
         """List a kind of thing over all servers; a single server's own pages are relayed as they are."""
+        servers = self.servers(await self._reach(exchange), kind.capability)
         if self._plain is not None:
-            if self._plain not in self.servers(exchange.caller, kind.capability):
+            if self._plain not in servers:
                 return {kind.key: []}
             params = {"cursor": cursor} if cursor is not None else {}
             return await self._ask(exchange, self._plain, kind.method, params)
         found: dict[str, list[Any]] = {}
         async with anyio.create_task_group() as tasks:
-            for server in self.servers(exchange.caller, kind.capability):
+            for server in servers:
                 found[server] = []
                 tasks.start_soon(self._collect, exchange, server, kind, found[server])
         return {kind.key: self._renamed(kind, found)}
 
-    async def _collect(self, exchange: Exchange, server: str, kind: Listed, items: list[Any]) -> None:
+    async def _collect(self, exchange: Exchange, server: str, kind: ListedKind, items: list[Any]) -> None:
         with anyio.move_on_after(LIST_SECONDS):
             try:
                 pages = _pages(lambda params: self._ask(exchange, server, kind.method, params), kind.key)
                 items.extend([item async for item in pages if isinstance(item.get(kind.renamed), str)])
-            except (ShortlistError, MCPError):
-                return  # one server that fails takes nothing from the others
+            except ShortlistError:
+                return  # the other servers' items are listed all the same
 
-    def _renamed(self, kind: Listed, found: Mapping[str, list[Any]]) -> list[Any]:
+    def _renamed(self, kind: ListedKind, found: Mapping[str, list[Any]]) -> list[Any]:
         if kind is not PROMPTS:
             return [
                 {**item, kind.renamed: to_uri(server, item[kind.renamed])}
@@ -110,21 +115,21 @@ class Router:
                 renamed.append({**item, "name": shown})
         return renamed
 
-    async def get_prompt(self, exchange: Exchange, params: Mapping[str, Json], turn: Round) -> Result:
+    async def get_prompt(self, exchange: Exchange, params: Mapping[str, Json], turn: Round) -> McpResult:
         """Relay prompts/get to the server of a prompt."""
         server, own = await self._prompt(exchange, str(params.get("name")))
-        return await self._gateway.calling.request(exchange, server, "prompts/get", {**params, "name": own}, turn)
+        return await relay(self._state, exchange, server, "prompts/get", {**params, "name": own}, turn)
 
-    async def read(self, exchange: Exchange, params: Mapping[str, Json], turn: Round) -> Result:
+    async def read(self, exchange: Exchange, params: Mapping[str, Json], turn: Round) -> McpResult:
         """Relay resources/read to the server of a resource; the answer's URIs are shown as they were asked for."""
         asked = str(params.get("uri"))
         server, own = await self._resource(exchange, asked)
-        result = await self._gateway.calling.request(exchange, server, "resources/read", {**params, "uri": own}, turn)
+        result = await relay(self._state, exchange, server, "resources/read", {**params, "uri": own}, turn)
         if not asked.startswith(SCHEME) or not isinstance(result.get("contents"), list):
             return result
         return {**result, "contents": [_renamed_content(server, content) for content in result["contents"]]}
 
-    async def complete(self, exchange: Exchange, params: Mapping[str, Json]) -> Result:
+    async def complete(self, exchange: Exchange, params: Mapping[str, Json]) -> McpResult:
         """Relay completion/complete to the server of the prompt or template it is about."""
         reference = dict(params.get("ref") or {})
         if reference.get("type") == "ref/prompt":
@@ -134,34 +139,34 @@ class Router:
         return await self._ask(exchange, server, "completion/complete", {**params, "ref": reference})
 
     async def set_level(self, exchange: Exchange, holder: object, level: str) -> None:
-        """Remember what a session wants to hear, and ask every server for the most talkative of them."""
+        """Remember the log level of a session, and ask every server for the most verbose one of all sessions."""
         self._levels[holder] = level
         wanted = min(self._levels.values(), key=_LEVELS.index)
-        for server in self.servers(exchange.caller, "logging"):
-            peer = self._gateway.state.upstreams.peer(server)
+        for server in self.servers(await self._reach(exchange), "logging"):
+            peer = self._state.upstreams.peer(server)
             if peer is not None and peer.era == "legacy":
                 await self._ask(exchange, server, "logging/setLevel", {"level": wanted})
 
     def level(self, holder: object) -> str | None:
-        """Give the log level that a session has set."""
+        """Return the log level that a session has set."""
         return self._levels.get(holder)
 
     def wants(self, holder: object, level: str) -> bool:
-        """Say whether a session asked for entries of this level; one that never asked gets all."""
+        """Return whether a session asked for entries of this level; one that never asked gets all."""
         least = self._levels.get(holder)
         return least is None or level not in _LEVELS or _LEVELS.index(level) >= _LEVELS.index(least)
 
     def forget(self, holder: object) -> None:
-        """Drop what a session that ended had asked for."""
+        """Forget what a session that ended had asked for."""
         self._levels.pop(holder, None)
         for server, uris in self._watched.items():
             if any(holder in holders for holders in uris.values()):
                 for holders in uris.values():
                     holders.pop(holder, None)
-                self._gateway.spawn(lambda server=server: self._watch(server))  # type: ignore[misc]
+                self._state.background.spawn(f"unsubscribing at {server!r}", partial(self._watch, server))
 
     async def subscribe(self, exchange: Exchange, holder: object, uris: Iterable[str]) -> None:
-        """Ask the servers of these resources for news of them, for one session or stream."""
+        """Subscribe one session or stream to resources at their servers."""
         for uri in uris:
             server, own = await self._resource(exchange, uri)
             self._watched.setdefault(server, {}).setdefault(own, {})[holder] = uri
@@ -173,35 +178,40 @@ class Router:
         await self._watch(server)
 
     def subscribers(self, event: Notified) -> Mapping[object, str]:
-        """Give the sessions and streams that subscribed to the resource a server reports on, and their URI for it."""
+        """Return the sessions and streams that subscribed to a resource, each with its URI for it."""
         return dict(self._watched.get(event.server, {}).get(str(event.params.get("uri")), {}))
 
     async def _watch(self, server: str) -> None:
         uris = self._watched.get(server, {})
         for uri in [uri for uri, holders in uris.items() if not holders]:
             del uris[uri]
-        await self._gateway.state.upstreams.watch(server, tuple(uris))
+        await self._state.upstreams.watch(server, tuple(uris))
 
     async def _prompt(self, exchange: Exchange, name: str) -> tuple[str, str]:
+        """Return the server of a prompt and its own name for it."""
+        able = self.servers(await self._reach(exchange), "prompts")
         if self._plain is not None:
-            return self._plain, name
-        if name not in self._prompts:
-            await self.listing(exchange, PROMPTS, None)
-        server, own = self._prompts.get(name, ("", ""))
-        if not server or not self._gateway.state.may_use_server(exchange.caller, server):
-            raise MCPError(INVALID_PARAMS, f"Unknown prompt: {name}")
+            server, own = self._plain, name
+        else:
+            if name not in self._prompts:
+                await self.listing(exchange, PROMPTS, None)
+            server, own = self._prompts.get(name, ("", ""))
+        if server not in able:
+            raise RequestRefused(f"Unknown prompt: {name}")
         return server, own
 
     async def _resource(self, exchange: Exchange, uri: str) -> tuple[str, str]:
-        """Find the server of a URI: by its prefix, by who showed it, or by asking who lists it."""
+        """Return the server of a URI and its own URI: by the prefix, by who showed it, or by asking who lists it."""
+        able = self.servers(await self._reach(exchange), "resources")
+        server: str | None
         if self._plain is not None:
-            return self._plain, uri
-        able = self.servers(exchange.caller, "resources")
-        server, own = from_uri(uri) or (self._gateway.state.uris.server(uri), uri)
+            server, own = self._plain, uri
+        else:
+            server, own = from_uri(uri) or (self._state.uris.server(uri), uri)
         if server is None:
             server = await self._lister(exchange, uri, able)
         if server not in able:
-            raise MCPError(INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
+            raise RequestRefused(f"Unknown resource: {uri}", data={"uri": uri})
         return server, own
 
     async def _lister(self, exchange: Exchange, uri: str, servers: Sequence[str]) -> str:
@@ -211,9 +221,9 @@ class Router:
         names = {item["uri"]: item for item in listed["resources"]}
         return next((server for server in servers if to_uri(server, uri) in names), "")
 
-    async def _ask(self, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]) -> Result:
+    async def _ask(self, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]) -> McpResult:
         options = CallOptions(caller=exchange)
-        return await self._gateway.state.upstreams.request(server, method, params, options=options)
+        return await self._state.upstreams.request(server, method, params, options=options)
 
 
 def _renamed_content(server: str, content: Json) -> Json:
@@ -232,3 +242,16 @@ async def _pages(ask: Callable[[Mapping[str, Json]], Any], key: str) -> Any:
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str):
             return
+
+
+def to_uri(server: str, uri: str) -> str:
+    """Put a server's name before its URI or URI template."""
+    return f"{SCHEME}{quote(server, safe='')}/{uri}"
+
+
+def from_uri(uri: str) -> tuple[str, str] | None:
+    """Split one of our URIs into the server and its own URI; return None for any other URI."""
+    if not uri.startswith(SCHEME):
+        return None
+    server, _, own = uri.removeprefix(SCHEME).partition("/")
+    return unquote(server), own

@@ -1,32 +1,47 @@
-"""What the gateway holds, and the one place that decides who may see what."""
+"""What the gateway holds: the served view, the workspaces over it, and the parts that others plug in."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
-from rapidfuzz import process
+import anyio
+import anyio.to_thread
 
+from shortlist.access.catalog import ScopedCatalog
+from shortlist.access.principal import Principal
+from shortlist.access.scope import Action
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.toolsets import CoUse
-from shortlist.config.settings import Settings, TokenSettings
-from shortlist.errors import InvalidConfig, InvalidInput, ToolNotFound
+from shortlist.catalog.toolsets import CoUse, Toolset
+from shortlist.config.settings import Mode, SelectionSettings, Settings
+from shortlist.errors import ToolNotFound
 from shortlist.gateway.exchange import Exchange
 from shortlist.gateway.recording import Recording
-from shortlist.gateway.results import Results
-from shortlist.gateway.snapshot import Options, Snapshot, served_as, take_snapshot
-from shortlist.gateway.uris import SeenUris
+from shortlist.gateway.results import Results, SeenUris
+from shortlist.gateway.rounds import OpenCalls
+from shortlist.gateway.tasks import BackgroundTasks
+from shortlist.gateway.view import (
+    NO_OPTIONS,
+    Menu,
+    ServeOptions,
+    View,
+    listing_changes,
+    make_view,
+    served_as,
+    settings_changes,
+)
 from shortlist.gateway.workspaces import Caller, Key, Workspaces, activity_key
 from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
+from shortlist.selection import LanguageModel, configured_model
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import Assign, Variant, as_configured
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, Peer, UpstreamStatus
 from shortlist.upstream.events import State as UpstreamState
 
-SUGGESTED_NAMES = 3
-SIMILAR_ENOUGH = 60
-SHORTEST_GUESS = 3
 STILL_STARTING = "it is still starting and its tools are not known yet; try again shortly"
+
+logger = logging.getLogger(__name__)
 
 
 class ToolSearch(Protocol):
@@ -41,14 +56,14 @@ class ToolSearch(Protocol):
 
 
 class Upstreams(Protocol):
-    """What the gateway asks of the servers behind it."""
+    """What the gateway needs of the servers behind it."""
 
     def status(self) -> Mapping[str, UpstreamStatus]: ...
 
     def states(self) -> Mapping[str, UpstreamState]: ...
 
     def peer(self, server: str) -> Peer | None:
-        """Give what a server said about itself, without looking at the others; None until it has."""
+        """Return what a server said about itself when it connected; None until it has."""
         ...
 
     async def request(
@@ -62,17 +77,24 @@ class Upstreams(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListChanged:
-    """The tools that are listed have changed: in one workspace, or for everybody."""
+    """The listed tools changed: in one workspace, or for every client that can reach one of these tools."""
 
     workspace: Key | None = None
+    tools: frozenset[ToolId] | None = None
+    """None: whatever a client can reach."""
 
 
-Change: TypeAlias = ListChanged | Notified
-OnChange: TypeAlias = Callable[[Change], None]
+@dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """The configuration was replaced: principals may have lost access."""
+
+
+GatewayChange: TypeAlias = ListChanged | AccessChanged | Notified
+OnChange: TypeAlias = Callable[[GatewayChange], None]
 
 
 Report: TypeAlias = Callable[[Mapping[str, Json], frozenset[ToolId] | None], str]
-"""From the arguments of a tool, and the tools that its caller may see, to its answer; may take a while."""
+"""From the arguments of a tool and the tools in its caller's reach to its answer; may take a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,28 +108,64 @@ class Seams:
     reports: Mapping[str, Report] = field(default_factory=dict)
     """What get_stats and get_ab_test_report answer, by the name of the tool."""
     variant: Assign = as_configured
-    """Which variant of a running experiment a workspace is served."""
+    """The variant of the running experiment that a workspace is served."""
     stale: frozenset[str] = field(default_factory=frozenset)
     """Servers whose tools come from a saved catalog until they connect."""
 
 
 NO_SEAMS = Seams()
-NO_OPTIONS = Options()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallerView:
+    """One caller's view for one request: how it is served, and the tools it can reach."""
+
+    caller: Caller
+    variant: Variant
+    tools: ScopedCatalog
+    mode: Mode
+    menu: Menu | None
+    plain: bool
+    toon: bool
+    _bound: tuple[ToolId, ...]
+    _bound_ids: frozenset[ToolId]
+
+    @property
+    def bound(self) -> tuple[ToolId, ...]:
+        """The tools that are listed for this caller without loading any."""
+        return tuple(tool_id for tool_id in self._bound if tool_id in self.tools)
+
+    def is_bound(self, tool_id: ToolId) -> bool:
+        return tool_id in self._bound_ids and tool_id in self.tools
+
+    def can(self, action: Action) -> bool:
+        return action in self.tools.scope.actions
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What applying a configuration changed, in words, and the names in it that match nothing."""
+
+    changes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 class State:
-    """The catalog as it is served, the workspaces over it, and everything that decides what a caller sees."""
+    """The served view and everything that is kept between requests."""
 
     def __init__(
-        self, settings: Settings, search: ToolSearch, upstreams: Upstreams, options: Options, seams: Seams
+        self,
+        settings: Settings,
+        search: ToolSearch,
+        upstreams: Upstreams,
+        options: ServeOptions = NO_OPTIONS,
+        seams: Seams = NO_SEAMS,
     ) -> None:
-        _check(settings, options)
+        self.everything = make_view(settings, options, search.catalog, co_use=seams.co_use)
+        """The view without any scope: for the owner's own commands and for metrics, never for what answers a client."""
         limits = settings.limits
-        self.settings = settings
         self.search = search
-        self.catalog = search.catalog
         self.upstreams = upstreams
-        self.options = options
         self.seams = seams
         self.recording = Recording(seams.record, arguments=settings.telemetry.arguments != "omit")
         self.stale = set(seams.stale)
@@ -119,186 +177,222 @@ class State:
             most_bytes=limits.results_bytes,
         )
         self.uris = SeenUris()
+        self.background = BackgroundTasks()
+        self.open_calls = OpenCalls(self.background)
         self.in_flight: dict[str, list[Exchange]] = {}
         """The requests that each server is working on, oldest first."""
-        self._arrival: dict[ToolId, int] = {}
+        self.selection_model = _SelectionModel()
+        self.reloaded = Reload(problems=self.everything.problems)
         self._listeners: list[OnChange] = []
-        self.snapshot = self._take_snapshot()
-        self._views: dict[Variant, Snapshot] = {}
+        self._variants: dict[Variant, View] = {}
         """What workspaces with a variant are served instead."""
+        self._renewing = anyio.Lock()
+        for problem in self.everything.problems:
+            logger.warning("configuration: %s", problem)
 
-    def variant(self, caller: Caller) -> Variant:
-        """Say how a caller's workspace is served in the experiment that runs, if one does."""
-        return self.seams.variant(caller.name, activity_key(caller))
+    @property
+    def settings(self) -> Settings:
+        return self.everything.settings
 
-    def view(self, caller: Caller) -> Snapshot:
-        """Give what a caller is served: the snapshot, or as its variant changes it."""
-        variant = self.variant(caller)
-        if variant.mode is None and variant.preset is None:
-            return self.snapshot
-        if variant not in self._views:
-            self._views[variant] = self._view(variant)
-        return self._views[variant]
+    @property
+    def is_plain(self) -> bool:
+        """Return whether names and URIs are the server's own: passthrough over a single server."""
+        return self.everything.plain
 
-    def find(self, caller: Caller, name: str) -> Tool:
-        """Give the tool of a wire name, an id, or a bare name that is unique; raises where it may not be seen."""
-        snapshot = self.snapshot
-        tool_id = snapshot.names.by_name.get(name) or (name if name in snapshot.catalog.tools else None)
-        if tool_id is not None and self.may_see(caller, tool_id):
-            return snapshot.catalog.tools[tool_id]
-        bare = [i for i in snapshot.by_own_name(name) if self.may_see(caller, i)]
-        if len(bare) == 1:
-            return snapshot.catalog.tools[bare[0]]
-        if bare:
-            raise ToolNotFound(name, suggestions=[snapshot.name(tool_id) for tool_id in bare[:SUGGESTED_NAMES]])
-        for server in self.connecting(caller):
-            if name.startswith((f"{server}__", f"{server}/")):
-                raise UpstreamUnavailable(server, STILL_STARTING)
-        raise ToolNotFound(name, suggestions=self._similar(caller, name))
+    # Who sees what
 
-    def may_see(self, caller: Caller, tool_id: ToolId) -> bool:
-        """Decide whether a caller may find, describe, load and call a tool."""
-        visible = self.visible(caller)
-        return tool_id in self.snapshot.catalog.tools and (visible is None or tool_id in visible)
+    async def admit(self, caller: Caller) -> CallerView:
+        """Resolve a caller to its scope. This happens once per request, before anything looks at the catalog."""
+        view = self.everything
+        tools = view.scoped_catalogs.get(caller.principal)
+        if tools is None:
+            tools = await anyio.to_thread.run_sync(view.scoped, caller.principal)
+        return self._caller_view(caller, view, tools)
 
-    def visible(self, caller: Caller) -> frozenset[ToolId] | None:
-        """Give all that a caller may see; None means everything."""
-        return self.snapshot.visible(self._token(caller))
+    def reach(self, principal: Principal) -> ScopedCatalog:
+        """Return the catalog that a principal can reach; the first time may take a moment."""
+        return self.everything.scoped(principal)
 
-    def may_use_server(self, caller: Caller, server: str) -> bool:
-        """Decide whether a caller may use a server's prompts and resources: where it may see the whole server."""
-        token = self._token(caller)
-        if token is None or not token.limited:
-            return server not in self.options.exclude
-        return server in (token.servers or ()) and server not in self.options.exclude
-
-    def visible_servers(self, caller: Caller) -> tuple[str, ...]:
-        """Name the servers of which a caller may see some tool."""
-        visible, members = self.visible(caller), self.snapshot.catalog.members
-        return tuple(
-            name
-            for name in self.snapshot.catalog.servers
-            if members.get(name) and (visible is None or not visible.isdisjoint(members[name]))
+    def _caller_view(self, caller: Caller, view: View, tools: ScopedCatalog) -> CallerView:
+        variant = self.seams.variant(caller.name, activity_key(caller))
+        if variant.mode is not None or variant.preset is not None:
+            if variant not in self._variants:
+                self._variants[variant] = self._served_as(view, variant)
+            view = self._variants[variant]
+        return CallerView(
+            caller=caller,
+            variant=variant,
+            tools=tools,
+            mode=view.mode,
+            menu=view.menu,
+            plain=view.plain,
+            toon=view.options.toon,
+            _bound=view.bound,
+            _bound_ids=view.bound_ids,
         )
 
-    def bound(self, caller: Caller) -> dict[ToolId, None]:
-        """Give the tools that are listed for a caller, in order: bound for everybody, then loaded."""
-        workspace = self.workspaces.of(caller)
+    async def find(self, seen: CallerView, name: str) -> Tool:
+        """Resolve a wire name, an id or a unique bare name to a tool in reach."""
+        try:
+            return seen.tools.find(name)
+        except ToolNotFound as error:
+            if error.suggestions:
+                raise
+        for server in self.connecting(seen):
+            if name.startswith((f"{server}__", f"{server}/")):
+                raise UpstreamUnavailable(server, STILL_STARTING)
+        raise ToolNotFound(name, suggestions=await anyio.to_thread.run_sync(seen.tools.similar, name))
+
+    def toolset(self, seen: CallerView, name: str) -> Toolset:
+        """Return a toolset in reach; raise with the reason where it is not known yet, or not at all."""
+        if name not in seen.tools.toolsets and name in self.connecting(seen):
+            raise UpstreamUnavailable(name, STILL_STARTING)
+        return seen.tools.toolset(name)
+
+    def bound(self, seen: CallerView) -> dict[ToolId, None]:
+        """Return the tools that are listed for a caller, in order: those bound for everybody, then those it loaded."""
+        workspace = self.workspaces.of(seen.caller)
         loaded = tuple(workspace.loaded) if workspace else ()
-        visible, tools = self.visible(caller), self.snapshot.catalog.tools
-        return {
-            tool_id: None
-            for tool_id in (*self.view(caller).bound, *loaded)
-            if tool_id in tools and (visible is None or tool_id in visible)
-        }
+        return dict.fromkeys((*seen.bound, *(tool_id for tool_id in loaded if tool_id in seen.tools)))
 
-    def is_bound(self, caller: Caller, tool_id: ToolId) -> bool:
-        """Say whether a tool is listed for a caller, without making the list."""
-        if tool_id not in self.view(caller).bound_ids:
-            workspace = self.workspaces.of(caller)
-            if workspace is None or tool_id not in workspace.loaded:
-                return False
-        return self.may_see(caller, tool_id)
+    def is_bound(self, seen: CallerView, tool_id: ToolId) -> bool:
+        """Return whether a tool is listed for a caller, without making the list."""
+        if seen.is_bound(tool_id):
+            return True
+        workspace = self.workspaces.of(seen.caller)
+        return workspace is not None and tool_id in workspace.loaded and tool_id in seen.tools
 
-    def connecting(self, caller: Caller) -> tuple[str, ...]:
-        """Name the servers that are still starting and whose tools are not known yet."""
-        members = self.snapshot.catalog.members
+    def connecting(self, seen: CallerView) -> tuple[str, ...]:
+        """Return the servers that are still starting and whose tools are not known yet."""
         return tuple(
             name
             for name, state in self.upstreams.states().items()
-            if state == "connecting" and not members.get(name) and self.may_use_server(caller, name)
+            if state == "connecting" and seen.tools.knows_server(name) and name not in seen.tools.servers
         )
 
-    def toolset(self, name: str) -> tuple[ToolId, ...]:
-        """Give the tools of a toolset; raises where there is none of that name."""
-        found = self.snapshot.toolsets.get(name)
-        if found is None and self.upstreams.states().get(name) == "connecting":
-            raise UpstreamUnavailable(name, STILL_STARTING)
-        if found is None:
-            raise InvalidInput(f"No toolset {name!r}. {did_you_mean(name, tuple(self.snapshot.toolsets))}")
-        return found.tools
-
     def server_note(self, server: str) -> str:
-        """Say what a caller should know about a server before using it; nothing when it is ready."""
+        """Return what a caller should know about a server before using it; empty when it is ready."""
         if server in self.stale:
             return "stale: from the saved catalog"
         state = self.upstreams.states().get(server)
         return "" if state is None or state == "ready" else f"server {state.replace('_', ' ')}"
 
-    def renew(self, catalog: Catalog) -> None:
-        """Derive everything anew from a catalog and the settings, and tell if what is listed changed."""
-        before = self._listed()
-        self.catalog = catalog
-        self.search.update(catalog)
-        self.snapshot = self._take_snapshot()
-        self._views = {variant: self._view(variant) for variant in self._views}
-        if self._listed() != before:
-            self.announce(ListChanged())
+    # Changes
+
+    async def renew(self, change: Callable[[Catalog], Catalog], settings: Settings | None = None) -> tuple[View, View]:
+        """Replace the view whole, or leave it whole where this raises; return the views before and after.
+
+        The next view is derived in a worker thread while the present one answers.
+        """
+        async with self._renewing:
+            before, earlier = self.everything, dict(self._variants)
+
+            def derived() -> tuple[View, dict[Variant, View]]:
+                catalog, chosen = change(before.catalog), settings or before.settings
+                view = make_view(chosen, before.options, catalog, co_use=self.seams.co_use, before=before)
+                return view, {variant: self._served_as(view, variant, old) for variant, old in earlier.items()}
+
+            after, variants = await anyio.to_thread.run_sync(derived)
+            if after.catalog is not before.catalog:
+                self.search.update(after.catalog)
+            self.everything, self._variants = after, variants
+            self._tell([(before, after), *((earlier[variant], view) for variant, view in variants.items())])
+            return before, after
+
+    async def configure(self, settings: Settings) -> Reload:
+        """Apply a new configuration, or raise InvalidConfig and keep the present one whole."""
+        servers = settings.servers
+
+        def changed(catalog: Catalog) -> Catalog:
+            for name in set(catalog.servers) - set(servers):
+                catalog = catalog.without_server(name)
+            for name in catalog.servers:
+                if (server := self.describe(name, settings, catalog)) != catalog.servers[name]:
+                    catalog = catalog.with_server(server, catalog.of_server(name))
+            return catalog
+
+        before, after = await self.renew(changed, settings)
+        limits = settings.limits
+        self.workspaces.limit(seconds=limits.workspace_seconds, most=limits.workspaces)
+        self.results.limit(
+            characters=limits.result_characters,
+            seconds=limits.result_seconds,
+            most=limits.results,
+            most_bytes=limits.results_bytes,
+        )
+        self.recording.arguments = settings.telemetry.arguments != "omit"
+        self.reloaded = Reload(settings_changes(before.settings, after.settings), after.problems)
+        for change in self.reloaded.changes:
+            logger.info("configuration: %s", change)
+        self._report(before.problems, after.problems)
+        self.announce(AccessChanged())
+        return self.reloaded
+
+    def describe(self, name: str, settings: Settings, catalog: Catalog) -> Server:
+        """Return what is known about a server: the configuration first, then what the server says."""
+        configured, known = settings.servers.get(name), catalog.servers.get(name, Server(name=name))
+        peer = self.upstreams.peer(name)
+        said = (peer.info.get("description") or peer.instructions) if peer else ""
+        title = _text(peer.info.get("title")) if peer else known.title
+        if configured is None:
+            return replace(known, title=title, description=_text(said) or known.description)
+        return Server(
+            name=name,
+            title=configured.title or title,
+            description=configured.description or _text(said) or known.description,
+            categories=configured.categories,
+            tags=configured.tags,
+        )
 
     def on_change(self, listener: OnChange) -> Callable[[], None]:
-        """Tell a listener what clients should hear of; gives the way to stop it."""
+        """Tell a listener about every change that clients should hear of; return the way to stop it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def announce(self, change: Change) -> None:
+    def announce(self, change: GatewayChange) -> None:
         for listener in tuple(self._listeners):
             listener(change)
 
-    def _token(self, caller: Caller) -> TokenSettings | None:
-        return self.settings.tokens.get(caller.name) if caller.has_token else None
+    def _tell(self, views: Collection[tuple[View, View]]) -> None:
+        changed = [listing_changes(before, after) for before, after in views]
+        if any(tools is None for tools in changed):
+            self.announce(ListChanged())
+        elif any(changed):
+            self.announce(ListChanged(tools=frozenset().union(*(tools or () for tools in changed))))
 
-    def _similar(self, caller: Caller, name: str) -> tuple[str, ...]:
-        if len(name) < SHORTEST_GUESS:
-            return ()
-        visible = self.visible(caller)
-        names = [n for n, i in self.snapshot.names.by_name.items() if visible is None or i in visible]
-        found = process.extract(name[:200], names, limit=SUGGESTED_NAMES, score_cutoff=SIMILAR_ENOUGH)
-        return tuple(match for match, _, _ in found)
+    def _report(self, before: Collection[str], after: Collection[str]) -> None:
+        for problem in after:
+            if problem not in before:
+                logger.warning("configuration: %s", problem)
 
-    def _listed(self) -> list[tuple[str, str]]:
-        """Give what every client's list is made of, short enough to compare."""
-        hashes = self.snapshot.catalog.hashes
-        return [
-            each
-            for view in (self.snapshot, *self._views.values())
-            for each in ((view.menu or "", ""), *((view.name(i), hashes[i]) for i in view.bound))
-        ]
-
-    def _take_snapshot(self) -> Snapshot:
-        return self._in_order(take_snapshot(self.catalog, self.settings, self.options, self.seams.co_use))
-
-    def _view(self, variant: Variant) -> Snapshot:
+    def _served_as(self, view: View, variant: Variant, before: View | None = None) -> View:
         options = replace(
-            self.options,
-            mode=variant.mode or self.options.mode,
-            dynamic=self.options.dynamic and variant.mode is None,
-            preset=variant.preset or self.options.preset,
+            view.options,
+            mode=variant.mode or view.options.mode,
+            dynamic=view.options.dynamic and variant.mode is None,
+            preset=variant.preset or view.options.preset,
         )
-        return self._in_order(served_as(self.snapshot, self.settings, options))
-
-    def _in_order(self, snapshot: Snapshot) -> Snapshot:
-        for tool_id in snapshot.bound:
-            self._arrival.setdefault(tool_id, len(self._arrival))
-        # What was listed keeps its place and what is new comes last, so that prompt caches survive.
-        ordered = tuple(sorted(snapshot.bound, key=self._arrival.__getitem__))
-        return replace(snapshot, bound=ordered, bound_ids=frozenset(ordered))
+        return served_as(view, options, before)
 
 
-def _check(settings: Settings, options: Options) -> None:
-    """Refuse names that mean nothing before anything is served: what is misspelled is not bound, or not hidden."""
-    preset, presets = options.preset or settings.preset, (*settings.presets, "default", "full")
-    if preset is not None and preset not in presets:
-        raise InvalidConfig(f"No preset {preset!r}. {did_you_mean(preset, presets)}")
-    toolsets = tuple(dict.fromkeys((*settings.servers, *settings.toolsets)))
-    for name in (*options.toolsets, *options.exclude):
-        if name not in toolsets:
-            raise InvalidConfig(f"No toolset {name!r}. {did_you_mean(name, toolsets)}")
+class _SelectionModel:
+    """The language model that picks tools; its connections are kept from call to call."""
+
+    def __init__(self) -> None:
+        self._made: tuple[SelectionSettings, LanguageModel | None] | None = None
+
+    def configured(self, settings: SelectionSettings) -> LanguageModel | None:
+        if self._made is None or self._made[0] != settings:
+            self._made = settings, configured_model(settings)
+        return self._made[1]
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Offer the name that looks most like this one, or all there are."""
-    similar = process.extractOne(name, known, score_cutoff=SIMILAR_ENOUGH)
-    if similar:
-        return f"Did you mean {similar[0]!r}?"
-    more = " …" if len(known) > 20 else ""
-    return f"There are {', '.join(known[:20])}{more}." if known else "There are none."
+def reaches(tools: ScopedCatalog, change: ListChanged) -> bool:
+    """Return whether a change of the listed tools concerns somebody who can reach these tools."""
+    if change.tools is None:
+        return True
+    return any(tools.scope.covers(i) for i in change.tools) if tools.scope.is_limited else True
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""

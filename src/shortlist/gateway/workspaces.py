@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from shortlist.access.principal import OWNER, Principal
 from shortlist.errors import InvalidInput
 from shortlist.models import ToolId
 
@@ -20,8 +21,6 @@ Era: TypeAlias = Literal["legacy", "modern"]
 Key: TypeAlias = str
 """Names a workspace; holds only a hash of a handle, so that it may be logged."""
 
-LOCAL = "local"
-"""The caller's name where no tokens are configured."""
 HANDLE_BYTES = 18
 """144 random bits."""
 REMEMBERED_SEARCHES = 12
@@ -37,36 +36,38 @@ class WorkspaceUnknown(InvalidInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request: a name, the era it speaks, and what it was recognised by."""
+    """Who sends a request, the protocol era it speaks, and the workspace it names."""
 
-    name: str = LOCAL
+    principal: Principal = OWNER
     era: Era = "modern"
     session: str | None = None
     """A legacy connection."""
     handle: str | None = field(default=None, repr=False)
     """From the endpoint's path, or the argument of a tool."""
-    has_token: bool = False
     process: str | None = None
-    """A stdio process has one client; good for noticing circles, never for what is listed."""
+    """A stdio process has one client. That helps to notice loops, and never decides what is listed."""
+
+    @property
+    def name(self) -> str:
+        return self.principal.name
 
 
 def workspace_key(caller: Caller) -> Key | None:
-    """Find the workspace of a request; None when a modern client has named none.
+    """Return the key of a request's workspace; None when a modern client has named none.
 
-    A handle is the most explicit. A legacy client that names none has its session, a modern one the
-    principal of its token.
+    A handle comes first. A legacy client without one has its session, a modern client the principal of its token.
     """
     if caller.handle:
         return f"handle:{caller.name}:{hashlib.sha256(caller.handle.encode()).hexdigest()}"
     if caller.era == "legacy" and caller.session:
         return f"session:{caller.name}:{caller.session}"
-    if caller.has_token:
+    if caller.principal.kind == "token":
         return f"principal:{caller.name}"
     return None
 
 
 def activity_key(caller: Caller) -> Key:
-    """Name whose doing a request is: one client's process, one workspace, else everybody under one name.
+    """Return whose activity a request belongs to: one client's process, one workspace, else everybody with this name.
 
     A process comes first: its client has one conversation, whatever workspaces it names in it.
     """
@@ -86,25 +87,25 @@ class Workspace:
     used: float = 0.0
 
     def load(self, tools: Iterable[ToolId], toolset: str = "") -> tuple[ToolId, ...]:
-        """Add tools at the end; give those that were not there."""
+        """Add tools at the end; return those that were not loaded before."""
         new = tuple(tool_id for tool_id in dict.fromkeys(tools) if tool_id not in self.loaded)
         self.loaded.update(dict.fromkeys(new, toolset))
         return new
 
     def unload(self, tools: Iterable[ToolId]) -> tuple[ToolId, ...]:
-        """Take tools away; the order of the rest stays."""
+        """Remove tools, keep the order of the rest, and return those that were removed."""
         gone = tuple(tool_id for tool_id in tools if tool_id in self.loaded)
         for tool_id in gone:
             del self.loaded[tool_id]
         return gone
 
     def called(self, tool_id: ToolId) -> None:
-        """Remember a call; it ends a circle of searches."""
+        """Remember a call, which ends a loop of searches."""
         self.tools.append(tool_id)
         self.searches.clear()
 
     def circles(self, found: frozenset[ToolId], most: int) -> bool:
-        """Note what a search found; say whether the same was found too often without a call in between."""
+        """Note what a search found; return whether it found the same too often without a call in between."""
         self.searches.append(found)
         return bool(found) and self.times(found) > most
 
@@ -121,14 +122,20 @@ class Workspaces:
         self._clock = clock
         self._open: OrderedDict[Key, Workspace] = OrderedDict()
 
+    def limit(self, *, seconds: float, most: int) -> None:
+        """Apply new limits; workspaces beyond them end now."""
+        self._seconds, self._most = seconds, most
+        self._expire()
+        self._shrink()
+
     def mint(self, caller: Caller) -> tuple[str, Workspace]:
-        """Make a workspace for a caller and give its handle; this is the only time it is shown."""
+        """Make a workspace for a caller and return its handle, which is shown only this once."""
         handle, made = secrets.token_urlsafe(HANDLE_BYTES), Workspace()
         self._put(f"handle:{caller.name}:{hashlib.sha256(handle.encode()).hexdigest()}", made)
         return handle, made
 
     def of(self, caller: Caller) -> Workspace | None:
-        """Give the caller's workspace; raises for a handle that is not known."""
+        """Return the caller's workspace; raise WorkspaceUnknown for a handle that is not known."""
         key = workspace_key(caller)
         if key is None:
             return None
@@ -142,7 +149,7 @@ class Workspaces:
         return found
 
     def for_circles(self, caller: Caller) -> Workspace | None:
-        """Give where a caller's searches are remembered: its workspace, or that of its stdio process."""
+        """Return where a caller's searches are remembered: its workspace, or that of its stdio process."""
         found = self.of(caller)
         if found is not None or caller.process is None:
             return found
@@ -164,6 +171,9 @@ class Workspaces:
         workspace.used = self._clock()
         self._open[key] = workspace
         self._open.move_to_end(key)
+        self._shrink()
+
+    def _shrink(self) -> None:
         while len(self._open) > self._most:
             self._open.popitem(last=False)
 

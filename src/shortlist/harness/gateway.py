@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import ShortlistError
-from shortlist.gateway.metatools import SEARCH
+from shortlist.gateway.discovery import SEARCH
 from shortlist.models import Json
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
@@ -98,12 +98,12 @@ class Connected:
 
     async def ready(self) -> None:
         """Wait until all servers are connected and the model's vectors are ready."""
-        if SEARCH["name"] not in {tool["name"] for tool in await self.tools()}:
+        if SEARCH.name not in {tool["name"] for tool in await self.tools()}:
             return
         with anyio.move_on_after(READY_SECONDS):
             for number in range(1_000):
                 # A different query each time, or the gateway would report a search loop.
-                answer = await self.call(SEARCH["name"], {"query": f"ready {number}", "format": "json"})
+                answer = await self.call(SEARCH.name, {"query": f"ready {number}", "format": "json"})
                 if not (answer.structured or {}).get("notes"):
                     return
                 await anyio.sleep(READY_PAUSE_SECONDS)

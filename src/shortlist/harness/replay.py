@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shortlist.evals.tables import Table
-from shortlist.gateway.metatools import LOAD_TOOLS, LOAD_TOOLSET, META_NAMES, UNLOAD_TOOLSET
+from shortlist.gateway.loading import LOAD_TOOLS, LOAD_TOOLSET, UNLOAD_TOOLSET
+from shortlist.gateway.menus import META_NAMES
 from shortlist.harness.gateway import CallAnswer, Connected, GatewayFolder, connected, list_tokens
 from shortlist.harness.scenarios import Scenario, translated
 from shortlist.telemetry.experiments.plan import Variant
 
-_CHANGES_THE_LIST = frozenset(tool["name"] for tool in (LOAD_TOOLS, LOAD_TOOLSET, UNLOAD_TOOLSET))
-_LOADS = frozenset(tool["name"] for tool in (LOAD_TOOLS, LOAD_TOOLSET))
+_CHANGES_THE_LIST = frozenset(tool.name for tool in (LOAD_TOOLS, LOAD_TOOLSET, UNLOAD_TOOLSET))
+_LOADS = frozenset(tool.name for tool in (LOAD_TOOLS, LOAD_TOOLSET))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

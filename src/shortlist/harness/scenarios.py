@@ -11,7 +11,8 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shortlist.errors import InvalidInput
-from shortlist.gateway.metatools import ALIASES, DESCRIBE
+from shortlist.gateway.discovery import DESCRIBE
+from shortlist.gateway.menus import BY_NAME
 from shortlist.models import Json
 
 QUICK_REFERENCE = "get_tool_quick_ref"
@@ -62,10 +63,10 @@ def translated(call: ScenarioCall) -> ScenarioCall | None:
     if call.tool in HELPERS:
         return None
     if call.tool == QUICK_REFERENCE:
-        return ScenarioCall(tool=DESCRIBE["name"], args={"names": [call.args.get("toolName", "")]})
-    if call.tool in ALIASES:
-        name, translate = ALIASES[call.tool]
-        return ScenarioCall(tool=name, args=dict(translate(call.args)))
+        return ScenarioCall(tool=DESCRIBE.name, args={"names": [call.args.get("toolName", "")]})
+    if call.tool in BY_NAME:
+        tool, translate = BY_NAME[call.tool]
+        return ScenarioCall(tool=tool.name, args=dict(translate(call.args)))
     return call
 
 

@@ -15,7 +15,8 @@ import anyio.to_thread
 from pydantic import Field
 
 from shortlist.errors import NothingRecorded
-from shortlist.gateway.metatools import CALL, SEARCH
+from shortlist.gateway.calling import CALL
+from shortlist.gateway.discovery import SEARCH
 from shortlist.harness.chat import ChatModel, Message, Reply, ToolCall
 from shortlist.harness.gateway import CallAnswer, Connected, GatewayFolder, connected
 from shortlist.harness.scenarios import FileValue, read_json
@@ -92,7 +93,7 @@ async def attempt(place: GatewayFolder, model: ChatModel, task: ModelTask, setup
         turns=len(run.replies),
         prompt_tokens=sum(reply.prompt_tokens for reply in run.replies),
         completion_tokens=sum(reply.completion_tokens for reply in run.replies),
-        searches=sum(name == SEARCH["name"] for name, _ in run.made),
+        searches=sum(name == SEARCH.name for name, _ in run.made),
         calls=len(run.made),
         errors=sum(answer.is_error for _, answer in run.made),
         misses=after - (before or 0) if after is not None else None,
@@ -160,7 +161,7 @@ class _Run:
 
 def _reached(call: ToolCall) -> str:
     """Return the tool that a call is for, also through call_tool."""
-    inner = call.arguments.get("name") if call.name == CALL["name"] else None
+    inner = call.arguments.get("name") if call.name == CALL.name else None
     return inner if isinstance(inner, str) else call.name
 
 

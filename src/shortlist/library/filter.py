@@ -33,7 +33,7 @@ from shortlist.search.explain import Explanation
 from shortlist.search.rerank import choose_reranker, reranked
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.selection import LIMIT as SELECTED
-from shortlist.selection import LanguageModel, Selection, Selector, model_from_environment
+from shortlist.selection import LanguageModel, Selection, Selector, WholeCatalog, model_from_environment
 from shortlist.storage.local import local_vectors
 from shortlist.text.expansions import read_expansions
 
@@ -157,7 +157,7 @@ class ToolFilter:
         options = self.defaults
         context = read_context(query, messages=options.context_messages, tokens=options.max_context_tokens)
         asked = model_from_environment() if model == "auto" else model
-        return Selector(self.catalog, self._ask, asked).select(context.text, limit)
+        return Selector(WholeCatalog(self.catalog), self._ask, asked).select(context.text, limit)
 
     def update(self, tools: Source) -> IndexChange:
         """Take up a new catalog in the place of the old: what is not in it any more is gone."""

@@ -1,7 +1,7 @@
-"""Who may look: links that open once, and the sessions that they or a token open.
+"""Who may see the dashboard: one-time links, and the sessions that a link or a token opens.
 
-All of it is kept in memory: a gateway that starts again prints a new link. A session belongs to one caller, and
-lasts only while that caller could still come in.
+All of it is kept in memory: a restarted gateway prints a new link. A session belongs to one principal and lasts only
+while that principal would still be let in.
 """
 
 import hashlib
@@ -13,36 +13,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from shortlist.access.principal import ANONYMOUS, Principal, token_principal
 from shortlist.config.settings import TokenSettings
-from shortlist.gateway.workspaces import Caller
 
 LINK_SECONDS = 3_600.0
 SESSION_SECONDS = 12 * 3_600.0
 SECRET_BYTES = 32
 MOST_KEPT = 200
-"""Links or sessions at a time; the oldest makes room."""
+"""The most links or sessions at a time; the oldest is dropped."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A browser that was let in."""
+    """A signed-in browser."""
 
     token: TokenSettings | None = None
-    """What it was opened with; None for the link, which works where there are no tokens."""
+    """The token it was opened with; None for a link, which works only without tokens."""
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(SECRET_BYTES), repr=False)
 
     @property
-    def caller(self) -> Caller:
-        return Caller(name=self.token.name, has_token=True) if self.token else Caller()
+    def principal(self) -> Principal:
+        return token_principal(self.token) if self.token else ANONYMOUS
 
     def allows(self, form: str) -> bool:
-        """Say whether a form was made for this session, by what it carries."""
+        """Return whether a form carries the CSRF token of this session."""
         return hmac.compare_digest(self.csrf.encode(), form.encode())
 
     def lasts(self, tokens: Mapping[str, TokenSettings]) -> bool:
-        """Say whether its caller could still come in under the configuration as it is now."""
+        """Return whether these tokens still hold the one it was opened with, unchanged; a link needs none."""
         return self.token == tokens.get(self.token.name) if self.token else not tokens
 
 
@@ -52,7 +52,7 @@ class Access:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._links = _Kept[Session](LINK_SECONDS, clock)
         self._sessions = _Kept[Session](SESSION_SECONDS, clock)
-        # Browsers send a cookie to every port of a host: each gateway has a name of its own.
+        # Browsers send a cookie to every port of a host, so each gateway uses its own name.
         self.cookie = f"shortlist-{secrets.token_hex(4)}"
 
     def link(self) -> str:
@@ -60,12 +60,12 @@ class Access:
         return self._links.keep(Session())
 
     def follow(self, key: str) -> str | None:
-        """Use a link up, and give the secret of the session that it opens; None where it opens nothing."""
+        """Use a link up and return the secret of the session that it opens; None for a link that is unknown or used."""
         session = self._links.take(key)
         return self._sessions.keep(session) if session else None
 
     def open(self, token: TokenSettings) -> str:
-        """Open a session for the caller of a token, and give its secret."""
+        """Open a session for the principal of a token and return its secret."""
         return self._sessions.keep(Session(token=token))
 
     def session(self, secret: str, tokens: Mapping[str, TokenSettings]) -> Session | None:
@@ -77,7 +77,7 @@ class Access:
 
 
 class _Kept(Generic[T]):
-    """Values for a time, each under a random secret of which only the hash is kept."""
+    """Values that expire, each under a random secret of which only the hash is kept."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""From a request to an answer: who is let in, what is read of a form, and how a page is written."""
+"""Turns pages and forms into endpoints that only a signed-in browser can use."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
@@ -19,11 +19,11 @@ MAX_FORM_BYTES = 16_384
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 Change: TypeAlias = Callable[[Visit], str]
-"""Does what a form asks for, and gives the address to show next."""
+"""Does what a form asks for and returns the address to show next."""
 
 
 class Door:
-    """Makes endpoints of pages and changes: nobody sees or changes anything without a session."""
+    """Makes endpoints of pages and changes. Without a session nobody sees or changes anything."""
 
     def __init__(self, sources: Sources, access: Access) -> None:
         self._sources = sources
@@ -31,7 +31,7 @@ class Door:
         self.no_such_page = self.page(_no_such_page)
 
     def page(self, make: MakePage) -> Endpoint:
-        """Show a page; it is made in a thread, since it reads the store and searches."""
+        """Show a page. It is made in a worker thread, since it reads the store and searches."""
 
         async def answer(request: Request) -> Response:
             visit = self._visit(request)
@@ -63,7 +63,7 @@ class Door:
         return self._closed("used link") if secret is None else self._opened(request, secret)
 
     async def sign_in(self, request: Request) -> Response:
-        """Take a token where there are some: a browser sends no bearer."""
+        """Sign in with a token: a browser sends no bearer header."""
         given = await _form(request) if is_own_form(request.headers) else {}
         token = find_token(given.get("token", "").strip(), self._sources.state.settings.tokens)
         return self._closed("wrong token") if token is None else self._opened(request, self._access.open(token))
@@ -87,8 +87,8 @@ class Door:
         )
 
     def _opened(self, request: Request, secret: str) -> Response:
-        # A page that goes on by itself, not a redirect: whoever follows a link from another site comes back with
-        # the cookie only from a page of ours.
+        # A page that goes on by itself, not a redirect: after a link from another site, the browser sends the strict
+        # cookie only from a page of ours.
         response = HTMLResponse(render("opened.html", {}))
         response.set_cookie(
             self._access.cookie,
@@ -116,7 +116,7 @@ def _written(page: Page, visit: Visit) -> Response:
     values = {
         "title": page.title,
         "address": visit.address,
-        "caller": visit.session.caller,
+        "caller": visit.session.principal,
         "limited": visit.limited,
         "csrf": visit.session.csrf,
         **page.values,
@@ -153,7 +153,7 @@ async def _is_from(request: Request, session: Session) -> bool:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Read a small form; what is too long counts as empty."""
+    """Read a small form; one that is too large counts as empty."""
     body = b""
     async for chunk in request.stream():
         body += chunk

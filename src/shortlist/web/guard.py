@@ -1,4 +1,4 @@
-"""The door of the dashboard: lets a browser in by its cookie, and tells it to trust nothing but our own files."""
+"""Recognises the session of a request to the dashboard by its cookie or token, and hardens every response."""
 
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from shortlist.front.http import bearer_token
 from shortlist.web.access import Access, Session
 
 SESSION = "shortlist.session"
-"""Where the endpoints find the session, in the scope; None for somebody who was not let in."""
+"""Where endpoints find the session in the scope; None for a browser that is not signed in."""
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -30,12 +30,12 @@ HEADERS: Mapping[str, str] = {
 
 
 class Guard:
-    """Recognises the session of a request, and hardens every answer."""
+    """Recognises the session of a request and hardens every response."""
 
     def __init__(self, app: ASGIApp, access: Access, tokens: Callable[[], Mapping[str, TokenSettings]]) -> None:
         self._app = app
         self._access = access
-        self._tokens = tokens  # asked each time: the configuration may change while serving
+        self._tokens = tokens  # read each time: the configuration may change while serving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,7 +59,7 @@ class Guard:
 
 
 def is_own_form(headers: Headers) -> bool:
-    """Say whether a request that changes something was sent by a page of this very origin, port included."""
+    """Return whether a form was sent by a page of exactly this origin, port included."""
     origin, host = headers.get("origin", ""), headers.get("host", "")
     try:
         return bool(host) and urlsplit(origin).netloc.lower() == host.lower()

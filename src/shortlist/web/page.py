@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
+from shortlist.access.catalog import ScopedCatalog
 from shortlist.errors import ShortlistError, StoreError
 from shortlist.gateway.state import State
 from shortlist.models import Query, Tool, ToolId
@@ -55,9 +56,14 @@ class Visit:
         return self.sources.state
 
     @property
+    def reach(self) -> ScopedCatalog:
+        """The catalog that the visitor can reach. Pages take tools, servers and names from nowhere else."""
+        return self.state.reach(self.session.principal)
+
+    @property
     def limited(self) -> bool:
-        """Say whether the caller may see only some tools, and so nothing of what other callers do."""
-        return self.session.token is not None and self.session.token.limited
+        """Whether the visitor can reach only some tools, and so may not see what other callers do."""
+        return self.reach.scope.is_limited
 
     def record(self) -> Storage:
         """Return what was recorded; raises where it is not for this caller."""
@@ -74,19 +80,18 @@ class Visit:
         return Use({tool.name: tool for tool in found.tools}, {server.name: server for server in found.servers})
 
     def may_see(self, tool_id: ToolId) -> bool:
-        return self.state.may_see(self.session.caller, tool_id)
+        return tool_id in self.reach
 
     def tools(self) -> dict[ToolId, Tool]:
-        """Give what the caller may see, in the order of the ids."""
-        visible, tools = self.state.visible(self.session.caller), self.state.snapshot.catalog.tools
-        return {tool_id: tool for tool_id, tool in tools.items() if visible is None or tool_id in visible}
+        """Return the tools in reach, in the order of their ids."""
+        reach = self.reach
+        return {tool_id: reach[tool_id] for tool_id in sorted(reach)}
 
     def servers(self) -> dict[str, UpstreamStatus]:
-        """Give how the servers are that the caller may know of, in the order of the configuration."""
-        state, caller = self.state, self.session.caller
-        seen = set(state.visible_servers(caller))
-        found = state.upstreams.status()
-        return {name: how for name, how in found.items() if name in seen or state.may_use_server(caller, name)}
+        """Return the status of each server in reach, in the order of the configuration."""
+        reach = self.reach
+        found = self.state.upstreams.status()
+        return {name: how for name, how in found.items() if name in reach.servers or reach.has_server(name)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def page(visit: Visit) -> Page:
             "tiles": list(_tiles(whole.figures, whole.latency, course)),
             "charts": course.charts(),
             "busiest": [tool for tool in whole.tools if tool.calls][:BUSIEST],
-            "names": visit.state.snapshot.name,
+            "names": visit.reach.name,
             "figures": [(name, figure, written(name, whole.figures[name])) for name, figure in FIGURES.items()],
             "kept": visit.state.settings.telemetry,
         },

@@ -104,7 +104,7 @@ def page(visit: Visit) -> Page:
 
 def _ask(visit: Visit, text: str, limit: int, pipeline: str) -> Explained | str:
     # As the gateway searches for a client: only visible tools, near-duplicates collapsed.
-    filters = Filters(among=visit.state.visible(visit.session.caller))
+    filters = visit.reach.within(Filters())
     query = Query(text=text, limit=limit, filters=filters, collapse=True, pipeline=pipeline)
     try:
         return visit.sources.explained(query)
@@ -117,7 +117,7 @@ def _column(visit: Visit, name: str, answer: Explained | str, others: Mapping[To
     if isinstance(answer, str):
         return Column(pipeline=name, meaning=meaning, problem=answer)
     pairs = zip(answer.result.hits, answer.explanations, strict=True)
-    reasons = [ExplainedHit(hit, why, visit.state.snapshot.name(why.tool), others.get(why.tool)) for hit, why in pairs]
+    reasons = [ExplainedHit(hit, why, visit.reach.name(why.tool), others.get(why.tool)) for hit, why in pairs]
     return Column(pipeline=name, meaning=meaning, result=answer.result, reasons=tuple(reasons))
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shortlist.gateway.snapshot import definition_tokens
+from shortlist.gateway.view import definition_tokens
 from shortlist.models import Tool
 from shortlist.telemetry.figures import ToolFigures
 from shortlist.upstream.events import UpstreamStatus
@@ -42,7 +42,7 @@ def page(visit: Visit) -> Page:
         row.status.server,
         {
             "row": row,
-            "names": visit.state.snapshot.name,
+            "names": visit.reach.name,
             "used": use.tools,
             "may_reconnect": visit.sources.reconnect is not None and not visit.limited,
         },
@@ -67,13 +67,13 @@ def _named(visit: Visit) -> UpstreamStatus:
 
 
 def _row(visit: Visit, status: UpstreamStatus, use: Use) -> ServerRow:
-    name, catalog = status.server, visit.state.snapshot.catalog
-    server = catalog.servers.get(name)
+    name, reach = status.server, visit.reach
+    server = reach.server(name)
     return ServerRow(
         status=status,
         title=server.title if server else "",
         description=server.description if server else "",
         stale=name in visit.state.stale,
-        tools=tuple(tool for tool in catalog.of_server(name) if visit.may_see(tool.id)),
+        tools=tuple(reach[tool_id] for tool_id in reach.members(name)),
         used=use.servers.get(name),
     )

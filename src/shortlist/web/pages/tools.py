@@ -8,7 +8,7 @@ from functools import lru_cache
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import StoreError
 from shortlist.evals.duplicates import near_duplicates
-from shortlist.gateway.snapshot import definition_tokens
+from shortlist.gateway.view import definition_tokens
 from shortlist.models import Tool, ToolId
 from shortlist.storage.port import EventQuery, StoredEvent
 from shortlist.telemetry.figures import ToolFigures
@@ -104,11 +104,11 @@ def page(visit: Visit) -> Page:
 
 def _rows(visit: Visit) -> list[ToolRow]:
     tools, used = visit.tools(), visit.use().tools
-    families = _families(visit.state.snapshot.catalog)
+    families = _families(visit.state.everything.catalog)
     return [
         ToolRow(
             tool=tool,
-            name=visit.state.snapshot.name(tool_id),
+            name=visit.reach.name(tool_id),
             used=used.get(tool_id),
             twins=tuple(twin for twin in families.get(tool_id, ()) if twin != tool_id and twin in tools),
         )

@@ -1,0 +1,162 @@
+"""What a principal may reach and do. A scope is compiled from the configuration alone, never from what servers say.
+
+A token is limited by servers and toolsets. A toolset works in a scope when servers, tool globs, tags and categories
+written in the configuration, or configured effects, define it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias, get_args
+
+from shortlist.config.settings import Effect, Settings, TokenSettings, ToolsetSettings
+from shortlist.errors import InvalidConfig
+from shortlist.models import ToolId
+
+Action: TypeAlias = Literal["see", "read", "call", "resources", "prompts", "be_asked", "admin"]
+"""`read` calls only tools that are configured as read-only; `call` calls any tool in the scope."""
+ACTIONS: frozenset[Action] = frozenset(get_args(Action))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Some tools. A tool belongs to the grant when every condition that is set holds."""
+
+    servers: frozenset[str] | None = None
+    globs: tuple[str, ...] = ()
+    tools: frozenset[ToolId] | None = None
+
+    def covers(self, tool_id: ToolId) -> bool:
+        return (
+            (self.servers is None or server_of(tool_id) in self.servers)
+            and (self.tools is None or tool_id in self.tools)
+            and (not self.globs or any(fnmatchcase(tool_id, glob) for glob in self.globs))
+        )
+
+    def covers_server(self, server: str) -> bool:
+        """Return whether the grant holds every tool of a server, whatever tools it may get."""
+        return self.tools is None and not self.globs and (self.servers is None or server in self.servers)
+
+    def names_server(self, server: str) -> bool:
+        """Return whether the grant names a server, before any of its tools are known."""
+        return (
+            (self.servers is None or server in self.servers)
+            and (self.tools is None or any(server_of(tool_id) == server for tool_id in self.tools))
+            and (not self.globs or any("/" in g and fnmatchcase(server, server_of(g)) for g in self.globs))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The tools a principal can reach, and the actions it may take on them."""
+
+    grants: tuple[Grant, ...] | None = None
+    """None: everything."""
+    actions: frozenset[Action] = ACTIONS
+
+    @property
+    def is_limited(self) -> bool:
+        return self.grants is not None
+
+    def covers(self, tool_id: ToolId) -> bool:
+        return self.grants is None or any(grant.covers(tool_id) for grant in self.grants)
+
+    def covers_server(self, server: str) -> bool:
+        return self.grants is None or any(grant.covers_server(server) for grant in self.grants)
+
+    def names_server(self, server: str) -> bool:
+        return self.grants is None or any(grant.names_server(server) for grant in self.grants)
+
+
+EVERYTHING = Scope()
+NOTHING = Scope(grants=(), actions=frozenset())
+
+
+def scopes_of(settings: Settings) -> dict[str, Scope]:
+    """Compile the scope of every token; raise InvalidConfig for one that depends on what servers say of themselves."""
+    return {name: _scope(token, settings) for name, token in settings.tokens.items()}
+
+
+def effects_of(settings: Settings) -> dict[ToolId, Effect]:
+    """Return the configured effect of each tool that has one: the only statement of effect that is trusted."""
+    return {
+        f"{server.name}/{name}": override.effect
+        for server in settings.servers.values()
+        for name, override in server.tools.items()
+        if override.effect is not None
+    }
+
+
+def unknown_names(settings: Settings) -> Iterator[str]:
+    """Describe every name in a token's scope that matches no server and no toolset."""
+    for token in settings.tokens.values():
+        for name in token.servers or ():
+            if name not in settings.servers:
+                yield f"token {token.name!r}: no server {name!r}"
+        for name in token.toolsets or ():
+            if name not in settings.toolsets and name not in settings.servers:
+                yield f"token {token.name!r}: no toolset {name!r}"
+
+
+def server_of(tool_id: ToolId) -> str:
+    """Return the server of a tool id, `server/name`."""
+    return tool_id.partition("/")[0]
+
+
+def _scope(token: TokenSettings, settings: Settings) -> Scope:
+    if not token.limited:
+        return EVERYTHING
+    grants = [Grant(servers=frozenset(token.servers))] if token.servers else []
+    for name in token.toolsets or ():
+        if name in settings.toolsets:
+            grants.append(_grant(settings.toolsets[name], settings, token.name))
+        elif name in settings.servers:
+            grants.append(Grant(servers=frozenset({name})))
+    return Scope(grants=tuple(grants))
+
+
+def _grant(toolset: ToolsetSettings, settings: Settings, token: str) -> Grant:
+    if toolset.used_with:
+        raise _untrusted(token, toolset, "'used_with' follows what other callers do")
+    conditions = [frozenset(toolset.servers)] if toolset.servers else []
+    if toolset.tags:
+        written = {server.name: server.tags for server in settings.servers.values()}
+        conditions.append(_labelled(token, toolset, "tag", toolset.tags, written))
+    if toolset.categories:
+        written = {server.name: server.categories for server in settings.servers.values()}
+        conditions.append(_labelled(token, toolset, "category", toolset.categories, written))
+    servers = frozenset.intersection(*conditions) if conditions else None
+    return Grant(servers=servers, globs=toolset.tools, tools=_with_effect(token, toolset, settings))
+
+
+def _labelled(
+    token: str, toolset: ToolsetSettings, kind: str, wanted: Iterable[str], written: Mapping[str, tuple[str, ...]]
+) -> frozenset[str]:
+    """Return the servers that the configuration gives one of these labels."""
+    for label in wanted:
+        if not any(label in labels for labels in written.values()):
+            raise _untrusted(token, toolset, f"no server in the configuration has the {kind} {label!r}")
+    return frozenset(name for name, labels in written.items() if not set(wanted).isdisjoint(labels))
+
+
+def _with_effect(token: str, toolset: ToolsetSettings, settings: Settings) -> frozenset[ToolId] | None:
+    if not toolset.effects:
+        return None
+    found = frozenset(
+        i for i, effect in effects_of(settings).items() if not implied(effect).isdisjoint(toolset.effects)
+    )
+    if not found:
+        raise _untrusted(token, toolset, f"no tool is configured with the effect {' or '.join(toolset.effects)}")
+    return found
+
+
+def implied(effect: Effect) -> frozenset[Effect]:
+    """Return an effect with what it implies: a destructive tool also writes."""
+    return frozenset({"write", "destructive"}) if effect == "destructive" else frozenset({effect})
+
+
+def _untrusted(token: str, toolset: ToolsetSettings, why: str) -> InvalidConfig:
+    return InvalidConfig(
+        f"Token {token!r} is limited by toolset {toolset.name!r}, which the configuration does not define: {why}. "
+        "Define it by servers or tool globs, or by tags, categories and effects written in the configuration."
+    )

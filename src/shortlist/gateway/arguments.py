@@ -1,0 +1,280 @@
+"""What clients send to the gateway's own tools, checked and turned into values, and the results they get back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from shortlist.disclosure.budget import estimate_tokens
+from shortlist.disclosure.render import Detail
+from shortlist.errors import InvalidInput
+from shortlist.models import Json, SearchMode
+from shortlist.telemetry.experiments.plan import Variant
+from shortlist.text.asks import read_ask
+
+Format: TypeAlias = Literal["text", "toon", "json"]
+Arguments: TypeAlias = Mapping[str, Json]
+McpResult: TypeAlias = dict[str, Any]
+"""A result as it goes over the wire."""
+
+MAX_QUERIES = 7
+MAX_NAMES = 10
+MAX_LIMIT = 50
+MAX_QUERY_CHARACTERS = 4_000
+MAX_LOADED_AT_ONCE = 50
+DEFAULT_LIMIT = 5
+DEFAULT_SELECTED = 8
+
+
+def text_result(text: str, *, is_error: bool = False) -> McpResult:
+    """Return a tools/call result that holds one text."""
+    result: McpResult = {"content": [{"type": "text", "text": text}]}
+    return {**result, "isError": True} if is_error else result
+
+
+def answer_tokens(answer: Mapping[str, Json]) -> int:
+    """Estimate the tokens that a client reads in an answer."""
+    return sum(estimate_tokens(block["text"]) for block in answer["content"])
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a search uses where its arguments say nothing."""
+
+    limit: int = DEFAULT_LIMIT
+    detail: Detail = "compact"
+
+
+DEFAULTS = Defaults()
+
+
+def defaults_of(variant: Variant) -> Defaults:
+    """Return the defaults of a variant in an experiment."""
+    if variant.limit is None and variant.detail is None:
+        return DEFAULTS
+    return Defaults(variant.limit or DEFAULT_LIMIT, variant.detail or "compact")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectRequest:
+    """The checked arguments of smart_select_tools."""
+
+    request: str
+    limit: int
+
+
+def select_request(arguments: Arguments, _: Defaults = DEFAULTS) -> SelectRequest:
+    request = shortened(text_argument(arguments, "request"))
+    return SelectRequest(request, _number(arguments, "limit", DEFAULT_SELECTED, 1, MAX_LIMIT))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """How a task ended, as its caller reports it."""
+
+    completed: bool
+    task: str
+
+
+def task_report(arguments: Arguments, _: Defaults = DEFAULTS) -> TaskReport:
+    completed = _flag(arguments, "completed")
+    if completed is None:
+        raise InvalidInput("'completed' is missing: set it to true or false.")
+    return TaskReport(completed, _text(arguments, "task") or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """The checked arguments of search_tools."""
+
+    queries: tuple[str, ...]
+    limit: int = DEFAULT_LIMIT
+    offset: int = 0
+    detail: Detail = "compact"
+    servers: frozenset[str] | None = None
+    toolsets: frozenset[str] | None = None
+    category: str | None = None
+    intent: str | None = None
+    read_only: bool | None = None
+    mode: SearchMode = "hybrid"
+    explain: bool = False
+    max_tokens: int | None = None
+    format: Format | None = None
+
+
+def search_request(arguments: Arguments, defaults: Defaults = DEFAULTS) -> SearchRequest:
+    """Read the arguments of search_tools; raise InvalidInput for the first one that is wrong."""
+    return SearchRequest(
+        queries=_queries(arguments),
+        limit=_number(arguments, "limit", defaults.limit, 1, MAX_LIMIT),
+        offset=_number(arguments, "offset", 0, 0, 10_000),
+        detail=_choice(arguments, "detail", get_args(Detail), defaults.detail),
+        servers=_names(arguments, "servers"),
+        toolsets=_names(arguments, "toolsets"),
+        category=_text(arguments, "category"),
+        intent=_text(arguments, "intent"),
+        read_only=_flag(arguments, "read_only"),
+        mode=_choice(arguments, "mode", get_args(SearchMode), "hybrid"),
+        explain=bool(_flag(arguments, "explain")),
+        max_tokens=_number(arguments, "max_tokens", 0, 0, 1_000_000) or None,
+        format=_choice(arguments, "format", get_args(Format), None),
+    )
+
+
+def names_argument(arguments: Arguments, key: str = "names", most: int = MAX_NAMES) -> tuple[str, ...]:
+    """Read a list of tool names; a single string counts as a list of one."""
+    names = _names_in_order(arguments, key) or _names_in_order(arguments, "name")
+    if not names:
+        raise InvalidInput(f"{key!r} must be a list of tool names, at least one.")
+    if len(names) > most:
+        raise InvalidInput(f"{key!r} takes at most {most} names, but {len(names)} were given. Split the request.")
+    return names
+
+
+def text_argument(arguments: Arguments, key: str) -> str:
+    """Read a required string."""
+    found = _text(arguments, key)
+    if not found:
+        raise InvalidInput(f"{key!r} is missing: it must be a string.")
+    return found
+
+
+def object_argument(arguments: Arguments, key: str) -> dict[str, Json]:
+    """Read an object. Some models send it as a string of JSON, which means the same."""
+    value = arguments.get(key)
+    if isinstance(value, str) and value.strip():
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise InvalidInput(
+                f"{key!r} must be an object; the string that was sent is not valid JSON: {error}."
+            ) from None
+    if value is None or value == "":
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{key!r} must be an object, not {type(value).__name__}.")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """The checked arguments of call_tool."""
+
+    name: str
+    arguments: Mapping[str, Json]
+
+
+def call_request(arguments: Arguments, _: Defaults = DEFAULTS) -> CallRequest:
+    return CallRequest(name=text_argument(arguments, "name"), arguments=object_argument(arguments, "arguments"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """The checked arguments of the tools that load and unload: names of tools, or one toolset."""
+
+    names: tuple[str, ...] = ()
+    toolset: str = ""
+    workspace: str | None = None
+
+
+def load_tools_request(arguments: Arguments, _: Defaults = DEFAULTS) -> LoadRequest:
+    names = names_argument(arguments, most=MAX_LOADED_AT_ONCE)
+    return LoadRequest(names=names, workspace=_text(arguments, "workspace"))
+
+
+def toolset_request(arguments: Arguments, _: Defaults = DEFAULTS) -> LoadRequest:
+    return LoadRequest(toolset=text_argument(arguments, "toolset"), workspace=_text(arguments, "workspace"))
+
+
+def describe_request(arguments: Arguments, _: Defaults = DEFAULTS) -> tuple[str, ...]:
+    return names_argument(arguments)
+
+
+def raw_request(arguments: Arguments, _: Defaults = DEFAULTS) -> Arguments:
+    """Pass arguments on unchecked, for a tool that needs none or checks them itself."""
+    return arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """The checked arguments of read_result."""
+
+    handle: str
+    offset: int = 0
+    query: str | None = None
+
+
+def read_request(arguments: Arguments, _: Defaults = DEFAULTS) -> ReadRequest:
+    return ReadRequest(
+        handle=text_argument(arguments, "handle"),
+        offset=_number(arguments, "offset", 0, 0, 2**31),
+        query=_text(arguments, "query"),
+    )
+
+
+def _queries(arguments: Arguments) -> tuple[str, ...]:
+    single = _text(arguments, "query")
+    several = _names_in_order(arguments, "queries")
+    queries = tuple(dict.fromkeys((*((single,) if single else ()), *several)))
+    if not queries:
+        raise InvalidInput("'query' is missing: say in plain words what the tool should do.")
+    if len(queries) > MAX_QUERIES:
+        raise InvalidInput(f"'queries' takes at most {MAX_QUERIES}, but {len(queries)} were given.")
+    return tuple(shortened(query) for query in queries)
+
+
+def shortened(query: str) -> str:
+    """Reduce a query that is too long to what it asks for; a paste never pushes the ask out."""
+    return query if len(query) <= MAX_QUERY_CHARACTERS else read_ask(query).query
+
+
+def _text(arguments: Arguments, key: str) -> str | None:
+    value = arguments.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInput(f"{key!r} must be a string, not {type(value).__name__}.")
+    return value.strip() or None
+
+
+def _number(arguments: Arguments, key: str, default: int, least: int, most: int) -> int:
+    value = arguments.get(key)
+    if value is None:
+        return default
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        raise InvalidInput(f"{key!r} must be a whole number, not {value!r}.")
+    return min(max(int(value), least), most)
+
+
+def _flag(arguments: Arguments, key: str) -> bool | None:
+    value = arguments.get(key)
+    if value is None or isinstance(value, bool):
+        return value
+    raise InvalidInput(f"{key!r} must be true or false, not {value!r}.")
+
+
+def _choice(arguments: Arguments, key: str, choices: tuple[Any, ...], default: Any) -> Any:
+    value = arguments.get(key)
+    if value is None:
+        return default
+    if value not in choices:
+        raise InvalidInput(f"{key!r} must be one of {', '.join(choices)}, not {value!r}.")
+    return value
+
+
+def _names(arguments: Arguments, key: str) -> frozenset[str] | None:
+    found = _names_in_order(arguments, key)
+    return frozenset(found) if found else None
+
+
+def _names_in_order(arguments: Arguments, key: str) -> tuple[str, ...]:
+    value = arguments.get(key)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InvalidInput(f"{key!r} must be a list of strings.")
+    return tuple(dict.fromkeys(item.strip() for item in value if item.strip()))

@@ -1,0 +1,61 @@
+"""The gateway's own tools: the one table from which they are listed and called."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from shortlist.config.settings import Settings
+from shortlist.gateway.arguments import DEFAULTS, Defaults
+from shortlist.gateway.calling import CALL, READ
+from shortlist.gateway.discovery import DESCRIBE, SEARCH
+from shortlist.gateway.loading import LIST_TOOLSETS, LOAD_TOOLS, LOAD_TOOLSET, UNLOAD_TOOLSET
+from shortlist.gateway.metatools import INTEGER, STRING, STRINGS, MetaTool, Translate, same_arguments
+from shortlist.gateway.optional import AB_TEST_REPORT, SELECT, STATS, TASK_REPORT
+from shortlist.gateway.view import Menu
+
+META_TOOLS: tuple[MetaTool[Any], ...] = (
+    *(SEARCH, DESCRIBE, CALL, READ),
+    *(LIST_TOOLSETS, LOAD_TOOLSET, LOAD_TOOLS, UNLOAD_TOOLSET),
+    *(STATS, AB_TEST_REPORT, TASK_REPORT, SELECT),
+)
+META_NAMES = frozenset(tool.name for tool in META_TOOLS)
+BY_NAME: Mapping[str, tuple[MetaTool[Any], Translate]] = MappingProxyType(
+    {
+        name: (tool, translate)
+        for tool in META_TOOLS
+        for name, translate in {tool.name: same_arguments, **tool.aliases}.items()
+    }
+)
+"""Every name that is accepted: a tool's own and its aliases."""
+
+MINIMAL_SEARCH = replace(
+    SEARCH,
+    description="Find tools by what they do; answers with signatures. "
+    "Search before saying that something cannot be done.",
+    properties={
+        "query": {**STRING, "description": "The action in plain words"},
+        "limit": INTEGER,
+        "servers": STRINGS,
+    },
+    required=("query",),
+    menus=("minimal",),
+)
+"""search_tools as the minimal menu lists it."""
+
+
+def menu_definitions(menu: Menu, defaults: Defaults = DEFAULTS) -> list[dict[str, Any]]:
+    """Return the definitions of a menu as they are listed, in a fixed order."""
+    listed = [tool for tool in (MINIMAL_SEARCH, *META_TOOLS) if menu in tool.menus]
+    copied: list[dict[str, Any]] = json.loads(json.dumps([tool.definition for tool in listed]))
+    for name in ("limit", "detail"):
+        stated = copied[0]["inputSchema"]["properties"].get(name, {})
+        if "default" in stated:
+            stated["default"] = getattr(defaults, name)
+    return copied
+
+
+def optional_definitions(settings: Settings) -> list[dict[str, Any]]:
+    """Return the definitions of the tools that the configuration offers beside any menu."""
+    return [tool.definition for tool in META_TOOLS if not tool.menus and tool.is_offered(settings)]
