@@ -201,6 +201,13 @@ def begin() -> None:
         case "garbage":
             sys.stdout.write("Welcome!\n\x00\xff{not json\n" + "z" * 100_000 + "\n[1,2]\n{}\n")
             sys.stdout.flush()
+        case "daemon":
+            detached = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True); "
+            started = subprocess.run(
+                [sys.executable, "-c", f"{detached}os.close(1); time.sleep(3600)"], stdout=subprocess.PIPE, check=False
+            )
+            sys.stderr.write(f"daemon {int(started.stdout)}\n")
+            sys.stderr.flush()
         case "grandchild":
             child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
             sys.stderr.write(f"grandchild {child.pid}\n")

@@ -14,6 +14,7 @@ from shortlist.config.settings import HttpTransport, MemoryTransport, SseTranspo
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
 from shortlist.upstream.framing import Message
+from shortlist.upstream.guardian import Guardian
 from shortlist.upstream.http import HttpNotes, open_http, open_sse
 from shortlist.upstream.stderr import StderrLog
 from shortlist.upstream.stdio import open_stdio
@@ -21,12 +22,12 @@ from shortlist.upstream.wire import Channel, Deliver
 
 
 def open_channel(
-    transport: Transport, *, log: StderrLog, limit: int, notes: HttpNotes
+    transport: Transport, *, log: StderrLog, limit: int, notes: HttpNotes, guardian: Guardian
 ) -> AbstractAsyncContextManager[Channel]:
     """Open a channel; `limit` bounds the bytes of one message."""
     match transport:
         case StdioTransport():
-            return open_stdio(transport, log=log, limit=limit)
+            return open_stdio(transport, log=log, limit=limit, guardian=guardian)
         case HttpTransport():
             return open_http(transport, limit, notes)
         case SseTransport():

@@ -22,6 +22,7 @@ from shortlist.upstream.errors import (
     UpstreamUnavailable,
 )
 from shortlist.upstream.events import CallOptions, Peer
+from shortlist.upstream.guardian import Guardian
 from shortlist.upstream.http import HttpNotes
 from shortlist.upstream.negotiate import negotiate
 from shortlist.upstream.normalise import Listing
@@ -44,13 +45,15 @@ class Dial:
     limits: Limits
     log: StderrLog
     notes: HttpNotes
+    guardian: Guardian
     probe: bool = True
 
 
 @asynccontextmanager
 async def connect(dial: Dial) -> AsyncIterator["Connection"]:
     """Open and negotiate a connection, and always close it; the caller bounds the time."""
-    opened = open_channel(dial.transport, log=dial.log, limit=dial.limits.message_bytes, notes=dial.notes)
+    limit = dial.limits.message_bytes
+    opened = open_channel(dial.transport, log=dial.log, limit=limit, notes=dial.notes, guardian=dial.guardian)
     async with opened as channel, anyio.create_task_group() as tasks:
         wire = Wire(channel, dial.ears, dial.capabilities)
         await tasks.start(wire.run)

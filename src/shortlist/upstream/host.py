@@ -10,6 +10,7 @@ import anyio
 
 from shortlist.config.settings import Limits
 from shortlist.upstream.events import Client, OnEvent
+from shortlist.upstream.guardian import Guardian
 
 PARALLEL_STARTS = 8
 BURST_SECONDS = 10.0
@@ -78,4 +79,5 @@ class Host:
     cadence: Cadence
     client: Client | None = None
     log_directory: Path | None = None
+    guardian: Guardian = field(default_factory=Guardian)
     starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(PARALLEL_STARTS))

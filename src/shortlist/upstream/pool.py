@@ -74,6 +74,7 @@ class UpstreamPool:
     async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
             await self._stop(tuple(self._upstreams))
+            await self._host.guardian.close()
         self._tasks.cancel_scope.cancel()
         # Not given the caller's own error: the group would wrap it.
         await self._tasks.__aexit__(None, None, None)

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from subprocess import PIPE
 
 import anyio
 import anyio.lowlevel
@@ -16,6 +15,7 @@ from shortlist.config.settings import StdioTransport
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
 from shortlist.upstream.framing import LineSplitter, Message, Oversized, encode, read_line
+from shortlist.upstream.guardian import Child, Guardian
 from shortlist.upstream.stderr import LINE_CHARACTERS, StderrLog
 from shortlist.upstream.wire import Deliver
 
@@ -87,43 +87,36 @@ class StdioChannel:
 
 
 @asynccontextmanager
-async def open_stdio(transport: StdioTransport, *, log: StderrLog, limit: int) -> AsyncIterator[StdioChannel]:
+async def open_stdio(
+    transport: StdioTransport, *, log: StderrLog, limit: int, guardian: Guardian
+) -> AsyncIterator[StdioChannel]:
     """Start the child and yield its channel; on leaving, its process group is ended and reaped."""
-    process = await _spawn(transport)
-    stdin, stdout, stderr = _pipes(process)
-    channel = StdioChannel(stdin, stdout, log, limit)
+    child = await _start(transport, guardian)
+    channel = StdioChannel(child.stdin, child.stdout, log, limit)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read_stderr, stderr, log)
+            tasks.start_soon(_read_stderr, child.stderr, log)
             try:
                 yield channel
             finally:
                 with anyio.CancelScope(shield=True):
                     left_first = channel.ended
-                    tasks.start_soon(_drain, stdout)
-                    await _end(process, stdin)
+                    tasks.start_soon(_drain, child.stdout)
+                    await _end(child)
+                    guardian.forget(child)
                     if left_first:
-                        log.note(f"[exited with code {process.returncode}]")
+                        log.note(f"[exited with code {child.returncode}]")
                 tasks.cancel_scope.cancel()
     finally:
         log.end()
 
 
-async def _spawn(transport: StdioTransport) -> asyncio.subprocess.Process:
+async def _start(transport: StdioTransport, guardian: Guardian) -> Child:
     environment = dict(transport.environment)
     command = shutil.which(transport.command, path=environment.get("PATH"))
     if command is None:
         raise CommandNotFound(transport.command)
-    return await asyncio.create_subprocess_exec(
-        command,
-        *transport.args,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        env=environment,
-        cwd=transport.directory,
-        start_new_session=True,
-    )
+    return await guardian.start([command, *transport.args], environment, transport.directory)
 
 
 async def _drain(stdout: asyncio.StreamReader) -> None:
@@ -145,46 +138,35 @@ async def _read_stderr(stderr: asyncio.StreamReader, log: StderrLog) -> None:
             log.write(chunk)
 
 
-def _pipes(
-    process: asyncio.subprocess.Process,
-) -> tuple[asyncio.StreamWriter, asyncio.StreamReader, asyncio.StreamReader]:
-    if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise RuntimeError("the child was started without pipes")
-    return process.stdin, process.stdout, process.stderr
-
-
-async def _end(process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter) -> None:
+async def _end(child: Child) -> None:
     """Close stdin, wait, then signal the group: what the server itself started must end too."""
-    stdin.close()
-    await _exited(process, EXIT_SECONDS)
-    if _signal_group(process, signal.SIGTERM):
+    child.stdin.close()
+    await _exited(child, EXIT_SECONDS)
+    if _signal_group(child, signal.SIGTERM):
         with anyio.move_on_after(EXIT_SECONDS):
-            while _signal_group(process, 0):
+            while _signal_group(child, 0):
                 await anyio.sleep(_POLL_SECONDS)
-        _signal_group(process, getattr(signal, "SIGKILL", signal.SIGTERM))
-    await _exited(process, EXIT_SECONDS)
-    # A descendant may hold the other ends of the pipes; nothing public closes ours.
-    with suppress(PermissionError):
-        process._transport.close()  # type: ignore[attr-defined]
+        _signal_group(child, getattr(signal, "SIGKILL", signal.SIGTERM))
+    await _exited(child, EXIT_SECONDS)
+    child.close()
 
 
-async def _exited(process: asyncio.subprocess.Process, seconds: float) -> None:
-    # `wait` also waits for the pipes to end, which a grandchild can hold open.
+async def _exited(child: Child, seconds: float) -> None:
     with anyio.move_on_after(seconds):
-        while process.returncode is None:
+        while child.returncode is None:
             await anyio.sleep(_POLL_SECONDS)
 
 
-def _signal_group(process: asyncio.subprocess.Process, number: int) -> bool:
+def _signal_group(child: Child, number: int) -> bool:
     """Signal every process of the child's group; return whether one may be left."""
     if sys.platform == "win32":
-        if process.returncode is None and number:
-            process.terminate()
-        return process.returncode is None
+        if child.returncode is None and number:
+            os.kill(child.pid, number)
+        return child.returncode is None
     try:
-        os.killpg(process.pid, number)
+        os.killpg(child.pid, number)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return process.returncode is None  # macOS says so of zombies
+        return child.returncode is None  # macOS says so of zombies
     return True

@@ -355,6 +355,7 @@ class Upstream:
             limits=self._host.limits,
             log=self._log,
             notes=notes,
+            guardian=self._host.guardian,
             probe=self._probe and not isinstance(self._transport, SseTransport),
         )
 

@@ -1,0 +1,337 @@
+"""Starts server processes from a small process beside the gateway, which ends them when the gateway is gone.
+
+The guardian holds one end of a socket. When the other end closes, even because the gateway was killed, it ends every
+process group that it started. On Linux it is also the reaper of what those processes leave behind, so a server that
+detached itself ends too. Starting processes there also costs the gateway no fork of its own memory.
+
+This file is a module of the gateway and the program of the guardian, which runs on the standard library alone.
+"""
+
+import asyncio
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+_LENGTH = struct.Struct("!I")
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of prctl(2)."""
+TERM_SECONDS = 2.0
+"""How long processes may take to end after SIGTERM when the gateway is gone."""
+CHUNK_BYTES = 64 * 1024
+
+
+@dataclass(slots=True)
+class Child:
+    """A server process, and our ends of its pipes."""
+
+    pid: int
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+    returncode: int | None = None
+    following: "asyncio.Task[None] | None" = None
+    _transports: tuple[asyncio.BaseTransport, ...] = ()
+
+    def close(self) -> None:
+        """Close our ends; a descendant may hold the others."""
+        for transport in self._transports:
+            transport.close()
+
+
+@dataclass(slots=True)
+class Guardian:
+    """The gateway's side; the process starts with the first server and ends with `close`."""
+
+    _process: asyncio.subprocess.Process | None = None
+    _socket: socket.socket | None = None
+    _children: dict[int, Child] = field(default_factory=dict)
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _reply: "asyncio.Future[dict[str, Any]] | None" = None
+    _reading: "asyncio.Task[None] | None" = None
+
+    async def start(self, command: Sequence[str], environment: Mapping[str, str], directory: str | None) -> Child:
+        """Start a process in a group of its own; raise OSError with the system's reason."""
+        if sys.platform == "win32":
+            return await _start_directly(command, environment, directory)
+        async with self._starting:
+            if self._socket is None:
+                await self._begin()
+            pipes = _Pipes.open()
+            try:
+                reply = await self._ask({"command": list(command), "env": dict(environment), "cwd": directory}, pipes)
+            except BaseException:
+                pipes.close_ours()
+                raise
+            finally:
+                pipes.close_theirs()
+            if "error" in reply:
+                pipes.close_ours()
+                raise OSError(reply["error"])
+            child = await _connected(int(reply["pid"]), pipes)
+            self._children[child.pid] = child
+            return child
+
+    def forget(self, child: Child) -> None:
+        """Stop following a process that has ended."""
+        self._children.pop(child.pid, None)
+
+    async def close(self) -> None:
+        """End the guardian, and with it whatever is left of its processes."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+        if self._process is not None:
+            await self._process.wait()
+            self._process = None
+
+    async def _begin(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-IS",
+                __file__,
+                str(theirs.fileno()),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._socket = ours
+        self._reading = asyncio.create_task(self._follow(ours))
+
+    async def _ask(self, request: Mapping[str, Any], pipes: "_Pipes") -> dict[str, Any]:
+        if self._socket is None:
+            raise OSError("the process that starts servers is gone")
+        body, loop = json.dumps(request).encode(), asyncio.get_running_loop()
+        self._reply = loop.create_future()
+        try:
+            socket.send_fds(self._socket, [_LENGTH.pack(len(body))], pipes.theirs)
+            await loop.sock_sendall(self._socket, body)
+            return await self._reply
+        finally:
+            self._reply = None
+
+    async def _follow(self, ours: socket.socket) -> None:
+        """Read what the guardian reports, until it or the gateway ends."""
+        loop, rest = asyncio.get_running_loop(), b""
+        try:
+            while chunk := await loop.sock_recv(ours, CHUNK_BYTES):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self._take(json.loads(line))
+        except OSError:
+            pass
+        self._lost(ours)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "exited" in message:
+            child = self._children.pop(message["exited"], None)
+            if child is not None:
+                child.returncode = message["code"]
+        elif self._reply is not None and not self._reply.done():
+            self._reply.set_result(message)
+
+    def _lost(self, ours: socket.socket) -> None:
+        """Go on without the guardian: its processes are told apart by signals, and the next start begins a new one."""
+        ours.close()
+        self._socket = None
+        for child in self._children.values():
+            child.returncode = -1
+        self._children.clear()
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(OSError("the process that starts servers ended"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipes:
+    theirs: tuple[int, int, int]
+    ours: tuple[int, int, int]
+
+    @classmethod
+    def open(cls) -> "_Pipes":
+        opened: list[int] = []
+        try:
+            for _ in range(3):
+                opened.extend(os.pipe())
+        except OSError:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise
+        return cls((opened[0], opened[3], opened[5]), (opened[1], opened[2], opened[4]))
+
+    def close_ours(self) -> None:
+        for descriptor in self.ours:
+            os.close(descriptor)
+
+    def close_theirs(self) -> None:
+        for descriptor in self.theirs:
+            os.close(descriptor)
+
+
+async def _connected(pid: int, pipes: _Pipes) -> Child:
+    loop = asyncio.get_running_loop()
+    stdin, stdout, stderr = pipes.ours
+    writing, flow = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(stdin, "wb", 0)
+    )
+    readers, transports = [], [writing]
+    for descriptor in (stdout, stderr):
+        reader = asyncio.StreamReader(limit=CHUNK_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_read_pipe(lambda p=protocol: p, os.fdopen(descriptor, "rb", 0))  # type: ignore[misc]
+        readers.append(reader)
+        transports.append(transport)  # type: ignore[arg-type]
+    writer = asyncio.StreamWriter(writing, flow, None, loop)
+    return Child(pid, writer, readers[0], readers[1], _transports=tuple(transports))
+
+
+async def _start_directly(command: Sequence[str], environment: Mapping[str, str], directory: str | None) -> Child:
+    """Start a process without a guardian, where descriptors cannot be passed on."""
+    pipe = subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environment), cwd=directory
+    )
+    if process.stdin is None or process.stdout is None or process.stderr is None:
+        raise OSError("the process was started without pipes")
+    child = Child(process.pid, process.stdin, process.stdout, process.stderr)
+
+    async def follow() -> None:
+        child.returncode = await process.wait()
+
+    child.following = asyncio.create_task(follow())
+    return child
+
+
+# The guardian's own program
+
+
+def main(descriptor: int) -> None:
+    """Start what is asked for and report what ends, until the gateway closes the socket; then end everything."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    groups: set[int] = set()
+    with socket.socket(fileno=descriptor) as gateway, suppress(OSError):
+        while True:
+            ready: list[object] = select.select([gateway, woken], [], [])[0]  # type: ignore[type-var]
+            if woken in ready:
+                os.read(woken, 4096)
+                for pid, code in _ended():
+                    _say(gateway, {"exited": pid, "code": code})
+                groups = {group for group in groups if _alive(group)}
+            if gateway in ready and not _serve(gateway, groups):
+                break
+    _end_all(groups)
+
+
+def _serve(gateway: socket.socket, groups: set[int]) -> bool:
+    """Start one process; return whether the gateway is still there."""
+    header, descriptors, _, _ = socket.recv_fds(gateway, _LENGTH.size, 3)
+    if len(header) < _LENGTH.size:
+        return False
+    request = json.loads(_exactly(gateway, _LENGTH.unpack(header)[0]))
+    try:
+        process = subprocess.Popen(  # noqa: S603 - what the user's configuration says
+            request["command"],
+            stdin=descriptors[0],
+            stdout=descriptors[1],
+            stderr=descriptors[2],
+            env=request["env"],
+            cwd=request["cwd"],
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        _say(gateway, {"error": str(error)})
+    else:
+        process.returncode = 0  # reaped below, and not by Popen
+        groups.add(process.pid)
+        _say(gateway, {"pid": process.pid})
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return True
+
+
+def _exactly(gateway: socket.socket, size: int) -> bytes:
+    parts = []
+    while size:
+        part = gateway.recv(min(size, CHUNK_BYTES))
+        if not part:
+            raise OSError("the gateway ended")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _say(gateway: socket.socket, message: Mapping[str, Any]) -> None:
+    gateway.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            yield pid, os.waitstatus_to_exitcode(status)
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _end_all(groups: set[int]) -> None:
+    """End every group that was started, and on Linux every process left to us, by force where it takes long."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for group in groups:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+        for pid in _descendants(os.getpid()):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        deadline = time.monotonic() + TERM_SECONDS
+        while time.monotonic() < deadline:
+            for _ in _ended():
+                pass
+            if not any(map(_alive, groups)) and not _descendants(os.getpid()):
+                return
+            time.sleep(0.02)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the processes below one, as far as the system tells (Linux)."""
+    found: list[int] = []
+    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as file:
+        for child in map(int, file.read().split()):
+            found += [child, *_descendants(child)]
+    return found
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,83 @@
+"""Whatever ends the gateway, no process of a server is left, and no descriptor."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.upstream.support import DEADLINE_SECONDS, pool_of, script, text_of
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+HOLDER = """
+import anyio
+from tests.upstream.support import pool_of, script
+
+async def hold() -> None:
+    async with pool_of(script("parent", "grandchild"), script("detached", "daemon"), script("deaf")) as (pool, _):
+        lines = [line for status in pool.status().values() for line in status.stderr]
+        print(*(line.split()[1] for line in lines if line.startswith(("grandchild", "daemon"))), flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(hold)
+"""
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        found += [child, *_children(child)]
+    return found
+
+
+@linux
+def test_nothing_outlives_a_gateway_that_was_killed() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True, env=environment) as holder:
+        assert holder.stdout is not None
+        named = [int(pid) for pid in holder.stdout.readline().split()]
+        below = _children(holder.pid)
+        assert len(named) == 2
+        assert len(below) >= 5  # the guardian, three servers, and what they started
+        holder.kill()
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while any(map(_is_running, (*named, *below))) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [pid for pid in (*named, *below) if _is_running(pid)] == []
+
+
+@linux
+@pytest.mark.anyio
+async def test_servers_that_come_and_go_leave_no_descriptor_and_no_zombie() -> None:
+    async def once() -> None:
+        async with pool_of(script("one"), script("two"), script("mute", "fail-to-start")) as (pool, _):
+            assert text_of(await pool.call_tool("one", "echo", {})) == "{}"
+
+    await once()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await once()
+    await anyio.lowlevel.checkpoint()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert [pid for pid in _children(os.getpid()) if not _is_running(pid)] == []
+
+
+@linux
+@pytest.mark.anyio
+async def test_servers_start_again_when_the_guardian_itself_was_killed() -> None:
+    async with pool_of(script("frail")) as (pool, _):
+        (guardian,) = [pid for pid in _children(os.getpid()) if "guardian" in Path(f"/proc/{pid}/cmdline").read_text()]
+        os.kill(guardian, 9)
+        with pytest.raises(Exception, match="may have received"):
+            await pool.call_tool("frail", "die", {})
+        assert text_of(await pool.call_tool("frail", "echo", {})) == "{}"
