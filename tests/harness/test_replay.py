@@ -158,8 +158,8 @@ def test_the_command_replays_and_prints_figures(place: GatewayFolder, capsys: py
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--variant", "limit=3"], "varies mode and preset, not limit"),
-        (["--only", "nothing"], "no scenario of that name"),
+        (["--variant", "limit=3"], "can vary mode and preset, not limit"),
+        (["--only", "nothing"], "no scenario with that name"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_replay(

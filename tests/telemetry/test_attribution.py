@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.storage.port import Place
+from shortlist.storage.port import EventPlace
 from shortlist.telemetry.events import FoundTool, Searched
 from shortlist.telemetry.ledger import SEARCHES, SECONDS, Trail
 from tests.telemetry.happenings import call, search
 
 
-def searched(trail: Trail, event: Searched, seconds: float = 0.0) -> Place:
-    place = Place()
+def searched(trail: Trail, event: Searched, seconds: float = 0.0) -> EventPlace:
+    place = EventPlace()
     trail.searched(event, place, seconds, 0)
     return place
 
@@ -60,7 +60,7 @@ def test_only_the_last_searches_count() -> None:
 
 
 def rephrased(trail: Trail, event: Searched, seconds: float = 1.0) -> bool:
-    return trail.searched(event, Place(), seconds, 0).search is not None
+    return trail.searched(event, EventPlace(), seconds, 0).search is not None
 
 
 @pytest.mark.parametrize(

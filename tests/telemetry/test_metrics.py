@@ -10,7 +10,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from shortlist.observability import metrics
-from shortlist.observability.metrics import MAX_SERIES, MOST_UNCOUNTED, OTHER, Family, Instruments, Metrics
+from shortlist.observability.metrics import MAX_SERIES, MOST_UNCOUNTED, OTHER, Family, GatewayMetrics, Instruments
 from shortlist.telemetry.events import Searched
 from shortlist.telemetry.measures import Later
 from tests.telemetry.support import SECRETS, get
@@ -124,7 +124,7 @@ def test_a_histogram_counts_every_value_at_or_below_each_bound(values: list[floa
 
 
 def test_tokens_are_counted_when_somebody_reads_and_never_all_at_once_by_a_search() -> None:
-    made, counted = Metrics(), []
+    made, counted = GatewayMetrics(), []
 
     def tokens() -> int:
         counted.append(1)

@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.config.load import find_config, load_settings
@@ -27,7 +27,6 @@ from shortlist.telemetry.experiments.plan import (
 from shortlist.telemetry.experiments.report import build_report, conclusion, report_text
 
 OK = 0
-Arguments: TypeAlias = argparse.Namespace
 BUILT_IN_PRESETS = ("default", "full")
 
 
@@ -73,14 +72,14 @@ def _register_start(actions: Any) -> None:
     start.add_argument("--config", help="the configuration to check presets against")
 
 
-def _action(actions: Any, name: str, run: Callable[[Arguments], int], what: str) -> argparse.ArgumentParser:
+def _action(actions: Any, name: str, run: Callable[[argparse.Namespace], int], what: str) -> argparse.ArgumentParser:
     parser = add_command(actions, name, what)
     add_json(parser)
     parser.set_defaults(run=run)
     return parser
 
 
-def _start(arguments: Arguments) -> int:
+def _start(arguments: argparse.Namespace) -> int:
     experiment = Experiment(
         name=_named(arguments.name),
         variants=_variants(arguments),
@@ -100,7 +99,7 @@ def _start(arguments: Arguments) -> int:
     return OK
 
 
-def _status(arguments: Arguments) -> int:
+def _status(arguments: argparse.Namespace) -> int:
     store = open_local().experiments
     running = running_experiment(store)
     outcomes = store.outcomes(running.name) if running else []
@@ -114,7 +113,7 @@ def _status(arguments: Arguments) -> int:
     return OK
 
 
-def _report(arguments: Arguments) -> int:
+def _report(arguments: argparse.Namespace) -> int:
     store = open_local().experiments
     experiment = find_experiment(store, arguments.name)
     report = build_report(experiment, store.outcomes(experiment.name))
@@ -122,7 +121,7 @@ def _report(arguments: Arguments) -> int:
     return OK
 
 
-def _stop(arguments: Arguments) -> int:
+def _stop(arguments: argparse.Namespace) -> int:
     store = open_local().experiments
     running = running_experiment(store)
     if arguments.name is None and running is None:
@@ -136,7 +135,7 @@ def _stop(arguments: Arguments) -> int:
     return OK
 
 
-def _variants(arguments: Arguments) -> tuple[Variant, ...]:
+def _variants(arguments: argparse.Namespace) -> tuple[Variant, ...]:
     given = tuple(read_variant(text) for text in arguments.variant)
     variants = given if len(given) > 1 else (AS_CONFIGURED, *given)
     if len(set(variants)) < len(variants):
@@ -177,5 +176,5 @@ def _minimum(value: int) -> int:
     return value
 
 
-def _show(arguments: Arguments, data: Json, text: str) -> None:
+def _show(arguments: argparse.Namespace, data: Json, text: str) -> None:
     print(json.dumps(data, ensure_ascii=False, indent=2) if arguments.json else text)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json, new_file
 from shortlist.errors import InvalidInput
@@ -15,8 +15,6 @@ from shortlist.storage.local import open_local
 from shortlist.storage.port import LearnedPair
 from shortlist.telemetry.exemplars import mined_cases, weight_of
 from shortlist.text.clean import one_line
-
-Arguments: TypeAlias = argparse.Namespace
 
 OK = 0
 SHOWN = 20
@@ -39,7 +37,7 @@ def register(subparsers: Any) -> None:
 
 
 def _action(
-    actions: Any, name: str, run: Callable[[Arguments], int], what: str | None = None
+    actions: Any, name: str, run: Callable[[argparse.Namespace], int], what: str | None = None
 ) -> argparse.ArgumentParser:
     parser = add_command(actions, name, what)
     parser.add_argument("--caller", help="only of this caller")
@@ -48,7 +46,7 @@ def _action(
     return parser
 
 
-def _list(arguments: Arguments) -> int:
+def _list(arguments: argparse.Namespace) -> int:
     pairs, now = _pairs(arguments), time.time()
     shown = pairs[: max(arguments.limit, 0)]
     if arguments.json:
@@ -65,18 +63,18 @@ def _list(arguments: Arguments) -> int:
     return OK
 
 
-def _export(arguments: Arguments) -> int:
+def _export(arguments: argparse.Namespace) -> int:
     now = time.time()
     return _write(arguments.file, [_exported(pair, now) for pair in _pairs(arguments)], "exemplars")
 
 
-def _clear(arguments: Arguments) -> int:
+def _clear(arguments: argparse.Namespace) -> int:
     count = open_local().exemplars.clear(caller=arguments.caller, tool=arguments.tool)
     print(f"Cleared {count}. Running gateways apply it within seconds.")
     return OK
 
 
-def _mine(arguments: Arguments) -> int:
+def _mine(arguments: argparse.Namespace) -> int:
     done = _write(arguments.file, mined_cases(_pairs(arguments)), "cases")
     print(
         "Review each line: correct `gold`, delete what is wrong, set `reviewed` to true. `eval` refuses it until then."
@@ -84,7 +82,7 @@ def _mine(arguments: Arguments) -> int:
     return done
 
 
-def _pairs(arguments: Arguments) -> list[LearnedPair]:
+def _pairs(arguments: argparse.Namespace) -> list[LearnedPair]:
     """Return what was learned up to now, whether or not a gateway is running."""
     store = open_local().exemplars
     store.learn()

@@ -32,7 +32,7 @@ from shortlist.gateway.exchange import Round
 from shortlist.gateway.view import ServeOptions, definition_tokens
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
-from shortlist.observability.metrics import Metrics
+from shortlist.observability.metrics import GatewayMetrics
 from shortlist.observability.otlp import exporting
 from shortlist.text.clean import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
@@ -152,7 +152,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     search = {name: getattr(arguments, name) for name in ("embedder", "pipeline", "reranker")}
     settings = replace(settings, search=replace(settings.search, **{key: v for key, v in search.items() if v}))
     pages = settings.dashboard and not arguments.no_dashboard
-    metrics = Metrics()
+    metrics = GatewayMetrics()
 
     async def run() -> None:
         async with open_stack(settings, options, metrics=metrics) as stack:

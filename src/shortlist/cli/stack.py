@@ -34,7 +34,7 @@ from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, ToolId
 from shortlist.observability.logs import NOTICES, configure_logs
-from shortlist.observability.metrics import DROPPED, Metrics
+from shortlist.observability.metrics import DROPPED, GatewayMetrics
 from shortlist.observability.tracing import note_on_span
 from shortlist.paths import data_folder
 from shortlist.search.engine import Engine, Preparable
@@ -67,7 +67,7 @@ class Stack:
     pool: UpstreamPool
     gateway: Gateway
     front: Front
-    metrics: Metrics
+    metrics: GatewayMetrics
     search: Engine
     storage: Storage
     admission: Admission
@@ -108,7 +108,7 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Sett
 
 @asynccontextmanager
 async def open_stack(
-    settings: Settings, options: ServeOptions, *, models: bool = True, metrics: Metrics | None = None
+    settings: Settings, options: ServeOptions, *, models: bool = True, metrics: GatewayMetrics | None = None
 ) -> AsyncIterator[Stack]:
     """Start servers, search and gateway; searches are answered at once from the saved catalog."""
     # A command that looks at the servers is no use of them: only what is served is recorded.
@@ -117,13 +117,19 @@ async def open_stack(
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
     ):
         parts = (settings, options, telemetry, storage)
-        async with _open_stack(*parts, models=models, metrics=metrics or Metrics()) as stack:
+        async with _open_stack(*parts, models=models, metrics=metrics or GatewayMetrics()) as stack:
             yield stack
 
 
 @asynccontextmanager
 async def _open_stack(
-    settings: Settings, options: ServeOptions, telemetry: Telemetry, storage: Storage, *, models: bool, metrics: Metrics
+    settings: Settings,
+    options: ServeOptions,
+    telemetry: Telemetry,
+    storage: Storage,
+    *,
+    models: bool,
+    metrics: GatewayMetrics,
 ) -> AsyncIterator[Stack]:
     saved = SavedCatalog(storage.catalogs, settings.servers)
     catalog = saved.load()

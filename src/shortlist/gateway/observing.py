@@ -11,7 +11,7 @@ from shortlist.config.settings import EMPTY
 from shortlist.errors import RequestRefused
 from shortlist.gateway.state import State, ToolSearch, Upstreams
 from shortlist.models import Json, Query, SearchResult
-from shortlist.observability.metrics import READY, STATES, TOOLS, Instruments, Measure, Metrics, Operation
+from shortlist.observability.metrics import READY, STATES, TOOLS, GatewayMetrics, Instruments, Measure, Operation
 from shortlist.observability.tracing import mark_failed, search_span, upstream_span
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
@@ -42,7 +42,7 @@ class ObservedSearch:
     """A search whose queries are traced and timed, step by step."""
 
     inner: ToolSearch
-    metrics: Metrics
+    metrics: GatewayMetrics
 
     @property
     def catalog(self) -> Catalog:

@@ -19,11 +19,11 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _SENT_BACK = frozenset({"role", "content", "tool_calls"})
 """The fields of a message that every endpoint accepts back; some add others, which others refuse."""
 
-Message = dict[str, Any]
+ChatMessage = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ModelToolCall:
     """A tool call of the model; `problem` is set if its arguments cannot be parsed."""
 
     id: str
@@ -36,9 +36,9 @@ class ToolCall:
 class Reply:
     """One turn of the model."""
 
-    message: Message
+    message: ChatMessage
     text: str
-    calls: tuple[ToolCall, ...]
+    calls: tuple[ModelToolCall, ...]
     prompt_tokens: int
     completion_tokens: int
 
@@ -49,7 +49,7 @@ class ChatModel:
     def __init__(self, remote: Remote, model: str, patience: Patience = PATIENCE) -> None:
         self._remote, self._model, self._patience = remote, model, patience
 
-    def reply(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Reply:
+    def reply(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> Reply:
         """Ask for the next turn; raises ProviderRefused or ProviderUnavailable."""
         functions = [openai_function(tool_from_mcp(tool), tool["name"]) for tool in tools]
         body = {"model": self._model, "messages": list(messages), **({"tools": functions} if functions else {})}
@@ -80,16 +80,18 @@ def chat_model(url: str, model: str, key: str | None, patience: Patience = PATIE
     return ChatModel(Remote(endpoint), model, patience)
 
 
-def _call(raw: Mapping[str, Any]) -> ToolCall:
+def _call(raw: Mapping[str, Any]) -> ModelToolCall:
     function = raw["function"]
     name, written = function["name"], function.get("arguments") or "{}"
     try:
         arguments = json.loads(written)
     except ValueError as error:
-        return ToolCall(id=raw["id"], name=name, arguments={}, problem=f"The arguments are not valid JSON: {error}.")
+        return ModelToolCall(
+            id=raw["id"], name=name, arguments={}, problem=f"The arguments are not valid JSON: {error}."
+        )
     if not isinstance(arguments, dict):
-        return ToolCall(id=raw["id"], name=name, arguments={}, problem="The arguments must be a JSON object.")
-    return ToolCall(id=raw["id"], name=name, arguments=arguments)
+        return ModelToolCall(id=raw["id"], name=name, arguments={}, problem="The arguments must be a JSON object.")
+    return ModelToolCall(id=raw["id"], name=name, arguments=arguments)
 
 
 def _estimate(value: Any) -> int:

@@ -17,7 +17,7 @@ from pydantic import Field
 from shortlist.errors import NothingRecorded
 from shortlist.gateway.calling import CALL
 from shortlist.gateway.discovery import SEARCH
-from shortlist.harness.chat import ChatModel, Message, Reply, ToolCall
+from shortlist.harness.chat import ChatMessage, ChatModel, ModelToolCall, Reply
 from shortlist.harness.gateway import CallAnswer, Connected, GatewayFolder, connected
 from shortlist.harness.scenarios import FileValue, read_json
 from shortlist.remote import ProviderRefused, ProviderUnavailable
@@ -107,7 +107,7 @@ class _Run:
     def __init__(self, session: Connected, model: ChatModel, task: ModelTask) -> None:
         self._session, self._model, self._task = session, model, task
         system = "\n\n".join(filter(None, (SYSTEM, session.instructions)))
-        self._messages: list[Message] = [
+        self._messages: list[ChatMessage] = [
             {"role": "system", "content": system},
             {"role": "user", "content": task.prompt},
         ]
@@ -149,7 +149,7 @@ class _Run:
         self._messages.append(reply.message)
         return reply
 
-    async def _make(self, call: ToolCall) -> None:
+    async def _make(self, call: ModelToolCall) -> None:
         answer = (
             CallAnswer(text=call.problem, is_error=True, milliseconds=0.0)
             if call.problem
@@ -159,7 +159,7 @@ class _Run:
         self._messages.append({"role": "tool", "tool_call_id": call.id, "content": answer.text})
 
 
-def _reached(call: ToolCall) -> str:
+def _reached(call: ModelToolCall) -> str:
     """Return the tool that a call is for, also through call_tool."""
     inner = call.arguments.get("name") if call.name == CALL.name else None
     return inner if isinstance(inner, str) else call.name

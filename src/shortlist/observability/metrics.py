@@ -180,7 +180,7 @@ class Operation:
 Measure: TypeAlias = Callable[[Operation], None]
 
 
-class Metrics:
+class GatewayMetrics:
     """Counts events and times requests and searches; nothing here blocks or raises."""
 
     def __init__(self) -> None:

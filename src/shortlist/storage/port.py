@@ -55,7 +55,7 @@ Cells: TypeAlias = Mapping[tuple[str, int, str], float]
 
 
 @dataclass(slots=True)
-class Place:
+class EventPlace:
     """The id of an event in the store; known once it is written."""
 
     id: int | None = None
@@ -66,8 +66,8 @@ class EventRow:
     """An event in columns; `search` is the place of the earlier search that it belongs to."""
 
     columns: Columns
-    place: Place
-    search: Place | None
+    place: EventPlace
+    search: EventPlace | None
 
 
 COUNTED = (

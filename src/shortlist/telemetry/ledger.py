@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from shortlist.models import ToolId
-from shortlist.storage.port import HOUR, Batch, Columns, EventRow, Place, ToolPair, WorkspaceCounts
+from shortlist.storage.port import HOUR, Batch, Columns, EventPlace, EventRow, ToolPair, WorkspaceCounts
 from shortlist.telemetry.events import (
     Called,
     CallerEvent,
@@ -55,7 +55,7 @@ class Stamped(NamedTuple):
 class RememberedSearch:
     """A search that calls may belong to."""
 
-    place: Place
+    place: EventPlace
     seconds: float
     hour: int
     ranks: Mapping[ToolId, int]
@@ -86,7 +86,7 @@ class Trail:
         """Tokens of the longest list shown so far, and below of what everything would have cost."""
         self.upfront = 0
 
-    def searched(self, event: Searched, place: Place, seconds: float, hour: int) -> Attribution:
+    def searched(self, event: Searched, place: EventPlace, seconds: float, hour: int) -> Attribution:
         """Remember a search; attribute it to the one that it rephrases."""
         ranks: dict[ToolId, int] = {}
         for hit in event.hits:
@@ -198,7 +198,7 @@ class Ledger:
 
     def enter(self, batch: Batch, stamped: Stamped) -> None:
         """Add an event to a batch; work that was deferred on the request's path is done here."""
-        event, place, hour = settled(stamped.event), Place(), int(stamped.at // HOUR)
+        event, place, hour = settled(stamped.event), EventPlace(), int(stamped.at // HOUR)
         trail = self._trail(event.workspace) if isinstance(event, CallerEvent) else Trail()
         known = _attribute(trail, event, place, stamped.seconds, hour)
         columns = {"at": int(stamped.at * 1000), **columns_of(event, known, self._privacy)}
@@ -222,7 +222,7 @@ class Ledger:
         return trail
 
 
-def _attribute(trail: Trail, event: Event, place: Place, seconds: float, hour: int) -> Attribution:
+def _attribute(trail: Trail, event: Event, place: EventPlace, seconds: float, hour: int) -> Attribution:
     if isinstance(event, Searched):
         return trail.searched(event, place, seconds, hour)
     if isinstance(event, Called):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from shortlist.models import ToolId
-from shortlist.storage.port import Place, TallyName
+from shortlist.storage.port import EventPlace, TallyName
 
 
 class Later:
@@ -94,7 +94,7 @@ def time_tally(step: str, milliseconds: float) -> Tally:
 class Attribution:
     """What is known of an event from what went before it in its workspace."""
 
-    search: Place | None = None
+    search: EventPlace | None = None
     """The search that returned the called tool, or that a search rephrases."""
     hour: int = 0
     """Of that search."""

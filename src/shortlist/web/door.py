@@ -17,7 +17,7 @@ from shortlist.web.templating import render
 
 MAX_FORM_BYTES = 16_384
 
-Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+PageEndpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 Change: TypeAlias = Callable[[Visit], str]
 """Does what a form asks for and returns the address to show next."""
 
@@ -30,7 +30,7 @@ class Door:
         self._access = access
         self.no_such_page = self.page(_no_such_page)
 
-    def page(self, make: MakePage) -> Endpoint:
+    def page(self, make: MakePage) -> PageEndpoint:
         """Show a page. It is made in a worker thread, since it reads the store and searches."""
 
         async def answer(request: Request) -> Response:
@@ -41,7 +41,7 @@ class Door:
 
         return answer
 
-    def change(self, change: Change) -> Endpoint:
+    def change(self, change: Change) -> PageEndpoint:
         """Do what a form asks for, if a page of this session sent it."""
 
         async def answer(request: Request) -> Response:

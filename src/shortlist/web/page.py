@@ -72,7 +72,7 @@ class Visit:
         return self.sources.storage
 
     def use(self) -> "Use":
-        """Give the use of tools and servers; nothing where none is kept, or where it is not for this caller."""
+        """Return the usage of tools and servers; empty if nothing is recorded, or for a restricted caller."""
         try:
             found = stats_of(self.record().tallies.sums(names=OF_TOOLS))
         except (NotForThisToken, StoreError):
