@@ -187,6 +187,8 @@ class Hit(NamedTuple):
     rank: int
     family: tuple[ToolId, ...] = ()
     signals: Mapping[str, Signal] = MappingProxyType({})
+    wish: str = ""
+    """The part of the request that it serves, where several things are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +200,14 @@ class Confidence:
     match_probability: float
     """How likely the catalog has a tool for this at all."""
     reasons: tuple[str, ...] = ()
+
+
+class WishServed(NamedTuple):
+    """One of several things that a request asks for, and how sure its own first hit is."""
+
+    text: str
+    confidence: Confidence
+    first: ToolId | None
 
 
 class Step(NamedTuple):
@@ -218,6 +228,8 @@ class SearchResult:
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
     did_you_mean: Mapping[str, str] = field(default_factory=dict)
+    wishes: tuple[WishServed, ...] = ()
+    """What is asked for, one by one, where a request asks for several things."""
 
     @property
     def milliseconds(self) -> float:

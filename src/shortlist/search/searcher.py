@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -19,9 +19,12 @@ from shortlist.search.explain import Explanation, explain
 from shortlist.search.pipeline import Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
+from shortlist.search.wishes import serve_each
+from shortlist.text.asks import read_ask
 from shortlist.text.clean import clean_text
 from shortlist.text.expansions import Expansions
 from shortlist.text.queries import analyse, texts_to_embed
+from shortlist.text.wishes import Wish, wishes
 
 T = TypeVar("T")
 
@@ -198,6 +201,9 @@ class Searcher:
     def search(self, query: Query) -> SearchResult:
         """Find the best tools for a query."""
         result = self._run(query, self._answer)
+        if query.mode == "hybrid" and (apart := _wishes(query.text)):
+            answers = [self._run(replace(query, text=wish.query), self._answer) for wish in apart]
+            result = serve_each(result, apart, answers)
         reranker = self._options.reranker
         return result if reranker is None else reranked(result, reranker, self._options.rerank_top)
 
@@ -223,7 +229,11 @@ class Searcher:
         return self._run(query, lambda search: _evidence(search)[0])
 
     def texts_to_embed(self, text: str) -> tuple[str, ...]:
-        """Return the texts whose vectors a query needs."""
+        """Return all texts whose vectors a query needs: its own, and those of its wishes."""
+        queries = (text, *(wish.query for wish in _wishes(text)))
+        return tuple(dict.fromkeys(part for query in queries for part in self._texts(query)))
+
+    def _texts(self, text: str) -> tuple[str, ...]:
         return texts_to_embed(text, self._options.expansions, apart=self._options.clauses)
 
     def _use(self, index: Index, embedder: Embedder | None) -> None:
@@ -238,7 +248,7 @@ class Searcher:
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:
-                vectors = query_vectors(ready.embedder, self.texts_to_embed(query.text))
+                vectors = query_vectors(ready.embedder, self._texts(query.text))
                 steps = (Step("embed", (perf_counter() - started) * 1000, len(vectors)),)
             except ModelError as error:
                 failure = f"Searching by words alone: {error}"
@@ -342,6 +352,10 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
             for position, (row, score) in enumerate(ranking, 1)
         ]
     )
+
+
+def _wishes(text: str) -> tuple[Wish, ...]:
+    return wishes(read_ask(clean_text(text)).text)
 
 
 def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:

@@ -1,0 +1,60 @@
+"""An answer to several wishes at once: every wish is served before one is served twice."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from shortlist.models import Confidence, Hit, SearchResult, ToolId, WishServed
+from shortlist.text.wishes import Wish
+
+CLEAR = 0.25
+"""The chance of being right that the first tool of a part needs for the part to count as a wish of its own."""
+SHORT = 6
+"""A part of so many words ("tell #dev about it") counts as a wish even where no tool is a clear match for it."""
+
+
+def serve_each(whole: SearchResult, wishes: Sequence[Wish], answers: Sequence[SearchResult]) -> SearchResult:
+    """Merge the answers to the wishes of a request into the answer to the whole.
+
+    Each wish is served once, the clear ones first and of these the one whose tool the whole request ranks highest;
+    then the clear ones take turns. What looked like several wishes and is served by one tool stays as it was.
+    """
+    parts = [(wish, answer) for wish, answer in zip(wishes, answers, strict=True) if answer.hits]
+    clear = [(wish, answer) for wish, answer in parts if _is_clear(answer.confidence)]
+    asked = [part for part in parts if part in clear or len(part[0].text.split()) <= SHORT]
+    firsts = {answer.hits[0].tool.id for _, answer in asked}
+    one_tool_does_all = whole.confidence.level == "high" and whole.hits[0].tool.id not in firsts
+    if not clear or len(firsts) < 2 or one_tool_does_all:
+        return whole
+    place = {hit.tool.id: hit.rank for hit in whole.hits}
+    taken: dict[ToolId, Hit] = {}
+    for turn, part in enumerate((clear, asked, *[clear] * len(whole.hits))):
+        offered = [hit for wish, answer in part if (hit := _next(wish, answer, taken, turn)) is not None]
+        for hit in sorted(offered, key=lambda hit: place.get(hit.tool.id, len(place) + 1)):
+            taken.setdefault(hit.tool.id, hit)
+        if not offered and turn > 1:
+            break
+    merged = [*taken.values(), *(hit for hit in whole.hits if hit.tool.id not in taken)]
+    served = tuple(WishServed(wish.text, answer.confidence, answer.hits[0].tool.id) for wish, answer in asked)
+    first = next(answer.confidence for wish, answer in asked if wish.text == merged[0].wish)
+    return replace(whole, hits=_falling(merged[: len(whole.hits)]), confidence=first, wishes=served)
+
+
+def _is_clear(confidence: Confidence) -> bool:
+    return confidence.level != "none" and confidence.probability >= CLEAR
+
+
+def _next(wish: Wish, answer: SearchResult, taken: Mapping[ToolId, Hit], turn: int) -> Hit | None:
+    """Return the best tool of a wish that is not there yet; in the second turn only of a wish that has none yet."""
+    if turn == 1 and any(hit.wish == wish.text for hit in taken.values()):
+        return None
+    found = next((hit for hit in answer.hits if hit.tool.id not in taken), None)
+    return None if found is None else found._replace(wish=wish.text)
+
+
+def _falling(hits: list[Hit]) -> tuple[Hit, ...]:
+    """Rank the hits anew; no score exceeds the one before, since scores of different wishes are not comparable."""
+    found: list[Hit] = []
+    for rank, hit in enumerate(hits, 1):
+        score = min(hit.score, found[-1].score) if found else hit.score
+        found.append(hit._replace(rank=rank, score=score))
+    return tuple(found)

@@ -1,0 +1,52 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.text.wishes import MAX_WISHES, wishes
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("merge it and tell #dev about it", ["merge it", "tell #dev about it"]),
+        ("stop the container, then remove it", ["stop the container", "remove it"]),
+        ("1. trigger the pipeline 2. create a release", ["trigger the pipeline", "create a release"]),
+        ("create a bucket\nlist all buckets", ["create a bucket", "list all buckets"]),
+        ("what song is this? add it to my favourites", ["what song is this?", "add it to my favourites"]),
+        (
+            "turn the lights off, close the blinds and arm the alarm",
+            ["turn the lights off", "close the blinds", "arm the alarm"],
+        ),
+    ],
+)
+def test_each_wish_of_a_request_is_found(text: str, parts: list[str]) -> None:
+    assert [wish.text for wish in wishes(text)] == parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "create an issue",
+        "search and replace a word in the file",
+        "send a message to Ana and Bob",
+        "find a cheap, quiet and central hotel",
+        "which tests pass and fail on the same commit",
+        "",
+    ],
+)
+def test_one_wish_stays_whole(text: str) -> None:
+    assert wishes(text) == ()
+
+
+def test_a_wish_that_says_it_is_about_the_one_before() -> None:
+    first, second = wishes("create a poll about the date and pin it")
+    assert (first.about, second.about) == ("", "create a poll about the date")
+    assert second.query == 'pin it\n"create a poll about the date"'
+
+
+@given(st.text(max_size=400))
+def test_any_text_can_be_taken_apart(text: str) -> None:
+    found = wishes(text)
+    assert len(found) != 1
+    assert len(found) <= MAX_WISHES
+    assert all(wish.text.strip() for wish in found)
