@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.stack import say
 from shortlist.config.settings import SearchSettings
+from shortlist.errors import InvalidInput
 from shortlist.index.choosing import choose_embedder, static_model
 from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
 from shortlist.paths import cache_folder
 from shortlist.search.exemplars import Memory
 from shortlist.search.pipeline import Together
-from shortlist.search.presets import nothing_together
+from shortlist.search.presets import PIPELINES, nothing_together
 from shortlist.search.rerank import choose_reranker
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
@@ -47,6 +48,14 @@ def make_searcher(catalog: Catalog, settings: SearchSettings, known: Known = NOT
     )
     source = saved.open(catalog) if settings.saved_index else catalog
     return Searcher(source, embedder, fallback=static_model() if embedder is not None else None, options=options)
+
+
+def check_search(settings: SearchSettings) -> None:
+    """Raise for a model, reranker or pipeline that does not exist, before anything is served."""
+    choose_embedder(settings.embedder, dimensions=settings.dimensions)
+    choose_reranker(settings.reranker)
+    if settings.pipeline not in PIPELINES:
+        raise InvalidInput(f"No pipeline {settings.pipeline!r}: there are {', '.join(PIPELINES)}.")
 
 
 def words_alone(catalog: Catalog, expansions: Expansions | None = None) -> Searcher:

@@ -19,7 +19,7 @@ from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
 from shortlist.cli.stack import Stack, connected, log_folder, open_stack, read_settings, run_plainly, say
-from shortlist.config.settings import LogLevel, Mode, Settings
+from shortlist.config.settings import LogLevel, Mode, SearchSettings, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput
@@ -42,6 +42,8 @@ from shortlist.upstream.wire import client_info
 from shortlist.web.access import Access
 
 OK, FAILED = 0, 1
+SWITCH_SECONDS = 0.001
+"""How long a thread that searches or indexes may keep the event loop waiting for the interpreter."""
 LOCAL_CALLER = Caller(era="modern", process="cli")
 
 
@@ -151,8 +153,13 @@ def _serve(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments.config, {key: value for key, value in logs.items() if value})
     search = {name: getattr(arguments, name) for name in ("embedder", "pipeline", "reranker")}
     settings = replace(settings, search=replace(settings.search, **{key: v for key, v in search.items() if v}))
+    if settings.search != SearchSettings():
+        from shortlist.cli.engine import check_search  # noqa: PLC0415 - takes half of a start
+
+        check_search(settings.search)
     pages = settings.dashboard and not arguments.no_dashboard
     metrics = GatewayMetrics()
+    sys.setswitchinterval(SWITCH_SECONDS)
 
     async def run() -> None:
         async with open_stack(settings, options, metrics=metrics) as stack:

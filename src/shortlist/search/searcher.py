@@ -29,6 +29,8 @@ from shortlist.text.wishes import Wish, wishes
 T = TypeVar("T")
 
 MAX_LIMIT = 1_000
+_RANKING = threading.BoundedSemaphore(2)
+"""How many threads rank at once. More would only compete for the interpreter's lock, also with the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,11 +256,12 @@ class Searcher:
                 failure = f"Searching by words alone: {error}"
                 ready = _Ready.of(ready.index, None, self._options)
                 pipeline = ready.pipeline(pipeline.name)
-        started = perf_counter()
-        analysed = analyse(query.text, self._options.expansions)
-        request = Request(query, analysed, ready.index.among(query.filters), vectors)
-        steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
-        return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
+        with _RANKING:
+            started = perf_counter()
+            analysed = analyse(query.text, self._options.expansions)
+            request = Request(query, analysed, ready.index.among(query.filters), vectors)
+            steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
+            return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
 
     def _current(self) -> _Ready:
         ready, memory = self._ready, self._options.memory
