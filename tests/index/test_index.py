@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.index import index as index_module
 from shortlist.index.embedders import Vectors
 from shortlist.index.index import MIN_GONE, Index, IndexChange
 from shortlist.models import Filters, Server, Tool, ToolId
@@ -62,6 +63,19 @@ def test_an_index_brought_up_to_date_equals_one_built_anew(versions: list[Catalo
     order = sorted(fresh.rows)
     mine, theirs = ([index.rows[i] for i in order] for index in (updated, fresh))
     assert (updated.dense.vectors(mine) == fresh.dense.vectors(theirs)).all()
+
+
+@given(st.lists(catalogs, min_size=2, max_size=4))
+def test_sentences_that_are_counted_by_difference_are_those_of_a_fresh_count(versions: list[Catalog]) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(index_module, "COUNTED_TOOLS", 2)
+        updated = Index.build(versions[0])
+        for version in versions[1:]:
+            updated, _ = updated.updated(version)
+        fresh = Index.build(versions[-1])
+    assert {name: updated.shared[name] for name in fresh.shared} == fresh.shared
+    assert {name: +found for name, found in updated.counts.items() if name in fresh.counts} == fresh.counts
+    assert weights(updated) == weights(fresh)
 
 
 @given(catalogs, catalogs)

@@ -1,7 +1,7 @@
 """An immutable snapshot of tools and their servers."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -10,6 +10,9 @@ from typing import Self, TypeVar
 from shortlist.models import Server, Tool, ToolId
 
 V = TypeVar("V")
+
+MIN_LAYER = 256
+"""Changes that are kept apart from the rest, at least; above a quarter of it they are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class CatalogDiff:
 
 
 class Catalog:
-    """Tools by id and servers by name; every change gives a new catalog.
+    """Tools by id and servers by name; every change returns a new catalog that shares what stayed.
 
     `hashes` and `members` repeat what the tools say of their content and server, so that comparing, counting and
     replacing never have to open a tool that lies on disk.
@@ -72,7 +75,7 @@ class Catalog:
         return {name: tuple(self.of_server(name)) for name in self.servers}
 
     def of_server(self, name: str) -> list[Tool]:
-        """Give the tools of one server."""
+        """Return the tools of one server."""
         return [self.tools[tool_id] for tool_id in self.members.get(name, ())]
 
     @cached_property
@@ -96,11 +99,19 @@ class Catalog:
         )
 
     def with_server(self, server: Server, tools: Iterable[Tool]) -> "Catalog":
-        """Put these tools in the place of all the server had."""
-        given = {tool.id: tool for tool in tools}
-        fresh = {tool_id: tool for tool_id, tool in given.items() if not self._has(tool)}
-        gone = frozenset(self.members.get(server.name, ())) - given.keys()
-        members = {**self.members, server.name: tuple(sorted(given))}
+        """Return the catalog with these tools in place of all that the server had; takes time by the server's size."""
+        known, hash_of = self.members.get(server.name, ()), self._hash_lookup()
+        ids: list[ToolId] = []
+        fresh: dict[ToolId, Tool] = {}
+        for tool in tools:
+            tool_id = tool.id
+            ids.append(tool_id)
+            if hash_of(tool_id) != tool.content_hash or not tool.content_hash:
+                fresh[tool_id] = tool
+        given = frozenset(ids)
+        gone = frozenset(known) - given
+        same = not gone and len(given) == len(known)
+        members = {**self.members, server.name: known if same else tuple(sorted(given))}
         servers = {**self.servers, server.name: server}
         return Catalog(
             Layered.over(self.tools, fresh, gone),
@@ -109,8 +120,15 @@ class Catalog:
             members,
         )
 
-    def _has(self, tool: Tool) -> bool:
-        return bool(tool.content_hash) and self.hashes.get(tool.id) == tool.content_hash
+    def _hash_lookup(self) -> Callable[[ToolId], str | None]:
+        """Return the fastest way to look up many hashes."""
+        hashes = self.hashes
+        if not isinstance(hashes, Layered):
+            return hashes.get
+        if not hashes.fresh and not hashes.gone:
+            return hashes.base.get
+        late, base, gone = hashes.fresh, hashes.base, hashes.gone
+        return lambda i: late[i] if i in late else None if i in gone else base.get(i)
 
     def without_server(self, name: str) -> "Catalog":
         gone = frozenset(self.members.get(name, ()))
@@ -132,7 +150,9 @@ class Layered(Mapping[ToolId, V]):
     def over(cls, older: Mapping[ToolId, V], fresh: dict[ToolId, V], gone: frozenset[ToolId]) -> "Layered[V]":
         if not isinstance(older, Layered):
             return cls(older, fresh, gone)
-        kept = {key: value for key, value in older.fresh.items() if key not in gone}
+        if len(older.fresh) + len(older.gone) > max(MIN_LAYER, len(older.base) // 4):
+            return cls({key: older[key] for key in older}, fresh, gone)  # copied once, shared by all that follow
+        kept = {key: value for key, value in older.fresh.items() if key not in gone} if gone else older.fresh
         return cls(older.base, {**kept, **fresh}, (older.gone | gone) - fresh.keys())
 
     def __getitem__(self, key: ToolId) -> V:
@@ -152,12 +172,12 @@ class Layered(Mapping[ToolId, V]):
         return len(self.base) - sum(i in self.base for i in self.gone) + sum(i not in self.base for i in self.fresh)
 
     def touched(self) -> frozenset[ToolId]:
-        """Give the keys for which this may differ from its base."""
+        """Return the keys for which this may differ from its base."""
         return self.gone | self.fresh.keys()
 
 
 def _perhaps_different(old: Mapping[ToolId, str], new: Mapping[ToolId, str]) -> frozenset[ToolId]:
-    """Give the keys in which two mappings can differ: few, where one was made of the other."""
+    """Return the keys in which two mappings can differ: few, where one was made of the other."""
     layers = [layer for layer in (old, new) if isinstance(layer, Layered)]
     bases = {id(layer.base if isinstance(layer, Layered) else layer) for layer in (old, new)}
     if len(bases) > 1:
@@ -166,7 +186,7 @@ def _perhaps_different(old: Mapping[ToolId, str], new: Mapping[ToolId, str]) -> 
 
 
 def _complete(servers: Mapping[str, Server], members: Mapping[str, tuple[ToolId, ...]]) -> dict[str, Server]:
-    """Give a server to every name, in the order of the names."""
+    """Return a server for every name, in the order of the names."""
     return {name: servers.get(name) or Server(name=name) for name in sorted(members.keys() | servers.keys())}
 
 

@@ -1,6 +1,7 @@
 """The index of a catalog: rows shared by words and vectors, updated by difference, never changed in place."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,7 +15,16 @@ from shortlist.index.ports import Among, Mask, Rows
 from shortlist.index.postings import FieldWeight
 from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Filters, Tool, ToolId
-from shortlist.text.documents import FIELDS, Document, Field, document, embedding_text, shared_sentences
+from shortlist.text.documents import (
+    FIELDS,
+    Document,
+    Field,
+    document,
+    embedding_text,
+    repeated,
+    sentence_counts,
+    shared_sentences,
+)
 from shortlist.text.tokens import compact
 
 MAX_REMEMBERED_MASKS = 64
@@ -24,6 +34,8 @@ NO_WORDS: Document = dict.fromkeys(FIELDS, ())
 
 MIN_GONE = 1_000
 """Rows of removed tools are cleared away once there are this many and more than are in use."""
+COUNTED_TOOLS = 500
+"""Servers with fewer tools are read again as a whole when one of them changes."""
 KEPT_AT_ONCE = 1_024
 """How many vectors are made before they are kept: what an interruption loses at most."""
 
@@ -64,12 +76,14 @@ class Index:
     names: dict[str, list[int]]
     shared: Mapping[str, frozenset[str]]
     """Sentences that the tools of a server have in common."""
+    counts: Mapping[str, Counter[str]]
+    """In how many tools of a large server each sentence stands, so that a change of one need not read the others."""
     _masks: dict[Filters, Among] = field(default_factory=dict)
 
     @classmethod
     def build(cls, catalog: Catalog) -> "Index":
         """Index the words of a catalog; vectors come with `with_vectors`."""
-        shared = {name: shared_sentences(catalog.of_server(name)) for name in catalog.servers}
+        shared, counts = _repeated(catalog)
         tools = list(catalog.tools.values())
         lexical = ExactLexicalIndex.build(_document(tool, catalog, shared) for tool in tools)
         index = cls(
@@ -81,6 +95,7 @@ class Index:
             dense=None,
             names={},
             shared=shared,
+            counts=counts,
         )
         return replace(index, rows=index._registered({}, tools))
 
@@ -114,7 +129,7 @@ class Index:
     def updated(self, newer: Catalog) -> tuple["Index", IndexChange]:
         """Return the index of another catalog, and what changed; only what differs is read again."""
         diff = self.catalog.diff(newer)
-        shared, reworded = self._reworded(newer, diff.added | diff.changed | diff.removed)
+        shared, counts, reworded = self._reworded(newer, diff.added | diff.changed | diff.removed)
         stale = diff.changed | reworded
         gone = [self.rows[i] for i in diff.removed | stale if i in self.rows]
         added = [newer.tools[i] for i in sorted(diff.added | stale)]
@@ -129,6 +144,7 @@ class Index:
             lexical=self.lexical.changed(gone, documents),
             dense=self.dense.grown(self.size + len(added)) if self.dense is not None else None,
             shared=shared,
+            counts=counts,
             _masks={},
         )
         crowded = index.size - len(index.rows) > max(MIN_GONE, len(index.rows))
@@ -209,23 +225,52 @@ class Index:
         )
 
     def _reworded(
-        self, newer: Catalog, touched: Iterable[ToolId]
-    ) -> tuple[Mapping[str, frozenset[str]], frozenset[ToolId]]:
-        """Find tools whose words changed because their server's did: its description, or what it repeats."""
+        self, newer: Catalog, touched: Collection[ToolId]
+    ) -> tuple[Mapping[str, frozenset[str]], Mapping[str, Counter[str]], frozenset[ToolId]]:
+        """Find tools whose words changed because their server's did: its description, or the sentences it repeats."""
         older, stale = self.catalog, set[ToolId]()
-        servers = {at.tools[i].server for i in touched for at in (older, newer) if i in at.hashes}
+        gone = [older.tools[i] for i in touched if i in older.hashes]
+        come = [newer.tools[i] for i in touched if i in newer.hashes]
         redescribed = {
             name
             for name, server in newer.servers.items()
             if (known := older.servers.get(name)) is not server and known != server  # nearly all are the same object
         }
-        shared = dict(self.shared)
-        for name in (servers | redescribed) & newer.servers.keys():
-            repeated = shared_sentences(newer.of_server(name))
-            if repeated != shared.get(name) or name in redescribed:
+        shared = {name: found for name, found in self.shared.items() if name in newer.servers}
+        counts = {name: found for name, found in self.counts.items() if name in newer.servers}
+        for name in ({tool.server for tool in (*gone, *come)} | redescribed) & newer.servers.keys():
+            size = len(newer.members.get(name, ()))
+            if size < COUNTED_TOOLS:
+                counts.pop(name, None)
+                repeats = shared_sentences(newer.of_server(name))
+            elif (known_counts := counts.get(name)) is None:
+                counts[name] = sentence_counts(newer.of_server(name))
+                repeats = repeated(counts[name], size)
+            else:
+                left, joined = (sentence_counts(t for t in part if t.server == name) for part in (gone, come))
+                counts[name] = recounted = known_counts.copy()
+                recounted.subtract(left)
+                recounted.update(joined)
+                moved = left.keys() | joined.keys()
+                looked_at = recounted if size != len(older.members[name]) else {s: recounted[s] for s in moved}
+                repeats = repeated(looked_at, size) | (shared[name] - looked_at.keys())
+            if repeats != shared.get(name) or name in redescribed:
                 stale |= set(newer.members.get(name, ())) & older.hashes.keys()
-            shared[name] = repeated
-        return shared, frozenset(stale)
+            shared[name] = repeats
+        return shared, counts, frozenset(stale)
+
+
+def _repeated(catalog: Catalog) -> tuple[dict[str, frozenset[str]], dict[str, Counter[str]]]:
+    """Return the sentences that each server repeats, and the counts behind them for large servers."""
+    shared, counts = dict[str, frozenset[str]](), dict[str, Counter[str]]()
+    for name in catalog.servers:
+        size = len(catalog.members.get(name, ()))
+        if size < COUNTED_TOOLS:
+            shared[name] = shared_sentences(catalog.of_server(name))
+        else:
+            counts[name] = sentence_counts(catalog.of_server(name))
+            shared[name] = repeated(counts[name], size)
+    return shared, counts
 
 
 def _document(tool: Tool, catalog: Catalog, shared: Mapping[str, frozenset[str]]) -> Document:

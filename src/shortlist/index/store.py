@@ -130,6 +130,7 @@ def _read(folder: Path, header: dict[str, Any]) -> Index:
         dense=dense,
         names=header["names"],
         shared={name: frozenset(header["shared"].get(name, ())) for name in servers},
+        counts={},
     )
 
 

@@ -87,10 +87,17 @@ def server_words(server: str) -> str:
 def shared_sentences(tools: Iterable[Tool]) -> frozenset[str]:
     """Find the sentences that a server repeats over its tools."""
     every = list(tools)
-    if len(every) < BOILERPLATE_TOOLS:
-        return frozenset()
-    counts = Counter(sentence for tool in every for sentence in set(_sentences(tool.description)))
-    threshold = max(BOILERPLATE_TOOLS, BOILERPLATE_SHARE * len(every))
+    return repeated(sentence_counts(every), len(every)) if len(every) >= BOILERPLATE_TOOLS else frozenset()
+
+
+def sentence_counts(tools: Iterable[Tool]) -> Counter[str]:
+    """Count in how many tools each sentence stands."""
+    return Counter(sentence for tool in tools for sentence in set(_sentences(tool.description)))
+
+
+def repeated(counts: Mapping[str, int], tools: int) -> frozenset[str]:
+    """Return the sentences that enough of a server's tools have."""
+    threshold = max(BOILERPLATE_TOOLS, BOILERPLATE_SHARE * tools)
     return frozenset(sentence for sentence, count in counts.items() if count >= threshold)
 
 
