@@ -31,7 +31,7 @@ from shortlist.cli.serving import SWITCH_SECONDS
 from shortlist.config.settings import Settings
 from shortlist.errors import ModelError
 from shortlist.evals.tables import Table
-from shortlist.gateway.answerer import Answerer
+from shortlist.front.audience import Answerer
 from shortlist.gateway.exchange import Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.workspaces import Caller
