@@ -69,6 +69,35 @@ OWNERS: Mapping[str, frozenset[str]] = {
 """Packages and modules that may import a third party; what is not here may be imported anywhere."""
 
 
+REPEATED_TYPES = frozenset(
+    {
+        "Arguments",
+        "Asked",
+        "Case",
+        "Client",
+        "CoUse",
+        "Connection",
+        "Diagnosis",
+        "Document",
+        "Endpoint",
+        "Entry",
+        "Format",
+        "Json",
+        "Match",
+        "Problem",
+        "Progress",
+        "Record",
+        "State",
+        "Turn",
+        "Wire",
+    }
+)
+"""Public types that still have several meanings. The list only shrinks."""
+
+KNOWN_CYCLES = [["cli.engine", "cli.stack", "cli.teaching"]]
+"""Groups of modules that still import each other. The list only shrinks."""
+
+
 def violations(module: str, source: str) -> list[str]:
     """Say what a module of the package (`search.fusion`) imports or does that it may not."""
     tree = ast.parse(source)
@@ -92,12 +121,23 @@ def _problem(module: str, imported: str) -> str | None:
 
 def _imported(tree: ast.AST, module: str) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Call) and (named := _named_by_string(node)):
+            yield named
+        elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(["shortlist", *module.split(".")][: -node.level]) if node.level else ""
             name = ".".join(filter(None, (base, node.module)))
             yield from (f"{name}.{alias.name}" for alias in node.names) if name == "shortlist" else (name,)
+
+
+def _named_by_string(call: ast.Call) -> str | None:
+    """Return the module that `import_module("...")` or `__import__("...")` names."""
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if function not in ("import_module", "__import__") or not call.args:
+        return None
+    argument = call.args[0]
+    return argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else None
 
 
 def _prints(tree: ast.AST) -> Iterator[int]:
@@ -187,3 +227,103 @@ def test_a_module_that_reaches_up_or_around_is_caught(module: str, source: str, 
 )
 def test_a_module_that_keeps_to_its_layer_is_left_alone(module: str, source: str) -> None:
     assert violations(module, source) == []
+
+
+# Cycles
+
+
+def graph() -> dict[str, set[str]]:
+    """Return which module of the package imports which, also inside functions and by string."""
+    names = {name for name, _ in modules()}
+    found: dict[str, set[str]] = {}
+    for name, path in modules():
+        targets: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            targets |= {target for target in _targets(node, name, names) if target != name}
+        found[name] = targets
+    return found
+
+
+def _targets(node: ast.AST, module: str, names: set[str]) -> Iterator[str]:
+    if isinstance(node, ast.ImportFrom):
+        base = ".".join(["shortlist", *module.split(".")][: -node.level]) if node.level else ""
+        whole = ".".join(filter(None, (base, node.module)))
+        found = [whole, *(f"{whole}.{alias.name}" for alias in node.names)]
+    elif isinstance(node, ast.Import):
+        found = [alias.name for alias in node.names]
+    elif isinstance(node, ast.Call) and (named := _named_by_string(node)):
+        found = [named]
+    else:
+        return
+    for each in found:
+        inner = each.removeprefix("shortlist.")
+        if each.startswith("shortlist.") and inner in names:
+            yield inner
+
+
+def cycles(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other, by Tarjan's algorithm."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for target in sorted(imports.get(node, ())):
+            if target not in order:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], order[target])
+        if low[node] == order[node]:
+            group = [stack.pop()]
+            while group[-1] != node:
+                group.append(stack.pop())
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in sorted(imports):
+        if node not in order:
+            visit(node)
+    return found
+
+
+def test_no_modules_import_each_other() -> None:
+    assert cycles(graph()) == KNOWN_CYCLES
+
+
+def test_a_cycle_that_hides_behind_a_string_is_found() -> None:
+    names = {"a", "b"}
+    by_string = ast.parse('import_module("shortlist.a")').body[0]
+    found = {target for node in ast.walk(by_string) for target in _targets(node, "b", names)}
+    assert cycles({"a": {"b"}, "b": found}) == [["a", "b"]]
+
+
+# Names of types
+
+
+def public_types() -> dict[str, list[str]]:
+    """Return the modules that define each public type: a class or a type alias."""
+    found: dict[str, list[str]] = {}
+    for module, path in modules():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            name = node.name if isinstance(node, ast.ClassDef) else _alias(node)
+            if name is not None and not name.startswith("_"):
+                found.setdefault(name, []).append(module)
+    return found
+
+
+def _alias(node: ast.AST) -> str | None:
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        annotation = node.annotation
+        if isinstance(annotation, ast.Name) and annotation.id == "TypeAlias":
+            return node.target.id
+    return None
+
+
+def test_each_public_type_name_has_one_meaning() -> None:
+    repeated = {name for name, places in public_types().items() if len(places) > 1}
+    assert repeated - REPEATED_TYPES == set()
+    assert REPEATED_TYPES - repeated == set(), "defined once by now: remove it from REPEATED_TYPES"

@@ -24,7 +24,7 @@ from shortlist.config.settings import (
     ToolsetSettings,
     hash_token,
 )
-from shortlist.front.clients import Context
+from shortlist.front.clients import RequestContext
 from shortlist.front.server import Front
 from shortlist.gateway.menus import BY_NAME, META_TOOLS
 from shortlist.gateway.state import ListChanged, Seams
@@ -87,7 +87,7 @@ class Recognised(Front):
 
     principal = OWNER
 
-    def caller(self, context: Context) -> Caller:
+    def caller(self, context: RequestContext) -> Caller:
         return replace(super().caller(context), principal=self.principal)
 
 

@@ -9,7 +9,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp_types import INTERNAL_ERROR
 
 from shortlist.config.settings import Limits
-from shortlist.front.clients import Context
+from shortlist.front.clients import RequestContext
 
 SHUTTING_DOWN = "The gateway is shutting down and takes no new calls. Try again in a few seconds."
 _WORK = frozenset(
@@ -37,7 +37,7 @@ class Admission:
         """Return how many requests are being served."""
         return self._total
 
-    async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+    async def __call__(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         if ctx.request_id is None or ctx.method in _LASTING:
             return await call_next(ctx)
         client = _client(ctx)
@@ -79,7 +79,7 @@ class Admission:
             self._idle.set()
 
 
-def _client(ctx: Context) -> str:
+def _client(ctx: RequestContext) -> str:
     """Name who sent a request: its token where there is one, its session, or the address it comes from."""
     request = ctx.request
     if request is None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 
-Context: TypeAlias = ServerRequestContext[Any, Any]
+RequestContext: TypeAlias = ServerRequestContext[Any, Any]
 
 LOG_METHOD = "notifications/message"
 _CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
@@ -28,7 +28,7 @@ class _Answered(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-def connection_of(context: Context) -> Connection:
+def connection_of(context: RequestContext) -> Connection:
     """Return the connection of a request. The SDK has no public way to it; this is the only place that reaches in."""
     connection: Connection = context.session._connection
     return connection
@@ -37,7 +37,7 @@ def connection_of(context: Context) -> Connection:
 class ClientExchange:
     """The way back to a client, over the SDK's session of its request."""
 
-    def __init__(self, context: Context, caller: Caller) -> None:
+    def __init__(self, context: RequestContext, caller: Caller) -> None:
         self._session = context.session
         self._request_id = context.request_id
         self._let_go = context.close_sse_stream

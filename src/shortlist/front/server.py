@@ -35,15 +35,16 @@ from pydantic import BaseModel
 from shortlist.access.principal import NOBODY, OWNER, Principal
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError
 from shortlist.front.audience import Answerer, Audience
-from shortlist.front.clients import ClientExchange, Context, Link, connection_of
+from shortlist.front.clients import ClientExchange, Link, RequestContext, connection_of
 from shortlist.gateway.arguments import text_result
 from shortlist.gateway.exchange import Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
-from shortlist.gateway.workspaces import Caller, Era
+from shortlist.gateway.workspaces import Caller
 from shortlist.upstream.errors import UpstreamRefused
+from shortlist.upstream.events import Era
 
-Handler: TypeAlias = Callable[[Context, Any], Awaitable[dict[str, Any]]]
+Handler: TypeAlias = Callable[[RequestContext, Any], Awaitable[dict[str, Any]]]
 
 NAME = "shortlist"
 HANDLE_PARAMETER = "handle"
@@ -120,10 +121,10 @@ class Front:
 
     # Requests
 
-    async def _list_tools(self, context: Context, _: RequestParams) -> dict[str, Any]:
+    async def _list_tools(self, context: RequestContext, _: RequestParams) -> dict[str, Any]:
         return {"tools": await self.gateway.list_tools(self._exchange(context).caller)}
 
-    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> dict[str, Any]:
+    async def _call_tool(self, context: RequestContext, params: CallToolRequestParams) -> dict[str, Any]:
         exchange = self._exchange(context)
         try:
             turn = self._round(context, exchange.caller)
@@ -134,35 +135,35 @@ class Front:
             return text_result(str(error), is_error=True)
 
     def _lists(self, kind: ListedKind) -> Handler:
-        async def listing(context: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+        async def listing(context: RequestContext, params: PaginatedRequestParams) -> dict[str, Any]:
             return await self.router.listing(self._exchange(context), kind, params.cursor)
 
         return listing
 
-    async def _get_prompt(self, context: Context, _: RequestParams) -> dict[str, Any]:
+    async def _get_prompt(self, context: RequestContext, _: RequestParams) -> dict[str, Any]:
         exchange = self._exchange(context)
         return await self.router.get_prompt(exchange, _params(context), self._round(context, exchange.caller))
 
-    async def _read_resource(self, context: Context, _: RequestParams) -> dict[str, Any]:
+    async def _read_resource(self, context: RequestContext, _: RequestParams) -> dict[str, Any]:
         exchange = self._exchange(context)
         return await self.router.read(exchange, _params(context), self._round(context, exchange.caller))
 
-    async def _complete(self, context: Context, _: RequestParams) -> dict[str, Any]:
+    async def _complete(self, context: RequestContext, _: RequestParams) -> dict[str, Any]:
         return await self.router.complete(self._exchange(context), _params(context))
 
-    async def _subscribe(self, context: Context, params: SubscribeRequestParams) -> dict[str, Any]:
+    async def _subscribe(self, context: RequestContext, params: SubscribeRequestParams) -> dict[str, Any]:
         await self.router.subscribe(self._exchange(context), self._link(context), [params.uri])
         return {}
 
-    async def _unsubscribe(self, context: Context, params: UnsubscribeRequestParams) -> dict[str, Any]:
+    async def _unsubscribe(self, context: RequestContext, params: UnsubscribeRequestParams) -> dict[str, Any]:
         await self.router.unsubscribe(self._exchange(context), self._link(context), params.uri)
         return {}
 
-    async def _set_level(self, context: Context, params: SetLevelRequestParams) -> dict[str, Any]:
+    async def _set_level(self, context: RequestContext, params: SetLevelRequestParams) -> dict[str, Any]:
         await self.router.set_level(self._exchange(context), self._link(context), params.level)
         return {}
 
-    async def _listen(self, context: Context, params: SubscriptionsListenRequestParams) -> dict[str, Any]:
+    async def _listen(self, context: RequestContext, params: SubscriptionsListenRequestParams) -> dict[str, Any]:
         if self.audience.is_full:
             raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
         exchange = self._exchange(context)
@@ -178,7 +179,7 @@ class Front:
             self.router.forget(stream)
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    async def _roots_changed(self, context: Context, _: NotificationParams) -> None:
+    async def _roots_changed(self, context: RequestContext, _: NotificationParams) -> None:
         state = self.gateway.state
         seen = await state.admit(self.caller(context))
         for server in state.upstreams.states():
@@ -186,14 +187,14 @@ class Front:
             if peer is not None and peer.era == "legacy" and seen.tools.has_server(server):
                 await state.upstreams.notify(server, "notifications/roots/list_changed")
 
-    async def _instruct(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+    async def _instruct(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         """Add instructions that name what the caller can reach, when it connects."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
             result["instructions"] = await self.gateway.instructions(self.caller(ctx))
         return result
 
-    def _round(self, context: Context, caller: Caller) -> Round:
+    def _round(self, context: RequestContext, caller: Caller) -> Round:
         """Read what a request carries beside its params; a modern server also gets what a legacy session has set."""
         turn = _round(context)
         meta = {**turn.meta, CLIENT_CAPABILITIES_META_KEY: _answerable(context)}
@@ -210,7 +211,7 @@ class Front:
 
     # Who calls
 
-    def caller(self, context: Context) -> Caller:
+    def caller(self, context: RequestContext) -> Caller:
         """Return the caller of a request: the principal that the border recognised, and the workspace it names."""
         request = context.request
         era = _era(context)
@@ -222,14 +223,14 @@ class Front:
             process=self._process if request is None else None,
         )
 
-    def _session(self, context: Context) -> str:
+    def _session(self, context: RequestContext) -> str:
         """Return the key of a legacy connection, kept in the scratch state that the SDK gives it."""
         state: dict[str, Any] = connection_of(context).state
         if _SESSION not in state:
             state[_SESSION] = secrets.token_hex(16)
         return str(state[_SESSION])
 
-    def _exchange(self, context: Context) -> ClientExchange:
+    def _exchange(self, context: RequestContext) -> ClientExchange:
         caller = self.caller(context)
         if caller.era == "legacy":
             self.audience.link(caller, connection_of(context))
@@ -238,7 +239,7 @@ class Front:
     def _as_mcp(self, handler: Handler) -> Handler:
         """Mark a result as its client's era does, and turn errors raised on purpose into JSON-RPC errors."""
 
-        async def handle(context: Context, params: Any) -> dict[str, Any]:
+        async def handle(context: RequestContext, params: Any) -> dict[str, Any]:
             try:
                 with self.audience.running(self.caller(context).principal):
                     result = await handler(context, params)
@@ -255,21 +256,21 @@ class Front:
 
         return handle
 
-    def _link(self, context: Context) -> Link:
+    def _link(self, context: RequestContext) -> Link:
         return self.audience.link(self.caller(context), connection_of(context))
 
 
-def _era(context: Context) -> Era:
+def _era(context: RequestContext) -> Era:
     return "modern" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
 
 
-def _answerable(context: Context) -> dict[str, Any]:
+def _answerable(context: RequestContext) -> dict[str, Any]:
     """Return what this client declared that it can be asked, so that a server asks it nothing else."""
     declared = context.session.client_capabilities
     return declared.model_dump(mode="json", by_alias=True, exclude_none=True, include=_ASKED) if declared else {}
 
 
-def _round(context: Context) -> Round:
+def _round(context: RequestContext) -> Round:
     params = context.params or {}
     meta = params.get("_meta") or {}
     kept = {k: v for k, v in meta.items() if not k.startswith(RESERVED_META) or k == LOG_LEVEL_META}
@@ -277,7 +278,7 @@ def _round(context: Context) -> Round:
     return Round(meta=kept, answers=params.get("inputResponses"), state=params.get("requestState"))
 
 
-def _params(context: Context) -> dict[str, Any]:
+def _params(context: RequestContext) -> dict[str, Any]:
     """Return a request's own params, without what belongs to this hop."""
     hop = ("_meta", "inputResponses", "requestState")
     return {key: value for key, value in (context.params or {}).items() if key not in hop}

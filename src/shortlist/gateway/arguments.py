@@ -12,8 +12,8 @@ from shortlist.models import Json, SearchMode
 from shortlist.telemetry.experiments.plan import Variant
 from shortlist.text.asks import read_ask
 
-Format: TypeAlias = Literal["text", "toon", "json"]
-Arguments: TypeAlias = Mapping[str, Json]
+AnswerFormat: TypeAlias = Literal["text", "toon", "json"]
+ToolArguments: TypeAlias = Mapping[str, Json]
 McpResult: TypeAlias = dict[str, Any]
 """A result as it goes over the wire."""
 
@@ -63,7 +63,7 @@ class SelectRequest:
     limit: int
 
 
-def select_request(arguments: Arguments, _: Defaults = DEFAULTS) -> SelectRequest:
+def select_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> SelectRequest:
     request = shortened(text_argument(arguments, "request"))
     return SelectRequest(request, _number(arguments, "limit", DEFAULT_SELECTED, 1, MAX_LIMIT))
 
@@ -76,7 +76,7 @@ class TaskReport:
     task: str
 
 
-def task_report(arguments: Arguments, _: Defaults = DEFAULTS) -> TaskReport:
+def task_report(arguments: ToolArguments, _: Defaults = DEFAULTS) -> TaskReport:
     completed = _flag(arguments, "completed")
     if completed is None:
         raise InvalidInput("'completed' is missing: set it to true or false.")
@@ -99,10 +99,10 @@ class SearchRequest:
     mode: SearchMode = "hybrid"
     explain: bool = False
     max_tokens: int | None = None
-    format: Format | None = None
+    format: AnswerFormat | None = None
 
 
-def search_request(arguments: Arguments, defaults: Defaults = DEFAULTS) -> SearchRequest:
+def search_request(arguments: ToolArguments, defaults: Defaults = DEFAULTS) -> SearchRequest:
     """Read the arguments of search_tools; raise InvalidInput for the first one that is wrong."""
     return SearchRequest(
         queries=_queries(arguments),
@@ -117,11 +117,11 @@ def search_request(arguments: Arguments, defaults: Defaults = DEFAULTS) -> Searc
         mode=_choice(arguments, "mode", get_args(SearchMode), "hybrid"),
         explain=bool(_flag(arguments, "explain")),
         max_tokens=_number(arguments, "max_tokens", 0, 0, 1_000_000) or None,
-        format=_choice(arguments, "format", get_args(Format), None),
+        format=_choice(arguments, "format", get_args(AnswerFormat), None),
     )
 
 
-def names_argument(arguments: Arguments, key: str = "names", most: int = MAX_NAMES) -> tuple[str, ...]:
+def names_argument(arguments: ToolArguments, key: str = "names", most: int = MAX_NAMES) -> tuple[str, ...]:
     """Read a list of tool names; a single string counts as a list of one."""
     names = _names_in_order(arguments, key) or _names_in_order(arguments, "name")
     if not names:
@@ -131,7 +131,7 @@ def names_argument(arguments: Arguments, key: str = "names", most: int = MAX_NAM
     return names
 
 
-def text_argument(arguments: Arguments, key: str) -> str:
+def text_argument(arguments: ToolArguments, key: str) -> str:
     """Read a required string."""
     found = _text(arguments, key)
     if not found:
@@ -139,7 +139,7 @@ def text_argument(arguments: Arguments, key: str) -> str:
     return found
 
 
-def object_argument(arguments: Arguments, key: str) -> dict[str, Json]:
+def object_argument(arguments: ToolArguments, key: str) -> dict[str, Json]:
     """Read an object. Some models send it as a string of JSON, which means the same."""
     value = arguments.get(key)
     if isinstance(value, str) and value.strip():
@@ -164,7 +164,7 @@ class CallRequest:
     arguments: Mapping[str, Json]
 
 
-def call_request(arguments: Arguments, _: Defaults = DEFAULTS) -> CallRequest:
+def call_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> CallRequest:
     return CallRequest(name=text_argument(arguments, "name"), arguments=object_argument(arguments, "arguments"))
 
 
@@ -177,20 +177,20 @@ class LoadRequest:
     workspace: str | None = None
 
 
-def load_tools_request(arguments: Arguments, _: Defaults = DEFAULTS) -> LoadRequest:
+def load_tools_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> LoadRequest:
     names = names_argument(arguments, most=MAX_LOADED_AT_ONCE)
     return LoadRequest(names=names, workspace=_text(arguments, "workspace"))
 
 
-def toolset_request(arguments: Arguments, _: Defaults = DEFAULTS) -> LoadRequest:
+def toolset_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> LoadRequest:
     return LoadRequest(toolset=text_argument(arguments, "toolset"), workspace=_text(arguments, "workspace"))
 
 
-def describe_request(arguments: Arguments, _: Defaults = DEFAULTS) -> tuple[str, ...]:
+def describe_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> tuple[str, ...]:
     return names_argument(arguments)
 
 
-def raw_request(arguments: Arguments, _: Defaults = DEFAULTS) -> Arguments:
+def raw_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> ToolArguments:
     """Pass arguments on unchecked, for a tool that needs none or checks them itself."""
     return arguments
 
@@ -204,7 +204,7 @@ class ReadRequest:
     query: str | None = None
 
 
-def read_request(arguments: Arguments, _: Defaults = DEFAULTS) -> ReadRequest:
+def read_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> ReadRequest:
     return ReadRequest(
         handle=text_argument(arguments, "handle"),
         offset=_number(arguments, "offset", 0, 0, 2**31),
@@ -212,7 +212,7 @@ def read_request(arguments: Arguments, _: Defaults = DEFAULTS) -> ReadRequest:
     )
 
 
-def _queries(arguments: Arguments) -> tuple[str, ...]:
+def _queries(arguments: ToolArguments) -> tuple[str, ...]:
     single = _text(arguments, "query")
     several = _names_in_order(arguments, "queries")
     queries = tuple(dict.fromkeys((*((single,) if single else ()), *several)))
@@ -228,7 +228,7 @@ def shortened(query: str) -> str:
     return query if len(query) <= MAX_QUERY_CHARACTERS else read_ask(query).query
 
 
-def _text(arguments: Arguments, key: str) -> str | None:
+def _text(arguments: ToolArguments, key: str) -> str | None:
     value = arguments.get(key)
     if value is None:
         return None
@@ -237,7 +237,7 @@ def _text(arguments: Arguments, key: str) -> str | None:
     return value.strip() or None
 
 
-def _number(arguments: Arguments, key: str, default: int, least: int, most: int) -> int:
+def _number(arguments: ToolArguments, key: str, default: int, least: int, most: int) -> int:
     value = arguments.get(key)
     if value is None:
         return default
@@ -248,14 +248,14 @@ def _number(arguments: Arguments, key: str, default: int, least: int, most: int)
     return min(max(int(value), least), most)
 
 
-def _flag(arguments: Arguments, key: str) -> bool | None:
+def _flag(arguments: ToolArguments, key: str) -> bool | None:
     value = arguments.get(key)
     if value is None or isinstance(value, bool):
         return value
     raise InvalidInput(f"{key!r} must be true or false, not {value!r}.")
 
 
-def _choice(arguments: Arguments, key: str, choices: tuple[Any, ...], default: Any) -> Any:
+def _choice(arguments: ToolArguments, key: str, choices: tuple[Any, ...], default: Any) -> Any:
     value = arguments.get(key)
     if value is None:
         return default
@@ -264,12 +264,12 @@ def _choice(arguments: Arguments, key: str, choices: tuple[Any, ...], default: A
     return value
 
 
-def _names(arguments: Arguments, key: str) -> frozenset[str] | None:
+def _names(arguments: ToolArguments, key: str) -> frozenset[str] | None:
     found = _names_in_order(arguments, key)
     return frozenset(found) if found else None
 
 
-def _names_in_order(arguments: Arguments, key: str) -> tuple[str, ...]:
+def _names_in_order(arguments: ToolArguments, key: str) -> tuple[str, ...]:
     value = arguments.get(key)
     if value is None:
         return ()

@@ -14,10 +14,10 @@ import anyio
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ToolNotFound
 from shortlist.gateway.arguments import (
-    Arguments,
     CallRequest,
     McpResult,
     ReadRequest,
+    ToolArguments,
     call_request,
     read_request,
     text_result,
@@ -38,7 +38,7 @@ SCHEMA_CHARACTERS = 6_000
 MAX_ROUNDS = 10
 
 
-async def call_checked(call: ToolCall, name: str, arguments: Arguments) -> McpResult:
+async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> McpResult:
     """Call a tool whose schema the client does not have: check the arguments first, and page a large result."""
     tool = await _find(call, name, arguments)
     check = await check_call(tool, arguments)
@@ -52,7 +52,7 @@ async def call_checked(call: ToolCall, name: str, arguments: Arguments) -> McpRe
     return await _paged(call, result)
 
 
-async def call_bound(call: ToolCall, tool: Tool, arguments: Arguments, *, native: bool = True) -> McpResult:
+async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, native: bool = True) -> McpResult:
     """Call a tool exactly as if the client spoke to its server."""
     started, state = perf_counter(), call.state
     outcome: CallOutcome = "failed"
@@ -94,7 +94,7 @@ async def _read_result(call: ToolCall, request: ReadRequest) -> McpResult:
     return text_result("\n\n".join(f"[offset {p.offset}]\n{p.text}" for p in passages))
 
 
-async def _find(call: ToolCall, name: str, arguments: Arguments) -> Tool:
+async def _find(call: ToolCall, name: str, arguments: ToolArguments) -> Tool:
     try:
         return await call.state.find(call.seen, name)
     except ToolNotFound as error:
@@ -132,7 +132,7 @@ def _with_note(result: McpResult, note: str) -> McpResult:
 
 CALL = MetaTool(
     name="call_tool",
-    description="Call a tool that was found, by its name. Arguments are checked before anything is sent.",
+    description="Call a tool that was found, by its name. ToolArguments are checked before anything is sent.",
     properties={"name": STRING, "arguments": {"type": "object"}},
     required=("name", "arguments"),
     parse=call_request,

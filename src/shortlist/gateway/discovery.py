@@ -17,9 +17,9 @@ from shortlist.gateway.arguments import (
     DEFAULT_LIMIT,
     MAX_NAMES,
     MAX_QUERIES,
-    Arguments,
     McpResult,
     SearchRequest,
+    ToolArguments,
     describe_request,
     search_request,
     text_result,
@@ -191,7 +191,7 @@ def _extras(call: ToolCall, tool: Tool) -> list[str]:
     return [*([f"note: {note}"] if note else []), *([f"often used with: {names}"] if names else [])]
 
 
-def _discover(arguments: Arguments) -> Arguments:
+def _discover(arguments: ToolArguments) -> ToolArguments:
     compact = arguments.get("compact")
     kept = {key: arguments[key] for key in ("query", "intent", "category", "limit") if key in arguments}
     return kept if compact in (None, True) else {**kept, "detail": "standard"}

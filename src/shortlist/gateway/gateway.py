@@ -13,7 +13,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import bound_definition
 from shortlist.errors import InvalidInput, RequestRefused
-from shortlist.gateway.arguments import Arguments, McpResult, defaults_of
+from shortlist.gateway.arguments import McpResult, ToolArguments, defaults_of
 from shortlist.gateway.calling import CALL, call_bound, call_checked
 from shortlist.gateway.exchange import Exchange, Round
 from shortlist.gateway.instructions import instructions_of
@@ -69,7 +69,7 @@ class Gateway:
         self.state.recording.listed(seen.caller, self.state.everything.tokens, menu, bound, seen.tools)
         return menu + [bound_definition(seen.tools[i], seen.tools.name(i)) for i in bound]
 
-    async def call(self, exchange: Exchange, name: str, arguments: Arguments, turn: Round) -> McpResult:
+    async def call(self, exchange: Exchange, name: str, arguments: ToolArguments, turn: Round) -> McpResult:
         """Answer a `tools/call`: a bound tool by its own name, one of the gateway's tools, or any tool in reach."""
         seen = await self.state.admit(exchange.caller)
         self._meet(seen)
@@ -79,7 +79,7 @@ class Gateway:
         return await self._dispatch(seen, exchange, turn, name, arguments)
 
     async def _dispatch(
-        self, seen: CallerView, exchange: Exchange, turn: Round, name: str, arguments: Arguments
+        self, seen: CallerView, exchange: Exchange, turn: Round, name: str, arguments: ToolArguments
     ) -> McpResult:
         if seen.plain:  # the client believes that it speaks to the server itself
             raise RequestRefused(f"Unknown tool: {name}")
@@ -90,7 +90,7 @@ class Gateway:
         return await tool.handle(call, tool.parse(translate(arguments), defaults_of(seen.variant)))
 
     def _tool_call(self, seen: CallerView, exchange: Exchange, turn: Round) -> ToolCall:
-        async def inner(name: str, arguments: Arguments) -> McpResult:
+        async def inner(name: str, arguments: ToolArguments) -> McpResult:
             tool, _ = BY_NAME.get(name, (None, dict))
             if tool is CALL:
                 raise InvalidInput("call_tool cannot call itself. Pass the name of a tool that search_tools found.")

@@ -5,9 +5,9 @@ from dataclasses import replace
 from time import perf_counter
 
 from shortlist.gateway.arguments import (
-    Arguments,
     LoadRequest,
     McpResult,
+    ToolArguments,
     load_tools_request,
     raw_request,
     text_result,
@@ -23,7 +23,7 @@ DESCRIPTION = 100
 _WORKSPACE = {"workspace": {**STRING, "description": "Handle from an earlier load"}}
 
 
-async def _list_toolsets(call: ToolCall, _: Arguments) -> McpResult:
+async def _list_toolsets(call: ToolCall, _: ToolArguments) -> McpResult:
     """List the toolsets in reach: name, size, how many tools are loaded, and what they are for."""
     bound, lines = call.state.bound(call.seen), []
     for toolset in call.seen.tools.toolsets.values():

@@ -13,7 +13,7 @@ from shortlist.gateway.discovery import DESCRIBE, SEARCH
 from shortlist.gateway.loading import LIST_TOOLSETS, LOAD_TOOLS, LOAD_TOOLSET, UNLOAD_TOOLSET
 from shortlist.gateway.metatools import INTEGER, STRING, STRINGS, MetaTool, Translate, same_arguments
 from shortlist.gateway.optional import AB_TEST_REPORT, SELECT, STATS, TASK_REPORT
-from shortlist.gateway.view import Menu
+from shortlist.gateway.view import MenuName
 
 META_TOOLS: tuple[MetaTool[Any], ...] = (
     *(SEARCH, DESCRIBE, CALL, READ),
@@ -45,7 +45,7 @@ MINIMAL_SEARCH = replace(
 """search_tools as the minimal menu lists it."""
 
 
-def menu_definitions(menu: Menu, defaults: Defaults = DEFAULTS) -> list[dict[str, Any]]:
+def menu_definitions(menu: MenuName, defaults: Defaults = DEFAULTS) -> list[dict[str, Any]]:
     """Return the definitions of a menu as they are listed, in a fixed order."""
     listed = [tool for tool in (MINIMAL_SEARCH, *META_TOOLS) if menu in tool.menus]
     copied: list[dict[str, Any]] = json.loads(json.dumps([tool.definition for tool in listed]))

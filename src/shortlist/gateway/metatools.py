@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from shortlist.config.settings import Settings
-from shortlist.gateway.arguments import Arguments, Defaults, McpResult
+from shortlist.gateway.arguments import Defaults, McpResult, ToolArguments
 from shortlist.gateway.exchange import Exchange, Round
 from shortlist.gateway.state import CallerView, State
-from shortlist.gateway.view import Menu
+from shortlist.gateway.view import MenuName
 
 AskedT = TypeVar("AskedT")
-Translate: TypeAlias = Callable[[Arguments], Arguments]
+Translate: TypeAlias = Callable[[ToolArguments], ToolArguments]
 
 STRING = {"type": "string"}
 STRINGS = {"type": "array", "items": {"type": "string"}}
@@ -26,7 +26,7 @@ class ToolCall:
     seen: CallerView
     exchange: Exchange
     turn: Round
-    inner: Callable[[str, Arguments], Awaitable[McpResult]]
+    inner: Callable[[str, ToolArguments], Awaitable[McpResult]]
     """Calls a tool by name, as call_tool does."""
 
 
@@ -40,11 +40,11 @@ class MetaTool(Generic[AskedT]):
     required: tuple[str, ...] = ()
     reads: bool = False
     """It changes nothing, so clients need not ask their user before each call."""
-    parse: Callable[[Arguments, Defaults], AskedT]
+    parse: Callable[[ToolArguments, Defaults], AskedT]
     handle: Callable[[ToolCall, AskedT], Awaitable[McpResult]]
     aliases: Mapping[str, Translate] = field(default_factory=dict)
     """Names that other gateways use, with the arguments in their own shape: accepted, never listed."""
-    menus: tuple[Menu, ...] = ()
+    menus: tuple[MenuName, ...] = ()
     is_offered: Callable[[Settings], bool] = lambda _: True
     """Whether the configuration offers it beside any menu, for a tool that is in none."""
 
@@ -57,5 +57,5 @@ class MetaTool(Generic[AskedT]):
         return {**found, "annotations": {"readOnlyHint": True}} if self.reads else found
 
 
-def same_arguments(arguments: Arguments) -> Arguments:
+def same_arguments(arguments: ToolArguments) -> ToolArguments:
     return arguments

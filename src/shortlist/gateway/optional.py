@@ -11,10 +11,10 @@ from shortlist.config.settings import Settings
 from shortlist.disclosure.render import Entry, entry_text, signature_of
 from shortlist.errors import InvalidInput
 from shortlist.gateway.arguments import (
-    Arguments,
     McpResult,
     SelectRequest,
     TaskReport,
+    ToolArguments,
     raw_request,
     select_request,
     task_report,
@@ -69,8 +69,8 @@ async def _report_task(call: ToolCall, request: TaskReport) -> McpResult:
     return text_result("Noted.")
 
 
-def _report(name: str) -> Callable[[ToolCall, Arguments], Awaitable[McpResult]]:
-    async def report(call: ToolCall, arguments: Arguments) -> McpResult:
+def _report(name: str) -> Callable[[ToolCall, ToolArguments], Awaitable[McpResult]]:
+    async def report(call: ToolCall, arguments: ToolArguments) -> McpResult:
         """Read the store in a worker thread, for what the caller can reach."""
         written = call.state.seams.reports.get(name)
         if written is None:
@@ -82,7 +82,7 @@ def _report(name: str) -> Callable[[ToolCall, Arguments], Awaitable[McpResult]]:
     return report
 
 
-def _written(report: Report, arguments: Arguments, tools: ScopedCatalog) -> str:
+def _written(report: Report, arguments: ToolArguments, tools: ScopedCatalog) -> str:
     return report(arguments, tools.visible())
 
 

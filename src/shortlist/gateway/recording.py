@@ -9,8 +9,8 @@ from shortlist.config.settings import Mode
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import compact_json
 from shortlist.gateway.arguments import SearchRequest, SelectRequest, answer_tokens
-from shortlist.gateway.view import View
-from shortlist.gateway.workspaces import Caller, Key, activity_key
+from shortlist.gateway.view import ServedView
+from shortlist.gateway.workspaces import Caller, WorkspaceKey, activity_key
 from shortlist.models import Hit, Json, SearchResult, ToolId
 from shortlist.selection import Selection
 from shortlist.telemetry.events import (
@@ -57,7 +57,7 @@ class Recording:
     def __init__(self, record: RecordEvent, *, arguments: bool = False) -> None:
         self._record = record
         self.arguments = arguments
-        self._met: OrderedDict[tuple[Key, Variant], None] = OrderedDict()
+        self._met: OrderedDict[tuple[WorkspaceKey, Variant], None] = OrderedDict()
 
     def meets(self, caller: Caller, variant: Variant) -> bool:
         """Return whether this caller's session is new, served like this; true only once."""
@@ -195,7 +195,7 @@ class Recording:
         if state not in ("connecting", "stopped"):
             self._record(UpstreamChanged(server=server, up=state == "ready", state=state))
 
-    def catalog_changed(self, server: str, tools: int, view: View) -> None:
+    def catalog_changed(self, server: str, tools: int, view: ServedView) -> None:
         self._record(
             CatalogChanged(
                 server=server,

@@ -38,7 +38,7 @@ class ResultExpired(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ResultPage:
     """A part of a kept result; `next_offset` is None on the last one."""
 
     text: str
@@ -123,7 +123,7 @@ class Results:
     def _drop(self, handle: str) -> None:
         self.bytes -= self._kept.pop(handle).bytes
 
-    def page(self, owner: str, handle: str, offset: int = 0) -> Page:
+    def page(self, owner: str, handle: str, offset: int = 0) -> ResultPage:
         """Return the page that holds an offset; JSON begins at its page, text exactly at the offset."""
         pages = self._find(owner, handle).pages
         total = sum(map(len, pages))
@@ -136,7 +136,9 @@ class Results:
             start += len(page)
         end = start + len(page)
         shift = 0 if _is_json(page) else offset - start
-        return Page(text=page[shift:], offset=start + shift, total=total, next_offset=end if end < total else None)
+        return ResultPage(
+            text=page[shift:], offset=start + shift, total=total, next_offset=end if end < total else None
+        )
 
     async def passages(self, owner: str, handle: str, query: str) -> tuple[Passage, ...]:
         """Return the passages that hold most of a query's words, best first; large texts in a worker process."""
@@ -284,7 +286,7 @@ def text_of_result(result: Mapping[str, Json]) -> str:
     return joined if joined or structured is None else _dumps(structured)
 
 
-def paged_result(result: Mapping[str, Json], page: Page, handle: str) -> dict[str, Json]:
+def paged_result(result: Mapping[str, Json], page: ResultPage, handle: str) -> dict[str, Json]:
     """Put page one in the place of a result's text and structured content; images and the rest stay."""
     others = [b for b in result.get("content") or () if not (isinstance(b, dict) and b.get("type") == "text")]
     notice = page_notice(page, handle)
@@ -302,7 +304,7 @@ def paged_result(result: Mapping[str, Json], page: Page, handle: str) -> dict[st
     return shown
 
 
-def page_notice(page: Page, handle: str) -> str:
+def page_notice(page: ResultPage, handle: str) -> str:
     """Return the note that says which part this is and how to read on."""
     end = page.offset + len(page.text)
     place = f"characters {page.offset:,}-{end:,} of {page.total:,}"

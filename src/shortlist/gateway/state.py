@@ -22,15 +22,15 @@ from shortlist.gateway.rounds import OpenCalls
 from shortlist.gateway.tasks import BackgroundTasks
 from shortlist.gateway.view import (
     NO_OPTIONS,
-    Menu,
+    MenuName,
+    ServedView,
     ServeOptions,
-    View,
     listing_changes,
     make_view,
     served_as,
     settings_changes,
 )
-from shortlist.gateway.workspaces import Caller, Key, Workspaces, activity_key
+from shortlist.gateway.workspaces import Caller, WorkspaceKey, Workspaces, activity_key
 from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
 from shortlist.telemetry.events import RecordEvent, record_nothing
@@ -79,7 +79,7 @@ class Upstreams(Protocol):
 class ListChanged:
     """The listed tools changed: in one workspace, or for every client that can reach one of these tools."""
 
-    workspace: Key | None = None
+    workspace: WorkspaceKey | None = None
     tools: frozenset[ToolId] | None = None
     """None: whatever a client can reach."""
 
@@ -124,7 +124,7 @@ class CallerView:
     variant: Variant
     tools: ScopedCatalog
     mode: Mode
-    menu: Menu | None
+    menu: MenuName | None
     plain: bool
     toon: bool
     _bound: tuple[ToolId, ...]
@@ -184,7 +184,7 @@ class State:
         self.selection_model = _SelectionModel()
         self.reloaded = Reload(problems=self.everything.problems)
         self._listeners: list[OnChange] = []
-        self._variants: dict[Variant, View] = {}
+        self._variants: dict[Variant, ServedView] = {}
         """What workspaces with a variant are served instead."""
         self._renewing = anyio.Lock()
         for problem in self.everything.problems:
@@ -213,7 +213,7 @@ class State:
         """Return the catalog that a principal can reach; the first time may take a moment."""
         return self.everything.scoped(principal)
 
-    def _caller_view(self, caller: Caller, view: View, tools: ScopedCatalog) -> CallerView:
+    def _caller_view(self, caller: Caller, view: ServedView, tools: ScopedCatalog) -> CallerView:
         variant = self.seams.variant(caller.name, activity_key(caller))
         if variant.mode is not None or variant.preset is not None:
             if variant not in self._variants:
@@ -279,7 +279,9 @@ class State:
 
     # Changes
 
-    async def renew(self, change: Callable[[Catalog], Catalog], settings: Settings | None = None) -> tuple[View, View]:
+    async def renew(
+        self, change: Callable[[Catalog], Catalog], settings: Settings | None = None
+    ) -> tuple[ServedView, ServedView]:
         """Replace the view whole, or leave it whole where this raises; return the views before and after.
 
         The next view is derived in a worker thread while the present one answers.
@@ -287,7 +289,7 @@ class State:
         async with self._renewing:
             before, earlier = self.everything, dict(self._variants)
 
-            def derived() -> tuple[View, dict[Variant, View]]:
+            def derived() -> tuple[ServedView, dict[Variant, ServedView]]:
                 catalog, chosen = change(before.catalog), settings or before.settings
                 view = make_view(chosen, before.options, catalog, co_use=self.seams.co_use, before=before)
                 return view, {variant: self._served_as(view, variant, old) for variant, old in earlier.items()}
@@ -353,7 +355,7 @@ class State:
         for listener in tuple(self._listeners):
             listener(change)
 
-    def _tell(self, views: Collection[tuple[View, View]]) -> None:
+    def _tell(self, views: Collection[tuple[ServedView, ServedView]]) -> None:
         changed = [listing_changes(before, after) for before, after in views]
         if any(tools is None for tools in changed):
             self.announce(ListChanged())
@@ -365,7 +367,7 @@ class State:
             if problem not in before:
                 logger.warning("configuration: %s", problem)
 
-    def _served_as(self, view: View, variant: Variant, before: View | None = None) -> View:
+    def _served_as(self, view: ServedView, variant: Variant, before: ServedView | None = None) -> ServedView:
         options = replace(
             view.options,
             mode=variant.mode or view.options.mode,

@@ -26,7 +26,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidConfig
 from shortlist.models import Tool, ToolId
 
-Menu: TypeAlias = Literal["search", "minimal", "dynamic"]
+MenuName: TypeAlias = Literal["search", "minimal", "dynamic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class ServeOptions:
     """How this gateway is served; what is None follows the settings."""
 
     mode: Mode | None = None
-    menu: Menu = "search"
+    menu: MenuName = "search"
     preset: str | None = None
     toolsets: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ NO_OPTIONS = ServeOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ServedView:
     """Everything the gateway decides by. `scoped` returns the part of it that a principal can reach."""
 
     settings: Settings
@@ -58,7 +58,7 @@ class View:
     hidden: Hidden
     mode: Mode = "search"
     """Never `auto`: that is decided when the view is made."""
-    menu: Menu | None = None
+    menu: MenuName | None = None
     names: Names = NO_NAMES
     bound: tuple[ToolId, ...] = ()
     """Listed for every client that can reach them. New tools come last, so that prompt caches stay valid."""
@@ -78,7 +78,7 @@ class View:
             return NOTHING
         return self.scopes[principal.name] if principal.kind == "token" else EVERYTHING
 
-    def scoped(self, principal: Principal, before: "View | None" = None) -> ScopedCatalog:
+    def scoped(self, principal: Principal, before: "ServedView | None" = None) -> ScopedCatalog:
         """Return the catalog that a principal can reach; the first time may take a moment."""
         found = self.scoped_catalogs.get(principal)
         if found is None:
@@ -103,8 +103,8 @@ def make_view(
     catalog: Catalog,
     *,
     co_use: CoUse | None = None,
-    before: View | None = None,
-) -> View:
+    before: ServedView | None = None,
+) -> ServedView:
     """Derive a view; raise InvalidConfig where the settings cannot be served.
 
     The same settings and catalog always give the same view. With the view before, only what changed is derived, which
@@ -128,7 +128,7 @@ def make_view(
     return _finished(draft, before)
 
 
-def _renewed(before: View, catalog: Catalog) -> View:
+def _renewed(before: ServedView, catalog: Catalog) -> ServedView:
     settings, diff = before.settings, before.catalog.diff(catalog)
     toolsets = renewed_toolsets({**before.excluded, **before.toolsets}, before.catalog, catalog, before.rules)
     draft = _draft(settings, before.options, catalog, toolsets)
@@ -140,7 +140,7 @@ def _renewed(before: View, catalog: Catalog) -> View:
     return _finished(draft, before)
 
 
-def _renewed_names(before: View, catalog: Catalog, diff: CatalogDiff, plain: bool) -> Names:
+def _renewed_names(before: ServedView, catalog: Catalog, diff: CatalogDiff, plain: bool) -> Names:
     if plain == before.plain:
         if not diff.added and not diff.removed:
             return before.names
@@ -150,10 +150,10 @@ def _renewed_names(before: View, catalog: Catalog, diff: CatalogDiff, plain: boo
     return names_of(catalog.members, plain=plain)
 
 
-def _draft(settings: Settings, options: ServeOptions, catalog: Catalog, toolsets: Mapping[str, Toolset]) -> View:
+def _draft(settings: Settings, options: ServeOptions, catalog: Catalog, toolsets: Mapping[str, Toolset]) -> ServedView:
     """Return a view in which what is hidden is known, and nothing is named or bound yet."""
     excluded = {name: toolsets[name] for name in options.exclude if name in toolsets}
-    return View(
+    return ServedView(
         settings=settings,
         options=options,
         catalog=catalog,
@@ -163,7 +163,7 @@ def _draft(settings: Settings, options: ServeOptions, catalog: Catalog, toolsets
     )
 
 
-def _finished(draft: View, before: View | None) -> View:
+def _finished(draft: ServedView, before: ServedView | None) -> ServedView:
     """Bind what is bound, and make the scoped catalogs of everybody served before, so that no request waits for one."""
     view = replace(served_as(draft, draft.options, before), scoped_catalogs={})
     for principal in tuple(before.scoped_catalogs) if before else ():
@@ -171,7 +171,7 @@ def _finished(draft: View, before: View | None) -> View:
     return view
 
 
-def served_as(view: View, options: ServeOptions, before: View | None = None) -> View:
+def served_as(view: ServedView, options: ServeOptions, before: ServedView | None = None) -> ServedView:
     """Return a view as other options serve it: another menu and other bound tools, under the same names."""
     mode = _mode(view, options)
     bound = _bound_in_order(mode, view, options, before)
@@ -179,7 +179,7 @@ def served_as(view: View, options: ServeOptions, before: View | None = None) -> 
     return replace(view, mode=mode, menu=_menu(mode, options), bound=bound, bound_ids=frozenset(bound), plain=plain)
 
 
-def listing_changes(before: View, after: View) -> frozenset[ToolId] | None:
+def listing_changes(before: ServedView, after: ServedView) -> frozenset[ToolId] | None:
     """Return the bound tools whose listing differs between two views; None where the lists differ for everybody."""
     if before.menu != after.menu or before.plain != after.plain:
         return None
@@ -206,11 +206,11 @@ def definition_tokens(tool: Tool) -> int:
     return _counted[tool.content_hash]
 
 
-def _is_plain(view: View) -> bool:
+def _is_plain(view: ServedView) -> bool:
     return len(view.settings.servers) == 1 and _mode(view, view.options) == "passthrough"
 
 
-def _mode(view: View, options: ServeOptions) -> Mode:
+def _mode(view: ServedView, options: ServeOptions) -> Mode:
     mode = "dynamic" if options.dynamic else options.mode or view.settings.mode
     if mode != "auto":
         return mode
@@ -224,20 +224,22 @@ def _mode(view: View, options: ServeOptions) -> Mode:
     return "passthrough"
 
 
-def _menu(mode: Mode, options: ServeOptions) -> Menu | None:
+def _menu(mode: Mode, options: ServeOptions) -> MenuName | None:
     if mode in ("static", "passthrough"):
         return None
     return "dynamic" if mode == "dynamic" else options.menu
 
 
-def _bound_in_order(mode: Mode, view: View, options: ServeOptions, before: View | None) -> tuple[ToolId, ...]:
+def _bound_in_order(
+    mode: Mode, view: ServedView, options: ServeOptions, before: ServedView | None
+) -> tuple[ToolId, ...]:
     hidden, tools = view.hidden.tools, view.catalog.tools
     wanted = dict.fromkeys(i for i in _bound(mode, view, options) if i not in hidden and i in tools)
     earlier = before.bound if before else ()
     return tuple(dict.fromkeys((*(i for i in earlier if i in wanted), *wanted)))
 
 
-def _bound(mode: Mode, view: View, options: ServeOptions) -> Iterable[ToolId]:
+def _bound(mode: Mode, view: ServedView, options: ServeOptions) -> Iterable[ToolId]:
     settings, catalog, toolsets = view.settings, view.catalog, view.toolsets
     if mode == "passthrough":
         for name in catalog.servers:

@@ -11,14 +11,14 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from shortlist.access.principal import OWNER, Principal
 from shortlist.errors import InvalidInput
 from shortlist.models import ToolId
+from shortlist.upstream.events import Era
 
-Era: TypeAlias = Literal["legacy", "modern"]
-Key: TypeAlias = str
+WorkspaceKey: TypeAlias = str
 """Names a workspace; holds only a hash of a handle, so that it may be logged."""
 
 HANDLE_BYTES = 18
@@ -52,7 +52,7 @@ class Caller:
         return self.principal.name
 
 
-def workspace_key(caller: Caller) -> Key | None:
+def workspace_key(caller: Caller) -> WorkspaceKey | None:
     """Return the key of a request's workspace; None when a modern client has named none.
 
     A handle comes first. A legacy client without one has its session, a modern client the principal of its token.
@@ -66,7 +66,7 @@ def workspace_key(caller: Caller) -> Key | None:
     return None
 
 
-def activity_key(caller: Caller) -> Key:
+def activity_key(caller: Caller) -> WorkspaceKey:
     """Return whose activity a request belongs to: one client's process, one workspace, else everybody with this name.
 
     A process comes first: its client has one conversation, whatever workspaces it names in it.
@@ -120,7 +120,7 @@ class Workspaces:
         self._seconds = seconds
         self._most = most
         self._clock = clock
-        self._open: OrderedDict[Key, Workspace] = OrderedDict()
+        self._open: OrderedDict[WorkspaceKey, Workspace] = OrderedDict()
 
     def limit(self, *, seconds: float, most: int) -> None:
         """Apply new limits; workspaces beyond them end now."""
@@ -167,7 +167,7 @@ class Workspaces:
     def __len__(self) -> int:
         return len(self._open)
 
-    def _put(self, key: Key, workspace: Workspace) -> None:
+    def _put(self, key: WorkspaceKey, workspace: Workspace) -> None:
         workspace.used = self._clock()
         self._open[key] = workspace
         self._open.move_to_end(key)
