@@ -5,17 +5,17 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Give the place for what can be made again: embedded vectors."""
+    """Return the folder for what can be computed again, such as vectors."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 
 def config_folder() -> Path:
-    """Give the place for what the user wrote."""
+    """Return the folder for configuration."""
     return _folder("XDG_CONFIG_HOME", ".config")
 
 
 def data_folder() -> Path:
-    """Give the place for what the gateway keeps: saved catalogs, logs."""
+    """Return the folder for what the gateway stores: events, saved catalogs, logs."""
     return _folder("XDG_DATA_HOME", ".local/share")
 
 

@@ -2,7 +2,7 @@
 CREATE TABLE events (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   at INTEGER NOT NULL,          -- milliseconds since 1970, by the clock of the gateway
-  kind TEXT NOT NULL,           -- opened, listed, searched, described, called, loaded, ... (telemetry/rows.py)
+  kind TEXT NOT NULL,           -- opened, listed, searched, described, called, loaded, ... (telemetry/events.py)
   caller TEXT,                  -- the name of a token, or 'local'
   workspace TEXT,               -- a keyed hash
   subject TEXT,                 -- the tool, toolset, server or experiment it is about; a search's query

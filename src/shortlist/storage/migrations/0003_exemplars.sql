@@ -1,4 +1,4 @@
--- Queries that led to calls, added up from the events by whichever gateway learns (telemetry/exemplar_store.py).
+-- Queries that led to calls, added up from the events by whichever gateway learns (storage/sqlite_learning.py).
 CREATE TABLE exemplars (
   caller TEXT NOT NULL,
   tool TEXT NOT NULL,
