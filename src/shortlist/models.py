@@ -22,7 +22,7 @@ SearchMode: TypeAlias = Literal["hybrid", "lexical", "dense", "fuzzy", "regex", 
 
 
 def __getattr__(name: str) -> Any:
-    """Give the type of scores to those that rank: a gateway that starts does not, and numpy is half of its start."""
+    """Return the type of scores to those that rank: a gateway that starts does not, and numpy is half of its start."""
     if name != "Scores":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import numpy as np  # noqa: PLC0415
@@ -83,7 +83,7 @@ class Tool:
     content_hash: str = field(default="", repr=False)
 
     def mcp(self) -> dict[str, Json]:
-        """Give the MCP definition as it came: schemas, annotations, icons, `_meta` and all."""
+        """Return the MCP definition as it came: schemas, annotations, icons, `_meta` and all."""
         definition: dict[str, Json] = json.loads(self.definition)
         return definition
 

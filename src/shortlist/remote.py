@@ -64,7 +64,7 @@ class Endpoint:
 
 
 def find_key(provider: str, variables: Sequence[str], given: str | None, base_url: str | None) -> str | None:
-    """Give the key passed, else the environment's; a server of one's own may want none, a provider's always does."""
+    """Return the key passed, else the environment's; a server of one's own may want none, a provider's always does."""
     key = given or next((found for name in variables if (found := os.environ.get(name))), None)
     if key is None and base_url is None and variables:
         raise InvalidInput(f"{provider} needs a key: set {variables[0]}, or pass api_key.")

@@ -303,7 +303,7 @@ def language_model(
 
 
 def configured_model(settings: SelectionSettings) -> RemoteModel | None:
-    """Give the model that a configuration names, else the environment's; None where a key is missing."""
+    """Return the model that a configuration names, else the environment's; None where a key is missing."""
     if settings.provider is None and settings.base_url is None:
         return model_from_environment()
     provider = settings.provider or "openai"
@@ -313,7 +313,7 @@ def configured_model(settings: SelectionSettings) -> RemoteModel | None:
 
 
 def model_from_environment(environment: Mapping[str, str] = os.environ) -> RemoteModel | None:
-    """Give the first provider whose key is set: Gemini, then OpenAI, then Anthropic; None without any."""
+    """Return the first provider whose key is set: Gemini, then OpenAI, then Anthropic; None without any."""
     for provider, wire in CHATS.items():
         if environment.get(wire.key_variable):
             return language_model(provider, api_key=environment[wire.key_variable])

@@ -46,7 +46,7 @@ def expected_calibration_error(probabilities: Values, correct: Values, *, bins: 
 
 
 def auroc(scores: Values, positive: NDArray[np.bool_]) -> float:
-    """Give the chance that a positive scores above a negative; a tie counts half."""
+    """Return the chance that a positive scores above a negative; a tie counts half."""
     positives, negatives = int(positive.sum()), int((~positive).sum())
     if not positives or not negatives:
         return math.nan

@@ -86,7 +86,7 @@ LENIENT = "lenient_"
 
 
 def measure(ranked: Sequence[ToolId], gold: Sequence[ToolId], groups: Groups) -> dict[str, float]:
-    """Give every metric, strict and lenient; nothing for a query that no tool answers."""
+    """Return every metric, strict and lenient; nothing for a query that no tool answers."""
     if not gold:
         return {}
     strict = _all(ranked, strict_groups(gold))

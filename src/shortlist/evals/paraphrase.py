@@ -78,7 +78,7 @@ _ENDINGS = ("", "s", "es", "ed", "ing", "d")
 
 
 def _forms(verb: str) -> list[str]:
-    """Give a verb as descriptions use it; nouns made of it, such as `deployment`, are other words."""
+    """Return a verb as descriptions use it; nouns made of it, such as `deployment`, are other words."""
     bare = verb.removesuffix("e")
     return [root + ending for root in (verb, bare, verb + verb[-1]) for ending in _ENDINGS]
 

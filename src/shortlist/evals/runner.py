@@ -73,11 +73,11 @@ class Run:
         return replace(self, records=tuple(kept))
 
     def values(self, metric: str) -> Values:
-        """Give one value for each answerable query, in the order of the dataset."""
+        """Return one value for each answerable query, in the order of the dataset."""
         return np.array([record.metrics[metric] for record in self.answerable], dtype=np.float64)
 
     def correct(self) -> Values:
-        """Give 1 where the first hit answers the query; never where nothing could."""
+        """Return 1 where the first hit answers the query; never where nothing could."""
         return np.array([record.metrics.get(LENIENT + "top1", 0.0) for record in self.records])
 
     def probabilities(self) -> Values:

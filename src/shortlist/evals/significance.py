@@ -44,7 +44,7 @@ def macro(strata: Sequence[Values]) -> float:
 
 
 def bootstrap(strata: Sequence[Values], *, draws: int = DRAWS, seed: int = SEED) -> Interval:
-    """Give the macro mean of one metric with its interval."""
+    """Return the macro mean of one metric with its interval."""
     columns = [values[:, np.newaxis] for values in strata]
     return next(iter(bootstrap_columns(columns, draws=draws, seed=seed)), UNKNOWN)
 
@@ -62,7 +62,7 @@ def bootstrap_columns(strata: Sequence[Values], *, draws: int = DRAWS, seed: int
 
 
 def paired_p_value(differences: Sequence[Values], *, flips: int = FLIPS, seed: int = SEED) -> float:
-    """Give the two-sided p-value of a mean (or macro mean) difference under random sign flips."""
+    """Return the two-sided p-value of a mean (or macro mean) difference under random sign flips."""
     shares = _shares(differences)
     if not len(shares):
         return 1.0
@@ -87,7 +87,7 @@ def _flipped_sums(shares: Values, rows: int, rng: np.random.Generator) -> Values
 
 
 def _resampled_means(values: Values, draws: int, rng: np.random.Generator) -> Values:
-    """Give the column means of each resample: how often each row was drawn, times the rows."""
+    """Return the column means of each resample: how often each row was drawn, times the rows."""
     size = len(values)
     parts = [_drawn_counts(rows, size, rng) @ values / size for rows in _chunks(draws, size)]
     return np.concatenate(parts)

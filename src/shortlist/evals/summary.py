@@ -69,7 +69,7 @@ def summarise_each(runs: Sequence[Run]) -> tuple[Summary, ...]:
 
 
 def macro_of(runs: Sequence[Run], metric: str) -> float:
-    """Give one figure for a gate: the macro average over the sets of a metric with this name."""
+    """Return one figure for a gate: the macro average over the sets of a metric with this name."""
     if metric not in REPORTED:
         raise InvalidInput(f"No metric {metric!r}. There are: {', '.join(REPORTED)}.")
     return macro(_strata(runs, metric))

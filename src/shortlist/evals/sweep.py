@@ -27,5 +27,5 @@ def sweep(runner: Runner, dataset: Dataset, values: Sequence[float], make: Make)
 
 
 def best(points: Sequence[Point], metric: str) -> Point:
-    """Give the point with the highest macro average; the first of equals."""
+    """Return the point with the highest macro average; the first of equals."""
     return max(points, key=lambda point: macro_of(point.runs, metric))

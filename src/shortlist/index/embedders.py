@@ -223,7 +223,7 @@ class StaticEmbedder:
 
 
 def shipped(tier: str) -> Embedder | None:
-    """Give one of the models in the package, or one of a folder with `model.json` in it; `small:256` is narrower."""
+    """Return one of the models in the package, or one of a folder with `model.json` in it; `small:256` is narrower."""
     if tier == "none":
         return None
     name, kept = _parted(tier)

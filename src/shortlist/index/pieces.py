@@ -15,7 +15,7 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9 ]")
 
 
 class Pieces:
-    """Gives the ids of a text's word pieces, as the tokenizer does; what spells a special token is read as words."""
+    """Returns the ids of a text's word pieces, as the tokenizer does; what spells a special token is read as words."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

@@ -52,7 +52,7 @@ class QueryVectors:
         return self.look_up(text).vector
 
     def look_up(self, text: str) -> Looked:
-        """Give the vector of a text; one call of many for the same text embeds it, the others wait for that."""
+        """Return the vector of a text; one call of many for the same text embeds it, the others wait for that."""
         with self._lock:
             if text in self._known:
                 self._known.move_to_end(text)

@@ -47,7 +47,7 @@ class AnthropicTools:
             )
 
     def tools(self) -> list[Definition]:
-        """Give the `tools` of every request of the conversation; they never change, so the prompt cache holds."""
+        """Return the `tools` of every request of the conversation; they never change, so the prompt cache holds."""
         search = {
             "name": SEARCH_TOOL,
             "description": f"{_ABOUT} {_servers_text(self._source)}".strip(),
@@ -72,7 +72,7 @@ class AnthropicTools:
         return {**result, "content": [{"type": "tool_reference", "tool_name": names[tool.id]} for tool in found]}
 
     def resolve(self, block: Any) -> Tool:
-        """Give the tool that a `tool_use` block calls."""
+        """Return the tool that a `tool_use` block calls."""
         return self._source.tool(str(_get(block, "name")))
 
     def _defined(self, tool: Tool) -> Definition:
@@ -91,7 +91,7 @@ class OpenAITools:
         self._inside = {server: _functions(server, ids) for server, ids in members.items()}
 
     def tools(self) -> list[Definition]:
-        """Give the `tools` of every request: the search, and what is to be there from the start."""
+        """Return the `tools` of every request: the search, and what is to be there from the start."""
         search: Definition = {
             "type": "tool_search",
             "execution": "client",
@@ -120,7 +120,7 @@ class OpenAITools:
         }
 
     def resolve(self, item: Any) -> Tool:
-        """Give the tool that a `function_call` item calls, by its namespace and name."""
+        """Return the tool that a `function_call` item calls, by its namespace and name."""
         space, name = _get(item, "namespace"), str(_get(item, "name"))
         if space is None:
             return self._source.tool(name)

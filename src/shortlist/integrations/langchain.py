@@ -15,14 +15,14 @@ from shortlist.models import Tool
 
 
 def langchain_tools(tools: Iterable[ScoredTool], call: Call | None = None) -> list[BaseTool]:
-    """Give LangChain tools: those that went in as they were, the others made anew around `call`."""
+    """Return LangChain tools: those that went in as they were, the others made anew around `call`."""
     return [_tool(scored, call) for scored in tools]
 
 
 def tools_for(
     source: ToolFilter, messages: Chat, call: Call | None = None, **choices: Unpack[Choices]
 ) -> list[BaseTool]:
-    """Give the tools to bind for this turn of a graph, from the messages of its state."""
+    """Return the tools to bind for this turn of a graph, from the messages of its state."""
     return langchain_tools(source.filter(messages, **choices).tools, call)
 
 

@@ -20,14 +20,14 @@ LIMITED = FilterOptions(limit=SHOWN)
 
 
 def shortlisted(tools: Sequence[Tool], *, options: FilterOptions = LIMITED, embedding: Any = "auto") -> list[Tool]:
-    """Give an agent's tools so that each turn shows the model the best of them; hosted tools always stay."""
+    """Return an agent's tools so that each turn shows the model the best of them; hosted tools always stay."""
     functions = [tool for tool in tools if isinstance(tool, FunctionTool)]
     turn = _Turn(ToolFilter(functions, embedding=embedding, defaults=options))
     return [_limited(tool, turn) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
 
 def function_tools(tools: Iterable[ScoredTool], call: Call) -> list[FunctionTool]:
-    """Give function tools for definitions from a catalog, each of which ends in `call`."""
+    """Return function tools for definitions from a catalog, each of which ends in `call`."""
     return [_function(scored.tool, scored.name, call) for scored in tools]
 
 

@@ -55,7 +55,7 @@ class ShortlistToolset(WrapperToolset[Any]):  # type: ignore[misc, unused-ignore
 
 
 def _prompt(ctx: RunContext[Any]) -> list[dict[str, Any]]:
-    """Give the prompt of a run where it is not among its messages yet."""
+    """Return the prompt of a run where it is not among its messages yet."""
     if not ctx.prompt or any(
         part.part_kind == "user-prompt" for m in ctx.messages for part in m.parts if m.kind == "request"
     ):

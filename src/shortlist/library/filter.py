@@ -85,7 +85,7 @@ class ToolFilter:
 
     @property
     def names(self) -> Names:
-        """Give the names that models call the tools by, in both directions."""
+        """Return the names that models call the tools by, in both directions."""
         return self._view.names
 
     def resolve(self, name: str) -> frozenset[ToolId]:
@@ -93,18 +93,18 @@ class ToolFilter:
         return self._view.resolve(name)
 
     def tool(self, name: str) -> Tool:
-        """Give the one tool of this id or name; raises ToolNotFound with what may be meant."""
+        """Return the one tool of this id or name; raises ToolNotFound with what may be meant."""
         found = self.resolve(name)
         if len(found) != 1:
             raise ToolNotFound(name, suggestions=sorted(found) or self.similar(name), finder="search")
         return self.catalog.tools[next(iter(found))]
 
     def similar(self, name: str) -> tuple[ToolId, ...]:
-        """Give the ids that look most like this one."""
+        """Return the ids that look most like this one."""
         return self._searcher.similar_names(name)
 
     def filter(self, query: Chat, **choices: Unpack[Choices]) -> FilterResult:
-        """Give the tools for a text or a chat, best first."""
+        """Return the tools for a text or a chat, best first."""
         turn = Turn(replace(self.defaults, **choices))
         options, view = turn.options, self._view
         narrowing = view.narrow(options)
@@ -304,7 +304,7 @@ class ToolFilter:
         return replace(found, notes=(*turn.warnings, *found.notes))
 
     def _ready(self, looked: "_Vector") -> Searcher:
-        """Give what can search now: without its vectors the same index, by the weights fitted for words alone."""
+        """Return what can search now: without its vectors the same index, by the weights fitted for words alone."""
         if not looked.failed:
             return self._searcher
         if self._words is None:
@@ -329,5 +329,5 @@ class _Vector:
 
 
 def _undescribed(catalog: Catalog) -> Catalog:
-    """Give the same tools under servers that say nothing of themselves."""
+    """Return the same tools under servers that say nothing of themselves."""
     return Catalog.of(catalog.tools.values(), (replace(s, description="") for s in catalog.servers.values()))

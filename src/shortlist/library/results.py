@@ -60,7 +60,7 @@ class FilterResult:
     did_you_mean: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> list[str]:
-        """Give the names that a model will call the tools by."""
+        """Return the names that a model will call the tools by."""
         return [tool.name for tool in self.tools]
 
     def to(self, format_: Format) -> Any:
@@ -68,7 +68,7 @@ class FilterResult:
         return formatted(format_, [(tool.tool, tool.name) for tool in self.tools])
 
     def originals(self) -> list[Any]:
-        """Give back the callables or framework objects that the chosen tools were made of."""
+        """Return the callables or framework objects that the chosen tools were made of."""
         return [tool.original for tool in self.tools if tool.original is not None]
 
 

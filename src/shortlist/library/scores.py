@@ -9,7 +9,7 @@ from shortlist.models import Confidence
 
 
 def chances(scores: Sequence[float], confidence: Confidence) -> list[float]:
-    """Give the chance of each hit to be the right one.
+    """Return the chance of each hit to be the right one.
 
     The first has its calibrated probability. What is left of the chance that the catalog has a right tool at all
     is shared by the others in proportion to their odds, which is what fused scores are; none exceeds one before it.

@@ -103,7 +103,7 @@ class _Reading:
         return frozenset(found)
 
     def among(self, options: FilterOptions) -> frozenset[ToolId] | None:
-        """Give the tools that pass every limit, or None where there is none."""
+        """Return the tools that pass every limit, or None where there is none."""
         passing = list(self._parts(options))
         return frozenset.intersection(*passing) if passing else None
 
