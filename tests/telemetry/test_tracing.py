@@ -182,7 +182,7 @@ def python(code: str) -> "subprocess.CompletedProcess[str]":
 def test_nothing_of_the_sdk_is_imported_unless_it_is_asked_for() -> None:
     done = python(
         "import sys, shortlist.cli.serving as serving\n"
-        "with serving.exporting({}, serving.Metrics().instruments, '1') as export: print(export.signals)\n"
+        "with serving.exporting({}, serving.GatewayMetrics().instruments, '1') as export: print(export.signals)\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     )
     assert done.stdout.splitlines() == ["()", "[]"]
@@ -193,7 +193,7 @@ def test_without_the_extra_the_remedy_is_said_and_serving_goes_on() -> None:
         "import sys; sys.modules['opentelemetry.sdk'] = None\n"
         "import shortlist.cli.serving as serving\n"
         "asked = {'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://127.0.0.1:9'}\n"
-        "with serving.exporting(asked, serving.Metrics().instruments, '1') as export: print(export.signals)"
+        "with serving.exporting(asked, serving.GatewayMetrics().instruments, '1') as export: print(export.signals)"
     )
     assert done.stdout.strip() == "()"
     assert "pip install 'shortlist-mcp[otel]'" in done.stderr
