@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shortlist.cli.restarts import request_restart
 from shortlist.cli.stack import Stack, open_stack
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
@@ -92,3 +93,13 @@ async def test_a_start_with_a_file_of_words_that_is_not_there_is_refused(folder:
     with pytest.raises(InvalidInput, match=r"absent\.txt cannot be read"):
         async with open_stack(settings, ServeOptions()):
             pass
+
+
+async def test_a_server_is_restarted_on_request_while_serving(folder: Path) -> None:
+    settings = load_settings(configure(folder))
+    async with open_stack(settings, ServeOptions()) as stack:
+        await until(lambda: stack.pool.status()["sky"].state == "ready")
+        since = stack.pool.status()["sky"].since
+        request_restart("sky")
+        await until(lambda: stack.pool.status()["sky"].since > since)
+        await until(lambda: stack.pool.status()["sky"].state == "ready")

@@ -16,6 +16,13 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "disconnect": ("connecting", "take the gateway out of MCP clients and restore their files"),
         "import": ("importing", "import the servers that your MCP clients are configured with"),
         "doctor": ("doctor", "examine your servers: what is wrong, why, and how to fix it"),
+        "add": ("adding", "add a server: a command, a URL, or a name in a registry"),
+        "remove": ("adding", "remove a server from your configuration"),
+        "enable": ("adding", "use a disabled server or tool again"),
+        "disable": ("adding", "keep a server or a single tool in the configuration without using it"),
+        "restart": ("adding", "start a server of a running gateway afresh"),
+        "edit": ("adding", "open your configuration in an editor and check it"),
+        "registry": ("adding", "search MCP registries and keep a copy of their list"),
         "config": ("configuring", "check the configuration; print its path, schema or reference"),
     },
     "Serve and use": {
@@ -79,7 +86,10 @@ def _run(given: Sequence[str]) -> int:
     if given[0] == "--version":
         print(_version())
         return 0
-    options = _parser(given).parse_args(given)
+    # What follows `--` is a command with options of its own; argparse would mix them with ours.
+    cut = given.index("--") if given[0] == "add" and "--" in given else len(given)
+    options = _parser(given).parse_args(given[:cut])
+    options.following = given[cut + 1 :]
 
     from shortlist.config.settings import LogSettings  # noqa: PLC0415
     from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound  # noqa: PLC0415

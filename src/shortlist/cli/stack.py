@@ -18,6 +18,7 @@ from shortlist import upstream
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.recording import Telemetry, open_telemetry
+from shortlist.cli.restarts import Restarts
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import find_config, load_settings
@@ -47,6 +48,8 @@ from shortlist.upstream.pool import UpstreamPool
 Done = TypeVar("Done")
 
 RELOAD_SECONDS = 2.0
+WATCH_SECONDS = 0.4
+"""How often the configuration is looked at: a change is served within a second."""
 YOUNG_OBJECTS = (10_000, 20, 50)
 """How many new objects start a garbage collection of each generation; Python's 700 is for small programs."""
 FREEZE_SECONDS = (1.0, 10.0, 60.0)
@@ -278,15 +281,25 @@ async def _learn(teacher: Teacher, gateway: Gateway) -> None:
 
 async def _reload(stack: Stack, saved: SavedCatalog, words: Words) -> None:
     """Take up changes of the configuration and of the files it names."""
-    path = Path(stack.settings.source)
+    path, restarts = Path(stack.settings.source), Restarts()
     seen = stamp(path)
     while True:
-        await anyio.sleep(RELOAD_SECONDS)
+        await anyio.sleep(WATCH_SECONDS)
         now = stamp(path)
         if now not in (seen, None):
             seen = now
             await _reload_settings(path, stack, saved)
+        for server in restarts.asked():
+            await _restart(stack, server)
         await _reload_words(stack, words)
+
+
+async def _restart(stack: Stack, server: str) -> None:
+    servers = stack.gateway.state.settings.servers
+    if server in servers:
+        await stack.pool.reload({name: settings for name, settings in servers.items() if name != server})
+        await stack.pool.reload(servers)
+        say(f"restarted {server!r}")
 
 
 async def _reload_settings(path: Path, stack: Stack, saved: SavedCatalog) -> None:

@@ -1,0 +1,356 @@
+"""`shortlist add`, `remove`, `enable`, `disable`, `edit`, `restart` and `registry`: servers in your configuration."""
+
+import argparse
+import getpass
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from shortlist.cli.arguments import add_command, add_json, count
+from shortlist.cli.asking import confirmed
+from shortlist.cli.registries import find_server, registry_url, search, sync, unpack
+from shortlist.cli.restarts import request_restart
+from shortlist.config.clients.known import Place, server_entries
+from shortlist.config.clients.registry import Need, Offer, Package, RegistryServer, offers, short_name
+from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, remove, replace_file, tree_of
+from shortlist.config.load import find_config, settings_of, user_config_path
+from shortlist.config.masking import masked
+from shortlist.errors import InvalidInput
+from shortlist.models import Json
+from shortlist.text.clean import one_line
+
+Arguments: TypeAlias = argparse.Namespace
+Edit: TypeAlias = Callable[[str], str]
+
+OK = 0
+
+
+def register(subparsers: Any) -> None:
+    """Add every command that changes servers."""
+    _register_add(subparsers)
+    for name, run in (("remove", _remove), ("enable", _enable), ("disable", _disable)):
+        parser = add_command(subparsers, name)
+        what = "a server" if name == "remove" else "SERVER, or SERVER/TOOL for a single tool"
+        parser.add_argument("name", metavar="SERVER" if name == "remove" else "NAME", help=what)
+        _common(parser)
+        parser.set_defaults(run=run)
+    edit = add_command(subparsers, "edit")
+    edit.add_argument("--config", type=Path, help="a configuration file (default: your own)")
+    edit.set_defaults(run=_edit)
+    restart = add_command(subparsers, "restart")
+    restart.add_argument("name", metavar="SERVER", help="its name in your configuration")
+    _common(restart)
+    restart.set_defaults(run=_restart)
+    _register_registry(subparsers)
+
+
+def _register_add(subparsers: Any) -> None:
+    parser = add_command(subparsers, "add")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="a name, with the command after -- (add web -- npx …), a URL, or @NAME in a registry",
+    )
+    parser.add_argument("--as", dest="called", help="what to call the server in your configuration")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable (repeatable)")
+    parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="a header (repeatable)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="what a registry asks for")
+    parser.add_argument("--with", dest="kind", help="how to run it: remote, npm, pypi, nuget, oci or mcpb")
+    parser.add_argument("--registry", help="another registry, by its URL")
+    parser.add_argument("--yes", action="store_true", help="add without asking")
+    _common(parser)
+    parser.set_defaults(run=_add)
+
+
+def _register_registry(subparsers: Any) -> None:
+    actions = add_command(subparsers, "registry").add_subparsers(metavar="ACTION", required=True)
+    for name, run, what in (
+        ("sync", _sync, "fetch the list of all servers, to search and add without a network"),
+        ("search", _search, "find servers by words"),
+        ("show", _show, "show what a server runs and asks for"),
+    ):
+        parser = add_command(actions, name, what)
+        if name == "search":
+            parser.add_argument("words", nargs="+", metavar="WORD", help="what the server should do")
+            parser.add_argument("--limit", type=count, default=10, help="how many servers to show (default: 10)")
+        elif name == "show":
+            parser.add_argument("name", help="its name in the registry")
+        parser.add_argument("--registry", help="another registry, by its URL")
+        add_json(parser)
+        parser.set_defaults(run=run)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, help="a configuration file (default: your own)")
+    add_json(parser)
+
+
+# add
+
+
+def _add(arguments: Arguments) -> int:
+    name, entry = _wanted(arguments)
+    path = _own(arguments)
+    present = _present(path)
+    if name in present:
+        raise InvalidInput(f"There is a server {name!r} already. Remove it first, or add --as ANOTHER_NAME.")
+    _check(name, entry, path)
+    if not arguments.json:
+        print(f"{name}: {_shown(entry)}")
+    written = arguments.yes or (not arguments.json and confirmed(f"Add it to {path}?"))
+    if written:
+        _change(path, lambda text: put(text, format_of(path), ("mcpServers", name), entry))
+    if arguments.json:
+        print(json.dumps({"name": name, "entry": masked(entry), "file": str(path), "written": written}, indent=2))
+    else:
+        print(
+            f"Added. A running gateway has it within a second; check it with: shortlist doctor {shlex.quote(name)}"
+            if written
+            else "Nothing was written. Add --yes to write it."
+        )
+    return OK
+
+
+def _wanted(arguments: Arguments) -> tuple[str, dict[str, Json]]:
+    """Return the name and the entry of what was typed: a registry's name, an address, or a command."""
+    if arguments.name.startswith("@"):
+        if arguments.following:
+            raise InvalidInput("A server of a registry brings its own command; leave out what follows --.")
+        return _from_registry(arguments)
+    if arguments.name.startswith(("http://", "https://")):
+        headers = _pairs(arguments.header, "--header")
+        name = arguments.called or _host_name(arguments.name)
+        return name, {"url": arguments.name, **({"headers": headers} if headers else {})}
+    if not arguments.following:
+        raise InvalidInput(
+            f"How is {arguments.name!r} started? shortlist add {arguments.name} -- COMMAND …, "
+            f"shortlist add https://…, or shortlist add @NAME for a server of a registry."
+        )
+    environment = _pairs(arguments.env, "--env")
+    entry: dict[str, Json] = {"command": arguments.following[0], "args": arguments.following[1:]}
+    return arguments.called or arguments.name, entry | ({"env": environment} if environment else {})
+
+
+def _from_registry(arguments: Arguments) -> tuple[str, dict[str, Json]]:
+    registry = registry_url(arguments.registry)
+    server = find_server(arguments.name[1:], registry)
+    offer = _chosen(server, arguments.kind)
+    if not arguments.json:
+        print(_described(server, offer))
+    name = arguments.called or short_name(server)
+    if isinstance(offer.source, Package) and offer.kind == "mcpb":
+        if not (arguments.yes or confirmed(f"Download and unpack {offer.source.identifier}?")):
+            raise InvalidInput("The bundle has to be downloaded to see what it runs; add --yes.")
+        return name, unpack(offer.source, name)
+    return name, offer.entry(_answers(offer, _pairs(arguments.set, "--set"), ask=not arguments.yes))
+
+
+def _chosen(server: RegistryServer, kind: str | None) -> Offer:
+    found = offers(server)
+    if not found:
+        raise InvalidInput(f"{server.name} offers no package or address that can be used.")
+    chosen = next((offer for offer in found if offer.kind == kind), None) if kind else found[0]
+    if chosen is None:
+        raise InvalidInput(f"{server.name} cannot be run with {kind!r}. There are {', '.join(o.kind for o in found)}.")
+    return chosen
+
+
+def _answers(offer: Offer, given: Mapping[str, str], *, ask: bool) -> dict[str, str]:
+    """Collect what a server needs: from the command line, from the environment by reference, or by asking."""
+    answers = dict(given)
+    for each in offer.asks:
+        if each.name in answers or not each.required:
+            continue
+        if each.name in os.environ:
+            answers[each.name] = f"${{{each.name}}}"
+        elif ask and sys.stdin.isatty():
+            answers[each.name] = _asked(each)
+    return answers
+
+
+def _asked(each: Need) -> str:
+    prompt = f"{each.name}{f' ({one_line(each.description, 80)})' if each.description else ''}: "
+    return getpass.getpass(prompt) if each.secret else input(prompt)
+
+
+def _described(server: RegistryServer, offer: Offer) -> str:
+    lines = [f"{server.name} {server.version}  {one_line(server.description, 100)}", f"runs as: {offer.kind}"]
+    for each in offer.asks:
+        kind = "secret" if each.secret else "value"
+        need = "required" if each.required else f"default {each.default!r}" if each.default else "optional"
+        lines.append(f"asks for {each.name} ({kind}, {need})  {one_line(each.description, 80)}".rstrip())
+    return "\n".join(lines)
+
+
+def _check(name: str, entry: Mapping[str, Json], path: Path) -> None:
+    """Refuse what the gateway would refuse, before it is written."""
+    settings_of({"mcpServers": {name: entry}}, source=str(path))
+
+
+def _shown(entry: Mapping[str, Json]) -> str:
+    safe = masked(entry)
+    line = safe.get("url") or shlex.join([str(safe.get("command")), *map(str, safe.get("args") or ())])
+    pairs = [f"{key}={value}" for part in ("env", "headers") for key, value in (safe.get(part) or {}).items()]
+    return one_line(" ".join([str(line), *pairs]))
+
+
+def _host_name(url: str) -> str:
+    host = (urlsplit(url).hostname or "server").removeprefix("mcp.").removeprefix("www.")
+    return re.sub(r"\W", "-", host.partition(".")[0]) or "server"
+
+
+# remove, enable, disable, edit, restart
+
+
+def _remove(arguments: Arguments) -> int:
+    path = _own(arguments)
+    keys = _keys(path, arguments.name)
+    _change(path, lambda text: remove(text, format_of(path), keys))
+    return _done(arguments, f"Removed {arguments.name!r} from {path}.")
+
+
+def _disable(arguments: Arguments) -> int:
+    path = _own(arguments)
+    server, _, tool = arguments.name.partition("/")
+    keys = _keys(path, server)
+    if tool:
+        hidden = [*_list(_entry(path, keys), "disabledTools"), tool]
+        _change(path, lambda text: put(text, format_of(path), (*keys, "disabledTools"), list(dict.fromkeys(hidden))))
+    else:
+        _change(path, lambda text: put(text, format_of(path), (*keys, "disabled"), True))
+    return _done(arguments, f"Disabled {arguments.name!r} in {path}.")
+
+
+def _enable(arguments: Arguments) -> int:
+    path = _own(arguments)
+    server, _, tool = arguments.name.partition("/")
+    keys = _keys(path, server)
+    entry = _entry(path, keys)
+    if tool:
+        hidden = _list(entry, "disabledTools")
+        if tool not in hidden:
+            raise InvalidInput(
+                f"The tool {tool!r} of {server!r} is not disabled. Disabled are {', '.join(hidden) or 'none'}."
+            )
+        left = [name for name in hidden if name != tool]
+        _change(path, lambda text: _kept(text, path, (*keys, "disabledTools"), left or None))
+    else:
+        _change(path, lambda text: _kept(_kept(text, path, (*keys, "disabled"), None), path, (*keys, "enabled"), None))
+    return _done(arguments, f"Enabled {arguments.name!r} in {path}.")
+
+
+def _kept(text: str, path: Path, keys: Sequence[str], value: Json) -> str:
+    form = format_of(path)
+    return remove(text, form, keys) if value is None else put(text, form, keys, value)
+
+
+def _edit(arguments: Arguments) -> int:
+    """Open the configuration in an editor, and check it afterwards."""
+    path = _own(arguments)
+    if not path.is_file():
+        raise InvalidInput(f"There is no {path} yet. `shortlist setup` or `shortlist add` writes it.")
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ("notepad" if sys.platform == "win32" else "vi")
+    subprocess.run([*shlex.split(editor), str(path)], check=False)  # noqa: S603 - the user's own editor
+    from shortlist.cli import main  # noqa: PLC0415 - the check as its own command reports it
+
+    return main(["config", "check", str(path)])
+
+
+def _restart(arguments: Arguments) -> int:
+    """Need every gateway that runs to start a server afresh; each watches this file."""
+    path = _own(arguments)
+    _keys(path, arguments.name)
+    request_restart(arguments.name)
+    return _done(arguments, f"A running gateway restarts {arguments.name!r} within a second.")
+
+
+def _own(arguments: Arguments) -> Path:
+    found = find_config(str(arguments.config) if arguments.config else None)
+    return found or user_config_path()
+
+
+def _present(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return the keys that lead to each server of a configuration."""
+    raw = read_bytes(path)
+    try:
+        tree = tree_of(decoded(raw, path), format_of(path))
+    except ValueError as error:
+        raise InvalidInput(f"{path} cannot be read: {error}. Correct it first.") from None
+    return {keys[-1]: keys for keys, _ in server_entries("file", tree, Place())}
+
+
+def _keys(path: Path, name: str) -> tuple[str, ...]:
+    present = _present(path)
+    if name not in present:
+        raise InvalidInput(f"No server {name!r} in {path}. There are {', '.join(present) or 'none'}.")
+    return present[name]
+
+
+def _entry(path: Path, keys: Sequence[str]) -> Mapping[str, Json]:
+    tree: Any = tree_of(decoded(read_bytes(path), path), format_of(path))
+    for key in keys:
+        tree = tree[key]
+    return tree if isinstance(tree, Mapping) else {}
+
+
+def _list(entry: Mapping[str, Json], key: str) -> list[str]:
+    return [str(each) for each in entry.get(key) or ()]
+
+
+def _change(path: Path, edit: Edit) -> None:
+    before = read_bytes(path)
+    replace_file(path, edit(decoded(before, path)).encode(), expected=before)
+
+
+def _done(arguments: Arguments, text: str) -> int:
+    print(json.dumps({"done": text}) if arguments.json else text)
+    return OK
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    bad = next((text for text, (name, equals, _) in zip(texts, pairs, strict=True) if not equals or not name), None)
+    if bad is not None:
+        raise InvalidInput(f"{option} takes NAME=VALUE, not {bad!r}.")
+    return {name: value for name, _, value in pairs}
+
+
+# registry
+
+
+def _sync(arguments: Arguments) -> int:
+    registry = registry_url(arguments.registry)
+    number = sync(registry)
+    print(
+        json.dumps({"registry": registry, "servers": number})
+        if arguments.json
+        else f"{number:,} servers of {registry}."
+    )
+    return OK
+
+
+def _search(arguments: Arguments) -> int:
+    found = search(" ".join(arguments.words), registry_url(arguments.registry), arguments.limit)
+    if arguments.json:
+        print(json.dumps([server.model_dump(include={"name", "version", "description"}) for server in found], indent=2))
+    else:
+        lines = [f"@{server.name}  {server.version}  {one_line(server.description, 80)}" for server in found]
+        print("\n".join(lines) or "No server was found. Try other words, or `shortlist registry sync` first.")
+    return OK if found else 1
+
+
+def _show(arguments: Arguments) -> int:
+    server = find_server(arguments.name.removeprefix("@"), registry_url(arguments.registry))
+    if arguments.json:
+        print(server.model_dump_json(indent=2, by_alias=True))
+    else:
+        for offer in offers(server):
+            print(_described(server, offer))
+    return OK
