@@ -63,6 +63,14 @@ def note(call: str | None) -> None:
             file.write(f"{call}\n")
 
 
+def life(seed: int) -> int:
+    """Count how often this server was started: each life misbehaves differently, and the same with the same seed."""
+    path = f"{os.environ.get('SEEN_FILE', '/dev/null')}.{seed}"
+    with open(path, "a+") as file:
+        file.write("x")
+        return file.tell()
+
+
 def over_stdio(faults: random.Random | None) -> None:
     for line in sys.stdin.buffer:
         message = json.loads(line)
@@ -143,5 +151,4 @@ if __name__ == "__main__":
         asyncio.run(over_http())
     else:
         seed = int(sys.argv[sys.argv.index("--faults") + 1]) if "--faults" in sys.argv else None
-        # Each life of the process misbehaves differently, and the same in every run with the same seed.
-        over_stdio(random.Random(f"{seed}-{os.environ.get('LIFE', '')}-{time.time_ns()}") if seed is not None else None)
+        over_stdio(random.Random(f"{seed}-{life(seed)}") if seed is not None else None)

@@ -25,7 +25,7 @@ from shortlist.gateway.arguments import (
 from shortlist.gateway.exchange import INVALID_REQUEST, QUESTIONS, Exchange, Round
 from shortlist.gateway.metatools import INTEGER, STRING, MetaTool, ToolCall
 from shortlist.gateway.recording import Finished
-from shortlist.gateway.results import page_notice, paged_result, text_of_result
+from shortlist.gateway.results import blocks_of, page_notice, paged_result, text_of_result
 from shortlist.gateway.rounds import Send
 from shortlist.gateway.state import State
 from shortlist.models import Json, Tool
@@ -127,7 +127,7 @@ def _outcome(result: McpResult) -> CallOutcome:
 
 
 def _with_note(result: McpResult, note: str) -> McpResult:
-    return {**result, "content": [*(result.get("content") or ()), {"type": "text", "text": note}]}
+    return {**result, "content": [*blocks_of(result), {"type": "text", "text": note}]}
 
 
 CALL = MetaTool(

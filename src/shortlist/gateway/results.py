@@ -277,10 +277,17 @@ def find_passages(text: str, query: str) -> tuple[Passage, ...]:
     return tuple(Passage(offset=start, text=text[start : start + PASSAGE_CHARACTERS * 3 // 2]) for start in starts)
 
 
+def blocks_of(result: Mapping[str, Json]) -> list[Json]:
+    """Return the content blocks of a result; what is not a list of them, from a server that is wrong, is none."""
+    blocks = result.get("content")
+    return blocks if isinstance(blocks, list) else []
+
+
 def text_of_result(result: Mapping[str, Json]) -> str:
     """Join the text of a tool's result; structured content counts where there is no text."""
-    blocks = result.get("content")
-    texts = [block["text"] for block in blocks or () if isinstance(block, dict) and block.get("type") == "text"]
+    texts = [
+        block.get("text") for block in blocks_of(result) if isinstance(block, dict) and block.get("type") == "text"
+    ]
     joined = "\n".join(text for text in texts if isinstance(text, str))
     structured = result.get("structuredContent")
     return joined if joined or structured is None else _dumps(structured)
@@ -288,7 +295,7 @@ def text_of_result(result: Mapping[str, Json]) -> str:
 
 def paged_result(result: Mapping[str, Json], page: ResultPage, handle: str) -> dict[str, Json]:
     """Put page one in the place of a result's text and structured content; images and the rest stay."""
-    others = [b for b in result.get("content") or () if not (isinstance(b, dict) and b.get("type") == "text")]
+    others = [b for b in blocks_of(result) if not (isinstance(b, dict) and b.get("type") == "text")]
     notice = page_notice(page, handle)
     shown: dict[str, Json] = {
         **result,
