@@ -10,10 +10,13 @@ from time import perf_counter
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.fuzz.mutation import Mutator
 from tests.fuzz.running import over_http, over_stdio
 from tests.fuzz.targets import TARGETS, Target
 
-BATCH = 5_000
+BATCH = 20_000
+VARIANTS = 99
+"""How often each drawn input is varied, one change after the other."""
 SLOW_SECONDS = 5.0
 
 
@@ -30,11 +33,13 @@ def run_target(name: str, count: int, first_seed: int) -> tuple[int, float]:
 
 
 def _run_batch(target: Target, count: int, first_seed: int) -> float:
-    took = [0.0]
+    """Draw inputs with hypothesis, and vary each of them; return the longest time that one took."""
+    mutator, took = Mutator(first_seed), [0.0]
+    variants = min(VARIANTS, count - 1)
 
     @seed(first_seed)
     @settings(
-        max_examples=count,
+        max_examples=max(count // (variants + 1), 1),
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -42,9 +47,16 @@ def _run_batch(target: Target, count: int, first_seed: int) -> float:
     )
     @given(target.inputs)
     def check(value: object) -> None:
-        started = perf_counter()
-        target.check(value)
-        took[0] = max(took[0], perf_counter() - started)
+        mutator.learn(value)
+        for _ in range(variants + 1):
+            started = perf_counter()
+            try:
+                target.check(value)
+            except Exception:
+                print(f"this input failed: {value!r}", flush=True)
+                raise
+            took[0] = max(took[0], perf_counter() - started)
+            value = mutator.vary(value)
 
     check()
     return took[0]

@@ -6,12 +6,12 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from time import monotonic
 
 from benchmarks.stress.processes import Gateway, gateway, stdio_server, usage
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.fuzz.mutation import Mutator
 from tests.fuzz.shapes import MESSAGES
 
 VERSIONS = ("2025-06-18", "2025-11-25", "2026-07-28", "1", "")
@@ -20,13 +20,15 @@ GROWTH_BYTES = 150_000_000
 """Caches and kept results fill up; more than this is a leak."""
 
 
-def messages(count: int, number: int) -> Iterator[list[bytes]]:
-    """Yield batches of message bodies, drawn by hypothesis."""
+def messages(count: int, number: int) -> list[bytes]:
+    """Return so many message bodies: a part drawn by hypothesis, the rest varied from it."""
     drawn: list[bytes] = []
+    mutator = Mutator(number)
+    variants = min(49, count - 1)
 
     @seed(number)
     @settings(
-        max_examples=count,
+        max_examples=max(count // (variants + 1), 1),
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -34,10 +36,13 @@ def messages(count: int, number: int) -> Iterator[list[bytes]]:
     )
     @given(MESSAGES)
     def draw(message: object) -> None:
-        drawn.append(json.dumps(message, default=str).encode("utf-8", "surrogatepass"))
+        mutator.learn(message)
+        for _ in range(variants + 1):
+            drawn.append(json.dumps(message, default=str).encode("utf-8", "surrogatepass"))
+            message = mutator.vary(message)
 
     draw()
-    yield drawn
+    return drawn
 
 
 def requests(body: bytes, dice: random.Random, session: str) -> bytes:
@@ -72,9 +77,8 @@ def over_http(count: int, number: int) -> Counter[str]:
         session = _session(running)
         before = usage(running.pid)
         for batch in range(max(count // 500, 1)):
-            for bodies in messages(min(count, 500), number + batch):
-                for body in bodies:
-                    outcomes[_send(running, requests(body, dice, session))] += 1
+            for body in messages(min(count, 500), number + batch):
+                outcomes[_send(running, requests(body, dice, session))] += 1
             if "ok" not in running.get("/healthz"):
                 raise AssertionError("the gateway does not answer /healthz")
         after = usage(running.pid)
@@ -109,9 +113,8 @@ def _send(running: Gateway, data: bytes) -> str:
 
 def over_stdio(count: int, number: int) -> Counter[str]:
     """Send so many lines to a gateway over stdio; it must still answer a ping afterwards."""
-    command = [sys.executable, "-m", "shortlist.cli", "serve", "--config", "/dev/stdin"]
     outcomes = Counter[str]()
-    lines = [body for bodies in messages(count, number) for body in bodies]
+    lines = messages(count, number)
     command = [sys.executable, "-m", "shortlist.cli", "serve"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         if process.stdin is None or process.stdout is None:

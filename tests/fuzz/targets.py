@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -137,6 +138,9 @@ def result(given: tuple[Any, str]) -> None:
     paged_result(whole, Page(text="", offset=0, total=1, next_offset=None), "handle")
     assert text == "" or "".join(pages)
     find_passages(text, query)
+
+
+logging.getLogger("shortlist.front.stdio").setLevel(logging.ERROR)  # each dropped message is a line
 
 
 def client_frame(given: tuple[Any, bytes]) -> None:
