@@ -60,6 +60,13 @@ class Gateway:
     folder: Path
 
     def get(self, path: str) -> str:
+        """Return what a path answers; raise RuntimeError with the end of the log where the gateway is gone."""
+        try:
+            return self._get(path)
+        except OSError as error:
+            raise RuntimeError(f"{error}; it last said: {self.log.read_text('utf-8', 'replace')[-3000:]}") from error
+
+    def _get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as response:
             text: str = response.read().decode()
             return text

@@ -13,7 +13,7 @@ from shortlist.catalog.readers import BadTool, tool_from_mcp
 from shortlist.config.load import settings_of
 from shortlist.config.settings import ServerSettings, StdioTransport
 from shortlist.errors import InvalidConfig
-from shortlist.gateway.results import Page, SeenUris, cut, find_passages, paged_result, text_of_result
+from shortlist.gateway.results import ResultPage, SeenUris, cut, find_passages, paged_result, text_of_result
 from shortlist.models import Json, Tool
 from shortlist.upstream.framing import EventSplitter, EventTooLarge, LineSplitter, Oversized, read_line, refusal
 from shortlist.upstream.normalise import Listing
@@ -135,7 +135,7 @@ def result(given: tuple[Any, str]) -> None:
     SeenUris().note("s", whole)
     text = text_of_result(whole)
     pages = cut(text, 100)
-    paged_result(whole, Page(text="", offset=0, total=1, next_offset=None), "handle")
+    paged_result(whole, ResultPage(text="", offset=0, total=1, next_offset=None), "handle")
     assert text == "" or "".join(pages)
     find_passages(text, query)
 

@@ -32,7 +32,7 @@ from shortlist.gateway.exchange import Round
 from shortlist.gateway.view import ServeOptions, definition_tokens
 from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
-from shortlist.observability.metrics import GatewayMetrics
+from shortlist.observability.metrics import KEPT_BYTES, GatewayMetrics
 from shortlist.observability.otlp import exporting
 from shortlist.text.clean import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
@@ -200,6 +200,8 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool) -> Non
     access = Access()
     probes = probe_routes(stack.gateway.state, stack.metrics.instruments, host)
     app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])])
+    kept, sent = stack.gateway.state.results, app.state.sessions.log
+    stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
 
     def announce(base: str) -> None:
         url = f"{base}/mcp"

@@ -35,7 +35,7 @@ from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, ToolId
 from shortlist.observability.logs import NOTICES, configure_logs
-from shortlist.observability.metrics import DROPPED, GatewayMetrics
+from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics
 from shortlist.observability.tracing import note_on_span
 from shortlist.paths import data_folder
 from shortlist.search.engine import Engine, Preparable
@@ -170,6 +170,8 @@ async def _open_stack(
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
         admission = Admission(settings.limits)
+        metrics.instruments.read(REFUSED, lambda: {(why,): count for why, count in admission.refused.items()})
+        metrics.instruments.read(RUNNING, lambda: {(): admission.running})
         front.server.middleware += [ObservedRequests(metrics.measure), admission]
         stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission)
         if models:

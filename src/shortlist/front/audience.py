@@ -4,7 +4,7 @@ A client hears of a server, and is asked something by it, only within its scope.
 streams and running requests end.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -32,6 +32,8 @@ from shortlist.models import Json
 from shortlist.upstream.events import Notified
 
 MAX_STREAMS = 1_024
+TOLD_AT_ONCE = 10
+TURN_SECONDS = 0.005
 REVOKED = "The access of this client was revoked"
 _LIST_EVENTS: Mapping[str, ServerEvent] = {
     "notifications/prompts/list_changed": PromptsListChanged(),
@@ -129,12 +131,19 @@ class Audience:
         return self._state.reach(caller.principal).has_server(server)
 
     def _tools_changed(self, change: ListChanged) -> None:
-        for link in tuple(self._links.values()):
-            if self._concerns(link.caller, change):
-                self._spawn("telling a client that its tools changed", link.connection.send_tool_list_changed)
+        links = [link for link in self._links.values() if self._concerns(link.caller, change)]
+        if links:
+            self._spawn("telling clients that their tools changed", partial(self._tell_in_turns, links))
         for caller, listener in tuple(self._streams.values()):
             if self._concerns(caller, change):
                 listener(ToolsListChanged())
+
+    async def _tell_in_turns(self, links: Sequence[Link]) -> None:
+        """Tell a few clients at a time: telling a thousand at once would stall every call for half a second."""
+        for start in range(0, len(links), TOLD_AT_ONCE):
+            for link in links[start : start + TOLD_AT_ONCE]:
+                self._spawn("telling a client that its tools changed", link.connection.send_tool_list_changed)
+            await anyio.sleep(TURN_SECONDS)
 
     def _logged(self, event: Notified) -> None:
         """Pass on a log entry, which names no request: to the calls in flight where all have one principal.

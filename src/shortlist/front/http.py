@@ -49,7 +49,7 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
         async with manager.run():
             yield
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/mcp", endpoint=endpoint, middleware=guards),
             Route(f"/mcp/w/{{{HANDLE_PARAMETER}}}", endpoint=endpoint, middleware=guards),
@@ -58,6 +58,8 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
         middleware=[Middleware(LocalOnly, host=host)],
         lifespan=lifespan,
     )
+    app.state.sessions = manager
+    return app
 
 
 class Endpoint:

@@ -11,7 +11,17 @@ from shortlist.config.settings import EMPTY
 from shortlist.errors import RequestRefused
 from shortlist.gateway.state import State, ToolSearch, Upstreams
 from shortlist.models import Json, Query, SearchResult
-from shortlist.observability.metrics import READY, STATES, TOOLS, GatewayMetrics, Instruments, Measure, Operation
+from shortlist.observability.metrics import (
+    CIRCUITS,
+    NOTIFICATIONS_DROPPED,
+    READY,
+    STATES,
+    TOOLS,
+    GatewayMetrics,
+    Instruments,
+    Measure,
+    Operation,
+)
 from shortlist.observability.tracing import mark_failed, search_span, upstream_span
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
@@ -33,6 +43,14 @@ def watch(gateway: State, instruments: Instruments) -> None:
     instruments.read(STATES, lambda: Counter((state,) for state in gateway.upstreams.states().values()))
     instruments.read(
         READY, lambda: {(name,): int(state == "ready") for name, state in gateway.upstreams.states().items()}
+    )
+    instruments.read(
+        CIRCUITS,
+        lambda: {(name,): int(status.circuit != "closed") for name, status in gateway.upstreams.status().items()},
+    )
+    instruments.read(
+        NOTIFICATIONS_DROPPED,
+        lambda: {(name,): status.dropped for name, status in gateway.upstreams.status().items()},
     )
     instruments.read(TOOLS, lambda: {(name,): len(tools) for name, tools in gateway.everything.catalog.members.items()})
 

@@ -156,6 +156,29 @@ READY = Family(
     name="shortlist.upstream.ready", help="1 while a server is connected, else 0.", kind="gauge", labels=("server",)
 )
 TOOLS = Family(name="shortlist.tools", help="Known tools of each server.", kind="gauge", labels=("server",))
+CIRCUITS = Family(
+    name="shortlist.upstream.circuit_open",
+    help="1 while calls to a server fail at once because it has stopped answering, else 0.",
+    kind="gauge",
+    labels=("server",),
+)
+NOTIFICATIONS_DROPPED = Family(
+    name="shortlist.upstream.notifications.dropped",
+    help="Notifications of a server over its allowance (limits.notifications_per_second).",
+    labels=("server",),
+)
+REFUSED = Family(
+    name="shortlist.requests.refused",
+    help="Requests that were refused at a limit or at shutdown, by reason.",
+    labels=("reason",),
+)
+RUNNING = Family(name="shortlist.requests.running", help="Requests that are being served.", kind="gauge")
+KEPT_BYTES = Family(
+    name="shortlist.kept.bytes",
+    help="Memory taken by paged results and by what legacy clients can resume.",
+    kind="gauge",
+    labels=("kind",),
+)
 DROPPED = Family(
     name="shortlist.events.dropped", help="Events that could not be recorded, by reason.", labels=("reason",)
 )

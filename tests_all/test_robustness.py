@@ -1,0 +1,33 @@
+"""Short runs of the fuzzers, of chaos and of the soak; the long ones are commands (docs/limits.md)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SECONDS = 300
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def test_the_fuzzers_find_nothing_in_a_short_run() -> None:
+    said = run("tests.fuzz", "--inputs", "70000", "--gateway", "1000", "--seed", "11")
+    assert said.count(" inputs, longest") == 7
+    assert "over HTTP" in said
+    assert "over stdio" in said
+
+
+def test_no_call_is_wrong_lost_or_done_twice_while_servers_misbehave() -> None:
+    said = run("benchmarks.chaos", "--calls", "2000", "--clients", "16", "--seed", "11")
+    assert "| done twice | 0 |" in said
+
+
+def test_a_gateway_under_steady_calls_is_sampled() -> None:
+    said = run("benchmarks.soak", "--minutes", "0.2", "--rate", "20", "--sessions", "20")
+    assert "memory_megabytes" in said
