@@ -18,11 +18,21 @@ from shortlist.access.principal import OWNER
 from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
-from shortlist.cli.stack import Stack, connected, log_folder, open_stack, read_settings, run_plainly, say
+from shortlist.cli.stack import (
+    SETTLE_SECONDS,
+    Stack,
+    Starting,
+    connected,
+    log_folder,
+    open_stack,
+    read_settings,
+    run_plainly,
+    say,
+)
 from shortlist.config.settings import LogLevel, Mode, SearchSettings, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
-from shortlist.errors import InvalidInput
+from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.front.admission import Admission
 from shortlist.front.http import build_app
 from shortlist.front.probes import probe_routes
@@ -56,12 +66,15 @@ def register(subparsers: Any) -> None:
     tools.add_argument("action", nargs="?", choices=("list", "show"), default="list", help="list is the default")
     tools.add_argument("name", nargs="?", help="with show: a tool's name")
     tools.add_argument("--server", action="append", dest="servers", help="only tools of this server (repeatable)")
+    _add_refresh(tools)
     _common(tools, _tools, check=_check_tools)
     call = add_command(subparsers, "call")
     call.add_argument("name", help="the tool's name, as `shortlist tools` lists it")
     call.add_argument("arguments", nargs="?", type=_object, default={}, help="a JSON object, @FILE, or - for stdin")
     _common(call, _call)
+    call.set_defaults(start="none")
     toolsets = add_command(subparsers, "toolsets")
+    _add_refresh(toolsets)
     _common(toolsets, _toolsets)
     logs = add_command(subparsers, "logs")
     logs.add_argument("server", help="its name in your configuration")
@@ -88,6 +101,10 @@ def _register_serve(subparsers: Any) -> None:
     serve.add_argument("--log-level", choices=get_args(LogLevel), help="how much is said on stderr (default: info)")
     serve.add_argument("--log-json", action="store_true", help="say it in JSON, one object a line")
     serve.set_defaults(run=_serve)
+
+
+def _add_refresh(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--refresh", action="store_true", help="ask every server again instead of using saved lists")
 
 
 def _common(
@@ -127,10 +144,14 @@ def _with_stack(
         check(arguments, settings)
 
     async def run() -> int:
-        async with connected(settings) as stack:
+        async with connected(settings, _starting(arguments)) as stack:
             return await command(Task(arguments, stack))
 
     return run_plainly(run)
+
+
+def _starting(arguments: argparse.Namespace) -> Starting:
+    return getattr(arguments, "start", None) or ("all" if getattr(arguments, "refresh", True) else "unknown")
 
 
 # serve
@@ -280,6 +301,16 @@ async def _show_tool(task: Task) -> int:
 
 
 async def _call(task: Task) -> int:
+    """Call a tool, and start no server but the one that has it."""
+    stack = task.stack
+    seen = await stack.gateway.state.admit(LOCAL_CALLER)
+    try:
+        wanted = [(await stack.gateway.state.find(seen, task.arguments.name)).server]
+    except ToolNotFound:
+        wanted = list(stack.settings.servers)  # it may be newer than what was saved
+    await stack.pool.reload({name: each for name, each in stack.settings.servers.items() if name in wanted})
+    await stack.pool.settled(SETTLE_SECONDS)
+    await stack.gateway.settled()
     try:
         arguments = {"name": task.arguments.name, "arguments": task.arguments.arguments}
         result = await task.stack.gateway.call(_Terminal(), CALL.name, arguments, Round())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -22,7 +22,7 @@ from shortlist.cli.restarts import Restarts
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import find_config, load_settings
-from shortlist.config.settings import EMPTY, SearchSettings, Settings, TelemetrySettings
+from shortlist.config.settings import EMPTY, SearchSettings, ServerSettings, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.admission import Admission
@@ -46,6 +46,8 @@ from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
 Done = TypeVar("Done")
+Starting: TypeAlias = Literal["all", "unknown", "none"]
+"""Which servers are started at once: `unknown` are those that no catalog was saved of."""
 
 RELOAD_SECONDS = 2.0
 WATCH_SECONDS = 0.4
@@ -111,7 +113,12 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Sett
 
 @asynccontextmanager
 async def open_stack(
-    settings: Settings, options: ServeOptions, *, models: bool = True, metrics: GatewayMetrics | None = None
+    settings: Settings,
+    options: ServeOptions,
+    *,
+    models: bool = True,
+    metrics: GatewayMetrics | None = None,
+    start: Starting = "all",
 ) -> AsyncIterator[Stack]:
     """Start servers, search and gateway; searches are answered at once from the saved catalog."""
     # A command that looks at the servers is no use of them: only what is served is recorded.
@@ -120,8 +127,24 @@ async def open_stack(
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
     ):
         parts = (settings, options, telemetry, storage)
-        async with _open_stack(*parts, models=models, metrics=metrics or GatewayMetrics()) as stack:
+        async with _open_stack(*parts, _Opening(models, metrics or GatewayMetrics(), start)) as stack:
             yield stack
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """How a stack is opened."""
+
+    models: bool
+    metrics: GatewayMetrics
+    start: Starting
+
+    def servers(self, settings: Settings, known: Catalog) -> dict[str, ServerSettings]:
+        """Return the servers to start at once."""
+        if self.start == "all":
+            return dict(settings.servers)
+        unknown = [name for name in settings.servers if name not in known.servers and self.start == "unknown"]
+        return {name: settings.servers[name] for name in unknown}
 
 
 @asynccontextmanager
@@ -130,10 +153,9 @@ async def _open_stack(
     options: ServeOptions,
     telemetry: Telemetry,
     storage: Storage,
-    *,
-    models: bool,
-    metrics: GatewayMetrics,
+    opening: _Opening,
 ) -> AsyncIterator[Stack]:
+    models, metrics = opening.models, opening.metrics
     saved = SavedCatalog(storage.catalogs, settings.servers)
     catalog = saved.load()
     teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
@@ -141,7 +163,7 @@ async def _open_stack(
     make = _searcher_of(settings.search if models else None, words, teacher, telemetry.together.shares)
     search, answerer, events = Engine(make, catalog, vectors=models), Answerer(), _Events()
     pool = UpstreamPool(
-        settings.servers,
+        opening.servers(settings, catalog),
         on_event=events,
         client=answerer,
         limits=settings.limits,
@@ -197,13 +219,14 @@ async def _keep_pauses_short() -> None:
 
 
 @asynccontextmanager
-async def connected(settings: Settings) -> AsyncIterator[Stack]:
-    """Connect to every server for one answer, and give what came of it."""
+async def connected(settings: Settings, start: Starting = "all") -> AsyncIterator[Stack]:
+    """Connect to servers for one answer."""
     if settings.logs.level == "info":  # that each server is ready is news where it is served, noise around one answer
         logging.getLogger(upstream.__name__).setLevel(logging.WARNING)
-    async with open_stack(settings, ServeOptions(mode="search"), models=False) as stack:
-        if sys.stderr.isatty():
-            say(f"connecting to {len(settings.servers)} servers …")
+    options = ServeOptions(mode="search")
+    async with open_stack(settings, options, models=False, start=start) as stack:
+        if sys.stderr.isatty() and (asked := len(stack.pool.status())):
+            say(f"connecting to {asked} server{'' if asked == 1 else 's'} …")
         await stack.pool.settled(SETTLE_SECONDS)
         await stack.gateway.settled()
         yield stack
