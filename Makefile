@@ -3,6 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 FRAMEWORKS := .venv-frameworks/.installed
 BROWSER := .venv/.browser
+OBJECTS := $(foreach name,agents crewai semantic_kernel,.venv-objects/$(name)/.installed)
 
 .PHONY: setup run test test-all release docs format lock
 
@@ -26,17 +27,27 @@ test: setup
 
 # Conformance, foreign clients, frameworks and a browser: slow, and each installs what it needs beside the rest. The browser's
 # driver keeps an event loop of its own while it is open, so its tests have a process of theirs.
-test-all: setup $(FRAMEWORKS) $(BROWSER)
+test-all: setup $(FRAMEWORKS) $(BROWSER) $(OBJECTS)
 	$(BIN)/python -m tests_all.browser.chromium
 	$(BIN)/python -m pytest tests_all --ignore tests_all/browser
 	$(BIN)/python -m pytest tests_all/browser
-	.venv-frameworks/bin/python -m pytest tests/frameworks tests/library
+	.venv-frameworks/bin/python -m pytest tests/frameworks tests/library tests/objects/test_known.py
+	.venv-objects/agents/bin/python -m pytest tests/objects/test_agents.py
+	.venv-objects/crewai/bin/python -m pytest tests/objects/test_crewai.py
+	.venv-objects/semantic_kernel/bin/python -m pytest tests/objects/test_semantic_kernel.py
 
 $(FRAMEWORKS): requirements-frameworks.lock pyproject.toml
 	test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
 	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-frameworks.lock
 	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(FRAMEWORKS)
+
+# Frameworks whose tool objects are read, in environments of their own: they do not agree on each other's versions.
+.venv-objects/%/.installed: tests/objects/%.lock pyproject.toml | setup
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv-objects/$*
+	$(BIN)/uv pip install --quiet --python .venv-objects/$*/bin/python --requirement tests/objects/$*.lock
+	$(BIN)/uv pip install --quiet --python .venv-objects/$*/bin/python --no-deps --no-build-isolation --editable .
+	touch $@
 
 $(BROWSER): $(STAMP) tests_all/browser/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests_all/browser/requirements.txt

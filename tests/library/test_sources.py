@@ -149,3 +149,13 @@ def test_a_server_that_fails_is_a_problem_and_all_of_them_an_error(tmp_path: Pat
     path.write_text(json.dumps(broken))
     with pytest.raises(UpstreamError, match="broken"):
         read_source(path)
+
+
+def test_what_cannot_be_read_is_named_in_one_warning() -> None:
+    with pytest.warns(
+        UserWarning, match=r"2 tools were left out: \[1\]: skipped: 42 .*; \[2\]: skipped: 'x'"
+    ) as warned:
+        made = ToolFilter([{"name": "search", "description": "Search."}, 42, "x"], embedding=None)
+    assert len(warned) == 1
+    assert len(made.catalog) == 1
+    assert len(made.problems) == 2

@@ -205,3 +205,31 @@ def test_a_vector_forgotten_while_the_model_failed_is_a_note_and_the_words_answe
     found = made.filter(MERGE)
     assert found.tools[0].id == "github/merge_pull_request"
     assert found.warnings == ("Searching by words alone: the model is broken",)
+
+
+class Own:
+    """An embedder as docs/library.md describes it: no progress, plain lists, any length."""
+
+    model_id = "own"
+    dimensions = 3
+
+    def __init__(self, value: float = 2.0) -> None:
+        self._value = value
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[self._value, float(len(text)), 1.0] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [self._value, float(len(text)), 1.0]
+
+
+def test_an_embedder_of_ones_own_works_as_documented() -> None:
+    found = workplace(embedding=Own()).filter(MERGE)
+    assert found.tools
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_vector_that_is_no_number_is_an_error_that_says_so(value: float) -> None:
+    with pytest.raises(ModelError, match="the provider returned NaN or infinity in an embedding"):
+        workplace(embedding=Own(value))

@@ -6,10 +6,13 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.openapi import is_openapi, server_of
 from shortlist.errors import InvalidCatalog
 from shortlist.models import Annotations, Server, Tool, ToolId
 from shortlist.schema import text_of
@@ -187,6 +190,8 @@ def _parsed(path: Path) -> Any:
         raise InvalidCatalog(f"{str(path)!r} is empty; a catalog is a JSON document or one JSON object a line.")
     if path.name.removesuffix(".gz").endswith(".jsonl"):
         return _Lines(path, text)
+    if path.suffix in (".yaml", ".yml"):
+        return _yaml(path, text)
     try:
         return json.loads(text)
     except RecursionError:
@@ -200,6 +205,17 @@ def _parsed(path: Path) -> Any:
         ) from None
     except ValueError as error:
         raise InvalidCatalog(f"{str(path)!r} cannot be read as JSON: {error}.") from None
+
+
+def _yaml(path: Path, text: str) -> Any:
+    """Read YAML, in which OpenAPI documents are often written, where a reader of it is installed."""
+    if find_spec("yaml") is None:
+        raise InvalidCatalog(f"{str(path)!r} is YAML: install PyYAML (pip install pyyaml), or convert it to JSON.")
+    yaml = import_module("yaml")
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InvalidCatalog(f"{str(path)!r} is not valid YAML: {one_line(str(error), 200)}") from None
 
 
 def _is_object(line: str) -> bool:
@@ -256,6 +272,8 @@ def _line_reader(line: str) -> Callable[[], tuple[Tool, Server | None]]:
 
 
 def _object_entries(source: Raw, name: str) -> Iterator[Entry]:
+    if is_openapi(source):
+        source = server_of(source)
     if "tools" in source and isinstance(source["tools"], list):
         server = _server_of(source.get("server") if isinstance(source.get("server"), Mapping) else source, name)
         return _tool_entries(source["tools"], server, f"{server.name or 'tools'}")

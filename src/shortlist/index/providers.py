@@ -235,7 +235,7 @@ class RemoteEmbedder:
             raise self._nonsense(f"it gave {vectors.shape[1]} dimensions, not {self._found}")
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(norms).all():
-            raise self._nonsense("its vectors hold numbers that are none")
+            raise self._nonsense("the provider returned NaN or infinity in an embedding")
         unit: Vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
         return unit
 

@@ -1,11 +1,15 @@
 """Query vectors shared by calls: kept by the whole text, bounded, and made once for all who ask at the same time."""
 
+import inspect
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from shortlist.errors import ModelError
 from shortlist.index.embedders import Embedder, Progress, Vectors
@@ -13,6 +17,8 @@ from shortlist.index.embedders import Embedder, Progress, Vectors
 CAPACITY = 1_000
 COOL_DOWN_SECONDS = 15.0
 """A provider that failed is left alone for this long: no turn should wait for its timeout again and again."""
+SAME_LENGTH = 1e-3
+"""Vectors whose length is this near to one are left as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,7 @@ class QueryVectors:
         self._known: OrderedDict[str, Vectors] = OrderedDict()
         self._pending: dict[str, Future[Vectors]] = {}
         self._failed: tuple[float, ModelError] | None = None
+        self._reports = len(inspect.signature(embedder.embed_documents).parameters) > 1
 
     @property
     def model_id(self) -> str:
@@ -46,7 +53,9 @@ class QueryVectors:
         return self.embedder.dimensions
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
-        return self.embedder.embed_documents(texts, progress)
+        """Embed documents; an embedder of the user's own need not know of progress."""
+        more = (progress,) if self._reports else ()
+        return self._checked(self.embedder.embed_documents(texts, *more), len(texts))
 
     def embed_query(self, text: str) -> Vectors:
         return self.look_up(text).vector
@@ -85,7 +94,7 @@ class QueryVectors:
 
     def _make(self, text: str, own: "Future[Vectors]") -> Vectors:
         try:
-            vector = self.embedder.embed_query(text)
+            vector: Vectors = self._checked([self.embedder.embed_query(text)], 1)[0]
         except BaseException as error:
             with self._lock:
                 del self._pending[text]
@@ -100,6 +109,25 @@ class QueryVectors:
                 self._known.popitem(last=False)
         own.set_result(vector)
         return vector
+
+    def _checked(self, made: Any, wanted: int) -> Vectors:
+        """Return vectors of length one as an array, or say what is wrong with them."""
+        try:
+            vectors: Vectors = np.asarray(made, np.float32)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{self.model_id} did not return vectors of numbers: {error}.") from None
+        if vectors.shape != (wanted, self.dimensions):
+            raise ModelError(
+                f"{self.model_id} returned vectors of shape {vectors.shape} for {wanted} texts and "
+                f"{self.dimensions} dimensions."
+            )
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(lengths).all():
+            raise ModelError(f"{self.model_id}: the provider returned NaN or infinity in an embedding.")
+        if (np.abs(lengths - 1) < SAME_LENGTH).all():
+            return vectors
+        unit: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+        return unit
 
     def _refuse_while_down(self) -> None:
         if self._failed is None:

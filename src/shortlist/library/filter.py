@@ -1,6 +1,7 @@
 """The library's front door: the best tools for this turn, out of any catalog, for any framework."""
 
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -39,6 +40,9 @@ from shortlist.text.expansions import read_expansions
 
 BY_VECTORS = ("hybrid", "dense")
 """The modes of search that ask for a query's vector."""
+
+SHOWN_PROBLEMS = 5
+"""Tools that could not be read and are named in the warning about them."""
 
 Chat: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
 
@@ -257,6 +261,11 @@ class ToolFilter:
             self._saved.keep(self._searcher.index)
 
     def _viewed(self, reading: SourceReading) -> View:
+        if reading.problems:
+            shown = "; ".join(reading.problems[:SHOWN_PROBLEMS])
+            more = len(reading.problems) - SHOWN_PROBLEMS
+            rest = f"; and {more} more in `.problems`" if more > 0 else ""
+            warnings.warn(f"{len(reading.problems)} tools were left out: {shown}{rest}", stacklevel=3)
         if self._setup.include_server_description:
             return View(reading)
         return View(replace(reading, catalog=_undescribed(reading.catalog)))

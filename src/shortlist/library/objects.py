@@ -1,0 +1,296 @@
+"""Tool objects of agent frameworks and plain callables, read by their published shape; none of them is imported."""
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from shortlist.models import Json
+
+McpDefinition: TypeAlias = dict[str, Json]
+
+_SCHEMAS = ("parameters_json_schema", "params_json_schema")
+"""What pydantic-ai, google-genai and the OpenAI Agents SDK call a tool's schema."""
+_GROUPS = ("function_declarations", "functions", "tools")
+"""Where google-genai, Semantic Kernel, Agno, Haystack, pydantic-ai and MCP results keep the tools of a group."""
+_ARGUMENT = re.compile(r"^\s*(?::param\s+)?(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>\S.*)$")
+_SECTION = re.compile(r"\n\s*(?:Args|Arguments|Parameters):\s*\n|\n\s*(?=:param )")
+_SKIPPED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_EMPTY: McpDefinition = {"type": "object", "properties": {}}
+
+
+def members(item: Any) -> list[Any] | None:
+    """Return the tools of a toolkit, toolset, plugin or listing; None where the object is not a group of tools."""
+    if isinstance(item, Mapping) or definition_of(item) is not None:
+        return None
+    if callable(listing := getattr(item, "to_tool_list", None)):  # LlamaIndex' tool specs
+        return list(listing())
+    for key in _GROUPS:
+        held = getattr(item, key, None)
+        if isinstance(held, Mapping):
+            return list(held.values())
+        if isinstance(held, (list, tuple)):
+            return list(held)
+    return None
+
+
+def definition_of(item: Any) -> McpDefinition | None:
+    """Write a tool object or a callable as an MCP definition; None where it is neither."""
+    for convert in _KINDS:
+        found = convert(item)
+        if found is not None:
+            return _documented(found)
+    return None
+
+
+def _name(item: Any) -> str | None:
+    name = getattr(item, "name", None)
+    return name if isinstance(name, str) and name else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any] | None:
+    return value if isinstance(value, Mapping) else None
+
+
+def _dumped(model: Any) -> dict[str, Any]:
+    dumped: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped
+
+
+def _defined(name: str, description: Any, schema: Mapping[str, Any] | None) -> McpDefinition:
+    about = description if isinstance(description, str) else ""
+    return {"name": name, "description": about, "inputSchema": dict(schema or _EMPTY)}
+
+
+def _langchain(item: Any) -> McpDefinition | None:
+    schema = getattr(item, "tool_call_schema", None)
+    if schema is None or (name := _name(item)) is None:
+        return None
+    return _defined(name, item.description, schema if isinstance(schema, dict) else schema.model_json_schema())
+
+
+def _llama_index(item: Any) -> McpDefinition | None:
+    metadata = getattr(item, "metadata", None)
+    read = getattr(metadata, "get_parameters_dict", None)
+    if metadata is None or not callable(read) or (name := _name(metadata)) is None:
+        return None
+    about = str(getattr(metadata, "description", ""))
+    signature, line_break, rest = about.partition("\n")
+    return _defined(name, rest if line_break and signature.startswith(f"{name}(") else about, read())
+
+
+def _fastmcp(item: Any) -> McpDefinition | None:
+    convert = getattr(item, "to_mcp_tool", None)
+    return _dumped(convert()) if callable(convert) and _name(item) is not None else None
+
+
+def _pydantic_ai(item: Any) -> McpDefinition | None:
+    definition = getattr(item, "tool_def", None)
+    return None if definition is None else _by_json_schema(definition)
+
+
+def _by_json_schema(item: Any) -> McpDefinition | None:
+    if (name := _name(item)) is None:
+        return None
+    schema = next((found for key in _SCHEMAS if (found := _mapping(getattr(item, key, None))) is not None), None)
+    return None if schema is None else _defined(name, getattr(item, "description", None), schema)
+
+
+def _google(item: Any) -> McpDefinition | None:
+    """Read a FunctionDeclaration, whose own kind of schema writes its types in capitals."""
+    if not hasattr(item, "parameters_json_schema") or (name := _name(item)) is None:
+        return None
+    own = getattr(item, "parameters", None)
+    schema = _lower_types(_dumped(own)) if hasattr(own, "model_dump") else None
+    return _defined(name, getattr(item, "description", None), schema)
+
+
+def _lower_types(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: inner.lower() if key == "type" and isinstance(inner, str) else _lower_types(inner)
+            for key, inner in value.items()
+        }
+    return [_lower_types(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _autogen(item: Any) -> McpDefinition | None:
+    schema = _mapping(getattr(item, "schema", None))
+    if schema is None or not isinstance(name := schema.get("name"), str):
+        return None
+    return _defined(name, schema.get("description"), _mapping(schema.get("parameters")))
+
+
+def _smolagents(item: Any) -> McpDefinition | None:
+    inputs = _mapping(getattr(item, "inputs", None))
+    if inputs is None or not hasattr(item, "output_type") or (name := _name(item)) is None:
+        return None
+    required = [key for key, schema in inputs.items() if not (_mapping(schema) or {}).get("nullable")]
+    return _defined(name, item.description, {"type": "object", "properties": dict(inputs), "required": required})
+
+
+def _dspy(item: Any) -> McpDefinition | None:
+    arguments = _mapping(getattr(item, "args", None))
+    if arguments is None or not hasattr(item, "desc") or (name := _name(item)) is None:
+        return None
+    described = _mapping(getattr(item, "arg_desc", None)) or {}
+    properties = {
+        key: {**(_mapping(schema) or {}), **({"description": described[key]} if key in described else {})}
+        for key, schema in arguments.items()
+    }
+    required = [key for key, schema in properties.items() if "default" not in schema]
+    return _defined(name, item.desc, {"type": "object", "properties": properties, "required": required})
+
+
+def _semantic_kernel(item: Any) -> McpDefinition | None:
+    metadata = getattr(item, "metadata", None)
+    parameters = getattr(metadata, "parameters", None)
+    if metadata is None or not isinstance(parameters, list) or (name := _name(metadata)) is None:
+        return None
+    properties = {each.name: _kernel_parameter(each) for each in parameters}
+    required = [each.name for each in parameters if each.is_required]
+    schema = {"type": "object", "properties": properties, "required": required}
+    server = getattr(metadata, "plugin_name", None)
+    definition = _defined(name, metadata.description, schema)
+    return {**definition, "server": server} if isinstance(server, str) and server else definition
+
+
+def _kernel_parameter(parameter: Any) -> dict[str, Any]:
+    described = {"description": parameter.description} if parameter.description else {}
+    default = {} if parameter.default_value is None else _as_default(parameter.default_value)
+    return {**(_mapping(parameter.schema_data) or {}), **described, **default}
+
+
+def _by_args_schema(item: Any) -> McpDefinition | None:
+    """Read a tool that names a pydantic model of its arguments, as CrewAI's do."""
+    model = getattr(item, "args_schema", None)
+    write = getattr(model, "model_json_schema", None)
+    if not callable(write) or (name := _name(item)) is None:
+        return None
+    return _defined(name, getattr(item, "description", None), write())
+
+
+def _by_parameters(item: Any) -> McpDefinition | None:
+    """Read a tool with a JSON schema in `parameters`, as Haystack's and Agno's have."""
+    schema, name = _mapping(getattr(item, "parameters", None)), _name(item)
+    if schema is None or name is None:
+        return None
+    entrypoint = getattr(item, "entrypoint", None)
+    if callable(entrypoint) and not schema.get("properties"):  # Agno reads the function when an agent is made
+        return {**_from_callable(entrypoint), "name": name}
+    return _defined(name, getattr(item, "description", None), schema)
+
+
+def _model(item: Any) -> McpDefinition | None:
+    dumps = hasattr(item, "model_dump") and not isinstance(item, type) and _name(item) is not None
+    found = _dumped(item) if dumps else None
+    return found if found and ("inputSchema" in found or "description" in found) else None
+
+
+def _callable(item: Any) -> McpDefinition | None:
+    return _from_callable(item) if callable(item) else None
+
+
+def _from_callable(item: Callable[..., Any]) -> McpDefinition:
+    name = getattr(item, "__name__", None) or type(item).__name__
+    return _defined(name, inspect.getdoc(item) or "", _signature_schema(item))
+
+
+def _signature_schema(item: Callable[..., Any]) -> dict[str, Json]:
+    from pydantic import TypeAdapter  # noqa: PLC0415
+    from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError  # noqa: PLC0415
+
+    properties: dict[str, Json] = {}
+    required: list[str] = []
+    definitions: dict[str, Json] = {}
+    for name, parameter, annotation in _parameters(item):
+        try:
+            schema = TypeAdapter(annotation).json_schema(ref_template="#/$defs/{model}")
+        except (PydanticSchemaGenerationError, PydanticUserError, NameError):
+            schema = {}
+        definitions.update(schema.pop("$defs", {}))
+        about, is_required = _default(parameter.default)
+        properties[name] = {**schema, **about}
+        if is_required:
+            required.append(name)
+    found: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
+    return {**found, "$defs": definitions} if definitions else found
+
+
+def _default(value: Any) -> tuple[dict[str, Json], bool]:
+    """Read a parameter's default, which may be pydantic's `Field(default, description=…)`."""
+    if value is inspect.Parameter.empty:
+        return {}, True
+    if not callable(getattr(value, "is_required", None)):
+        return _as_default(value), False
+    described = {"description": value.description} if value.description else {}
+    if value.is_required():
+        return described, True
+    return {**described, **(_as_default(value.default) if value.default_factory is None else {})}, False
+
+
+def _as_default(value: Any) -> dict[str, Json]:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    return {"default": value}
+
+
+def _parameters(item: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter, Any]]:
+    try:
+        signature = inspect.signature(item, eval_str=True)
+    except (NameError, TypeError, ValueError):
+        signature = inspect.Signature() if not inspect.isroutine(item) else inspect.signature(item)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind not in _SKIPPED:
+            annotation = parameter.annotation
+            yield name, parameter, Any if annotation is inspect.Parameter.empty else annotation
+
+
+def _documented(definition: McpDefinition) -> McpDefinition:
+    """Move what a docstring says of the arguments to them, where they have no description but their own name."""
+    text, schema = definition.get("description"), definition.get("inputSchema")
+    if not isinstance(text, str) or not isinstance(schema, Mapping):
+        return definition
+    about, notes = _docstring(text)
+    properties = schema.get("properties")
+    if not notes or not isinstance(properties, Mapping) or not notes.keys() & properties.keys():
+        return {**definition, "description": about if notes else text.strip()}
+    filled = {
+        key: {**value, "description": notes[key]}
+        if key in notes
+        and isinstance(value, Mapping)
+        and value.get("description", key) == key  # AutoGen repeats the name
+        else value
+        for key, value in properties.items()
+    }
+    return {**definition, "description": about, "inputSchema": {**schema, "properties": filled}}
+
+
+def _docstring(text: str) -> tuple[str, Mapping[str, str]]:
+    parts = _SECTION.split(f"\n{text}", maxsplit=1)
+    if len(parts) == 1:
+        return text.strip(), {}
+    notes = {m["name"]: m["text"] for line in parts[1].splitlines() if (m := _ARGUMENT.match(line))}
+    return parts[0].strip(), notes
+
+
+_KINDS: Iterable[Callable[[Any], McpDefinition | None]] = (
+    _langchain,
+    _llama_index,
+    _fastmcp,
+    _pydantic_ai,
+    _by_json_schema,
+    _google,
+    _autogen,
+    _smolagents,
+    _dspy,
+    _semantic_kernel,
+    _by_args_schema,
+    _by_parameters,
+    _model,
+    _callable,
+)
+"""The readers, the most particular shape first."""
