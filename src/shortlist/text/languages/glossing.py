@@ -1,0 +1,223 @@
+"""A clause of another language, word by word in English."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shortlist.text.languages.lexicon import UNSPACED, Lexicon, Sense, lexicon, unaccented
+from shortlist.text.languages.spelling import normal, stems
+
+MIN_PART = {"de": 4, "ko": 2}
+COMPOUNDING = frozenset(MIN_PART)
+PREFIX_SHARE = 0.7
+ALSO_LIKELY = 0.4
+
+
+
+_VERBATIM = re.compile(
+    r"[a-z][a-z0-9+.-]*://[!-~]+|[\w.+-]+@[\w-]+\.[\w.]+|(?:[A-Za-z]:)?[~.]?[\\/][!-~]+"  # links, addresses, paths
+    r"|[A-Za-z0-9]+(?:[_./:=&#@\\][A-Za-z0-9]+)+|(?<!\w)\w*\d\w*(?!\w)",  # names and numbers
+    re.ASCII,
+)
+"""What stands in a request as it is and is not a word of any language."""
+_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
+_MARKED = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u097f"
+_NATIVE = re.compile(rf"(?:[^\W\d_A-Za-z]|[{_MARKED}])+|[A-Za-z]+|\d+")
+"""A word of a script with spaces: letters and the marks on them, apart from Latin names that a particle is glued to."""
+_HAN_OR_KANA = re.compile("[\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_LINKS = ("", "s", "n", "es", "en", "e")
+"""What joins the parts of a German compound."""
+PARTICLES = frozenset(
+    "ab an auf aus bei durch ein fest fort frei her heraus herunter hin hinzu hoch los mit nach um vor weg weiter "
+    "wieder zu zurück zusammen runter raus rein".split()
+)
+FARTHEST_PARTICLE = 12
+LATIN = frozenset({"de", "es", "fr", "it", "pl", "pt", "tr", "vi"})
+
+
+class Unit(NamedTuple):
+    """A stretch of the text and what it may mean; no senses where it is a name, a number or unknown."""
+
+    text: str
+    senses: tuple[Sense, ...] = ()
+    function: bool = False
+
+
+def written_out(units: Sequence[Unit]) -> str:
+    """Write a gloss as one line for a model: each word, with a second reading where that is nearly as likely."""
+    said = (
+        " ".join(sense.english for sense in unit.senses[:2] if sense.weight >= ALSO_LIKELY) if unit.senses else unit.text
+        for unit in units
+        if not unit.function
+    )
+    return " ".join(said)
+
+
+def gloss(text: str, language: str, words: Lexicon | None = None) -> tuple[Unit, ...]:
+    """Read a text of one language from left to right, longest match first."""
+    words = words or lexicon(language)
+    read = _unspaced if language in UNSPACED else _spaced
+    units: list[Unit] = []
+    place = 0
+    for found in _VERBATIM.finditer(text):
+        units += [*read(text[place : found.start()], words), Unit(found[0])]
+        place = found.end()
+    return tuple([*units, *read(text[place:], words)])
+
+
+def _unspaced(text: str, words: Lexicon) -> list[Unit]:
+    units: list[Unit] = []
+    place = 0
+    for run in _HAN_OR_KANA.finditer(text):
+        units += _names(text[place : run.start()])
+        units += _segmented(run[0], words)
+        place = run.end()
+    return [*units, *_names(text[place:])]
+
+
+def _names(text: str) -> list[Unit]:
+    return [Unit(word) for word in _NATIVE.findall(text)]
+
+
+def _spaced(text: str, words: Lexicon) -> list[Unit]:
+    tokens = (_LATIN if words.language in LATIN else _NATIVE).findall(text)
+    exact = [normal(token, words.language) for token in tokens]
+    if words.language == "vi" and text.isascii():
+        exact = [unaccented(each) for each in exact]
+    verbs = _separated(tokens, exact, words) if words.language == "de" else {}
+    found: list[Unit] = []
+    at = 0
+    while at < len(tokens):
+        if at in verbs:
+            found += verbs[at]
+            at += 1
+            continue
+        units, used = _longest(tokens, exact, at, words)
+        found += units
+        at += used
+    return found
+
+
+def _separated(tokens: Sequence[str], exact: Sequence[str], words: Lexicon) -> dict[int, list[Unit]]:
+    """Find German verbs whose particle stands at the end of the clause: `benenne die Datei um`."""
+    found: dict[int, list[Unit]] = {}
+    for last in range(1, len(tokens)):
+        if tokens[last].lower() not in PARTICLES:
+            continue
+        for at in range(last - 1, max(-1, last - FARTHEST_PARTICLE), -1):
+            stem = next(iter(stems(tokens[at], "de")), "")
+            senses = words.forms.get(f"{exact[at]} {exact[last]}") or words.stems.get(f"{stem} {exact[last]}")
+            senses = senses or words.stems.get(exact[last] + stem)
+            if senses and at not in found:
+                found[at] = [Unit(f"{tokens[at]} … {tokens[last]}", senses)]
+                found[last] = []
+                break
+    return found
+
+
+def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexicon) -> tuple[list[Unit], int]:
+    language = words.language
+    for size in range(min(words.longest, len(tokens) - at), 0, -1):
+        text, key = " ".join(tokens[at : at + size]), " ".join(exact[at : at + size])
+        if size == 1 and key in words.function_words:
+            return [Unit(text, function=True)], 1
+        if senses := words.forms.get(key) or words.stems.get(key):
+            return [Unit(text, senses)], size
+        if size > 1 and language != "vi":
+            key = " ".join(next(iter(stems(token, language)), "") for token in tokens[at : at + size])
+            if senses := words.stems.get(key):
+                return [Unit(text, senses)], size
+    return _one(tokens[at], exact[at], words), 1
+
+
+def _one(token: str, exact: str, words: Lexicon) -> list[Unit]:
+    if token.isdigit():
+        return [Unit(token)]
+    for stem in stems(token, words.language):
+        if senses := words.stems.get(stem) or words.forms.get(stem):
+            return [Unit(token, senses)]
+        if stem in words.function_words:
+            return [Unit(token, function=True)]
+    if words.language in COMPOUNDING and (parts := _parts(exact, words)):
+        return parts
+    if (near := _by_beginning(exact, words)) is not None:
+        return [Unit(token, near)]
+    return [Unit(token)]
+
+
+def _parts(word: str, words: Lexicon) -> list[Unit]:
+    """Read a compound by its parts; all of them are meant."""
+    shortest = MIN_PART[words.language]
+    if len(word) < 2 * shortest:
+        return []
+    for cut in range(len(word) - shortest, shortest - 1, -1):
+        if head := _known(word[:cut], words):
+            tail = _known(word[cut:], words)
+            rest = [Unit(word[cut:], tail)] if tail else _parts(word[cut:], words)
+            if rest:
+                return [Unit(word[:cut], head), *rest]
+    return []
+
+
+def _known(part: str, words: Lexicon) -> tuple[Sense, ...]:
+    for link in _LINKS if words.language == "de" else ("",):
+        bare = part.removesuffix(link) if link else part
+        if len(bare) >= MIN_PART[words.language] and (found := words.forms.get(bare) or words.stems.get(bare)):
+            return found
+    return ()
+
+
+def _by_beginning(word: str, words: Lexicon) -> tuple[Sense, ...] | None:
+    """Find the form that shares most of its beginning with a word."""
+    best, share = None, PREFIX_SHARE
+    for key in words.prefixes.get(word[:4], ()):
+        same = next((i for i, (a, b) in enumerate(zip(word, key, strict=False)) if a != b), min(len(word), len(key)))
+        if same / max(len(word), len(key)) > share:
+            best, share = key, same / max(len(word), len(key))
+    return None if best is None else words.forms.get(best) or words.stems[best]
+
+
+def _segmented(run: str, words: Lexicon) -> list[Unit]:
+    """Cut a run without spaces so that known words cover most of it, long ones first."""
+    text = normal(run, words.language)
+    if len(text) != len(run):
+        run = text
+    best: list[tuple[float, int]] = [(0.0, 0)] * (len(text) + 1)
+    for end in range(1, len(text) + 1):
+        best[end] = (best[end - 1][0], end - 1)
+        for start in range(max(0, end - words.longest), end):
+            if worth := _worth(text, start, end, words):
+                best[end] = max(best[end], (best[start][0] + worth, start))
+    cuts = [len(text)]
+    while cuts[-1]:
+        cuts.append(best[cuts[-1]][1])
+    units: list[Unit] = []
+    for start, end in zip(cuts[::-1], cuts[-2::-1], strict=False):
+        part = text[start:end]
+        known = words.forms.get(part) or words.stems.get(part) if _worth(text, start, end, words) else None
+        units.append(Unit(run[start:end], known or (), part in words.function_words))
+    return _unknown_joined(units)
+
+
+def _worth(text: str, start: int, end: int, words: Lexicon) -> float:
+    """Rate a match: by its length, and little for one character or a verb's stem, which needs an ending after it."""
+    part = text[start:end]
+    if part in words.function_words:
+        return len(part) ** 1.4 if len(part) > 1 else 0.6
+    if part in words.forms:
+        return len(part) ** 1.5 if len(part) > 1 else 0.5
+    if part in words.stems:
+        followed = end < len(text) and "\u3041" <= text[end] <= "\u309f"
+        return len(part) ** 1.45 if len(part) > 1 else 0.9 * followed
+    return 0.0
+
+
+def _unknown_joined(units: Sequence[Unit]) -> list[Unit]:
+    joined: list[Unit] = []
+    for unit in units:
+        plain = not unit.senses and not unit.function
+        if plain and joined and not joined[-1].senses and not joined[-1].function:
+            joined[-1] = Unit(joined[-1].text + unit.text)
+        else:
+            joined.append(unit)
+    return joined

@@ -1,0 +1,150 @@
+"""The words of one language and the English ones they stand for, read when the language is first met."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+from shortlist.text.clean import fold
+from shortlist.text.languages.hindi import latin_key
+from shortlist.text.languages.spelling import normal, stems
+
+LANGUAGES = ("ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "vi", "zh")
+UNSPACED = frozenset({"ja", "zh"})
+MOST_SENSES = 4
+FUNCTION_WORD = "-"
+"""The English side of words that ask, point or join, and name nothing."""
+LIGHT_VERBS = {
+    "hi": "करो करना करें कर करिए कीजिए दो देना लगाओ लगाना दिखाओ होना हुआ karo karna kar do dena lagao hona".split(),
+    "tr": "et etme etmek ol olma olmak yap yapmak ver".split(),
+    "ko": "하다 하기 해줘 되다 해주세요".split(),
+    "vi": (),
+}
+"""Verbs that only make a verb of the word before them: `hesap et`, `गणना करो`."""
+
+
+class Sense(NamedTuple):
+    """An English word that a form may stand for, and how likely beside the likeliest."""
+
+    english: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Forms and stems to senses, the likeliest first; phrases have a space between their words."""
+
+    language: str
+    forms: Mapping[str, tuple[Sense, ...]]
+    stems: Mapping[str, tuple[Sense, ...]]
+    function_words: frozenset[str]
+    prefixes: Mapping[str, tuple[str, ...]]
+    """One-word forms and stems by their first letters, for inflections that no stemmer knows."""
+    longest: int
+    """Most words of a phrase, or letters of a form where there are no spaces."""
+
+
+@cache
+def lexicon(language: str) -> Lexicon:
+    """Read the lexicon of a language from the package."""
+    file = resources.files("shortlist.text").joinpath("data", "languages", f"{language}.tsv")
+    return parse_lexicon(language, file.read_text("utf-8"))
+
+
+def parse_lexicon(language: str, text: str) -> Lexicon:
+    """Read lines of `english TAB form|form=weight`."""
+    forms: dict[str, dict[str, float]] = defaultdict(dict)
+    stemmed: dict[str, dict[str, float]] = defaultdict(dict)
+    function_words: set[str] = set()
+    for english, form, weight in _entries(text):
+        keys = _keys(form, language)
+        if english == FUNCTION_WORD:
+            function_words |= {keys.exact, unaccented(keys.exact)} if language == "vi" else {keys.exact}
+            continue
+        _keep(forms, (keys.exact,), english, weight)
+        _keep(stemmed, keys.stems, english, weight)
+    known = {key for table in (forms, stemmed) for key in table if " " not in key and len(key) >= PREFIX_LETTERS}
+    return Lexicon(
+        language,
+        {key: _senses(found) for key, found in forms.items()},
+        {key: _senses(found) for key, found in stemmed.items()},
+        frozenset(function_words),
+        _by_prefix(known) if language not in UNSPACED else {},
+        max(map(len, forms)) if language in UNSPACED else 1 + max(key.count(" ") for key in forms),
+    )
+
+
+PREFIX_LETTERS = 4
+
+
+def _by_prefix(keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for key in sorted(keys):
+        found[key[:PREFIX_LETTERS]].append(key)
+    return {prefix: tuple(each) for prefix, each in found.items()}
+
+
+class _Keys(NamedTuple):
+    exact: str
+    stems: tuple[str, ...]
+
+
+def _entries(text: str) -> Iterator[tuple[str, str, float]]:
+    for line in text.splitlines():
+        english, _, listed = line.partition("\t")
+        for form in listed.split("|"):
+            word, _, weight = form.partition("=")
+            yield english, word, float(weight or 1)
+
+
+def _keys(form: str, language: str) -> _Keys:
+    if language in UNSPACED:
+        exact = normal(form, language)
+        return _Keys(exact, _kana_stems(exact) if language == "ja" else ())
+    words = form.split()
+    exact = " ".join(normal(word, language) for word in words)
+    last = words[-1]
+    shorter = [" ".join(normal(word, language) for word in words[:-1])] if _ends_light(words, language) else []
+    first = " ".join(next(iter(stems(word, language)), normal(word, language)) for word in words)
+    found = [first, *shorter, *(stems(last, language) if len(words) == 1 else ())]
+    if language == "hi" and not form.isascii():
+        found.append(" ".join(latin_key(word) for word in words))
+    if language == "vi":
+        found.append(unaccented(exact))
+    return _Keys(exact, tuple(dict.fromkeys(each for each in found if len(each) > 1)))
+
+
+def _ends_light(words: list[str], language: str) -> bool:
+    return len(words) > 1 and words[-1] in LIGHT_VERBS.get(language, ())
+
+
+def unaccented(text: str) -> str:
+    """Write Vietnamese as people type it without its marks."""
+    return fold(text).replace("đ", "d")
+
+
+def _kana_stems(form: str) -> tuple[str, ...]:
+    """Return what stays of a Japanese verb or adjective whatever its ending: 送 of 送る, 作成 of 作成する."""
+    if form.endswith("する"):
+        return (form[:-2],)
+    kept = form.rstrip("うくぐすつぬぶむるいえけげせてねべめれしりきみちびぎ")
+    if kept != form and kept and not _is_kana(kept[-1]):
+        return (kept,)
+    return (form[:-1],) if len(form) > 2 and form[-1] in "るいう" else ()
+
+
+def _is_kana(letter: str) -> bool:
+    return "\u3040" <= letter <= "\u30ff"
+
+
+def _keep(table: dict[str, dict[str, float]], keys: Iterable[str], english: str, weight: float) -> None:
+    for key in keys:
+        table[key][english] = max(weight, table[key].get(english, 0.0))
+
+
+def _senses(found: Mapping[str, float]) -> tuple[Sense, ...]:
+    best = max(found.values())
+    likeliest = sorted(found.items(), key=lambda each: -each[1])[:MOST_SENSES]
+    return tuple(Sense(english, round(weight / best, 2)) for english, weight in likeliest)
