@@ -1,0 +1,180 @@
+"""Which language a clause is written in: by its script, else by its function words and the words that only one has."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+
+from shortlist.text.clean import fold
+from shortlist.text.languages.glossing import LATIN
+from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES
+from shortlist.text.tokens import STOPWORDS, read_words
+
+NAMES = {
+    "ar": "Arabic", "de": "German", "es": "Spanish", "fr": "French", "hi": "Hindi", "it": "Italian", "ja": "Japanese",
+    "ko": "Korean", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "tr": "Turkish", "vi": "Vietnamese",
+    "zh": "Chinese", "uk": "Ukrainian", "fa": "Persian or Urdu", "el": "Greek", "he": "Hebrew", "th": "Thai",
+    "nl": "Dutch", "sv": "Swedish", "cs": "Czech", "ro": "Romanian", "id": "Indonesian", "hu": "Hungarian",
+    "fi": "Finnish", "bn": "Bengali", "ta": "Tamil", "te": "Telugu", "ka": "Georgian", "hy": "Armenian", "am": "Amharic",
+}  # fmt: skip
+SUPPORTED = frozenset(LANGUAGES)
+SPELLED_IN_LATIN = (*sorted(LATIN), "hi")
+
+_SCRIPTS = (
+    ("ja", re.compile("[\u3040-\u30ff]")),
+    ("ko", re.compile("[\uac00-\ud7af\u1100-\u11ff]")),
+    ("zh", re.compile("[\u3400-\u9fff\U00020000-\U0003ffff]")),
+    ("uk", re.compile("[іїєґІЇЄҐ]")),
+    ("ru", re.compile("[\u0400-\u04ff]")),
+    ("fa", re.compile("[پچژگکیٹڈڑےہ]")),
+    ("ar", re.compile("[\u0600-\u06ff\u0750-\u077f]")),
+    ("hi", re.compile("[\u0900-\u097f]")),
+    ("el", re.compile("[\u0370-\u03ff]")),
+    ("he", re.compile("[\u0590-\u05ff]")),
+    ("th", re.compile("[\u0e00-\u0e7f]")),
+    ("bn", re.compile("[\u0980-\u09ff]")),
+    ("ta", re.compile("[\u0b80-\u0bff]")),
+    ("te", re.compile("[\u0c00-\u0c7f]")),
+    ("ka", re.compile("[\u10a0-\u10ff]")),
+    ("hy", re.compile("[\u0530-\u058f]")),
+    ("am", re.compile("[\u1200-\u137f]")),
+)
+_OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u036f\u1e00-\u1eff\u2c60-\u2c7f\ua720-\ua7ff\uff00-\uffef\u2000-\u2bff]")
+_LATIN_WORD = re.compile(
+    r"(?<![\w@./])[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}(?![\w@/])|(?<!\S)[A-Za-z\u00c0-\u024f](?!\S)"
+)
+"""A word that stands alone: no part of a code such as `k8s`, and of one letter only between spaces."""
+_TELLING_LETTERS = {
+    "de": re.compile("[äöüß]"),
+    "es": re.compile("[ñ¿¡]"),
+    "fr": re.compile("[œèêëîïùûç]"),
+    "pl": re.compile("[ąęłńśźż]"),
+    "pt": re.compile("[ãõ]"),
+    "tr": re.compile("[ğışİ]"),
+    "vi": re.compile("[đơưăạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹ]"),
+}
+_ACCENTS = {
+    "es": re.compile("[áéíóú]"),
+    "fr": re.compile("[éàâô]"),
+    "it": re.compile("[àèìòù]"),
+    "pt": re.compile("[áéíóúâêôçà]"),
+}
+_UNSUPPORTED_WORDS = {
+    "nl": "het een van voor niet naar mijn met zijn wat welke maak zoek toon stuur alle",
+    "sv": "och att för med inte mina mitt vilka hur är på skapa visa hitta",
+    "cs": "je se že pro jak jsou který vytvoř ukaž najdi všechny mi",
+    "ro": "și în pentru este care cum toate arată găsește creează trimite",
+    "id": "yang dan untuk dengan saya dari semua buat cari tampilkan kirim apa",
+    "hu": "és egy hogy nem az meg melyik mutasd keresd összes",
+    "fi": "ja on että kaikki miten mikä näytä etsi luo lähetä",
+}
+CORE_ENGLISH = frozenset(
+    "the to of my for with and from is are this that these those how what which where when who please all into about "
+    "its it our your their any every been was were has have should would could can you them between over".split()
+)
+"""Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
+_FUNCTION = frozenset({FUNCTION_WORD, "how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
+CORE_WEIGHT, WORD_WEIGHT = 3.0, 0.5
+ENOUGH = 1.7
+
+
+@cache
+def english_words() -> frozenset[str]:
+    """Return the ordinary words of English requests and tool texts."""
+    return read_words("english.txt")
+
+
+def language_of(clause: str, *, kana: bool = False) -> str | None:
+    """Return the language of a clause, also one that there is no lexicon for; None for English and for what is unclear.
+
+    `kana` says that Japanese is written elsewhere in the text, so that a clause in Chinese characters is Japanese too.
+    """
+    if not clause.isascii() and _OTHER_SCRIPT.search(clause):
+        return None if _asks_in_english(clause) else _language_of_script(clause, kana=kana)
+    return _latin_language(clause)
+
+
+def _language_of_script(clause: str, *, kana: bool) -> str | None:
+    letters = {language: len(script.findall(clause)) for language, script in _SCRIPTS}
+    if letters["ja"] or kana:
+        letters["ja"] += letters.pop("zh")
+    for special, usual in (("uk", "ru"), ("fa", "ar")):  # the letters that tell two languages of one script apart
+        letters[usual] = 0 if letters[special] else letters[usual]
+        letters[special] *= 100
+    best = max(letters, key=letters.__getitem__)
+    return best if letters[best] else None
+
+
+def _asks_in_english(clause: str) -> bool:
+    """Say whether words of another script only stand in an English sentence: `translate 你好 to English`."""
+    latin = [word for word in _LATIN_WORD.findall(clause) if not word.isupper()]
+    return any(word.lower() in CORE_ENGLISH for word in latin) and 4 * sum(map(len, latin)) > len(clause)
+
+
+def _latin_language(clause: str) -> str | None:
+    words = [word.lower() for word in _LATIN_WORD.findall(clause) if not (word.isupper() and len(word) > 1)]
+    english = english_words()
+    strange = [word for word in words if word not in english]
+    if not strange:
+        return None
+    tables = _function_words()
+    asked = [word for word in words if word in CORE_ENGLISH]
+    votes: Counter[str] = Counter()
+    for word in words:
+        for language in tables.get(word) or tables.get(fold(word), ()):
+            votes[language] += 1.0 if word not in STOPWORDS else 0.4
+    if not clause.isascii():
+        lower = clause.lower()
+        for language, letters in _TELLING_LETTERS.items():
+            votes[language] += min(2, len(letters.findall(lower)))
+        for language, letters in _ACCENTS.items():
+            votes[language] += 0.5 * min(2, len(letters.findall(lower)))
+    if max(votes.values(), default=0) < ENOUGH and len(strange) * 2 < len(words):
+        return None
+    known = _one_word_forms()
+    for word in strange:
+        plain = fold(word)
+        for language in known.get(plain) or (known.get(plain[:-1], ()) if len(plain) > 4 else ()):
+            votes[language] += 1.0 if language not in tables.get(word, ()) else 0.2
+    (best, found), *_ = votes.most_common(1) or [("", 0.0)]
+    against = CORE_WEIGHT * sum(best not in tables.get(word, ()) for word in asked)
+    against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, ()) for word in words)
+    needed = ENOUGH if len(words) > 2 else 1.0
+    return best if found >= needed and found > against else None
+
+
+@cache
+def _function_words() -> Mapping[str, frozenset[str]]:
+    """Return the languages of each function word, with and without its accents."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for language in SPELLED_IN_LATIN:
+        for english, form in _forms(language):
+            if english not in _FUNCTION:
+                break  # they come first
+            for spelled in {form.lower(), fold(form)}:
+                found[spelled].add(language)
+    for language, words in _UNSUPPORTED_WORDS.items():
+        for word in words.split():
+            found[word].add(language)
+    return {word: frozenset(languages) for word, languages in found.items() if word.isalpha()}
+
+
+@cache
+def _one_word_forms() -> Mapping[str, frozenset[str]]:
+    """Return the languages of every form that is no English word; read when the function words do not decide."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for language in SPELLED_IN_LATIN:
+        for english, form in _forms(language):
+            plain = fold(form)
+            if english != FUNCTION_WORD and plain.isalpha() and (language != "hi" or plain.isascii()):
+                found[plain].add(language)
+    return {word: frozenset(languages) for word, languages in found.items() if word not in english_words()}
+
+
+def _forms(language: str) -> Iterable[tuple[str, str]]:
+    text = resources.files("shortlist.text").joinpath("data", "languages", f"{language}.tsv").read_text("utf-8")
+    for line in text.splitlines():
+        english, _, listed = line.partition("\t")
+        for form in listed.split("|"):
+            yield english, form.partition("=")[0]

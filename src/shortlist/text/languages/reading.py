@@ -1,0 +1,77 @@
+"""A text of any language as English words, clause by clause; None for English, which is left alone."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from shortlist.text.languages.detecting import NAMES, SUPPORTED, language_of
+from shortlist.text.languages.glossing import Unit, gloss, written_out
+
+MAX_CHARS = 4_000
+MAX_REMEMBERED = 512
+
+_CLAUSE = re.compile(r"(?:[^.!?;\n。！？；।؟]|[.!?;](?!\s))+(?:[.!?;]\s+|[\n。！？；।؟]\s*|$)|[.!?;\s。！？；।؟]+")
+_QUOTED = re.compile("\"[^\"\n]*\"|(?<!\\w)'[^'\n]*'(?!\\w)|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』")
+_LETTERS = re.compile(r"[^\W\d_]")
+_KANA = re.compile("[\u3040-\u30ff]")
+
+
+class Reading(NamedTuple):
+    """What a text says in English, word by word."""
+
+    units: tuple[Unit, ...]
+    text: str
+    """The gloss as one line, for a model."""
+    languages: tuple[str, ...]
+    unknown: tuple[str, ...]
+    """The languages that there is no lexicon for; their words stand as they are."""
+
+    @property
+    def note(self) -> str:
+        """Say what was read, for whoever asked."""
+        found = " and ".join(NAMES[language] for language in self.languages)
+        missing = " and ".join(NAMES[language] for language in self.unknown)
+        notes = [f"Read word by word from {found}: {self.text}." if found else ""]
+        if missing:
+            notes.append(f"{missing} is not among the supported languages: its words were searched for as they stand.")
+        return " ".join(filter(None, notes))
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def read(text: str) -> Reading | None:
+    """Read a text; None where all of it is English or has no words."""
+    if text.isascii() and language_of(text) is None:
+        return None  # most texts, in a few microseconds
+    units: list[Unit] = []
+    said: list[str] = []
+    found: dict[str, None] = {}
+    kana = bool(_KANA.search(text))
+    for clause, language in _clauses(text[:MAX_CHARS], kana=kana):
+        if language in SUPPORTED:
+            glossed = gloss(clause, language)
+            units += glossed
+            said.append(written_out(glossed))
+        else:
+            units.append(Unit(clause))
+            said.append(clause.strip())
+        if language:
+            found[language] = None
+    if not found:
+        return None
+    supported = tuple(language for language in found if language in SUPPORTED)
+    unknown = tuple(language for language in found if language not in SUPPORTED)
+    return Reading(tuple(units), " ".join(filter(None, said)), supported, unknown)
+
+
+def _clauses(text: str, *, kana: bool) -> Iterator[tuple[str, str | None]]:
+    """Yield clauses with their languages; one too short to tell goes with the clause before it."""
+    before: str | None = None
+    for found in _CLAUSE.finditer(text):
+        clause = found[0]
+        asked = _QUOTED.sub(" ", clause)
+        language = language_of(asked if _LETTERS.search(asked) else clause, kana=kana)
+        if language is None and before is not None and len(clause.split()) < 3:
+            language = before
+        yield clause, language
+        before = language

@@ -1,0 +1,94 @@
+"""Make the list of ordinary English words that the package ships, from the texts that models may be trained on.
+
+    python -m training.english_words
+
+A word is ordinary if it stands in the texts of several servers or in several written requests. Rare words one letter away
+from one that is far more common are mostly typing errors, and are left out.
+"""
+
+import argparse
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from rapidfuzz.distance import DamerauLevenshtein
+
+from shortlist.text.languages.glossing import LATIN
+from shortlist.text.languages.lexicon import FUNCTION_WORD
+from shortlist.text.tokens import STOPWORDS, stem
+from training.bench import Folder, data_folder
+from training.lexicon import WORDS
+
+SHIPPED = Path("src/shortlist/text/data/english.txt")
+SEEN_BY = 2
+"""Servers, or requests, that must have a word."""
+FAR_MORE = 40
+"""How many times more common a word is than its misspelling."""
+FOREIGN_BELOW = 250
+"""A function word of another language counts as English only if it is seen more often: `die` and `on` are, `und` is not."""
+ENGLISH_TOO = frozenset("as come die fin fort hat man me men note on pan per pour sent sin son tan ten van war".split())
+_WORD = re.compile(r"(?<![\w./:=@#<{&-])[A-Za-z][a-z]{1,17}(?![\w/:=@>}-]|\.\w)")
+
+
+def words_of(data: Path) -> Counter[str]:
+    """Count the servers and requests in which each word stands."""
+    found: Counter[str] = Counter()
+    by_server: defaultdict[str, set[str]] = defaultdict(set)
+    for folder in [*(data / "train").iterdir(), *(data / "catalogs").iterdir()]:
+        if not (folder / "tools.jsonl.gz").exists():
+            continue
+        for tool in Folder(folder).tools:
+            by_server[f"{folder.name}/{tool.server}"] |= {word.lower() for word in _WORD.findall(tool.description)}
+        if folder.name in ("authored", "labelled"):
+            for case in Folder(folder).cases:
+                if case.query.isascii():
+                    found.update({word.lower() for word in _WORD.findall(case.query)})
+    for words in by_server.values():
+        found.update(words)
+    return found
+
+
+def ordinary(counts: Counter[str]) -> list[str]:
+    """Keep what is common enough and no misspelling of something far more common."""
+    kept = {word: count for word, count in counts.items() if count >= SEEN_BY and len(word) > 2}
+    near: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+    for word, count in kept.items():
+        if count >= FAR_MORE:
+            near[word[0], len(word)].append(word)
+    foreign = {word for word in _function_words() if counts[word] < FOREIGN_BELOW} - ENGLISH_TOO
+    misspelled = {word for word, count in kept.items() if _is_misspelled(word, count, kept, near)}
+    return sorted(kept.keys() - foreign - misspelled | {word for word in STOPWORDS if word.isalpha()})
+
+
+def _function_words() -> Iterator[str]:
+    for language in LATIN:
+        for line in (WORDS / f"{language}.tsv").read_text("utf-8").splitlines():
+            english, _, forms = line.partition("\t")
+            yield from (form.strip() for form in forms.split("|") if english == FUNCTION_WORD)
+
+
+def _is_misspelled(word: str, count: int, kept: dict[str, int], near: defaultdict[tuple[str, int], list[str]]) -> bool:
+    if len(word) < 5 or stem(word) in kept or word in STOPWORDS:
+        return False
+    return any(
+        kept[other] >= FAR_MORE * count
+        and stem(other) != stem(word)
+        and DamerauLevenshtein.distance(word, other, score_cutoff=1) <= 1
+        for length in (len(word) - 1, len(word), len(word) + 1)
+        for other in near[word[0], length]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=data_folder())
+    parser.add_argument("--out", type=Path, default=SHIPPED)
+    options = parser.parse_args()
+    words = ordinary(words_of(options.data))
+    options.out.write_text("\n".join(words) + "\n", "utf-8")
+    print(f"{len(words)} words, {options.out.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
