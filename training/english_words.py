@@ -1,9 +1,9 @@
 """Make the list of ordinary English words that the package ships, from the texts that models may be trained on.
 
-    python -m training.english_words
+    python -m training.english_words --dictionary /usr/share/dict/american-english
 
-A word is ordinary if it stands in the texts of several servers or in several written requests. Rare words one letter away
-from one that is far more common are mostly typing errors, and are left out.
+A word is ordinary if a request or a tool text has it and the dictionary (Debian's wamerican) does too, or if so many
+texts have it that it cannot be a typing error: names of products, words of the trade.
 """
 
 import argparse
@@ -12,19 +12,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from rapidfuzz.distance import DamerauLevenshtein
-
 from shortlist.text.languages.glossing import LATIN
 from shortlist.text.languages.lexicon import FUNCTION_WORD
-from shortlist.text.tokens import STOPWORDS, stem
+from shortlist.text.tokens import STOPWORDS
 from training.bench import Folder, data_folder
 from training.lexicon import WORDS
 
 SHIPPED = Path("src/shortlist/text/data/english.txt")
-SEEN_BY = 2
-"""Servers, or requests, that must have a word."""
-FAR_MORE = 40
-"""How many times more common a word is than its misspelling."""
+SEEN_BY = 25
+"""Servers and requests that must have a word which no dictionary has."""
+SHORT_WORD = 5
+"""Dictionary words up to this length are all kept: they are near so many others that they would be corrected first."""
 FOREIGN_BELOW = 250
 """A function word of another language counts as English only if it is seen more often: `die` and `on` are, `und` is not."""
 ENGLISH_TOO = frozenset("as come die fin fort hat man me men note on pan per pour sent sin son tan ten van war".split())
@@ -49,16 +47,15 @@ def words_of(data: Path) -> Counter[str]:
     return found
 
 
-def ordinary(counts: Counter[str]) -> list[str]:
-    """Keep what is common enough and no misspelling of something far more common."""
-    kept = {word: count for word, count in counts.items() if count >= SEEN_BY and len(word) > 2}
-    near: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-    for word, count in kept.items():
-        if count >= FAR_MORE:
-            near[word[0], len(word)].append(word)
+def ordinary(counts: Counter[str], dictionary: Path) -> list[str]:
+    """Keep the words that the dictionary has, and those that are too common to be errors."""
+    listed = set(dictionary.read_text("utf-8").split())
     foreign = {word for word in _function_words() if counts[word] < FOREIGN_BELOW} - ENGLISH_TOO
-    misspelled = {word for word, count in kept.items() if _is_misspelled(word, count, kept, near)}
-    return sorted(kept.keys() - foreign - misspelled | {word for word in STOPWORDS if word.isalpha()})
+    kept = {word for word, count in counts.items() if len(word) > 2 and (word in listed or count >= SEEN_BY)}
+    kept |= {
+        word for word in listed if 2 < len(word) <= SHORT_WORD and word.isascii() and word.isalpha() and word.islower()
+    }
+    return sorted(kept - foreign | {word for word in STOPWORDS if word.isalpha()})
 
 
 def _function_words() -> Iterator[str]:
@@ -83,9 +80,10 @@ def _is_misspelled(word: str, count: int, kept: dict[str, int], near: defaultdic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=data_folder())
+    parser.add_argument("--dictionary", type=Path, default=Path("/usr/share/dict/american-english"))
     parser.add_argument("--out", type=Path, default=SHIPPED)
     options = parser.parse_args()
-    words = ordinary(words_of(options.data))
+    words = ordinary(words_of(options.data), options.dictionary)
     options.out.write_text("\n".join(words) + "\n", "utf-8")
     print(f"{len(words)} words, {options.out.stat().st_size} bytes")
 

@@ -93,14 +93,18 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
             both = {target: found[target] + PRIOR * given.get(target, 0.0) for target in {*found, *given}}
             chance[form] = {target: value / mass for target, value in both.items()}
     seen = Counter(form for sources, _ in sentences for form in set(sources))
-    together = Counter((form, target) for sources, targets in sentences for form in set(sources) for target in set(targets))
+    together = Counter(
+        (form, target) for sources, targets in sentences for form in set(sources) for target in set(targets)
+    )
     surface = _surfaces(spelled)
     return _weighed(language, entries, chance, known) + [
         Entry(surface.get(target, target), form, round(rate, 2))
         for form, rates in chance.items()
         if seen[form] >= SEEN_AT_LEAST and len(form) > 1
         for target, rate in sorted(rates.items(), key=lambda each: -each[1])[:2]
-        if rate >= LIKELY and together[form, target] >= max(SEEN_AT_LEAST, 0.4 * seen[form]) and target not in prior[form]
+        if rate >= LIKELY
+        and together[form, target] >= max(SEEN_AT_LEAST, 0.4 * seen[form])
+        and target not in prior[form]
     ]
 
 
@@ -126,7 +130,9 @@ def _sources(query: str, language: str, known: Lexicon) -> list[str]:
     return [
         _key(unit.text, language)
         for unit in units
-        if not unit.function and not unit.text.isdigit() and (unit.senses or not unit.text.isascii() or language in SPELLED_IN_ASCII)
+        if not unit.function
+        and not unit.text.isdigit()
+        and (unit.senses or not unit.text.isascii() or language in SPELLED_IN_ASCII)
     ]
 
 

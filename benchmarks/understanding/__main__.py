@@ -8,13 +8,14 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.measuring import publish
-from benchmarks.understanding import chats, pastes, real_servers, wishes
+from benchmarks.understanding import chats, languages, pastes, real_servers, wishes
 from benchmarks.understanding.row import Row, Setup, as_data, table
 
 from shortlist import ToolFilter
 from shortlist.evals.datasets import demo_catalog
 
 PARTS: Mapping[str, Callable[[Setup], Sequence[Row]]] = {
+    "languages": languages.rows,
     "pastes": pastes.rows,
     "chats": chats.rows,
     "wishes": wishes.rows,

@@ -265,8 +265,6 @@ class Match(NamedTuple):
     """A column for each row."""
     telling: float
     """How much it tells that this was asked: its idf, by its weight in the query."""
-    meant: str = ""
-    """The likeliest spelling of a word that the catalog does not have."""
 
     @classmethod
     def of(cls, index: ExactLexicalIndex, asked: QueryTerm, stand_ins: Sequence[tuple[str, float]]) -> "Match":
@@ -281,11 +279,9 @@ class Match(NamedTuple):
         rows, (scores, anywhere, name, server) = _best([postings.rows for postings in found], each)
         part_of_name = name / index.name_sizes[rows]
         worth = np.array([scores, telling * anywhere, telling * name, part_of_name, telling * server], np.float32)
-        likeliest = stand_ins[0][0]
-        meant = "" if asked.instead or likeliest == asked.term else likeliest
         if index.size > FEW_ROWS:
-            return cls(rows, worth, telling, meant)
-        return cls(None, _in_every_row(rows, worth, index.size), telling, meant)
+            return cls(rows, worth, telling)
+        return cls(None, _in_every_row(rows, worth, index.size), telling)
 
 
 NO_MATCH = Match(np.empty(0, np.int64), np.empty((SCORE_AND_GAINS, 0), np.float32), 0.0)
@@ -300,8 +296,6 @@ class Matches(NamedTuple):
     telling: float
     unknown: float
     """The share of the terms, by weight, that nothing answers."""
-    respelled: Mapping[str, str]
-    """What the words that the catalog does not have are likely to be."""
     scores: Scores
     """The score of every row."""
 
@@ -311,23 +305,20 @@ class Matches(NamedTuple):
         if not terms:
             return UNREAD._replace(unknown=1.0, scores=np.zeros(index.size, np.float32))
         found: list[Match] = []
-        respelled: dict[str, str] = {}
         telling = asked = unanswered = 0.0
-        for (term, weight, _), match in zip(terms, matches, strict=True):
+        for (_, weight, _), match in zip(terms, matches, strict=True):
             telling += match.telling
             asked += weight
             if match.worth.size:
                 found.append(match)
             else:
                 unanswered += weight
-            if match.meant:
-                respelled[term] = match.meant
         rows, worth = _together(found)
         scores: Scores = worth[0]
         if rows is not None:
             scores = np.zeros(index.size, np.float32)
             np.add.at(scores, rows, worth[0])
-        return cls(rows, worth, telling, unanswered / asked, respelled, scores)
+        return cls(rows, worth, telling, unanswered / asked, scores)
 
     def gains(self, rows: Rows, size: int) -> Lines:
         """Return what each of some rows gains, one column per row."""
@@ -343,7 +334,7 @@ class Matches(NamedTuple):
         return summed.astype(np.float32).reshape(gains, len(rows))
 
 
-UNREAD = Matches(NO_MATCH.rows, NO_MATCH.worth, 0.0, 0.0, {}, np.empty(0, np.float32))
+UNREAD = Matches(NO_MATCH.rows, NO_MATCH.worth, 0.0, 0.0, np.empty(0, np.float32))
 """Stands for a query whose words were not looked up: an ablation, or a search by vectors alone."""
 
 

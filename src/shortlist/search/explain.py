@@ -1,7 +1,7 @@
 """Why a tool ranks where it does: in data, and in text."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -48,11 +48,17 @@ class Explanation:
     """What the query was like, which decides how much each feature counts."""
     stages: Mapping[str, tuple[int | None, int | None]]
     """The rank before and after each stage that moved it."""
+    read_as: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The English words that words of another language were read as, the likeliest first."""
+    corrected: Mapping[str, str] = field(default_factory=dict)
+    """Words taken for typing errors, and what they were read as."""
 
     def text(self) -> str:
         """Write it for a person."""
         place = f"rank {self.rank}" if self.rank else "not among the results"
         lines = [f"{self.tool}: {place}" + (f", score {self.score:.2f}" if self.score is not None else "")]
+        lines += [f"  {word!r} read as {', '.join(senses)}" for word, senses in self.read_as.items()]
+        lines += [f"  {typed!r} taken as {meant!r}" for typed, meant in self.corrected.items()]
         lines += [
             f"  {m.asked!r} found as {m.found!r} in {', '.join(m.fields)}: {m.score:.2f} (idf {m.idf:.1f})"
             for m in self.matches
@@ -81,7 +87,14 @@ def explain(parts: Parts, pipeline: Pipeline, request: Request, run: PipelineRun
         parts=_parts(run, row),
         query=named(QUERY_FEATURES, run.fused.evidence.query) if run.fused.evidence else {},
         stages=_stages(run, row),
+        read_as=_read_as(request),
+        corrected=request.corrected,
     )
+
+
+def _read_as(request: Request) -> Mapping[str, tuple[str, ...]]:
+    reading = request.analysed.reading
+    return {u.text: tuple(sense.english for sense in u.senses) for u in (reading.units if reading else ()) if u.senses}
 
 
 def _arm(retriever: Retriever, request: Request, row: int) -> Arm:

@@ -57,6 +57,8 @@ class Request:
     among: Among
     vectors: Vectors | None = None
     """The query's vector and, where it asks for several things, one for each of them."""
+    corrected: Mapping[str, str] = field(default_factory=dict)
+    """Words of the query that were taken for typing errors, and what they were read as."""
     kept: dict[object, Any] = field(default_factory=dict)
     """What a retriever looked up for this request and needs again."""
 

@@ -34,6 +34,7 @@ from shortlist.search.pipeline import (
     Together,
 )
 from shortlist.search.retrievers import DenseRetriever, LexicalRetriever
+from shortlist.search.spelling import Speller
 from shortlist.text.documents import FIELDS
 
 STACKONE_ALPHA = 0.2
@@ -54,6 +55,7 @@ class Parts:
     fitted: Fitted
     lexical: LexicalRetriever
     reader: FeatureReader
+    speller: Speller
     together: Together = nothing_together
     memory: Memory | None = None
 
@@ -62,7 +64,7 @@ class Parts:
         cls, index: Index, fitted: Fitted, together: Together = nothing_together, memory: Memory | None = None
     ) -> "Parts":
         lexical = LexicalRetriever(index)
-        return cls(index, fitted, lexical, FeatureReader(index, lexical), together, memory)
+        return cls(index, fitted, lexical, FeatureReader(index, lexical), Speller(index), together, memory)
 
     def stages(self) -> dict[str, Stage]:
         return {

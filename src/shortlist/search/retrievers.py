@@ -1,54 +1,15 @@
 """The two default retrievers: words (BM25F) and vectors (cosine)."""
 
-from functools import lru_cache
-
 import numpy as np
-from rapidfuzz import process
-from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
-from shortlist.index.lexical import ExactLexicalIndex, Matches
+from shortlist.index.lexical import Matches
 from shortlist.index.ports import NOTHING, Candidates, Rows
 from shortlist.models import Scores
 from shortlist.search.pipeline import Request
 from shortlist.text.queries import QueryTerm
 
-TYPO_WEIGHT = 0.7
-"""A corrected word is less certain than one that stands in the catalog as it was typed."""
-MIN_TYPO_LENGTH = 4
-MAX_CORRECTIONS = 3
 NO_VECTORS = NOTHING._replace(deviation=1e-3)
-
-
-class Speller:
-    """Finds the catalog's nearest words for one it does not have; first letters are rarely mistyped."""
-
-    def __init__(self, index: ExactLexicalIndex) -> None:
-        self._index = index
-        self.corrections = lru_cache(maxsize=2_000)(self._corrections)
-
-    def __call__(self, term: str) -> tuple[str, ...]:
-        """Return the most common among the nearest words of the catalog."""
-        return self.corrections(term)
-
-    def _corrections(self, term: str) -> tuple[str, ...]:
-        if len(term) < MIN_TYPO_LENGTH or not term.isalpha():
-            return ()
-        reach = 1 if len(term) < 6 else 2
-        near = [
-            (distance, -self._index.frequency(word), word)
-            for length in range(len(term) - reach, len(term) + reach + 1)
-            for word, distance, _ in process.extract(
-                term,
-                self._index.vocabulary.alike(term[0], length),
-                scorer=DamerauLevenshtein.distance,
-                score_cutoff=reach,
-                limit=None,
-            )
-            if self._index.frequency(word)
-        ]
-        closest = min(near, default=(0,))[0]
-        return tuple(word for distance, _, word in sorted(near)[:MAX_CORRECTIONS] if distance == closest)
 
 
 class LexicalRetriever:
@@ -56,7 +17,6 @@ class LexicalRetriever:
 
     def __init__(self, index: Index) -> None:
         self._lexical = index.lexical
-        self.speller = Speller(index.lexical)
 
     def retrieve(self, request: Request, limit: int) -> Candidates:
         return self._lexical.retrieve(self.look_up(request), limit, request.among)
@@ -72,12 +32,10 @@ class LexicalRetriever:
         return found
 
     def stand_ins(self, asked: QueryTerm) -> tuple[tuple[str, float], ...]:
-        """Return the terms to look for, with their weights: the word, its synonyms, or its likely spellings."""
+        """Return the terms to look for that the catalog has, with their weights: the word and what may stand for it."""
         frequency = self._lexical.frequency
         known = tuple((t, w) for t, w in asked.instead if frequency(t)) if asked.instead else ()
-        if frequency(asked.term):
-            return ((asked.term, asked.weight), *known)
-        return known or tuple((t, asked.weight * TYPO_WEIGHT) for t in self.speller(asked.term))
+        return ((asked.term, asked.weight), *known) if frequency(asked.term) else known
 
 
 class DenseRetriever:

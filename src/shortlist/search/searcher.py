@@ -21,6 +21,7 @@ from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import read_ask
+from shortlist.search.spelling import Spelled
 from shortlist.text.clean import clean_text
 from shortlist.text.expansions import Expansions
 from shortlist.text.queries import analyse, texts_to_embed
@@ -31,6 +32,10 @@ T = TypeVar("T")
 MAX_LIMIT = 1_000
 _RANKING = threading.BoundedSemaphore(2)
 """How many threads rank at once. More would only compete for the interpreter's lock, also with the event loop."""
+CORRECTED_WEIGHT = 3
+"""How much more the corrected text counts than the one that was typed, for the model."""
+CORRECTED = ("hybrid", "lexical", "dense")
+"""Modes that search for words or meaning; the others take the text as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,9 +236,11 @@ class Searcher:
         return self._run(query, lambda search: _evidence(search)[0])
 
     def texts_to_embed(self, text: str) -> tuple[str, ...]:
-        """Return all texts whose vectors a query needs: its own, and those of its wishes."""
+        """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
+        speller = self._current().parts.speller
         queries = (text, *(wish.query for wish in _wishes(text)))
-        return tuple(dict.fromkeys(part for query in queries for part in self._texts(query)))
+        spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
+        return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
 
     def _texts(self, text: str) -> tuple[str, ...]:
         return texts_to_embed(text, self._options.expansions, apart=self._options.clauses)
@@ -247,10 +254,11 @@ class Searcher:
         ready, started = self._current(), perf_counter()
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
+        spelled = ready.parts.speller(query.text) if query.mode in CORRECTED else Spelled(query.text, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:
-                vectors = query_vectors(ready.embedder, self._texts(query.text))
+                vectors = self._vectors(ready.embedder, query, spelled)
                 steps = (Step("embed", (perf_counter() - started) * 1000, len(vectors)),)
             except ModelError as error:
                 failure = f"Searching by words alone: {error}"
@@ -258,10 +266,18 @@ class Searcher:
                 pipeline = ready.pipeline(pipeline.name)
         with _RANKING:
             started = perf_counter()
-            analysed = analyse(query.text, self._options.expansions)
-            request = Request(query, analysed, ready.index.among(query.filters), vectors)
+            analysed = analyse(spelled.text, self._options.expansions)
+            request = Request(query, analysed, ready.index.among(query.filters), vectors, spelled.corrected)
             steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
             return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
+
+    def _vectors(self, embedder: Embedder, query: Query, spelled: Spelled) -> Vectors:
+        """Embed a query; where it was corrected, the text as it was typed still takes part."""
+        vectors = query_vectors(embedder, self._texts(spelled.text))
+        if spelled.corrected:
+            both = CORRECTED_WEIGHT * vectors[0] + embedder.embed_query(self._texts(query.text)[0])
+            vectors[0] = both / max(float(np.linalg.norm(both)), 1e-9)
+        return vectors
 
     def _current(self) -> _Ready:
         ready, memory = self._ready, self._options.memory
@@ -282,8 +298,8 @@ class Searcher:
             hits=_hits(search),
             confidence=_confidence(search, evidence, logits),
             steps=(*search.steps, *run.steps),
-            notes=self._notes(ready, search.failure),
-            did_you_mean=ready.parts.lexical.look_up(request).respelled,
+            notes=(*self._notes(ready, search.failure), *_reading_notes(request)),
+            did_you_mean=request.corrected,
         )
 
     def _explained(self, search: _Search) -> Explained:
@@ -302,6 +318,10 @@ class Searcher:
         if failure:
             notes.append(failure)
         return tuple(notes)
+
+
+def _reading_notes(request: Request) -> tuple[str, ...]:
+    return (request.analysed.reading.note,) if request.analysed.reading is not None else ()
 
 
 def _explanation(search: _Search, tool_id: ToolId) -> Explanation:

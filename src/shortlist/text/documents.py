@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from shortlist.models import Server, Tool
 from shortlist.schema import nested_properties, parameters_of, texts_of
 from shortlist.text.clean import fold, one_line
+from shortlist.text.languages.reading import Reading, read
 from shortlist.text.tokens import compact, split_identifier, terms, words
 
 Field: TypeAlias = Literal[
@@ -38,23 +39,24 @@ PASSAGE_LABEL_CHARS = 120
 PASSAGE_PARAMETER_CHARS = 160
 
 _EVERY_SERVER = frozenset({"mcp", "server", "servers"})
+_BEYOND_ASCII = re.compile(r"[^\W\d_\x00-\x7f]")
 # `(?<=[.!?。！？])\s+|\n+` with the white space first, which the engine can skip to: half the time.
 _SENTENCE_END = re.compile(r"\s(?:(?<=[.!?。！？]\s)\s*|(?<=\n)\n*)")
 
 
 def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset()) -> Document:
-    """Give the terms of every field of a tool."""
+    """Return the terms of every field of a tool."""
     own, shared = _split_boilerplate(tool.description[:MAX_DESCRIPTION_CHARS], boilerplate)
     properties = nested_properties(tool.input_schema)
     spoken = " ".join([text for _, schema in properties for text in texts_of(schema)])
     server_name, server_text = _server_terms(server)
     return {
-        "name": _name_terms(tool.name),
-        "title": terms(tool.title),
+        "name": [*_name_terms(tool.name), *_english_terms(tool.name)],
+        "title": [*terms(tool.title), *_english_terms(tool.title)],
         "labels": terms(" ".join((tool.category, *tool.tags, *tool.keywords))),
-        "description": _unstuffed(terms(own)),
+        "description": _unstuffed([*terms(own), *_english_terms(own)]),
         "parameters": terms(" ".join([name for name, _ in properties])),
-        "parameter_text": terms(spoken[:MAX_PARAMETER_CHARS]),
+        "parameter_text": [*terms(spoken[:MAX_PARAMETER_CHARS]), *_english_terms(spoken[:MAX_PARAMETER_CHARS])],
         "server": server_name,
         "server_text": server_text,
         "boilerplate": terms(shared),
@@ -70,13 +72,38 @@ def embedding_text(tool: Tool) -> str:
         part
         for part in (
             f"{server} {name}:" if server else f"{name}:",
-            one_line(tool.title, 80) if split_identifier(tool.title) != split_identifier(tool.name) else "",
-            one_line(tool.description, PASSAGE_DESCRIPTION_CHARS),
+            _in_english(tool.name, 80),
+            _told(tool.title, 80) if split_identifier(tool.title) != split_identifier(tool.name) else "",
+            _told(tool.description, PASSAGE_DESCRIPTION_CHARS),
             one_line(labels, PASSAGE_LABEL_CHARS),
             f"({one_line(parameters, PASSAGE_PARAMETER_CHARS)})" if parameters else "",
         )
         if part
     )
+
+
+def _told(text: str, length: int) -> str:
+    """Write a text for a model: word by word in English where it is in another language."""
+    return _in_english(text, length) or one_line(text, length)
+
+
+def _in_english(text: str, length: int) -> str:
+    reading = _foreign(text)
+    return one_line(reading.text, length) if reading else ""
+
+
+def _english_terms(text: str) -> list[str]:
+    """Return the English terms of a text in another language, likeliest senses only."""
+    reading = _foreign(text)
+    return [] if reading is None else [t for u in reading.units if u.senses for t in terms(u.senses[0].english)]
+
+
+def _foreign(text: str) -> Reading | None:
+    """Read what has letters beyond ASCII; tool texts in plain ASCII are taken for English."""
+    if text.isascii() or not _BEYOND_ASCII.search(text):
+        return None
+    reading = read(text[:MAX_DESCRIPTION_CHARS])
+    return reading if reading is not None and reading.languages else None
 
 
 def server_words(server: str) -> str:

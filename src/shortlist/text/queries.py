@@ -8,6 +8,8 @@ from typing import NamedTuple
 from shortlist.text.asks import read_ask
 from shortlist.text.clean import clean_text
 from shortlist.text.expansions import Expansions, Phrases, shipped_expansions
+from shortlist.text.languages.glossing import Unit
+from shortlist.text.languages.reading import Reading, read_query
 from shortlist.text.tokens import compact, terms
 
 MAX_QUERY_TERMS = 160
@@ -16,6 +18,10 @@ PASTED_WEIGHT = 0.35
 """Words inside placeholders, paths, links and quotes: arguments more often than the thing asked for."""
 EXPANSION_WEIGHT = 0.45
 """A synonym is a guess; the word itself is not."""
+SENSE_WEIGHT = 0.6
+"""What another English word for the same foreign one counts, by how likely it is meant."""
+UNREAD_WEIGHT = 0.3
+"""A word of another script that no lexicon has: in an English catalog it stands for nothing."""
 
 MAX_REMEMBERED_WORDS = 4_096
 MAX_CLAUSES = 8
@@ -75,11 +81,16 @@ class AnalysedQuery(NamedTuple):
     terms: tuple[QueryTerm, ...]
     identifiers: tuple[str, ...]
     words: int
+    reading: Reading | None = None
+    """What the query says in English; None where it is English."""
 
 
 def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
     """Read a query; nothing in it can make this fail."""
     short = read_ask(clean_text(text)).query
+    reading = read_query(short)
+    if reading is not None and reading.languages:
+        return _analysed_reading(short, reading, expansions or shipped_expansions())
     asked, pasted = _apart(short)
     weights = dict.fromkeys(terms(asked), 1.0)
     if pasted:
@@ -89,7 +100,40 @@ def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
     phrases = (expansions or shipped_expansions()).phrases.get
     found = [_asked(term, weight, phrases(term)) for term, weight in islice(weights.items(), MAX_QUERY_TERMS)]
     words = short.split()
-    return AnalysedQuery(short, tuple(found), _identifiers(short, words), len(words))
+    return AnalysedQuery(short, tuple(found), _identifiers(short, words), len(words), reading)
+
+
+def _analysed_reading(short: str, reading: Reading, expansions: Expansions) -> AnalysedQuery:
+    """Analyse a query of another language by its English words."""
+    asked, pasted = _apart(short)
+    of_asked = (read_query(asked) if pasted else None) or reading
+    found: dict[str, QueryTerm] = {}
+    for unit in of_asked.units:
+        for term in _unit_terms(unit, expansions):
+            found.setdefault(term.term, term)
+    for word in terms(pasted):
+        found.setdefault(word, QueryTerm(word, PASTED_WEIGHT))
+    said = sum(not unit.function for unit in of_asked.units)
+    every = tuple(islice(found.values(), MAX_QUERY_TERMS))
+    return AnalysedQuery(short, every, _identifiers(short, short.split()), said, reading)
+
+
+def _unit_terms(unit: Unit, expansions: Expansions) -> list[QueryTerm]:
+    """Return the first sense, with the others and the word itself beside it, for catalogs of its language."""
+    if unit.function:
+        return []
+    native = terms(unit.text)
+    if not unit.senses:
+        return [QueryTerm(term, 1.0 if term.isascii() else UNREAD_WEIGHT) for term in native]
+    first, *others = unit.senses
+    first_terms = terms(first.english)
+    if not first_terms:
+        return []
+    beside = [(term, SENSE_WEIGHT * sense.weight) for sense in others for term in terms(sense.english)]
+    beside += [(term, 1.0) for term in native if not term.isascii()]
+    head, *rest = [_asked(term, 1.0, expansions.phrases.get(term)) for term in first_terms]
+    kept = tuple(each for each in beside if each[0] not in first_terms)
+    return [head._replace(instead=(*kept, *head.instead)), *rest]
 
 
 def _apart(text: str) -> tuple[str, str]:
@@ -117,7 +161,11 @@ def _pasted_by(signs: tuple[str, ...]) -> re.Pattern[str]:
 
 def texts_to_embed(text: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
     """Return the query as a model knows its words and, where it asks for several things, each of them."""
-    spelled = (expansions or shipped_expansions()).spelled_out(read_ask(clean_text(text)).query)
+    asked = read_ask(clean_text(text)).query
+    reading = read_query(asked)
+    if reading is not None and reading.languages:
+        return (reading.text, *reading.clauses) if apart else (reading.text,)
+    spelled = (expansions or shipped_expansions()).spelled_out(asked)
     return (spelled, *clauses(spelled)) if apart else (spelled,)
 
 
@@ -139,7 +187,7 @@ def _identifiers(text: str, words: list[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=MAX_REMEMBERED_WORDS)
 def _spelled(word: str) -> tuple[str, ...]:
-    """Give the names that stand in a word; queries are made of the same few words, and most hold none."""
+    """Return the names that stand in a word; queries are made of the same few words, and most hold none."""
     return tuple(filter(None, map(compact, _IDENTIFIER.findall(word))))
 
 

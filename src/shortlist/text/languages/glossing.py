@@ -13,7 +13,6 @@ PREFIX_SHARE = 0.7
 ALSO_LIKELY = 0.4
 
 
-
 _VERBATIM = re.compile(
     r"[a-z][a-z0-9+.-]*://[!-~]+|[\w.+-]+@[\w-]+\.[\w.]+|(?:[A-Za-z]:)?[~.]?[\\/][!-~]+"  # links, addresses, paths
     r"|[A-Za-z0-9]+(?:[_./:=&#@\\][A-Za-z0-9]+)+|(?<!\w)\w*\d\w*(?!\w)",  # names and numbers
@@ -46,7 +45,9 @@ class Unit(NamedTuple):
 def written_out(units: Sequence[Unit]) -> str:
     """Write a gloss as one line for a model: each word, with a second reading where that is nearly as likely."""
     said = (
-        " ".join(sense.english for sense in unit.senses[:2] if sense.weight >= ALSO_LIKELY) if unit.senses else unit.text
+        " ".join(sense.english for sense in unit.senses[:2] if sense.weight >= ALSO_LIKELY)
+        if unit.senses
+        else unit.text
         for unit in units
         if not unit.function
     )

@@ -23,7 +23,10 @@ def bare_forms(word: str) -> tuple[str, ...]:
     queue = [word]
     for _ in range(MOST_STRIPPED):
         queue = [
-            shorter for form in queue for ending in _LONGEST_FIRST if (shorter := form.removesuffix(ending)) != form and shorter
+            shorter
+            for form in queue
+            for ending in _LONGEST_FIRST
+            if (shorter := form.removesuffix(ending)) != form and shorter
         ]
         found |= dict.fromkeys(queue)
     return tuple(sorted(found, key=lambda form: -len(form)))

@@ -10,6 +10,7 @@ from shortlist.text.languages.glossing import Unit, gloss, written_out
 
 MAX_CHARS = 4_000
 MAX_REMEMBERED = 512
+MIN_CLAUSE_WORDS, MAX_CLAUSES = 3, 8
 
 _CLAUSE = re.compile(r"(?:[^.!?;\n。！？；।؟]|[.!?;](?!\s))+(?:[.!?;]\s+|[\n。！？；।؟]\s*|$)|[.!?;\s。！？；।؟]+")
 _QUOTED = re.compile("\"[^\"\n]*\"|(?<!\\w)'[^'\n]*'(?!\\w)|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』")
@@ -24,6 +25,8 @@ class Reading(NamedTuple):
     text: str
     """The gloss as one line, for a model."""
     languages: tuple[str, ...]
+    clauses: tuple[str, ...]
+    """The same by clauses, where there are several."""
     unknown: tuple[str, ...]
     """The languages that there is no lexicon for; their words stand as they are."""
 
@@ -39,6 +42,11 @@ class Reading(NamedTuple):
 
 
 @lru_cache(maxsize=MAX_REMEMBERED)
+def read_query(text: str) -> Reading | None:
+    """Read a query; each is read more than once."""
+    return read(text)
+
+
 def read(text: str) -> Reading | None:
     """Read a text; None where all of it is English or has no words."""
     if text.isascii() and language_of(text) is None:
@@ -61,7 +69,9 @@ def read(text: str) -> Reading | None:
         return None
     supported = tuple(language for language in found if language in SUPPORTED)
     unknown = tuple(language for language in found if language not in SUPPORTED)
-    return Reading(tuple(units), " ".join(filter(None, said)), supported, unknown)
+    clauses = tuple(clause for clause in said if len(clause.split()) >= MIN_CLAUSE_WORDS)
+    text = " ".join(filter(None, said))
+    return Reading(tuple(units), text, supported, clauses[:MAX_CLAUSES] if len(clauses) > 1 else (), unknown)
 
 
 def _clauses(text: str, *, kana: bool) -> Iterator[tuple[str, str | None]]:

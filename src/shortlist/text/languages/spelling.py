@@ -65,7 +65,9 @@ def stems(word: str, language: str) -> tuple[str, ...]:
         return ()
     lower = unicodedata.normalize("NFKC", word).replace("İ", "i").casefold()
     readings = [lower, *_bare(lower, language)]
-    found = (normal(stem.stemWord(each), language) for reading in readings for each in (reading, normal(reading, language)))
+    found = (
+        normal(stem.stemWord(each), language) for reading in readings for each in (reading, normal(reading, language))
+    )
     return tuple(dict.fromkeys(each for each in found if len(each) > 1))
 
 
