@@ -24,8 +24,10 @@ SEEN_BY = 25
 SHORT_WORD = 5
 """Dictionary words up to this length are all kept: they are near so many others that they would be corrected first."""
 FOREIGN_BELOW = 250
-"""A function word of another language counts as English only if it is seen more often: `die` and `on` are, `und` is not."""
-ENGLISH_TOO = frozenset("as come die fin fort hat man me men note on pan per pour sent sin son tan ten van war".split())
+"""A function word of another language counts as English only if it is seen more often, or is listed below."""
+ENGLISH_TOO = frozenset({"as", "come", "die", "fin", "fort", "hat", "man", "me", "men", "note", "on", "pan", "per"}) | {
+    *("pour", "sent", "sin", "son", "tan", "ten", "van", "war")
+}
 _WORD = re.compile(r"(?<![\w./:=@#<{&-])[A-Za-z][a-z]{1,17}(?![\w/:=@>}-]|\.\w)")
 
 
@@ -63,18 +65,6 @@ def _function_words() -> Iterator[str]:
         for line in (WORDS / f"{language}.tsv").read_text("utf-8").splitlines():
             english, _, forms = line.partition("\t")
             yield from (form.strip() for form in forms.split("|") if english == FUNCTION_WORD)
-
-
-def _is_misspelled(word: str, count: int, kept: dict[str, int], near: defaultdict[tuple[str, int], list[str]]) -> bool:
-    if len(word) < 5 or stem(word) in kept or word in STOPWORDS:
-        return False
-    return any(
-        kept[other] >= FAR_MORE * count
-        and stem(other) != stem(word)
-        and DamerauLevenshtein.distance(word, other, score_cutoff=1) <= 1
-        for length in (len(word) - 1, len(word), len(word) + 1)
-        for other in near[word[0], length]
-    )
 
 
 def main() -> None:

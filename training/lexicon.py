@@ -2,9 +2,9 @@
 
     python -m training.lexicon
 
-Three sources a language: the list of the benchmark folder, `training/words/` beside this file (function words, verbs in the
-forms people ask with, more tool words), and what the training requests say together with their English counterparts:
-which of several English words a form mostly stands for, and words that neither list has.
+Three sources a language: the list of the benchmark folder, `training/words/` beside this file (function words, verbs
+in the forms people ask with, more tool words), and what the training requests say together with their English
+counterparts: which of several English words a form mostly stands for, and words that neither list has.
 """
 
 import argparse
@@ -28,8 +28,8 @@ SEEN_AT_LEAST = 3
 LIKELY = 0.25
 """A new gloss must be at least so likely, and seen with its form so often."""
 CLIPPED = {
-    "sery": "series", "specy": "species", "movy": "movie", "alway": "always", "statu": "status", "analysi": "analysis",
-    "acces": "access", "addres": "address", "proces": "process", "busines": "business", "new": "new", "cookie": "cookie",
+    "sery": "series", "specy": "species", "movy": "movie", "alway": "always", "statu": "status",
+    "analysi": "analysis", "acces": "access", "addres": "address", "proces": "process", "busines": "business",
 }  # fmt: skip
 
 
@@ -66,10 +66,11 @@ def written(entries: Iterable[Entry]) -> str:
     forms: dict[str, dict[str, float]] = defaultdict(dict)
     for english, form, weight in entries:
         forms[english][form] = max(weight, forms[english].get(form, 0.0))
-    return "".join(
-        f"{english}\t{'|'.join(form if english == FUNCTION_WORD else f'{form}={weight:.2g}' for form, weight in found.items())}\n"
-        for english, found in forms.items()
-    )
+    lines = []
+    for english, found in forms.items():
+        weighed = (form if english == FUNCTION_WORD else f"{form}={weight:.2g}" for form, weight in found.items())
+        lines.append(f"{english}\t{'|'.join(weighed)}\n")
+    return "".join(lines)
 
 
 def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> list[Entry]:
@@ -97,7 +98,7 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
         (form, target) for sources, targets in sentences for form in set(sources) for target in set(targets)
     )
     surface = _surfaces(spelled)
-    return _weighed(language, entries, chance, known) + [
+    return _weighed(language, entries, chance) + [
         Entry(surface.get(target, target), form, round(rate, 2))
         for form, rates in chance.items()
         if seen[form] >= SEEN_AT_LEAST and len(form) > 1
@@ -108,9 +109,7 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
     ]
 
 
-def _weighed(
-    language: str, entries: Sequence[Entry], chance: Mapping[str, Mapping[str, float]], known: Lexicon
-) -> list[Entry]:
+def _weighed(language: str, entries: Sequence[Entry], chance: Mapping[str, Mapping[str, float]]) -> list[Entry]:
     found = []
     for english, form, weight in entries:
         key = _key(form, language)

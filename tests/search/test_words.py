@@ -44,7 +44,7 @@ def test_typos_are_forgiven(by_words: Searcher, text: str, first: str) -> None:
 
 
 def test_a_typo_is_answered_with_what_was_meant(by_words: Searcher) -> None:
-    assert by_words.search(Query(text="calender event")).did_you_mean == {"calend": "calendar"}
+    assert by_words.search(Query(text="calender event")).did_you_mean == {"calender": "calendar"}
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from shortlist.search.explain import Explanation, explain
 from shortlist.search.pipeline import Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
+from shortlist.search.spelling import Spelled
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import read_ask
-from shortlist.search.spelling import Spelled
 from shortlist.text.clean import clean_text
 from shortlist.text.expansions import Expansions
 from shortlist.text.queries import analyse, texts_to_embed

@@ -1,7 +1,7 @@
 """Which language a clause is written in: by its script, else by its function words and the words that only one has."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
@@ -16,7 +16,8 @@ NAMES = {
     "ko": "Korean", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "tr": "Turkish", "vi": "Vietnamese",
     "zh": "Chinese", "uk": "Ukrainian", "fa": "Persian or Urdu", "el": "Greek", "he": "Hebrew", "th": "Thai",
     "nl": "Dutch", "sv": "Swedish", "cs": "Czech", "ro": "Romanian", "id": "Indonesian", "hu": "Hungarian",
-    "fi": "Finnish", "bn": "Bengali", "ta": "Tamil", "te": "Telugu", "ka": "Georgian", "hy": "Armenian", "am": "Amharic",
+    "fi": "Finnish", "bn": "Bengali", "ta": "Tamil", "te": "Telugu", "ka": "Georgian", "hy": "Armenian",
+    "am": "Amharic",
 }  # fmt: skip
 SUPPORTED = frozenset(LANGUAGES)
 SPELLED_IN_LATIN = (*sorted(LATIN), "hi")
@@ -42,7 +43,7 @@ _SCRIPTS = (
 )
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u036f\u1e00-\u1eff\u2c60-\u2c7f\ua720-\ua7ff\uff00-\uffef\u2000-\u2bff]")
 _LATIN_WORD = re.compile(
-    r"(?<![\w@./])[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}(?![\w@/])|(?<!\S)[A-Za-z\u00c0-\u024f](?!\S)"
+    r"(?<![\w@./])[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}(?![\w@/]|://)|(?<!\S)[A-Za-z\u00c0-\u024f](?!\S)"
 )
 """A word that stands alone: no part of a code such as `k8s`, and of one letter only between spaces."""
 _TELLING_LETTERS = {
@@ -69,14 +70,12 @@ _UNSUPPORTED_WORDS = {
     "hu": "és egy hogy nem az meg melyik mutasd keresd összes",
     "fi": "ja on että kaikki miten mikä näytä etsi luo lähetä",
 }
-CORE_ENGLISH = frozenset(
-    "the to of my for with and from is are this that these those how what which where when who please all into about "
-    "its it our your their any every been was were has have should would could can you them between over".split()
-)
+CORE_ENGLISH = read_words("core_english.txt")
 """Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
 _FUNCTION = frozenset({FUNCTION_WORD, "how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
 CORE_WEIGHT, WORD_WEIGHT = 3.0, 0.5
 ENOUGH = 1.7
+NOWHERE: frozenset[str] = frozenset()
 
 
 @cache
@@ -120,9 +119,9 @@ def _latin_language(clause: str) -> str | None:
         return None
     tables = _function_words()
     asked = [word for word in words if word in CORE_ENGLISH]
-    votes: Counter[str] = Counter()
+    votes: defaultdict[str, float] = defaultdict(float)
     for word in words:
-        for language in tables.get(word) or tables.get(fold(word), ()):
+        for language in tables.get(word) or tables.get(fold(word)) or NOWHERE:
             votes[language] += 1.0 if word not in STOPWORDS else 0.4
     if not clause.isascii():
         lower = clause.lower()
@@ -135,11 +134,12 @@ def _latin_language(clause: str) -> str | None:
     known = _one_word_forms()
     for word in strange:
         plain = fold(word)
-        for language in known.get(plain) or (known.get(plain[:-1], ()) if len(plain) > 4 else ()):
-            votes[language] += 1.0 if language not in tables.get(word, ()) else 0.2
-    (best, found), *_ = votes.most_common(1) or [("", 0.0)]
-    against = CORE_WEIGHT * sum(best not in tables.get(word, ()) for word in asked)
-    against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, ()) for word in words)
+        shorter = plain[:-1] if len(plain) > 4 else plain  # a plural, mostly
+        for language in known.get(plain) or known.get(shorter) or NOWHERE:
+            votes[language] += 1.0 if language not in tables.get(word, NOWHERE) else 0.2
+    best, found = max(votes.items(), key=lambda vote: vote[1], default=("", 0.0))
+    against = CORE_WEIGHT * sum(best not in tables.get(word, NOWHERE) for word in asked)
+    against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, NOWHERE) for word in words)
     needed = ENOUGH if len(words) > 2 else 1.0
     return best if found >= needed and found > against else None
 

@@ -19,16 +19,35 @@ _VERBATIM = re.compile(
     re.ASCII,
 )
 """What stands in a request as it is and is not a word of any language."""
-_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
-_MARKED = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u097f"
-_NATIVE = re.compile(rf"(?:[^\W\d_A-Za-z]|[{_MARKED}])+|[A-Za-z]+|\d+")
+_LATIN_LETTERS = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
+_LATIN = re.compile(rf"[{_LATIN_LETTERS}]+")
+_MARKED = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0963\u0966-\u097f"
+_NATIVE = re.compile(rf"[{_LATIN_LETTERS}]+|\d+|(?:[^\W\d_{_LATIN_LETTERS}]|[{_MARKED}])+")
 """A word of a script with spaces: letters and the marks on them, apart from Latin names that a particle is glued to."""
 _HAN_OR_KANA = re.compile("[\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _LINKS = ("", "s", "n", "es", "en", "e")
 """What joins the parts of a German compound."""
 PARTICLES = frozenset(
-    "ab an auf aus bei durch ein fest fort frei her heraus herunter hin hinzu hoch los mit nach um vor weg weiter "
-    "wieder zu zurück zusammen runter raus rein".split()
+    {
+        *("ab", "an", "auf", "aus", "bei", "durch", "ein", "fest", "fort", "frei", "her", "heraus", "herunter", "hin"),
+        *(
+            "hinzu",
+            "hoch",
+            "los",
+            "mit",
+            "nach",
+            "um",
+            "vor",
+            "weg",
+            "weiter",
+            "wieder",
+            "zu",
+            "zurück",
+            "zusammen",
+            "runter",
+        ),
+        *("raus", "rein"),
+    }
 )
 FARTHEST_PARTICLE = 12
 LATIN = frozenset({"de", "es", "fr", "it", "pl", "pt", "tr", "vi"})
@@ -63,7 +82,7 @@ def gloss(text: str, language: str, words: Lexicon | None = None) -> tuple[Unit,
     for found in _VERBATIM.finditer(text):
         units += [*read(text[place : found.start()], words), Unit(found[0])]
         place = found.end()
-    return tuple([*units, *read(text[place:], words)])
+    return (*units, *read(text[place:], words))
 
 
 def _unspaced(text: str, words: Lexicon) -> list[Unit]:

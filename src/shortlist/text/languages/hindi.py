@@ -2,15 +2,16 @@
 
 import re
 
+_LATIN = "k kh g gh n c ch j jh n t th d dh n t th d dh n p f b bh m y r l v sh sh s h"
 _CONSONANTS = dict(
     zip(
         "कखगघङचछजझञटठडढणतथदधनपफबभमयरलवशषसह",
-        "k kh g gh n c ch j jh n t th d dh n t th d dh n p f b bh m y r l v sh sh s h".split(),
+        tuple(_LATIN.split()),
         strict=True,
     )
 )
-_VOWELS = dict(zip("अआइईउऊऋएऐओऔऑऍ", "a a i i u u ri e e o o o e".split(), strict=True))
-_SIGNS = dict(zip("ािीुूृेैोौॉॅ", "a i i u u ri e e o o o e".split(), strict=True))
+_VOWELS = dict(zip("अआइईउऊऋएऐओऔऑऍ", ["a", "a", "i", "i", "u", "u", "ri", "e", "e", "o", "o", "o", "e"], strict=True))
+_SIGNS = dict(zip("ािीुूृेैोौॉॅ", ["a", "i", "i", "u", "u", "ri", "e", "e", "o", "o", "o", "e"], strict=True))
 _SOUNDS = {**_CONSONANTS, **_VOWELS, **_SIGNS, "ं": "n", "ँ": "n", "ः": "h", "्": "", "़": ""}
 _SAME_SOUND = (
     (re.compile("chh|ch"), "c"),

@@ -17,10 +17,10 @@ MOST_SENSES = 4
 FUNCTION_WORD = "-"
 """The English side of words that ask, point or join, and name nothing."""
 LIGHT_VERBS = {
-    "hi": "करो करना करें कर करिए कीजिए दो देना लगाओ लगाना दिखाओ होना हुआ karo karna kar do dena lagao hona".split(),
-    "tr": "et etme etmek ol olma olmak yap yapmak ver".split(),
-    "ko": "하다 하기 해줘 되다 해주세요".split(),
-    "vi": (),
+    "hi": frozenset({"करो", "करना", "करें", "कर", "करिए", "कीजिए", "दो", "देना", "लगाओ", "लगाना", "दिखाओ", "होना", "हुआ"})
+    | {"karo", "karna", "kar", "do", "dena", "lagao", "hona"},
+    "tr": frozenset({"et", "etme", "etmek", "ol", "olma", "olmak", "yap", "yapmak", "ver"}),
+    "ko": frozenset({"하다", "하기", "해줘", "되다", "해주세요"}),
 }
 """Verbs that only make a verb of the word before them: `hesap et`, `गणना करो`."""
 

@@ -1,0 +1,61 @@
+import pytest
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.index.index import Index
+from shortlist.models import Query, Tool
+from shortlist.search.searcher import Searcher
+from shortlist.search.spelling import Speller
+
+TOOLS = (
+    Tool(id="git/merge", server="git", name="merge_branch", description="Merge a branch into another one."),
+    Tool(id="k8s/pods", server="kubernetes", name="list_pods", description="List the pods of a Kubernetes cluster."),
+    Tool(id="vault/read", server="vault", name="read_secret", description="Read a secret from the vault."),
+    Tool(id="city/find", server="places", name="find_city", description="Find cities by name. Returns the value."),
+)
+
+
+@pytest.fixture(scope="module")
+def speller() -> Speller:
+    return Speller(Index.build(Catalog.of(TOOLS)))
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("merg the brnach", "merge the branch"),
+        ("lsit the pods of kubernets", "list the pods of kubernetes"),
+        ("raed a secrte from the valut", "read a secret from the vault"),
+        ("find citeis", "find cities"),
+        ("Mereg it", "Merge it"),
+    ],
+)
+def test_a_typing_error_becomes_a_whole_word(speller: Speller, typed: str, meant: str) -> None:
+    assert speller(typed).text == meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "merge the crate with a banana yesterday",
+        "read /etc/secrte and secrte@example.com",
+        "run get_secrte for Marco",
+        "merge 'brnach' and `secrte`",
+        "zeige alle Dateien im Ordner",
+        "секрте",
+    ],
+)
+def test_ordinary_words_names_and_pasted_text_are_not_corrected(speller: Speller, text: str) -> None:
+    assert speller(text) == (text, {})
+
+
+def test_no_word_of_the_catalog_is_corrected(speller: Speller) -> None:
+    for tool in TOOLS:
+        assert speller(tool.description).corrected == {}
+
+
+def test_the_answer_and_the_explanation_say_what_was_assumed() -> None:
+    searcher = Searcher(Catalog.of(TOOLS))
+    found = searcher.explained(Query(text="raed secrte"))
+    assert found.result.hits[0].tool.id == "vault/read"
+    assert found.result.did_you_mean == {"raed": "read", "secrte": "secret"}
+    assert "'secrte' taken as 'secret'" in found.explanations[0].text()

@@ -1,0 +1,110 @@
+import pytest
+
+from shortlist.text.languages.detecting import english_words, language_of
+from shortlist.text.languages.lexicon import LANGUAGES, lexicon
+from shortlist.text.languages.reading import read
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "english"),
+    [
+        ("Schick dem Kunden die Rechnung per E-Mail", "de", ("send", "customer", "invoice")),
+        ("Benenne den Ordner bitte um", "de", ("rename", "folder")),
+        ("Öffne den Kundenbericht", "de", ("open", "customer", "report")),
+        ("muéstrame los archivos de la carpeta", "es", ("show", "file", "folder")),
+        ("crie uma página com o resumo da reunião", "pt", ("create", "page", "meeting")),
+        ("montre-moi les fichiers du dossier", "fr", ("show", "file", "folder")),
+        ("aggiungi un promemoria al calendario", "it", ("add", "calendar")),
+        ("wyślij wiadomość do zespołu", "pl", ("send", "message", "team")),
+        ("покажи все файлы в папке", "ru", ("show", "file", "folder")),
+        ("أرسل رسالة إلى الفريق", "ar", ("send", "message", "team")),
+        ("takıma bir mesaj gönder", "tr", ("team", "message", "send")),
+        ("टीम को संदेश भेजो", "hi", ("team", "message", "send")),
+        ("team ko sandesh bhejo", "hi", ("message", "send")),
+        ("gửi tin nhắn cho nhóm", "vi", ("send", "message")),
+        ("gui tin nhan cho nhom cua toi", "vi", ("send", "message")),
+        ("给团队发送消息", "zh", ("team", "send", "message")),
+        ("チームにメッセージを送って", "ja", ("team", "message", "send")),
+        ("팀에게 메시지를 보내줘", "ko", ("team", "message", "send")),
+    ],
+)
+def test_a_request_is_read_word_by_word(text: str, language: str, english: tuple[str, ...]) -> None:
+    reading = read(text)
+    assert reading is not None
+    assert reading.languages == (language,)
+    senses = {sense.english for unit in reading.units for sense in unit.senses}
+    assert senses >= set(english)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "list open pull requests",
+        "pay the invoice for my son, not the ad",
+        "the car para el coche",
+        "k8s terminate pod by name",
+        "I'm planning to go skiing",
+        "send an email to Juan de la Cruz",
+        "translate 你好 to English for me",
+        "die roll for a war game",
+        "sned an emial to bob",
+        "get_user_by_id",
+        "https://example.com/de/la/el/los",
+        "",
+        "🎉🔥",
+        "1234 5678",
+    ],
+)
+def test_english_and_names_are_left_alone(text: str) -> None:
+    assert read(text) is None
+
+
+def test_each_clause_has_its_own_language() -> None:
+    reading = read("Покажи все файлы. Then send an email to the team. 给团队发送消息。")
+    assert reading is not None
+    assert reading.languages == ("ru", "zh")
+    assert "Then send an email to the team." in reading.text
+
+
+def test_what_stands_in_links_and_names_is_not_translated() -> None:
+    reading = read("abre https://example.com/la/casa y muestra el archivo main_de.py de la carpeta")
+    assert reading is not None
+    assert "https://example.com/la/casa" in reading.text
+    assert "main_de.py" in reading.text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("Στείλε ένα μήνυμα", "Greek"), ("שלח הודעה לצוות", "Hebrew"), ("надішли листа моїй команді", "Ukrainian")],
+)
+def test_a_language_without_a_lexicon_is_named(text: str, name: str) -> None:
+    reading = read(text)
+    assert reading is not None
+    assert reading.languages == ()
+    assert name in reading.note
+
+
+def test_right_to_left_text_with_a_latin_name_keeps_the_name() -> None:
+    reading = read("افتح مشكلة في GitHub عن تسجيل الدخول")
+    assert reading is not None
+    assert "GitHub" in reading.text
+    assert "open" in reading.text
+
+
+def test_short_forms_do_not_match_inside_other_words() -> None:
+    reading = read("日本語の文書を検索して")
+    assert reading is not None
+    assert "day" not in {sense.english for unit in reading.units for sense in unit.senses}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_words_and_function_words(language: str) -> None:
+    words = lexicon(language)
+    assert len(words.forms) > 2_000
+    assert len(words.function_words) > 50
+
+
+def test_no_function_word_of_english_alone_makes_a_text_foreign() -> None:
+    ordinary = sorted(english_words())
+    foreign = [word for word in ordinary if language_of(word)]
+    assert foreign == []
