@@ -34,7 +34,7 @@ class Spelled(NamedTuple):
     corrected: Mapping[str, str]
 
 
-class Candidate(NamedTuple):
+class Respelling(NamedTuple):
     """A word that may have been meant; the least is the likeliest."""
 
     distance: int
@@ -89,7 +89,7 @@ class Speller:
         near = min(self._candidates(word), default=None)
         return near.word if near else None
 
-    def _candidates(self, word: str) -> Iterator[Candidate]:
+    def _candidates(self, word: str) -> Iterator[Respelling]:
         reach = 1 if len(word) < LONG else 2
         typed = stem(word)
         firsts = dict.fromkeys((word[0], word[1]))
@@ -99,13 +99,13 @@ class Speller:
             for term, distance in _within(typed, known, reach):
                 if (count := self._lexical.frequency(term)) and (whole := self._whole_word(term, word)):
                     apart = DamerauLevenshtein.distance(word, whole)
-                    yield Candidate(min(max(distance, 1), apart), sorted(word) != sorted(whole), False, -count, whole)
+                    yield Respelling(min(max(distance, 1), apart), sorted(word) != sorted(whole), False, -count, whole)
             english = [
                 w for n in (len(word) - 1, len(word), len(word) + 1) for w in _english_alike().get((first, n), ())
             ]
             for whole, distance in _within(word, english, 1):
                 count = self._lexical.frequency(stem(whole))
-                yield Candidate(distance, sorted(word) != sorted(whole), not count, -count, whole)
+                yield Respelling(distance, sorted(word) != sorted(whole), not count, -count, whole)
 
     def _whole_word(self, term: str, typed: str) -> str | None:
         """Return the catalog's word for a stem that is nearest to what was typed."""

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from shortlist.models import Server, Tool
 from shortlist.schema import nested_properties, parameters_of, texts_of
 from shortlist.text.clean import fold, one_line
-from shortlist.text.languages.reading import Reading, read
+from shortlist.text.languages.reading import GlossedText, read
 from shortlist.text.tokens import compact, split_identifier, terms, words
 
 Field: TypeAlias = Literal[
@@ -98,7 +98,7 @@ def _english_terms(text: str) -> list[str]:
     return [] if reading is None else [t for u in reading.units if u.senses for t in terms(u.senses[0].english)]
 
 
-def _foreign(text: str) -> Reading | None:
+def _foreign(text: str) -> GlossedText | None:
     """Read what has letters beyond ASCII; tool texts in plain ASCII are taken for English."""
     if text.isascii() or not _BEYOND_ASCII.search(text):
         return None

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from shortlist.text.asks import read_ask
 from shortlist.text.clean import clean_text
 from shortlist.text.expansions import Expansions, Phrases, shipped_expansions
-from shortlist.text.languages.glossing import Unit
-from shortlist.text.languages.reading import Reading, read_query
+from shortlist.text.languages.glossing import Gloss
+from shortlist.text.languages.reading import GlossedText, read_query
 from shortlist.text.tokens import compact, terms
 
 MAX_QUERY_TERMS = 160
@@ -81,7 +81,7 @@ class AnalysedQuery(NamedTuple):
     terms: tuple[QueryTerm, ...]
     identifiers: tuple[str, ...]
     words: int
-    reading: Reading | None = None
+    reading: GlossedText | None = None
     """What the query says in English; None where it is English."""
 
 
@@ -103,7 +103,7 @@ def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
     return AnalysedQuery(short, tuple(found), _identifiers(short, words), len(words), reading)
 
 
-def _analysed_reading(short: str, reading: Reading, expansions: Expansions) -> AnalysedQuery:
+def _analysed_reading(short: str, reading: GlossedText, expansions: Expansions) -> AnalysedQuery:
     """Analyse a query of another language by its English words."""
     asked, pasted = _apart(short)
     of_asked = (read_query(asked) if pasted else None) or reading
@@ -118,7 +118,7 @@ def _analysed_reading(short: str, reading: Reading, expansions: Expansions) -> A
     return AnalysedQuery(short, every, _identifiers(short, short.split()), said, reading)
 
 
-def _unit_terms(unit: Unit, expansions: Expansions) -> list[QueryTerm]:
+def _unit_terms(unit: Gloss, expansions: Expansions) -> list[QueryTerm]:
     """Return the first sense, with the others and the word itself beside it, for catalogs of its language."""
     if unit.function:
         return []

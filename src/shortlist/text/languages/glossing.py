@@ -53,7 +53,7 @@ FARTHEST_PARTICLE = 12
 LATIN = frozenset({"de", "es", "fr", "it", "pl", "pt", "tr", "vi"})
 
 
-class Unit(NamedTuple):
+class Gloss(NamedTuple):
     """A stretch of the text and what it may mean; no senses where it is a name, a number or unknown."""
 
     text: str
@@ -61,7 +61,7 @@ class Unit(NamedTuple):
     function: bool = False
 
 
-def written_out(units: Sequence[Unit]) -> str:
+def written_out(units: Sequence[Gloss]) -> str:
     """Write a gloss as one line for a model: each word, with a second reading where that is nearly as likely."""
     said = (
         " ".join(sense.english for sense in unit.senses[:2] if sense.weight >= ALSO_LIKELY)
@@ -73,20 +73,20 @@ def written_out(units: Sequence[Unit]) -> str:
     return " ".join(said)
 
 
-def gloss(text: str, language: str, words: Lexicon | None = None) -> tuple[Unit, ...]:
+def gloss(text: str, language: str, words: Lexicon | None = None) -> tuple[Gloss, ...]:
     """Read a text of one language from left to right, longest match first."""
     words = words or lexicon(language)
     read = _unspaced if language in UNSPACED else _spaced
-    units: list[Unit] = []
+    units: list[Gloss] = []
     place = 0
     for found in _VERBATIM.finditer(text):
-        units += [*read(text[place : found.start()], words), Unit(found[0])]
+        units += [*read(text[place : found.start()], words), Gloss(found[0])]
         place = found.end()
     return (*units, *read(text[place:], words))
 
 
-def _unspaced(text: str, words: Lexicon) -> list[Unit]:
-    units: list[Unit] = []
+def _unspaced(text: str, words: Lexicon) -> list[Gloss]:
+    units: list[Gloss] = []
     place = 0
     for run in _HAN_OR_KANA.finditer(text):
         units += _names(text[place : run.start()])
@@ -95,17 +95,17 @@ def _unspaced(text: str, words: Lexicon) -> list[Unit]:
     return [*units, *_names(text[place:])]
 
 
-def _names(text: str) -> list[Unit]:
-    return [Unit(word) for word in _NATIVE.findall(text)]
+def _names(text: str) -> list[Gloss]:
+    return [Gloss(word) for word in _NATIVE.findall(text)]
 
 
-def _spaced(text: str, words: Lexicon) -> list[Unit]:
+def _spaced(text: str, words: Lexicon) -> list[Gloss]:
     tokens = (_LATIN if words.language in LATIN else _NATIVE).findall(text)
     exact = [normal(token, words.language) for token in tokens]
     if words.language == "vi" and text.isascii():
         exact = [unaccented(each) for each in exact]
     verbs = _separated(tokens, exact, words) if words.language == "de" else {}
-    found: list[Unit] = []
+    found: list[Gloss] = []
     at = 0
     while at < len(tokens):
         if at in verbs:
@@ -118,9 +118,9 @@ def _spaced(text: str, words: Lexicon) -> list[Unit]:
     return found
 
 
-def _separated(tokens: Sequence[str], exact: Sequence[str], words: Lexicon) -> dict[int, list[Unit]]:
+def _separated(tokens: Sequence[str], exact: Sequence[str], words: Lexicon) -> dict[int, list[Gloss]]:
     """Find German verbs whose particle stands at the end of the clause: `benenne die Datei um`."""
-    found: dict[int, list[Unit]] = {}
+    found: dict[int, list[Gloss]] = {}
     for last in range(1, len(tokens)):
         if tokens[last].lower() not in PARTICLES:
             continue
@@ -129,43 +129,43 @@ def _separated(tokens: Sequence[str], exact: Sequence[str], words: Lexicon) -> d
             senses = words.forms.get(f"{exact[at]} {exact[last]}") or words.stems.get(f"{stem} {exact[last]}")
             senses = senses or words.stems.get(exact[last] + stem)
             if senses and at not in found:
-                found[at] = [Unit(f"{tokens[at]} … {tokens[last]}", senses)]
+                found[at] = [Gloss(f"{tokens[at]} … {tokens[last]}", senses)]
                 found[last] = []
                 break
     return found
 
 
-def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexicon) -> tuple[list[Unit], int]:
+def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexicon) -> tuple[list[Gloss], int]:
     language = words.language
     for size in range(min(words.longest, len(tokens) - at), 0, -1):
         text, key = " ".join(tokens[at : at + size]), " ".join(exact[at : at + size])
         if size == 1 and key in words.function_words:
-            return [Unit(text, function=True)], 1
+            return [Gloss(text, function=True)], 1
         if senses := words.forms.get(key) or words.stems.get(key):
-            return [Unit(text, senses)], size
+            return [Gloss(text, senses)], size
         if size > 1 and language != "vi":
             key = " ".join(next(iter(stems(token, language)), "") for token in tokens[at : at + size])
             if senses := words.stems.get(key):
-                return [Unit(text, senses)], size
+                return [Gloss(text, senses)], size
     return _one(tokens[at], exact[at], words), 1
 
 
-def _one(token: str, exact: str, words: Lexicon) -> list[Unit]:
+def _one(token: str, exact: str, words: Lexicon) -> list[Gloss]:
     if token.isdigit():
-        return [Unit(token)]
+        return [Gloss(token)]
     for stem in stems(token, words.language):
         if senses := words.stems.get(stem) or words.forms.get(stem):
-            return [Unit(token, senses)]
+            return [Gloss(token, senses)]
         if stem in words.function_words:
-            return [Unit(token, function=True)]
+            return [Gloss(token, function=True)]
     if words.language in COMPOUNDING and (parts := _parts(exact, words)):
         return parts
     if (near := _by_beginning(exact, words)) is not None:
-        return [Unit(token, near)]
-    return [Unit(token)]
+        return [Gloss(token, near)]
+    return [Gloss(token)]
 
 
-def _parts(word: str, words: Lexicon) -> list[Unit]:
+def _parts(word: str, words: Lexicon) -> list[Gloss]:
     """Read a compound by its parts; all of them are meant."""
     shortest = MIN_PART[words.language]
     if len(word) < 2 * shortest:
@@ -173,9 +173,9 @@ def _parts(word: str, words: Lexicon) -> list[Unit]:
     for cut in range(len(word) - shortest, shortest - 1, -1):
         if head := _known(word[:cut], words):
             tail = _known(word[cut:], words)
-            rest = [Unit(word[cut:], tail)] if tail else _parts(word[cut:], words)
+            rest = [Gloss(word[cut:], tail)] if tail else _parts(word[cut:], words)
             if rest:
-                return [Unit(word[:cut], head), *rest]
+                return [Gloss(word[:cut], head), *rest]
     return []
 
 
@@ -197,7 +197,7 @@ def _by_beginning(word: str, words: Lexicon) -> tuple[Sense, ...] | None:
     return None if best is None else words.forms.get(best) or words.stems[best]
 
 
-def _segmented(run: str, words: Lexicon) -> list[Unit]:
+def _segmented(run: str, words: Lexicon) -> list[Gloss]:
     """Cut a run without spaces so that known words cover most of it, long ones first."""
     text = normal(run, words.language)
     if len(text) != len(run):
@@ -211,11 +211,11 @@ def _segmented(run: str, words: Lexicon) -> list[Unit]:
     cuts = [len(text)]
     while cuts[-1]:
         cuts.append(best[cuts[-1]][1])
-    units: list[Unit] = []
+    units: list[Gloss] = []
     for start, end in zip(cuts[::-1], cuts[-2::-1], strict=False):
         part = text[start:end]
         known = words.forms.get(part) or words.stems.get(part) if _worth(text, start, end, words) else None
-        units.append(Unit(run[start:end], known or (), part in words.function_words))
+        units.append(Gloss(run[start:end], known or (), part in words.function_words))
     return _unknown_joined(units)
 
 
@@ -232,12 +232,12 @@ def _worth(text: str, start: int, end: int, words: Lexicon) -> float:
     return 0.0
 
 
-def _unknown_joined(units: Sequence[Unit]) -> list[Unit]:
-    joined: list[Unit] = []
+def _unknown_joined(units: Sequence[Gloss]) -> list[Gloss]:
+    joined: list[Gloss] = []
     for unit in units:
         plain = not unit.senses and not unit.function
         if plain and joined and not joined[-1].senses and not joined[-1].function:
-            joined[-1] = Unit(joined[-1].text + unit.text)
+            joined[-1] = Gloss(joined[-1].text + unit.text)
         else:
             joined.append(unit)
     return joined

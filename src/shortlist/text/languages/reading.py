@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from shortlist.text.languages.detecting import NAMES, SUPPORTED, language_of
-from shortlist.text.languages.glossing import Unit, gloss, written_out
+from shortlist.text.languages.glossing import Gloss, gloss, written_out
 
 MAX_CHARS = 4_000
 MAX_REMEMBERED = 512
@@ -18,10 +18,10 @@ _LETTERS = re.compile(r"[^\W\d_]")
 _KANA = re.compile("[\u3040-\u30ff]")
 
 
-class Reading(NamedTuple):
+class GlossedText(NamedTuple):
     """What a text says in English, word by word."""
 
-    units: tuple[Unit, ...]
+    units: tuple[Gloss, ...]
     text: str
     """The gloss as one line, for a model."""
     languages: tuple[str, ...]
@@ -42,16 +42,16 @@ class Reading(NamedTuple):
 
 
 @lru_cache(maxsize=MAX_REMEMBERED)
-def read_query(text: str) -> Reading | None:
+def read_query(text: str) -> GlossedText | None:
     """Read a query; each is read more than once."""
     return read(text)
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> GlossedText | None:
     """Read a text; None where all of it is English or has no words."""
     if text.isascii() and language_of(text) is None:
         return None  # most texts, in a few microseconds
-    units: list[Unit] = []
+    units: list[Gloss] = []
     said: list[str] = []
     found: dict[str, None] = {}
     kana = bool(_KANA.search(text))
@@ -61,7 +61,7 @@ def read(text: str) -> Reading | None:
             units += glossed
             said.append(written_out(glossed))
         else:
-            units.append(Unit(clause))
+            units.append(Gloss(clause))
             said.append(clause.strip())
         if language:
             found[language] = None
@@ -71,7 +71,7 @@ def read(text: str) -> Reading | None:
     unknown = tuple(language for language in found if language not in SUPPORTED)
     clauses = tuple(clause for clause in said if len(clause.split()) >= MIN_CLAUSE_WORDS)
     text = " ".join(filter(None, said))
-    return Reading(tuple(units), text, supported, clauses[:MAX_CLAUSES] if len(clauses) > 1 else (), unknown)
+    return GlossedText(tuple(units), text, supported, clauses[:MAX_CLAUSES] if len(clauses) > 1 else (), unknown)
 
 
 def _clauses(text: str, *, kana: bool) -> Iterator[tuple[str, str | None]]:
