@@ -17,6 +17,7 @@ from shortlist.config.settings import Limits
 from shortlist.front import resumption
 from shortlist.front.admission import SHUTTING_DOWN, Admission
 from shortlist.front.http import build_app
+from shortlist.front.streams import encode_event
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 from tests.gateway.test_http import connect
 
@@ -171,3 +172,35 @@ async def test_the_call_of_a_legacy_client_that_vanished_is_cancelled(monkeypatc
 
 def _message(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def test_an_event_is_written_as_the_standard_says() -> None:
+    event = {"id": "7", "event": "message", "data": "one\ntwo", "retry": 1_000}
+    assert encode_event(event) == b"id: 7\r\nevent: message\r\nretry: 1000\r\ndata: one\r\ndata: two\r\n\r\n"
+    assert encode_event({"id": "8", "data": ""}) == b"id: 8\r\ndata: \r\n\r\n"
+
+
+async def test_tools_of_a_server_that_does_not_answer_are_marked_and_come_last() -> None:
+    async with serve(Fixture("alpha"), Fixture("beta")) as served, served.client("modern") as client:
+        before = words(await client.call_tool("search_tools", {"query": "add two numbers", "limit": 2}))
+        first = "alpha" if before.index("alpha__add") < before.index("beta__add") else "beta"
+        upstreams = served.front.gateway.state.upstreams
+        states = {**upstreams.states(), first: "down"}
+        served.front.gateway.state.upstreams = Overlaid(upstreams, states)
+        after = words(await client.call_tool("search_tools", {"query": "add two numbers please", "limit": 2}))
+        other = "beta" if first == "alpha" else "alpha"
+        assert after.index(f"{other}__add") < after.index(f"{first}__add")
+        assert "server down" in after
+
+
+class Overlaid:
+    """Real servers, of which one is said to be in another state."""
+
+    def __init__(self, inner: Any, states: Any) -> None:
+        self._inner, self._states = inner, states
+
+    def states(self) -> Any:
+        return self._states
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

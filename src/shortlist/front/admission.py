@@ -89,4 +89,4 @@ def _client(ctx: RequestContext) -> str:
         return f"token {user.display_name}"
     session = request.headers.get("mcp-session-id")
     address = request.client.host if request.client is not None else ""
-    return f"session {session}" if session else f"address {address}{request.url.path}"
+    return f"session {session}" if session else f"address {address}{request.scope['path']}"

@@ -1,4 +1,4 @@
-"""What machines ask a gateway over HTTP: is it alive, can it search, what has it counted."""
+"""Probes and metrics over HTTP: whether the gateway is alive, whether it can search, and what it has counted."""
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -14,7 +14,7 @@ LIMITED = "This token may not see every server, and the metrics name them all."
 
 
 def probe_routes(state: State, instruments: Instruments, host: str) -> list[Route]:
-    """Give `/healthz` and `/readyz`, open and saying nothing else, and `/metrics` behind the token of the front."""
+    """Return `/healthz` and `/readyz`, which are open and reveal nothing else, and `/metrics` behind a token."""
 
     async def alive(_: Request) -> Response:
         return PlainTextResponse("ok\n")

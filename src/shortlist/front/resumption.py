@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from shortlist.access.principal import ANONYMOUS, Principal
+from shortlist.front.streams import use_lean_streams
 
 KEPT_BYTES = 64 * 1024 * 1024
 """For all sessions together; the oldest events go first."""
@@ -121,6 +122,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
         self.cancelled = 0
         """How many calls of vanished clients were cancelled."""
         self._resumptions: dict[str, int] = {}
+        use_lean_streams()
         super().__init__(app, retry_interval=RETRY_MILLISECONDS, **options)
 
     def end_unless(self, is_current: Callable[[Principal], bool]) -> Callable[[], Awaitable[None]]:
@@ -152,10 +154,10 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if session is None or scope["method"] != "POST":
             if session is not None and scope["method"] == "GET":
                 self._resumptions[session] = self._resumptions.get(session, 0) + 1
-            await self.asgi_app(scope, receive, send)
+            await self._handle_request(scope, receive, send)
             return
         watch = _Watch(receive, send)
-        await self.asgi_app(scope, watch.receive, watch.send)
+        await self._handle_request(scope, watch.receive, watch.send)
         if watch.is_disconnected and not watch.is_complete and self._task_group is not None:
             self._task_group.start_soon(self._cancel_vanished, session, body)
 

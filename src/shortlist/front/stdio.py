@@ -1,4 +1,4 @@
-"""The front over stdin and stdout, read and written by the event loop itself.
+"""Serves one client over stdin and stdout, which the event loop reads and writes itself.
 
 The SDK's transport hands every line to a thread and waits for it, once to read and twice to write: a fourth of what a
 call through the gateway costs. It stays for what the loop cannot wait for: consoles, files, Windows.
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_front() -> None:
-    """Refuse to serve nobody; asked first of all, since the next file to be opened takes the place of a closed one."""
+    """Raise where stdin or stdout is closed; call this first, since the next opened file takes a closed one's place."""
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
         if stream is None:
             raise InvalidInput(
@@ -48,7 +48,7 @@ def check_front() -> None:
 
 
 def open_front(limit: int) -> AbstractAsyncContextManager[Streams]:
-    """Give the message streams of the client that started this process; nothing else reads or writes them.
+    """Return the message streams of the client that started this process; nothing else reads or writes them.
 
     A message of more than `limit` bytes is dropped while it arrives, and answered with an error.
     """
@@ -85,7 +85,7 @@ def _divert(descriptor: int, instead: int) -> None:
 
 
 class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
-    """Reads the client when a message is asked for, so that what nobody has time for yet stays in the pipe."""
+    """Reads the client only when a message is wanted, so that further ones wait in the pipe."""
 
     def __init__(self, stdin: int, outbox: "_Outbox", limit: int) -> None:
         self._stdin = stdin
@@ -114,7 +114,7 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
             return error
 
     async def _refused(self, line: Oversized) -> SessionMessage | None:
-        """Answer what is too large to be read; where it is itself an answer, who waits for it gets the error."""
+        """Answer a message that is too large to be read; if it is itself an answer, its request gets the error."""
         limit = self._splitter.limit
         logger.warning("dropped a message of %s bytes, over limits.message_bytes (%s)", f"{line.size:,}", f"{limit:,}")
         if line.is_answer:
@@ -159,7 +159,7 @@ class _Outbox(ObjectSendStream[SessionMessage]):
             self._unread -= 1
 
     async def room(self) -> None:
-        """Wait for a client that sends without reading what it is sent."""
+        """Wait for a client that sends without reading its answers."""
         if self._unread >= UNREAD_MESSAGES:
             with suppress(OSError):  # its end is seen when it is read
                 await self._writer.drain()

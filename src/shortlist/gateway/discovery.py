@@ -45,7 +45,8 @@ async def _search(call: ToolCall, request: SearchRequest) -> McpResult:
     plain = [_query(call, text, request, filters, workspace) for text in request.queries]
     asker = state.settings.asker(seen.caller.name)
     queries = [replace(query, pipeline=seen.variant.pipeline, asker=asker) for query in plain]
-    results = [_in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
+    found_all = [_in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
+    results = [_working_first(result, seen.tools, state.down()) for result in found_all]
     found = frozenset(hit.tool.id for result in results for hit in result.hits)
     waits = bool(state.connecting(seen))  # repeating a search while a server is still starting is not a loop
     if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
@@ -67,6 +68,23 @@ def _in_reach(result: SearchResult, tools: ScopedCatalog, offset: int) -> Search
         shown = " ".join(f"{hit.tool.name} {hit.tool.title} {hit.tool.description}" for hit in hits).lower()
         respelled = {unknown: known for unknown, known in respelled.items() if known.lower() in shown}
     return replace(result, hits=hits[offset:], did_you_mean=respelled)
+
+
+def _working_first(result: SearchResult, tools: ScopedCatalog, down: frozenset[str]) -> SearchResult:
+    """Put the tools of servers that do not answer behind the others, and behind their own doubles that work."""
+    if not any(hit.tool.server in down for hit in result.hits):
+        return result
+    ordered = sorted((_working(hit, tools, down) for hit in result.hits), key=lambda hit: hit.tool.server in down)
+    ranks = [hit.rank for hit in result.hits]
+    return replace(result, hits=tuple(hit._replace(rank=rank) for hit, rank in zip(ordered, ranks, strict=True)))
+
+
+def _working(hit: Hit, tools: ScopedCatalog, down: frozenset[str]) -> Hit:
+    """Return a hit whose tool works, where its family has one."""
+    spare = next((i for i in hit.family if tools[i].server not in down), None)
+    if hit.tool.server not in down or spare is None:
+        return hit
+    return hit._replace(tool=tools[spare], family=(hit.tool.id, *(i for i in hit.family if i != spare)))
 
 
 def _query(call: ToolCall, text: str, request: SearchRequest, filters: Filters, workspace: Workspace | None) -> Query:

@@ -277,6 +277,10 @@ class State:
         state = self.upstreams.states().get(server)
         return "" if state is None or state == "ready" else f"server {state.replace('_', ' ')}"
 
+    def down(self) -> frozenset[str]:
+        """Return the servers whose tools cannot be called now."""
+        return frozenset(name for name, state in self.upstreams.states().items() if state in ("down", "failed"))
+
     # Changes
 
     async def renew(

@@ -117,7 +117,7 @@ def _mutual(error: MCPError) -> str | None:
 
 
 def _refuse_strangers(error: MCPError) -> None:
-    """Give up on a server that names its versions and shares none of either era."""
+    """Raise for a server that names its versions and shares none of either era."""
     supported = _supported(error)
     if supported and not any(v in HANDSHAKE_PROTOCOL_VERSIONS for v in supported):
         raise NoCommonVersion(supported)

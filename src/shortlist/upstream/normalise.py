@@ -1,4 +1,4 @@
-"""A server's raw tool list as tools of the catalog; a bad tool is left out and named, the rest stay."""
+"""Turns a server's raw tool list into tools of the catalog; a bad tool is left out and reported."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -14,12 +14,12 @@ from shortlist.upstream.events import Era
 from shortlist.upstream.wire import HeaderMap
 
 REPORTED_PROBLEMS = 50
-"""A server of ten thousand bad tools does not fill the log."""
+"""How many bad tools of a server are reported one by one."""
 
 
 @dataclass(slots=True)
 class Listing:
-    """Tools as they are taken in, page by page, after the user's own choices."""
+    """Tools as they are read, page by page, after the user's own choices."""
 
     settings: ServerSettings
     era: Era
@@ -29,7 +29,7 @@ class Listing:
     _problems: list[str] = field(default_factory=list)
 
     def extend(self, page: Iterable[Json]) -> None:
-        """Take the tools of one page; the first of equal names is kept."""
+        """Add the tools of one page; the first of equal names is kept."""
         for raw in page:
             try:
                 self._add(raw)
@@ -70,7 +70,7 @@ class Listing:
 
 
 def is_wanted(name: str, settings: ServerSettings) -> bool:
-    """Say whether the include and exclude globs of the server let a tool through."""
+    """Return whether the include and exclude globs of the server let a tool through."""
     included = any(fnmatchcase(name, glob) for glob in settings.include)
     return included and not any(fnmatchcase(name, glob) for glob in settings.exclude)
 

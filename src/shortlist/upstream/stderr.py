@@ -1,4 +1,4 @@
-"""The last lines a server wrote to stderr: a bounded ring, and a bounded file for `shortlist logs`."""
+"""Keeps the last lines that a server wrote to stderr, in memory and in a bounded file for `shortlist logs`."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ FILE_BYTES = 1024 * 1024
 
 
 class StderrLog:
-    """Keeps what a child process says beside the protocol; a full disk never disturbs the child."""
+    """The stderr of one child process; a full disk never disturbs the child."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -20,11 +20,11 @@ class StderrLog:
         self._count = self._marked = 0
 
     def mark(self) -> None:
-        """Begin a new life of the server; `since_mark` forgets what earlier ones said."""
+        """Mark a new start of the server; `since_mark` returns only what came later."""
         self._marked = self._count
 
     def write(self, data: bytes) -> None:
-        """Take the next piece of output, wherever it was cut."""
+        """Add the next piece of output, wherever it was cut."""
         *whole, rest = (self._partial + data).split(b"\n")
         self._partial = rest[-LINE_CHARACTERS:]
         self._keep([line.decode("utf-8", "replace") for line in whole])
@@ -40,7 +40,7 @@ class StderrLog:
             _append(self.path, kept)
 
     def end(self) -> None:
-        """Take what came after the last newline as a line of its own."""
+        """Keep what came after the last newline as a line of its own."""
         if self._partial:
             self.write(b"\n")
 
@@ -53,7 +53,7 @@ class StderrLog:
 
 
 def log_path(directory: str | Path, server: str) -> Path:
-    """Say where a server's log lies; names are made safe for every file system."""
+    """Return the path of a server's log; names are made safe for every file system."""
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in server)
     return Path(directory) / f"{safe}.log"
 
