@@ -13,10 +13,9 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import describe_text
 from shortlist.evals.tables import Table
-from shortlist.gateway.exchange import Round
+from shortlist.gateway.callers import Caller, Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.menus import menu_definitions
-from shortlist.gateway.workspaces import Caller
 from shortlist.models import Query, Tool
 from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher

@@ -32,9 +32,8 @@ from shortlist.config.settings import Settings
 from shortlist.errors import ModelError
 from shortlist.evals.tables import Table
 from shortlist.front.audience import Answerer
-from shortlist.gateway.exchange import Round
+from shortlist.gateway.callers import Caller, Round
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.workspaces import Caller
 from shortlist.index.embedders import Progress, Vectors, shipped
 from shortlist.index.query_vectors import QueryVectors
 from shortlist.library.filter import ToolFilter

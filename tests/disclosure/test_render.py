@@ -8,11 +8,12 @@ from shortlist.disclosure.render import (
     Detail,
     bound_definition,
     describe_text,
+    entries_text,
+    entries_toon,
     entry_of,
     entry_text,
     signature_of,
 )
-from shortlist.disclosure.toon import entries_text, entries_toon
 from shortlist.models import Annotations, Hit, Tool
 
 

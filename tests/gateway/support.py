@@ -17,10 +17,10 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Limits, MemoryTransport, ServerSettings, Settings, hash_token
 from shortlist.front.audience import Answerer
 from shortlist.front.server import Front
+from shortlist.gateway.callers import Caller
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.state import NO_SEAMS, Seams
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
-from shortlist.gateway.workspaces import Caller
 from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher
 from shortlist.upstream.events import ToolsChanged, UpstreamEvent

@@ -24,12 +24,12 @@ from shortlist.config.settings import (
     ToolsetSettings,
     hash_token,
 )
-from shortlist.front.clients import RequestContext
+from shortlist.front.audience import RequestContext
 from shortlist.front.server import Front
+from shortlist.gateway.callers import Caller
 from shortlist.gateway.menus import BY_NAME, META_TOOLS
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
-from shortlist.gateway.workspaces import Caller
 from shortlist.upstream.events import Notified
 from tests.gateway.support import DEADLINE_SECONDS, MODES, NOTE, Era, Fixture, Served, schema, serve, words
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from shortlist.cli.listening import listen
 from shortlist.config.settings import Limits
 from shortlist.front import resumption
-from shortlist.front.admission import SHUTTING_DOWN, Admission
+from shortlist.front.audience import SHUTTING_DOWN, Admission
 from shortlist.front.http import build_app
 from shortlist.front.streams import encode_event
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words

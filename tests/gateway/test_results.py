@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput
-from shortlist.gateway.results import Results, cut, find_passages, paged_result, pages_of, text_of_result
+from shortlist.gateway.calling import text_of_result
+from shortlist.gateway.results import Results, cut, find_passages, paged_result, pages_of
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=40),

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from mcp import MCPError
 
 from shortlist.front.audience import Answerer
-from shortlist.gateway.results import SeenUris
+from shortlist.gateway.callers import Caller
 from shortlist.gateway.router import from_uri, to_uri
+from shortlist.gateway.state import SeenUris
 from shortlist.gateway.view import ServeOptions
-from shortlist.gateway.workspaces import Caller
 from tests.gateway.support import Era, Fixture, serve
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")

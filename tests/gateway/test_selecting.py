@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from shortlist.config.load import load_settings
 from shortlist.config.settings import SelectionSettings, TokenSettings, hash_token
 from shortlist.errors import InvalidConfig
-from shortlist.gateway.exchange import Round
+from shortlist.gateway.callers import Round
 from shortlist.gateway.state import Seams
 from shortlist.selection import CHATS
 from shortlist.telemetry.events import Event, Searched

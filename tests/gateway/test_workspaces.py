@@ -2,7 +2,7 @@ import pytest
 
 from shortlist.access.principal import Principal
 from shortlist.errors import InvalidInput
-from shortlist.gateway.workspaces import Caller, Workspace, Workspaces, workspace_key
+from shortlist.gateway.callers import Caller, Workspace, Workspaces, workspace_key
 
 ADA, BOB = Principal(kind="token", name="ada"), Principal(kind="token", name="bob")
 

@@ -26,9 +26,9 @@ from shortlist.telemetry.events import (
     ToolsLoaded,
     ToolsUnloaded,
     UpstreamChanged,
+    count,
 )
 from shortlist.telemetry.ledger import Ledger, UsedTogether
-from shortlist.telemetry.measures import count
 from shortlist.telemetry.recorder import Recorder
 from shortlist.telemetry.redaction import Privacy
 from tests.gateway.support import Era, Fixture, serve, words

@@ -33,14 +33,13 @@ from shortlist.config.settings import LogLevel, Mode, SearchSettings, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput, ToolNotFound
-from shortlist.front.admission import Admission
+from shortlist.front.audience import Admission
 from shortlist.front.http import build_app
 from shortlist.front.probes import probe_routes
 from shortlist.front.stdio import check_front, open_front
+from shortlist.gateway.callers import Caller, Round
 from shortlist.gateway.calling import CALL
-from shortlist.gateway.exchange import Round
 from shortlist.gateway.view import ServeOptions, definition_tokens
-from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 from shortlist.observability.metrics import KEPT_BYTES, GatewayMetrics
 from shortlist.observability.otlp import exporting

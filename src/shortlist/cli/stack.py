@@ -25,23 +25,20 @@ from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import EMPTY, SearchSettings, ServerSettings, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
-from shortlist.front.admission import Admission
-from shortlist.front.audience import Answerer
-from shortlist.front.observing import ObservedRequests
-from shortlist.front.server import Front
-from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.observing import ObservedSearch, ObservedUpstreams, watch
+from shortlist.front.audience import Admission, Answerer
+from shortlist.front.server import Front, ObservedRequests
+from shortlist.gateway.gateway import Gateway, watch
+from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, ToolId
 from shortlist.observability.logs import NOTICES, configure_logs
-from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics
-from shortlist.observability.tracing import note_on_span
+from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
 from shortlist.paths import data_folder
 from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
-from shortlist.telemetry.events import Event, RecordEvent
+from shortlist.telemetry.events import record_to
 from shortlist.upstream.events import UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
@@ -160,7 +157,7 @@ async def _open_stack(
     catalog = saved.load()
     teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
     words = Words(settings.expansions)
-    make = _searcher_of(settings.search if models else None, words, teacher, telemetry.together.shares)
+    make = _searcher_of(settings.search if models else None, words, teacher, telemetry.together.shares.get)
     search, answerer, events = Engine(make, catalog, vectors=models), Answerer(), _Events()
     pool = UpstreamPool(
         opening.servers(settings, catalog),
@@ -170,7 +167,7 @@ async def _open_stack(
         log_directory=log_folder(),
     )
     seams = Seams(
-        record=_to_all(metrics.record, note_on_span, telemetry.record),
+        record=record_to(metrics.record, note_on_span, telemetry.record),
         co_use=telemetry.together,
         reports=telemetry.reports,
         variant=telemetry.variant,
@@ -245,14 +242,6 @@ def list_tools(settings: Settings) -> Catalog:
 async def _explained(search: Engine, query: Query, tool_id: ToolId) -> str:
     text: str = (await search.explain(query, tool_id)).text()
     return text
-
-
-def _to_all(*records: RecordEvent) -> RecordEvent:
-    def record(event: Event) -> None:
-        for each in records:
-            each(event)
-
-    return record
 
 
 def _searcher_of(

@@ -1,11 +1,14 @@
 """Tools and hits as text for a model, at three levels of detail, safe to show."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from toon_format import encode
+
+from shortlist.disclosure.budget import estimate_tokens
 from shortlist.models import Annotations, Hit, Json, Parameter, Tool, ToolId
 from shortlist.schema import parameters_of
 from shortlist.text.clean import clean_text, one_line
@@ -165,3 +168,22 @@ def _bound_definition(raw: str, name: str) -> dict[str, Any]:
     if not isinstance(definition.get("outputSchema", {}), dict):
         del definition["outputSchema"]
     return definition
+
+
+def entries_text(entries: Sequence[Entry], *, toon: bool) -> str:
+    """Write entries as text, or as TOON when asked for and no entry carries a schema and it costs less."""
+    plain = "\n".join(entry_text(entry) for entry in entries)
+    if not toon or not entries or any(entry.more for entry in entries):
+        return plain
+    encoded = entries_toon(entries)
+    return encoded if estimate_tokens(encoded) < estimate_tokens(plain) else plain
+
+
+def entries_toon(entries: Sequence[Entry]) -> str:
+    """Write entries as one TOON table; a column that is empty in every row is left out."""
+    rows = [entry_row(entry) for entry in entries]
+    for row in rows:
+        del row["name"]  # the signature begins with it
+        row["family"] = " ".join(row["family"])
+    used = [key for key in rows[0] if any(row[key] not in ("", None) for row in rows)]
+    return encode({"tools": [{key: row[key] for key in used} for row in rows]})

@@ -1,17 +1,21 @@
-"""The clients that are connected: which of them is told of which change, and which is asked what.
+"""The clients that are connected: how many requests each may run, the way back to it, what it is told and asked.
 
 A client hears of a server, and is asked something by it, only within its scope. When a principal loses access, its
 streams and running requests end.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import anyio
 from mcp import MCPError
-from mcp.server.connection import Connection
+from mcp.server.connection import Connection, allowed_log_levels
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
@@ -19,18 +23,29 @@ from mcp.shared.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from mcp_types import INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    ClientCapabilities,
+    LoggingMessageNotification,
+    ServerRequest,
+)
+from pydantic import BaseModel, ConfigDict
 
 from shortlist.access.principal import Principal
-from shortlist.front.clients import LOG_METHOD, IdleExchange, Link
-from shortlist.gateway.exchange import QUESTIONS, Exchange
+from shortlist.config.settings import Limits
+from shortlist.gateway.callers import QUESTIONS, Caller, Exchange, workspace_key
 from shortlist.gateway.router import Router
 from shortlist.gateway.state import AccessChanged, GatewayChange, ListChanged, State, reaches
 from shortlist.gateway.tasks import Work
-from shortlist.gateway.workspaces import Caller, workspace_key
 from shortlist.models import Json
 from shortlist.upstream.events import Notified
 
+RequestContext: TypeAlias = ServerRequestContext[Any, Any]
+
+LOG_METHOD = "notifications/message"
+_CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 MAX_STREAMS = 1_024
 TOLD_AT_ONCE = 10
 TURN_SECONDS = 0.005
@@ -40,6 +55,113 @@ _LIST_EVENTS: Mapping[str, ServerEvent] = {
     "notifications/resources/list_changed": ResourcesListChanged(),
 }
 _RELAYED = frozenset({*_LIST_EVENTS, "notifications/elicitation/complete"})
+SHUTTING_DOWN = "The gateway is shutting down and takes no new calls. Try again in a few seconds."
+_WORK = frozenset(
+    {"initialize", "server/discover", "tools/call", "prompts/get", "resources/read", "completion/complete"}
+)
+"""Requests that a gateway that shuts down refuses; clients may still list and unsubscribe while their calls end."""
+_LASTING = frozenset({"subscriptions/listen"})
+"""Requests that are answered when the client leaves; nothing waits for them."""
+
+
+class _Asked(BaseModel):
+    method: str
+    params: dict[str, Any] | None = None
+
+
+class _Answered(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+def connection_of(context: RequestContext) -> Connection:
+    """Return the connection of a request. The SDK has no public way to it; this is the only place that reaches in."""
+    connection: Connection = context.session._connection
+    return connection
+
+
+class ClientExchange:
+    """The way back to a client, over the SDK's session of its request."""
+
+    def __init__(self, context: RequestContext, caller: Caller) -> None:
+        self._session = context.session
+        self._request_id = context.request_id
+        self._let_go = context.close_sse_stream
+        self._log_levels = allowed_log_levels(context.protocol_version, context.meta)
+        self._caller = caller
+
+    @property
+    def caller(self) -> Caller:
+        return self._caller
+
+    def can(self, method: str) -> bool:
+        """Return whether the client declared the capability; a modern one answers in its next round trip."""
+        reachable = self._caller.era == "modern" or self._session.can_send_request
+        return reachable and _declares(self._session.client_capabilities, method)
+
+    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        """Send the client a request on the stream of its own request."""
+        # The typed helpers would drop what they do not know; these two models carry everything.
+        asked = cast("ServerRequest", _Asked(method=method, params=dict(params)))
+        related = ServerMessageMetadata(related_request_id=self._request_id)
+        answered = await self._session.send_request(asked, _Answered, metadata=related)
+        return answered.model_dump(mode="json")
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        await self._session.report_progress(progress, total, message)
+
+    async def pause(self) -> None:
+        """End the stream of this request; later messages are kept until the client asks for them."""
+        if self._let_go is not None:
+            await self._let_go()
+
+    async def log(self, params: Mapping[str, Json]) -> None:
+        """Send a log entry on this request's stream; a modern client gets only the levels it asked for.
+
+        Raise ValidationError for an entry that the protocol does not allow.
+        """
+        entry = LoggingMessageNotification.model_validate({"method": LOG_METHOD, "params": dict(params)})
+        if entry.params.level in self._log_levels:
+            await self._session.send_notification(entry, related_request_id=self._request_id)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Link:
+    """A legacy connection, which can be notified while no request is in flight."""
+
+    connection: Connection
+    caller: Caller
+
+
+class IdleExchange:
+    """A legacy client that can be asked while none of its calls is in flight."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    @property
+    def caller(self) -> Caller:
+        return self._link.caller
+
+    def can(self, method: str) -> bool:
+        connection = self._link.connection
+        return connection.has_standalone_channel and _declares(connection.client_capabilities, method)
+
+    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        return await self._link.connection.send_raw_request(method, dict(params) or None)
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Drop it: no request is in flight that it could belong to."""
+
+    async def pause(self) -> None:
+        """Do nothing: no request of the client is open."""
+
+    async def log(self, params: Mapping[str, Json]) -> None:
+        await self._link.connection.notify(LOG_METHOD, dict(params))
+
+
+def _declares(capabilities: ClientCapabilities | None, method: str) -> bool:
+    capability = _CAPABILITY_OF.get(method)
+    return capability is not None and getattr(capabilities, capability, None) is not None
 
 
 class Audience:
@@ -236,3 +358,75 @@ class Stream:
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         self._streams[self] = (self.caller, listener)
         return lambda: self._streams.pop(self, None) and None
+
+
+@dataclass(slots=True)
+class Admission:
+    """A middleware of the SDK's server, around every request over every transport and in both eras."""
+
+    limits: Limits
+    is_closing: bool = False
+    refused: Counter[str] = field(default_factory=Counter)
+    """How many requests were refused, by reason."""
+    _running: Counter[str] = field(default_factory=Counter)
+    _total: int = 0
+    _idle: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def running(self) -> int:
+        """Return how many requests are being served."""
+        return self._total
+
+    async def __call__(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        if ctx.request_id is None or ctx.method in _LASTING:
+            return await call_next(ctx)
+        client = _client(ctx)
+        self._check(client, ctx.method)
+        self._total += 1
+        self._running[client] += 1
+        try:
+            return await call_next(ctx)
+        finally:
+            self._leave(client)
+
+    async def close(self, seconds: float) -> None:
+        """Refuse new requests, and wait so long for those that are running."""
+        self.is_closing = True
+        with anyio.move_on_after(seconds):
+            while self._total:
+                self._idle = anyio.Event()
+                await self._idle.wait()
+
+    def _check(self, client: str, method: str) -> None:
+        if self.is_closing and method in _WORK:
+            self._refuse("shutdown", SHUTTING_DOWN)
+        if self._total >= self.limits.calls:
+            self._refuse("calls", f"{self.limits.calls} requests are running, as many as limits.calls allows.")
+        if self._running[client] >= self.limits.calls_per_client:
+            most = self.limits.calls_per_client
+            self._refuse("calls_per_client", f"You have {most} requests running (limits.calls_per_client).")
+
+    def _refuse(self, reason: str, message: str) -> None:
+        self.refused[reason] += 1
+        raise MCPError(INTERNAL_ERROR, message)
+
+    def _leave(self, client: str) -> None:
+        self._total -= 1
+        self._running[client] -= 1
+        if not self._running[client]:
+            del self._running[client]
+        if not self._total:
+            self._idle.set()
+
+
+def _client(ctx: RequestContext) -> str:
+    """Name who sent a request: its token where there is one, its session, or the address it comes from."""
+    request = ctx.request
+    if request is None:
+        return "stdio"
+    user = request.scope.get("user")
+    if user is not None:
+        return f"token {user.display_name}"
+    session = request.headers.get("mcp-session-id")
+    address = request.client.host if request.client is not None else ""
+    return f"session {session}" if session else f"address {address}{request.scope['path']}"

@@ -1,16 +1,18 @@
 """Translates MCP to the gateway and back, both eras from one server object, and decides nothing."""
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
-from mcp.server.context import CallNext, HandlerResult
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler
 from mcp_types import (
@@ -29,18 +31,20 @@ from mcp_types import (
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
 )
+from mcp_types.methods import SPEC_CLIENT_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from shortlist.access.principal import NOBODY, OWNER, Principal
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError
-from shortlist.front.audience import Answerer, Audience
-from shortlist.front.clients import ClientExchange, Link, RequestContext, connection_of
-from shortlist.gateway.arguments import text_result
-from shortlist.gateway.exchange import Round
+from shortlist.front.audience import Answerer, Audience, ClientExchange, Link, RequestContext, connection_of
+from shortlist.gateway.callers import Caller, Round
 from shortlist.gateway.gateway import Gateway
+from shortlist.gateway.menus import META_NAMES
+from shortlist.gateway.recording import failure_name, tool_error
 from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
-from shortlist.gateway.workspaces import Caller
+from shortlist.gateway.tools import text_result
+from shortlist.observability.metrics import OTHER, Measure, Operation
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import Era
 
@@ -60,6 +64,7 @@ DEFAULT_LOG_LEVEL = "info"
 """The level at which a legacy client that set none hears a modern server."""
 _SESSION = "shortlist.session"
 _ASKED = {"sampling", "elicitation", "roots"}
+logger = logging.getLogger(__name__)
 
 
 class DualServer(Server[Any]):
@@ -289,3 +294,35 @@ def _version() -> str:
         return version("shortlist-mcp")
     except PackageNotFoundError:
         return "0"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRequests:
+    """A middleware of the SDK's server that times what clients ask. The SDK itself makes the spans."""
+
+    measure: Measure
+
+    async def __call__(self, ctx: ServerRequestContext, call_next: CallNext) -> HandlerResult:
+        started, error = perf_counter(), ""
+        try:
+            result = await call_next(ctx)
+            error = tool_error(ctx.method, result)
+            return result
+        except BaseException as failure:
+            error = _failure(failure)
+            raise
+        finally:
+            seconds = perf_counter() - started
+            method = ctx.method if ctx.method in SPEC_CLIENT_METHODS else OTHER
+            logger.debug("%s took %.1f ms%s", method, seconds * 1000, error and f": {error}")
+            self.measure(Operation(side="server", method=method, target=_own_tool(ctx), seconds=seconds, error=error))
+
+
+def _own_tool(ctx: ServerRequestContext) -> str:
+    """Return the gateway's own tool that is called; any other name is the client's, and there may be too many."""
+    name = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
+    return name if isinstance(name, str) and name in META_NAMES else ""
+
+
+def _failure(error: BaseException) -> str:
+    return str(error.error.code) if isinstance(error, MCPError) else failure_name(error)

@@ -6,6 +6,7 @@ differ it is translated: a legacy client is asked and the modern server called a
 kept open while the modern client comes back with the answers.
 """
 
+import json
 from collections.abc import Mapping
 from time import perf_counter
 
@@ -13,21 +14,24 @@ import anyio
 
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ToolNotFound
-from shortlist.gateway.arguments import (
+from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round
+from shortlist.gateway.recording import Finished
+from shortlist.gateway.results import blocks_of, page_notice, paged_result
+from shortlist.gateway.rounds import Send
+from shortlist.gateway.state import State
+from shortlist.gateway.tools import (
+    INTEGER,
+    STRING,
     CallRequest,
     McpResult,
+    MetaTool,
     ReadRequest,
     ToolArguments,
+    ToolCall,
     call_request,
     read_request,
     text_result,
 )
-from shortlist.gateway.exchange import INVALID_REQUEST, QUESTIONS, Exchange, Round
-from shortlist.gateway.metatools import INTEGER, STRING, MetaTool, ToolCall
-from shortlist.gateway.recording import Finished
-from shortlist.gateway.results import blocks_of, page_notice, paged_result, text_of_result
-from shortlist.gateway.rounds import Send
-from shortlist.gateway.state import State
 from shortlist.models import Json, Tool
 from shortlist.telemetry.events import CallOutcome
 from shortlist.upstream.events import CallOptions
@@ -112,12 +116,23 @@ def _refusal(call: ToolCall, tool: Tool, check: Check) -> str:
 
 
 async def _paged(call: ToolCall, result: McpResult) -> McpResult:
-    results, owner = call.state.results, call.seen.caller.principal.key
+    results = call.state.results
     text = "" if is_input_required(result) else text_of_result(result)
     if len(text) <= results.characters:
         return result
+    owner = call.seen.caller.principal.key
     handle = results.keep(owner, await results.cut(text))
     return paged_result(result, results.page(owner, handle), handle)
+
+
+def text_of_result(result: Mapping[str, Json]) -> str:
+    """Join the text of a tool's result; structured content counts where there is no text."""
+    blocks = result.get("content")
+    found = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
+    texts = [block.get("text") for block in found if block.get("type") == "text"]
+    joined = "\n".join(text for text in texts if isinstance(text, str))
+    structured = result.get("structuredContent")
+    return joined if joined or structured is None else json.dumps(structured, ensure_ascii=False)
 
 
 def _outcome(result: McpResult) -> CallOutcome:

@@ -10,22 +10,26 @@ import anyio.to_thread
 from shortlist.access.catalog import ScopedCatalog, did_you_mean
 from shortlist.catalog.toolsets import toolsets_for_intent
 from shortlist.disclosure.budget import estimate_tokens, fit
-from shortlist.disclosure.render import Detail, Entry, describe_text, entry_of, entry_row, entry_text
-from shortlist.disclosure.toon import entries_text
+from shortlist.disclosure.render import Detail, Entry, describe_text, entries_text, entry_of, entry_row, entry_text
 from shortlist.errors import InvalidInput, ToolNotFound
-from shortlist.gateway.arguments import (
+from shortlist.gateway.callers import Workspace
+from shortlist.gateway.recording import FinishedSearch
+from shortlist.gateway.tools import (
     DEFAULT_LIMIT,
+    INTEGER,
     MAX_NAMES,
     MAX_QUERIES,
+    STRING,
+    STRINGS,
     McpResult,
+    MetaTool,
     SearchRequest,
     ToolArguments,
+    ToolCall,
     describe_request,
     search_request,
     text_result,
 )
-from shortlist.gateway.metatools import INTEGER, STRING, STRINGS, MetaTool, ToolCall
-from shortlist.gateway.workspaces import Workspace
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
 from shortlist.text.clean import one_line
 
@@ -52,8 +56,23 @@ async def _search(call: ToolCall, request: SearchRequest) -> McpResult:
     if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
         return _break_circle(call, request, found, workspace)
     answer = search_answer(request, results, await _surroundings(call, request, results, notes))
-    state.recording.searched(seen.caller, request, results, answer)
+    finished = FinishedSearch(
+        answer=answer, limit=request.limit, offset=request.offset, mode=request.mode, filters=_asked(request)
+    )
+    state.recording.searched(seen.caller, finished, results)
     return answer
+
+
+def _asked(request: SearchRequest) -> dict[str, Json]:
+    """Return the limits that the caller set itself."""
+    asked = {
+        "servers": request.servers and sorted(request.servers),
+        "toolsets": request.toolsets and sorted(request.toolsets),
+        "category": request.category,
+        "intent": request.intent,
+        "read_only": request.read_only,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _in_reach(result: SearchResult, tools: ScopedCatalog, offset: int) -> SearchResult:

@@ -1,6 +1,7 @@
 """One catalog over all servers: what a client lists and calls, and what changes underneath."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
@@ -13,16 +14,16 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import bound_definition
 from shortlist.errors import InvalidInput, RequestRefused
-from shortlist.gateway.arguments import McpResult, ToolArguments, defaults_of
+from shortlist.gateway.callers import Caller, Exchange, Round
 from shortlist.gateway.calling import CALL, call_bound, call_checked
-from shortlist.gateway.exchange import Exchange, Round
 from shortlist.gateway.instructions import instructions_of
 from shortlist.gateway.menus import BY_NAME, menu_definitions, optional_definitions
-from shortlist.gateway.metatools import ToolCall
-from shortlist.gateway.state import NO_SEAMS, CallerView, Reload, Seams, State, ToolSearch, Upstreams
+from shortlist.gateway.ports import ToolSearch, Upstreams
+from shortlist.gateway.state import NO_SEAMS, CallerView, Reload, Seams, State
+from shortlist.gateway.tools import McpResult, ToolArguments, ToolCall, defaults_of
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
-from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
+from shortlist.observability.metrics import CIRCUITS, NOTIFICATIONS_DROPPED, READY, STATES, TOOLS, Instruments
 from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
 
 
@@ -170,3 +171,20 @@ class Gateway:
         for kind in ("prompts", "resources"):
             if kind in offered:
                 self.state.announce(Notified(server=status.server, method=f"notifications/{kind}/list_changed"))
+
+
+def watch(gateway: State, instruments: Instruments) -> None:
+    """Let the instruments read the state of each server and how many tools it has."""
+    instruments.read(STATES, lambda: Counter((state,) for state in gateway.upstreams.states().values()))
+    instruments.read(
+        READY, lambda: {(name,): int(state == "ready") for name, state in gateway.upstreams.states().items()}
+    )
+    instruments.read(
+        CIRCUITS,
+        lambda: {(name,): int(status.circuit != "closed") for name, status in gateway.upstreams.status().items()},
+    )
+    instruments.read(
+        NOTIFICATIONS_DROPPED,
+        lambda: {(name,): status.dropped for name, status in gateway.upstreams.status().items()},
+    )
+    instruments.read(TOOLS, lambda: {(name,): len(tools) for name, tools in gateway.everything.catalog.members.items()})

@@ -4,18 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 
-from shortlist.gateway.arguments import (
+from shortlist.gateway.callers import Caller, Workspace, workspace_key
+from shortlist.gateway.state import ListChanged
+from shortlist.gateway.tools import (
+    STRING,
+    STRINGS,
     LoadRequest,
     McpResult,
+    MetaTool,
     ToolArguments,
+    ToolCall,
     load_tools_request,
     raw_request,
+    same_arguments,
     text_result,
     toolset_request,
 )
-from shortlist.gateway.metatools import STRING, STRINGS, MetaTool, ToolCall, same_arguments
-from shortlist.gateway.state import ListChanged
-from shortlist.gateway.workspaces import Caller, Workspace, workspace_key
 from shortlist.models import ToolId
 from shortlist.text.clean import one_line
 

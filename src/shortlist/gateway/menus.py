@@ -7,12 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 from shortlist.config.settings import Settings
-from shortlist.gateway.arguments import DEFAULTS, Defaults
 from shortlist.gateway.calling import CALL, READ
 from shortlist.gateway.discovery import DESCRIBE, SEARCH
 from shortlist.gateway.loading import LIST_TOOLSETS, LOAD_TOOLS, LOAD_TOOLSET, UNLOAD_TOOLSET
-from shortlist.gateway.metatools import INTEGER, STRING, STRINGS, MetaTool, Translate, same_arguments
 from shortlist.gateway.optional import AB_TEST_REPORT, SELECT, STATS, TASK_REPORT
+from shortlist.gateway.tools import DEFAULTS, INTEGER, STRING, STRINGS, Defaults, MetaTool, Translate, same_arguments
 from shortlist.gateway.view import MenuName
 
 META_TOOLS: tuple[MetaTool[Any], ...] = (

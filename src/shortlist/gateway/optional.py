@@ -10,18 +10,21 @@ from shortlist.access.catalog import ScopedCatalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import Entry, entry_text, signature_of
 from shortlist.errors import InvalidInput
-from shortlist.gateway.arguments import (
+from shortlist.gateway.state import Report
+from shortlist.gateway.tools import (
+    INTEGER,
+    STRING,
     McpResult,
+    MetaTool,
     SelectRequest,
     TaskReport,
     ToolArguments,
+    ToolCall,
     raw_request,
     select_request,
     task_report,
     text_result,
 )
-from shortlist.gateway.metatools import INTEGER, STRING, MetaTool, ToolCall
-from shortlist.gateway.state import Report
 from shortlist.models import Query, SearchResult
 from shortlist.selection import Selection, Selector
 from shortlist.text.clean import one_line
@@ -45,7 +48,7 @@ async def _select(call: ToolCall, request: SelectRequest) -> McpResult:
         Selector(tools, searched, model).select, request.request, request.limit, abandon_on_cancel=True
     )
     answer = text_result(_words(call, selection))
-    call.state.recording.selected(call.seen.caller, request, selection, answer)
+    call.state.recording.selected(call.seen.caller, request.request, request.limit, selection, answer)
     return answer
 
 

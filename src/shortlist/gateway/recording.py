@@ -1,17 +1,25 @@
-"""What happens at the gateway, turned into events. Tokens are counted later, by whoever stores the events."""
+"""What the gateway does, as events, and the wrappers that trace and time its searches and requests.
 
+Tokens are counted later, by whoever stores the events.
+"""
+
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 from shortlist.access.catalog import ScopedCatalog
-from shortlist.config.settings import Mode
+from shortlist.catalog.catalog import Catalog
+from shortlist.config.settings import EMPTY, Mode
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import compact_json
-from shortlist.gateway.arguments import SearchRequest, SelectRequest, answer_tokens
+from shortlist.errors import RequestRefused
+from shortlist.gateway.callers import Caller, WorkspaceKey, activity_key
+from shortlist.gateway.ports import ToolSearch, Upstreams
 from shortlist.gateway.view import ServedView
-from shortlist.gateway.workspaces import Caller, WorkspaceKey, activity_key
-from shortlist.models import Hit, Json, SearchResult, ToolId
+from shortlist.models import Hit, Json, Query, SearchResult, ToolId
+from shortlist.observability.metrics import GatewayMetrics, Measure, Operation, mark_failed, search_span, upstream_span
 from shortlist.selection import Selection
 from shortlist.telemetry.events import (
     Called,
@@ -20,6 +28,7 @@ from shortlist.telemetry.events import (
     CircleBroken,
     Described,
     FoundTool,
+    Later,
     RecordEvent,
     Searched,
     SessionOpened,
@@ -33,11 +42,22 @@ from shortlist.telemetry.events import (
     record_nothing,
 )
 from shortlist.telemetry.experiments.plan import Variant
-from shortlist.telemetry.measures import Later
+from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
+from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
+from shortlist.upstream.events import State as UpstreamState
 
 REMEMBERED_SESSIONS = 10_000
 
 Answer = Mapping[str, Json]
+logger = logging.getLogger(__name__)
+
+TOOL_ERROR = "tool_error"
+"""How the conventions name a result with isError, which the protocol itself counts as a success."""
+_FAILURES: Mapping[type[BaseException], str] = {
+    UpstreamTimeout: "timeout",
+    UpstreamNeedsAuth: "needs_auth",
+    UpstreamUnavailable: "unavailable",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +69,18 @@ class Finished:
     outcome: CallOutcome
     milliseconds: float
     native: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedSearch:
+    """What a caller asked of search_tools, and the answer it got."""
+
+    answer: Answer
+    limit: int
+    offset: int
+    mode: str
+    filters: Mapping[str, Json]
+    """The limits that the caller set itself."""
 
 
 class Recording:
@@ -91,8 +123,8 @@ class Recording:
             )
         )
 
-    def searched(self, caller: Caller, request: SearchRequest, results: Sequence[SearchResult], answer: Answer) -> None:
-        tokens = Later(lambda: answer_tokens(answer))
+    def searched(self, caller: Caller, search: FinishedSearch, results: Sequence[SearchResult]) -> None:
+        tokens = Later(lambda: answer_tokens(search.answer))
         for part, result in enumerate(results):
             self._record(
                 Searched(
@@ -102,27 +134,27 @@ class Recording:
                     confidence=result.confidence.level,
                     probability=result.confidence.probability,
                     tokens=0 if part else tokens,
-                    limit=request.limit,
-                    offset=request.offset,
-                    mode=request.mode,
-                    filters=_asked(request),
+                    limit=search.limit,
+                    offset=search.offset,
+                    mode=search.mode,
+                    filters=search.filters,
                     steps={step.name: step.milliseconds for step in result.steps},
                     part=part,
                 )
             )
 
-    def selected(self, caller: Caller, request: SelectRequest, selection: Selection, answer: Answer) -> None:
+    def selected(self, caller: Caller, query: str, limit: int, selection: Selection, answer: Answer) -> None:
         """Record a selection as the search that it replaces; a language model gives no probability."""
         hits = tuple(FoundTool(tool=tool.id, rank=rank, score=0.0) for rank, tool in enumerate(selection.tools, 1))
         self._record(
             Searched(
                 **_act(caller),
-                query=request.request,
+                query=query,
                 hits=hits,
                 confidence="medium" if hits else "none",
                 probability=0.0,
                 tokens=Later(lambda: answer_tokens(answer)),
-                limit=request.limit,
+                limit=limit,
                 offset=0,
                 filters={},
                 part=0,
@@ -214,19 +246,92 @@ def _found(hit: Hit) -> FoundTool:
     return FoundTool(tool=hit.tool.id, rank=hit.rank, score=hit.score, signals=hit.signals, family=hit.family)
 
 
-def _asked(request: SearchRequest) -> dict[str, Json]:
-    """Return the limits that the caller set itself."""
-    asked = {
-        "servers": request.servers and sorted(request.servers),
-        "toolsets": request.toolsets and sorted(request.toolsets),
-        "category": request.category,
-        "intent": request.intent,
-        "read_only": request.read_only,
-    }
-    return {name: value for name, value in asked.items() if value is not None}
+def answer_tokens(answer: Mapping[str, Json]) -> int:
+    """Estimate the tokens that a client reads in an answer."""
+    return sum(estimate_tokens(block["text"]) for block in answer["content"])
 
 
 def _size(result: Answer) -> int:
     """Count the characters of a result's texts, images and other blocks."""
     blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
     return sum(len(part) for block in blocks for key in ("text", "data") if isinstance(part := block.get(key), str))
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSearch:
+    """A search whose queries are traced and timed, step by step."""
+
+    inner: ToolSearch
+    metrics: GatewayMetrics
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.inner.catalog
+
+    async def search(self, query: Query) -> SearchResult:
+        with search_span(query) as span:
+            result = await self.inner.search(query)
+            span.found(result)
+        self.metrics.searched(result)
+        return result
+
+    def update(self, catalog: Catalog) -> object:
+        return self.inner.update(catalog)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedUpstreams:
+    """Servers whose requests are traced and timed, including the time they wait."""
+
+    inner: Upstreams
+    measure: Measure
+
+    def status(self) -> Mapping[str, UpstreamStatus]:
+        return self.inner.status()
+
+    def states(self) -> Mapping[str, UpstreamState]:
+        return self.inner.states()
+
+    def peer(self, server: str) -> Peer | None:
+        return self.inner.peer(server)
+
+    async def request(
+        self, server: str, method: str, params: Mapping[str, Json] = EMPTY, *, options: CallOptions = NO_OPTIONS
+    ) -> dict[str, Json]:
+        started, error = perf_counter(), ""
+        peer = self.inner.peer(server)
+        with upstream_span(server, method, params, peer.protocol_version if peer else None) as span:
+            try:
+                result = await self.inner.request(server, method, params, options=options)
+                error = tool_error(method, result)
+                return result
+            except BaseException as failure:
+                error = failure_name(failure)
+                raise
+            finally:
+                if error:
+                    mark_failed(span, error)
+                seconds = perf_counter() - started
+                logger.debug("server %r: %s took %.1f ms%s", server, method, seconds * 1000, error and f": {error}")
+                self.measure(Operation(side="client", method=method, target=server, seconds=seconds, error=error))
+
+    async def notify(self, server: str, method: str, params: Mapping[str, Json] = EMPTY) -> None:
+        await self.inner.notify(server, method, params)
+
+    async def watch(self, server: str, uris: Sequence[str]) -> None:
+        await self.inner.watch(server, uris)
+
+
+def tool_error(method: str, result: object) -> str:
+    """Return the error type of a tool's result that reports a failure; empty for any other."""
+    failed = method == "tools/call" and isinstance(result, Mapping) and result.get("isError") is True
+    return TOOL_ERROR if failed else ""
+
+
+def failure_name(error: BaseException) -> str:
+    """Return the error type of an exception, as metrics and traces name it."""
+    if isinstance(error, UpstreamRefused):
+        return str(error.code)
+    if isinstance(error, RequestRefused):
+        return str(error.code)
+    return _FAILURES.get(type(error)) or type(error).__name__

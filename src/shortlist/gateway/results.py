@@ -1,4 +1,4 @@
-"""What is remembered of results: large texts, read in pages (every page of JSON is JSON), and the URIs they show."""
+"""Large results, kept and read in pages; every page of JSON is JSON."""
 
 import json
 import re
@@ -21,7 +21,6 @@ HANDLE_BYTES = 16
 PASSAGE_CHARACTERS = 600
 MAX_PASSAGES = 5
 MAX_DEPTH = 100
-REMEMBERED_URIS = 4_096
 MAX_TERMS = 32
 """Words of a query that passages are searched for."""
 APART_CHARACTERS = 200_000
@@ -278,19 +277,9 @@ def find_passages(text: str, query: str) -> tuple[Passage, ...]:
 
 
 def blocks_of(result: Mapping[str, Json]) -> list[Json]:
-    """Return the content blocks of a result; what is not a list of them, from a server that is wrong, is none."""
+    """Return the content blocks of a result; none where the server sent something else than a list."""
     blocks = result.get("content")
     return blocks if isinstance(blocks, list) else []
-
-
-def text_of_result(result: Mapping[str, Json]) -> str:
-    """Join the text of a tool's result; structured content counts where there is no text."""
-    texts = [
-        block.get("text") for block in blocks_of(result) if isinstance(block, dict) and block.get("type") == "text"
-    ]
-    joined = "\n".join(text for text in texts if isinstance(text, str))
-    structured = result.get("structuredContent")
-    return joined if joined or structured is None else _dumps(structured)
 
 
 def paged_result(result: Mapping[str, Json], page: ResultPage, handle: str) -> dict[str, Json]:
@@ -321,30 +310,3 @@ def page_notice(page: ResultPage, handle: str) -> str:
         f"[{place}. Read on: read_result(handle={handle!r}, offset={page.next_offset}); "
         f"find a passage: read_result(handle={handle!r}, query=...)]"
     )
-
-
-class SeenUris:
-    """Which server showed a URI in a result. Results are relayed unchanged, so these URIs are the server's own."""
-
-    def __init__(self) -> None:
-        self._servers: OrderedDict[str, str] = OrderedDict()
-
-    def note(self, server: str, result: Mapping[str, Json]) -> None:
-        """Remember the URIs of a result, the latest few thousand."""
-        for uri in _uris(result.get("content")):
-            self._servers[uri] = server
-            self._servers.move_to_end(uri)
-        while len(self._servers) > REMEMBERED_URIS:
-            self._servers.popitem(last=False)
-
-    def server(self, uri: str) -> str | None:
-        return self._servers.get(uri)
-
-
-def _uris(content: Json) -> Iterator[str]:
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") in ("resource_link", "resource"):
-            holder = block if block["type"] == "resource_link" else block.get("resource")
-            uri = holder.get("uri") if isinstance(holder, dict) else None
-            if isinstance(uri, str):
-                yield uri

@@ -9,9 +9,8 @@ from typing import TypeAlias
 import anyio
 
 from shortlist.errors import RequestRefused
-from shortlist.gateway.exchange import INVALID_REQUEST, Exchange, Round
+from shortlist.gateway.callers import INVALID_REQUEST, Caller, Exchange, Round
 from shortlist.gateway.tasks import BackgroundTasks
-from shortlist.gateway.workspaces import Caller
 from shortlist.models import Json
 
 MAX_OPEN = 256

@@ -18,10 +18,10 @@ from shortlist.access.catalog import ScopedCatalog
 from shortlist.access.scope import Action
 from shortlist.catalog.naming import names_of
 from shortlist.errors import RequestRefused, ShortlistError
-from shortlist.gateway.arguments import McpResult
+from shortlist.gateway.callers import Exchange, Round
 from shortlist.gateway.calling import relay
-from shortlist.gateway.exchange import Exchange, Round
 from shortlist.gateway.state import State
+from shortlist.gateway.tools import McpResult
 from shortlist.models import Json
 from shortlist.upstream.events import CallOptions, Notified
 

@@ -1,9 +1,10 @@
 """What the gateway holds: the served view, the workspaces over it, and the parts that others plug in."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -15,9 +16,10 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import CoUse, Toolset
 from shortlist.config.settings import Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
-from shortlist.gateway.exchange import Exchange
+from shortlist.gateway.callers import Caller, Exchange, WorkspaceKey, Workspaces, activity_key
+from shortlist.gateway.ports import ToolSearch, Upstreams
 from shortlist.gateway.recording import Recording
-from shortlist.gateway.results import Results, SeenUris
+from shortlist.gateway.results import Results
 from shortlist.gateway.rounds import OpenCalls
 from shortlist.gateway.tasks import BackgroundTasks
 from shortlist.gateway.view import (
@@ -30,49 +32,17 @@ from shortlist.gateway.view import (
     served_as,
     settings_changes,
 )
-from shortlist.gateway.workspaces import Caller, WorkspaceKey, Workspaces, activity_key
-from shortlist.models import Json, Query, SearchResult, Server, Tool, ToolId
+from shortlist.models import Json, Query, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import Assign, Variant, as_configured
 from shortlist.upstream.errors import UpstreamUnavailable
-from shortlist.upstream.events import CallOptions, Notified, Peer, UpstreamStatus
-from shortlist.upstream.events import State as UpstreamState
+from shortlist.upstream.events import Notified
 
+REMEMBERED_URIS = 4_096
 STILL_STARTING = "it is still starting and its tools are not known yet; try again shortly"
 
 logger = logging.getLogger(__name__)
-
-
-class ToolSearch(Protocol):
-    """What the gateway needs of search. An update may take effect a little later."""
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    async def search(self, query: Query) -> SearchResult: ...
-
-    def update(self, catalog: Catalog) -> object: ...
-
-
-class Upstreams(Protocol):
-    """What the gateway needs of the servers behind it."""
-
-    def status(self) -> Mapping[str, UpstreamStatus]: ...
-
-    def states(self) -> Mapping[str, UpstreamState]: ...
-
-    def peer(self, server: str) -> Peer | None:
-        """Return what a server said about itself when it connected; None until it has."""
-        ...
-
-    async def request(
-        self, server: str, method: str, params: Mapping[str, Json] = ..., *, options: CallOptions = ...
-    ) -> dict[str, Json]: ...
-
-    async def notify(self, server: str, method: str, params: Mapping[str, Json] = ...) -> None: ...
-
-    async def watch(self, server: str, uris: Sequence[str]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,3 +372,30 @@ def reaches(tools: ScopedCatalog, change: ListChanged) -> bool:
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
+
+
+class SeenUris:
+    """Which server showed a URI in a result. Results are relayed unchanged, so these URIs are the server's own."""
+
+    def __init__(self) -> None:
+        self._servers: OrderedDict[str, str] = OrderedDict()
+
+    def note(self, server: str, result: Mapping[str, Json]) -> None:
+        """Remember the URIs of a result, the latest few thousand."""
+        for uri in _uris(result.get("content")):
+            self._servers[uri] = server
+            self._servers.move_to_end(uri)
+        while len(self._servers) > REMEMBERED_URIS:
+            self._servers.popitem(last=False)
+
+    def server(self, uri: str) -> str | None:
+        return self._servers.get(uri)
+
+
+def _uris(content: Json) -> Iterator[str]:
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") in ("resource_link", "resource"):
+            holder = block if block["type"] == "resource_link" else block.get("resource")
+            uri = holder.get("uri") if isinstance(holder, dict) else None
+            if isinstance(uri, str):
+                yield uri

@@ -1,23 +1,32 @@
-"""Metrics: what is counted and timed while the gateway serves, exported as Prometheus text and over OTLP.
+"""Metrics and spans: what is counted, timed and traced while the gateway serves.
 
 Names, units and labels are OpenTelemetry's; Prometheus' follow from them by the standard translation. The two
 `mcp.*` families are those of the semantic conventions for MCP. What events add is declared with each event
 (`telemetry.events`). Label values never come from clients or tools, which would make too many series: figures per
 tool are in the event store. The text format takes one page of code, so there is no client library here; the tests
 parse it with the official one.
+
+The MCP SDK opens a span for every request that it serves or sends, and propagates `traceparent` in `_meta` both ways.
+The spans here add what only the gateway knows: searches and their steps, and which server was called. Spans never
+contain the text of a query, an argument or a result. Nothing is kept or sent until a tracer provider is set, by
+`observability.otlp` or by whoever embeds the gateway.
 """
 
 import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Literal, Protocol, TypeAlias
+from time import time_ns
+from typing import Any, Literal, Protocol, TypeAlias
 
-from shortlist.models import SearchResult
-from shortlist.telemetry.events import Event
-from shortlist.telemetry.measures import CIRCLES, COUNTERS, LOADS, SEARCH_TOKENS, UNLOADS, EventCounter, Tokens, count
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, get_current_span, get_tracer, use_span
+
+from shortlist.models import Query, SearchResult
+from shortlist.telemetry.events import Called, Event, Tokens, count
+from shortlist.telemetry.measures import CIRCLES, COUNTERS, LOADS, SEARCH_TOKENS, UNLOADS, EventCounter
 
 MAX_SERIES = 1_000
 OTHER = "_OTHER"
@@ -27,6 +36,8 @@ _UNITS = {"s": "_seconds"}
 
 Labels: TypeAlias = tuple[str, ...]
 Reading: TypeAlias = Callable[[], Mapping[Labels, float]]
+DATA_SOURCE = "tools"
+_tracer = get_tracer("shortlist")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -293,3 +304,79 @@ def _number(value: float) -> str:
 
 def _plain(name: str) -> str:
     return name.replace(".", "_")
+
+
+@contextmanager
+def _span(name: str, kind: SpanKind, attributes: Mapping[str, Any]) -> Iterator[Span]:
+    span = _tracer.start_span(name, kind=kind, attributes=attributes)
+    if not span.is_recording():
+        yield INVALID_SPAN
+        return
+    with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        yield span
+
+
+@contextmanager
+def search_span(query: Query) -> Iterator["SearchSpan"]:
+    """Open the span of one search; its steps become child spans when the result is known."""
+    attributes = {
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.data_source.id": DATA_SOURCE,
+        "gen_ai.retrieval.top_k": query.limit,
+        "shortlist.search.mode": query.mode,
+    }
+    with _span(f"retrieval {DATA_SOURCE}", SpanKind.INTERNAL, attributes) as span:
+        yield SearchSpan(span)
+
+
+class SearchSpan:
+    """A search in progress."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self._started = time_ns()
+
+    def found(self, result: SearchResult) -> None:
+        """Add the result, and a child span for each step, back to back as they ran."""
+        if not self._span.is_recording():
+            return
+        self._span.set_attribute("shortlist.search.hits", len(result.hits))
+        self._span.set_attribute("shortlist.search.confidence", result.confidence.level)
+        began = self._started
+        for step in result.steps:
+            child = _tracer.start_span(
+                f"search {step.name}", start_time=began, attributes={"shortlist.search.found": step.found}
+            )
+            began += int(step.milliseconds * 1_000_000)
+            child.end(began)
+
+
+@contextmanager
+def upstream_span(server: str, method: str, params: Mapping[str, Any], protocol_version: str | None) -> Iterator[Span]:
+    """Open the span of a request to an upstream server, including the wait; the SDK's own span is its child."""
+    attributes: dict[str, Any] = {"mcp.method.name": method, "shortlist.server": server}
+    if protocol_version is not None:
+        attributes["mcp.protocol.version"] = protocol_version
+    name = params.get("name")
+    if method == "tools/call":
+        attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": str(name)}
+    elif method == "prompts/get":
+        attributes["gen_ai.prompt.name"] = str(name)
+    with _span(f"{method} {name}" if name else method, SpanKind.CLIENT, attributes) as span:
+        yield span
+
+
+def mark_failed(span: Span, error: str) -> None:
+    """Mark a span as failed by the kind of error, without its message, which may contain private data."""
+    span.set_attribute("error.type", error)
+    span.set_status(StatusCode.ERROR)
+
+
+def note_on_span(event: Event) -> None:
+    """Add what the SDK does not know to the current request's span."""
+    span = get_current_span()
+    if not span.is_recording():
+        return
+    if isinstance(event, Called):
+        span.set_attribute("shortlist.outcome", event.outcome)
+        span.set_attribute("shortlist.tool", event.tool)

@@ -256,7 +256,7 @@ def spelled_rows(index: Index, request: Request) -> dict[int, float]:
     return found
 
 
-Together: TypeAlias = Callable[[ToolId], Mapping[ToolId, float]]
+Together: TypeAlias = Callable[[ToolId], Mapping[ToolId, float] | None]
 """How often other tools were called after this one, as shares."""
 
 
@@ -302,7 +302,7 @@ class CoUse:
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
         shares: dict[ToolId, float] = {}
         for called in request.query.recent_tools:
-            for other, share in self._together(called).items():
+            for other, share in (self._together(called) or {}).items():
                 shares[other] = max(shares.get(other, 0.0), share)
         if not shares:
             return ranking

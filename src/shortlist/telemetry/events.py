@@ -4,13 +4,13 @@ An event is one declaration: its fields, and below them the columns it is kept i
 sums that every figure is computed from (`tallies`), to the counts of its workspace (`counts`) and to the metrics
 that are exported (`metrics`). Everything that writes, counts or exports events goes through these methods.
 
-`workspace` is the key of `gateway.workspaces.activity_key`; only a keyed hash of it is kept. The rank of a called
+`workspace` is the key of `gateway.callers.activity_key`; only a keyed hash of it is kept. The rank of a called
 tool and the search that found it are not known when an event is recorded: `telemetry.ledger` adds them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from shortlist.models import Json, Level, Signal, ToolId
 from shortlist.storage.port import Columns
@@ -22,11 +22,8 @@ from shortlist.telemetry.measures import (
     SEARCHES,
     UNLOADS,
     Attribution,
-    Increment,
-    Later,
+    EventCounter,
     Tally,
-    Tokens,
-    count,
     time_tally,
 )
 from shortlist.telemetry.redaction import Privacy, redact_json
@@ -34,6 +31,39 @@ from shortlist.telemetry.redaction import Privacy, redact_json
 CallOutcome: TypeAlias = Literal["ok", "error", "invalid_arguments", "failed", "input_required", "unknown"]
 """`error`: the tool reported it. `failed`: no answer came. `unknown`: there is no tool of that name."""
 FAILED = frozenset({"error", "failed", "invalid_arguments", "unknown"})
+
+
+class Later:
+    """A number that is computed when it is first asked for: counting tokens takes longer than most requests."""
+
+    __slots__ = ("_count", "_number")
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count: Callable[[], int] | None = count
+        self._number = 0
+
+    def __call__(self) -> int:
+        if (count := self._count) is not None:
+            self._number = count()
+            self._count = None  # and what it was counted from can be freed
+        return self._number
+
+
+Tokens: TypeAlias = int | Later
+"""A number of tokens, or how to count them."""
+
+
+def count(tokens: Tokens) -> int:
+    """Return a number of tokens, counting them now if that was deferred."""
+    return tokens if isinstance(tokens, int) else tokens()
+
+
+class Increment(NamedTuple):
+    """An addition to one exported counter."""
+
+    counter: EventCounter
+    labels: tuple[str, ...] = ()
+    amount: Tokens = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,29 +472,14 @@ def record_nothing(_: Event) -> None:
     """Discard an event: nothing is recorded."""
 
 
-def settled(event: Event) -> Event:
-    """Return the same event with its tokens counted."""
-    late = {
-        name: count(getattr(event, name))
-        for name in ("tokens", "upfront")
-        if isinstance(getattr(event, name, 0), Later)
-    }
-    return replace(event, **late) if late else event
+def record_to(*records: RecordEvent) -> RecordEvent:
+    """Return a recorder that hands every event to all of these."""
 
+    def record(event: Event) -> None:
+        for each in records:
+            each(event)
 
-def columns_of(event: Event, known: Attribution, privacy: Privacy) -> Columns:
-    """Return all columns of an event but its id, its time and the id of the search it belongs to."""
-    shared: Columns = {
-        "kind": event.kind,
-        "caller": getattr(event, "caller", None),
-        "workspace": privacy.workspace(event.workspace) if isinstance(event, CallerEvent) else None,
-        "tokens": getattr(event, "tokens", None),
-        "milliseconds": getattr(event, "milliseconds", None),
-        "rank": known.rank,
-        "miss": event.miss(known),
-        "data": {},
-    }
-    return {**shared, **event.columns(privacy)}
+    return record
 
 
 def _known(data: Mapping[str, Json]) -> dict[str, Json]:

@@ -3,7 +3,6 @@
 Everything here runs on the recorder's thread, beside the requests.
 """
 
-import threading
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,14 +14,14 @@ from shortlist.telemetry.events import (
     Called,
     CallerEvent,
     Event,
+    Later,
     Searched,
     SessionOpened,
     ToolsListed,
     ToolsLoaded,
-    columns_of,
-    settled,
+    count,
 )
-from shortlist.telemetry.measures import ALONE, Attribution, count
+from shortlist.telemetry.measures import ALONE, Attribution
 from shortlist.telemetry.redaction import Privacy
 from shortlist.text.tokens import terms
 
@@ -157,35 +156,40 @@ def _rephrases(earlier: RememberedSearch, now: RememberedSearch) -> bool:
 
 
 class UsedTogether:
-    """Which tools were called in the same workspaces; the recorder adds to it while requests read it."""
+    """Which tools were called in the same workspaces; the recorder adds to it while requests read `shares`."""
 
     def __init__(self) -> None:
         self._partners: defaultdict[ToolId, Counter[ToolId]] = defaultdict(Counter)
-        self._lock = threading.Lock()
+        self.shares: dict[ToolId, Mapping[ToolId, float]] = {}
+        """The tools most often used with each, as a share of the one used with it most often."""
 
     @classmethod
     def of(cls, pairs: Iterable[ToolPair]) -> Self:
         """Start from what the store has counted."""
         together = cls()
         for one, other, workspaces in pairs:
-            together.add(one, other, workspaces=workspaces)
+            together._count(one, other, workspaces)
+        for tool in tuple(together._partners):
+            together._share(tool)
         return together
 
-    def add(self, one: ToolId, other: ToolId, *, workspaces: int = 1) -> None:
-        with self._lock:
-            self._partners[one][other] += workspaces
-            self._partners[other][one] += workspaces
+    def add(self, one: ToolId, other: ToolId) -> None:
+        """Count one more workspace that called both tools."""
+        self._count(one, other, 1)
+        self._share(one)
+        self._share(other)
 
     def __call__(self, tool: ToolId) -> frozenset[ToolId]:
         """Return the tools most often used with one."""
-        return frozenset(self.shares(tool))
+        return frozenset(self.shares.get(tool, ()))
 
-    def shares(self, tool: ToolId) -> Mapping[ToolId, float]:
-        """Return the tools most often used with one, each as a share of the one used with it most often."""
-        with self._lock:
-            partners: Mapping[ToolId, int] = dict(self._partners.get(tool, {}))
-        often = sorted((-count, other) for other, count in partners.items() if count >= LEAST_TOGETHER)
-        return {other: count / often[0][0] for count, other in often[:MOST_TOGETHER]}
+    def _count(self, one: ToolId, other: ToolId, workspaces: int) -> None:
+        self._partners[one][other] += workspaces
+        self._partners[other][one] += workspaces
+
+    def _share(self, tool: ToolId) -> None:
+        often = sorted((-count, other) for other, count in self._partners[tool].items() if count >= LEAST_TOGETHER)
+        self.shares[tool] = {other: count / often[0][0] for count, other in often[:MOST_TOGETHER]}
 
 
 class Ledger:
@@ -198,10 +202,10 @@ class Ledger:
 
     def enter(self, batch: Batch, stamped: Stamped) -> None:
         """Add an event to a batch; work that was deferred on the request's path is done here."""
-        event, place, hour = settled(stamped.event), EventPlace(), int(stamped.at // HOUR)
+        event, place, hour = _settled(stamped.event), EventPlace(), int(stamped.at // HOUR)
         trail = self._trail(event.workspace) if isinstance(event, CallerEvent) else Trail()
         known = _attribute(trail, event, place, stamped.seconds, hour)
-        columns = {"at": int(stamped.at * 1000), **columns_of(event, known, self._privacy)}
+        columns = {"at": int(stamped.at * 1000), **_columns(event, known, self._privacy)}
         batch.entries.append(EventRow(columns, place, known.search))
         if isinstance(event, ToolsListed):
             event = trail.grown(event)
@@ -220,6 +224,31 @@ class Ledger:
         if len(self._trails) > REMEMBERED_WORKSPACES:
             self._trails.popitem(last=False)
         return trail
+
+
+def _settled(event: Event) -> Event:
+    """Return the same event with its tokens counted."""
+    late = {
+        name: count(getattr(event, name))
+        for name in ("tokens", "upfront")
+        if isinstance(getattr(event, name, 0), Later)
+    }
+    return replace(event, **late) if late else event
+
+
+def _columns(event: Event, known: Attribution, privacy: Privacy) -> Columns:
+    """Return all columns of an event but its id, its time and the id of the search it belongs to."""
+    shared: Columns = {
+        "kind": event.kind,
+        "caller": getattr(event, "caller", None),
+        "workspace": privacy.workspace(event.workspace) if isinstance(event, CallerEvent) else None,
+        "tokens": getattr(event, "tokens", None),
+        "milliseconds": getattr(event, "milliseconds", None),
+        "rank": known.rank,
+        "miss": event.miss(known),
+        "data": {},
+    }
+    return {**shared, **event.columns(privacy)}
 
 
 def _attribute(trail: Trail, event: Event, place: EventPlace, seconds: float, hour: int) -> Attribution:

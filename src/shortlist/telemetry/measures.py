@@ -1,37 +1,11 @@
-"""What events are measured in: deferred token counts, tallies, exported counters, and what attribution adds."""
+"""What events add to: tallies, exported counters, buckets of durations, and what attribution knows of an event."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from shortlist.models import ToolId
 from shortlist.storage.port import EventPlace, TallyName
-
-
-class Later:
-    """A number that is computed when it is first asked for: counting tokens takes longer than most requests."""
-
-    __slots__ = ("_count", "_number")
-
-    def __init__(self, count: Callable[[], int]) -> None:
-        self._count: Callable[[], int] | None = count
-        self._number = 0
-
-    def __call__(self) -> int:
-        if (count := self._count) is not None:
-            self._number = count()
-            self._count = None  # and what it was counted from can be freed
-        return self._number
-
-
-Tokens: TypeAlias = int | Later
-"""A number of tokens, or how to count them."""
-
-
-def count(tokens: Tokens) -> int:
-    """Return a number of tokens, counting them now if that was deferred."""
-    return tokens if isinstance(tokens, int) else tokens()
 
 
 class Tally(NamedTuple):
@@ -50,14 +24,6 @@ class EventCounter:
     name: str
     help: str
     labels: tuple[str, ...] = ()
-
-
-class Increment(NamedTuple):
-    """An addition to one exported counter."""
-
-    counter: EventCounter
-    labels: tuple[str, ...] = ()
-    amount: Tokens = 1
 
 
 CALLS = EventCounter(

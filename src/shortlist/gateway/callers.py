@@ -1,4 +1,4 @@
-"""Who calls, and the workspace that holds what this caller has loaded; never the connection.
+"""Who calls, the way back to the client, and the workspace that holds what this caller has loaded.
 
 Protocol 2026-07-28 forbids a tool list that varies by connection. So a legacy session owns a workspace, and
 a modern client names one: by a handle that the gateway minted, as an argument or in the endpoint's path, or
@@ -9,13 +9,13 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from shortlist.access.principal import OWNER, Principal
 from shortlist.errors import InvalidInput
-from shortlist.models import ToolId
+from shortlist.models import Json, ToolId
 from shortlist.upstream.events import Era
 
 WorkspaceKey: TypeAlias = str
@@ -25,6 +25,10 @@ HANDLE_BYTES = 18
 """144 random bits."""
 REMEMBERED_SEARCHES = 12
 REMEMBERED_TOOLS = 8
+QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
+"""What a server may ask of a client."""
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
 
 
 class WorkspaceUnknown(InvalidInput):
@@ -181,3 +185,46 @@ class Workspaces:
         oldest = self._clock() - self._seconds
         while self._open and next(iter(self._open.values())).used < oldest:
             self._open.popitem(last=False)
+
+
+class Exchange(Protocol):
+    """The way back to the client that sent a request."""
+
+    @property
+    def caller(self) -> Caller: ...
+
+    def can(self, method: str) -> bool:
+        """Return whether the client can answer a server's request of this method."""
+        ...
+
+    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        """Put a server's request (sampling, elicitation, roots) to the client."""
+        ...
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+    async def pause(self) -> None:
+        """End the stream of the request where the era allows it: the client comes back for the answer."""
+        ...
+
+    async def log(self, params: Mapping[str, Json]) -> None:
+        """Pass on a server's log entry, if the client asked for entries of its level."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a client adds to a request: its `_meta`, and in a later round trip the answers it was asked for."""
+
+    meta: Mapping[str, Json] = field(default_factory=dict)
+    answers: Mapping[str, Json] | None = None
+    state: str | None = None
+
+    @property
+    def is_first(self) -> bool:
+        return self.answers is None and self.state is None
+
+    def params(self) -> dict[str, Json]:
+        """Return the members that a modern server expects in a retry."""
+        found = {"inputResponses": self.answers, "requestState": self.state}
+        return {key: value for key, value in found.items() if value is not None}

@@ -1,13 +1,16 @@
-"""What clients send to the gateway's own tools, checked and turned into values, and the results they get back."""
+"""What one of the gateway's own tools is, and how what clients send to it is checked and turned into values."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from shortlist.disclosure.budget import estimate_tokens
+from shortlist.config.settings import Settings
 from shortlist.disclosure.render import Detail
 from shortlist.errors import InvalidInput
+from shortlist.gateway.callers import Exchange, Round
+from shortlist.gateway.state import CallerView, State
+from shortlist.gateway.view import MenuName
 from shortlist.models import Json, SearchMode
 from shortlist.telemetry.experiments.plan import Variant
 from shortlist.text.asks import read_ask
@@ -24,17 +27,18 @@ MAX_QUERY_CHARACTERS = 4_000
 MAX_LOADED_AT_ONCE = 50
 DEFAULT_LIMIT = 5
 DEFAULT_SELECTED = 8
+AskedT = TypeVar("AskedT")
+Translate: TypeAlias = Callable[[ToolArguments], ToolArguments]
+
+STRING = {"type": "string"}
+STRINGS = {"type": "array", "items": {"type": "string"}}
+INTEGER = {"type": "integer"}
 
 
 def text_result(text: str, *, is_error: bool = False) -> McpResult:
     """Return a tools/call result that holds one text."""
     result: McpResult = {"content": [{"type": "text", "text": text}]}
     return {**result, "isError": True} if is_error else result
-
-
-def answer_tokens(answer: Mapping[str, Json]) -> int:
-    """Estimate the tokens that a client reads in an answer."""
-    return sum(estimate_tokens(block["text"]) for block in answer["content"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,3 +282,46 @@ def _names_in_order(arguments: ToolArguments, key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InvalidInput(f"{key!r} must be a list of strings.")
     return tuple(dict.fromkeys(item.strip() for item in value if item.strip()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A `tools/call` of a client: who calls and what it can reach, the way back to it, and its round trip."""
+
+    state: State
+    seen: CallerView
+    exchange: Exchange
+    turn: Round
+    inner: Callable[[str, ToolArguments], Awaitable[McpResult]]
+    """Calls a tool by name, as call_tool does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaTool(Generic[AskedT]):
+    """One of the gateway's own tools."""
+
+    name: str
+    description: str
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    reads: bool = False
+    """It changes nothing, so clients need not ask their user before each call."""
+    parse: Callable[[ToolArguments, Defaults], AskedT]
+    handle: Callable[[ToolCall, AskedT], Awaitable[McpResult]]
+    aliases: Mapping[str, Translate] = field(default_factory=dict)
+    """Names that other gateways use, with the arguments in their own shape: accepted, never listed."""
+    menus: tuple[MenuName, ...] = ()
+    is_offered: Callable[[Settings], bool] = lambda _: True
+    """Whether the configuration offers it beside any menu, for a tool that is in none."""
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
+        if self.required:
+            schema["required"] = list(self.required)
+        found = {"name": self.name, "description": self.description, "inputSchema": schema}
+        return {**found, "annotations": {"readOnlyHint": True}} if self.reads else found
+
+
+def same_arguments(arguments: ToolArguments) -> ToolArguments:
+    return arguments

@@ -1,0 +1,40 @@
+"""What the gateway needs of the search and of the servers behind it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.models import Json, Query, SearchResult
+from shortlist.upstream.events import CallOptions, Peer, UpstreamStatus
+from shortlist.upstream.events import State as UpstreamState
+
+
+class ToolSearch(Protocol):
+    """What the gateway needs of search. An update may take effect a little later."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    async def search(self, query: Query) -> SearchResult: ...
+
+    def update(self, catalog: Catalog) -> object: ...
+
+
+class Upstreams(Protocol):
+    """What the gateway needs of the servers behind it."""
+
+    def status(self) -> Mapping[str, UpstreamStatus]: ...
+
+    def states(self) -> Mapping[str, UpstreamState]: ...
+
+    def peer(self, server: str) -> Peer | None:
+        """Return what a server said about itself when it connected; None until it has."""
+        ...
+
+    async def request(
+        self, server: str, method: str, params: Mapping[str, Json] = ..., *, options: CallOptions = ...
+    ) -> dict[str, Json]: ...
+
+    async def notify(self, server: str, method: str, params: Mapping[str, Json] = ...) -> None: ...
+
+    async def watch(self, server: str, uris: Sequence[str]) -> None: ...
