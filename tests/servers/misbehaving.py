@@ -51,6 +51,8 @@ def tools() -> list[Any]:
             return [tool("good"), tool("bad", inputSchema={}), {"description": "nameless"}, "not an object"]
         case "same-name-twice":
             return [tool("twin", title="first"), tool("twin", title="second"), tool("other")]
+        case "late":
+            return [tool("late")]
         case "changing":
             return [tool("shifty", description=state["description"])]
         case "violates-output-schema":
@@ -84,6 +86,14 @@ def stay_deaf() -> None:
 def storm() -> None:
     for number in range(int(ARGUMENT) if FAULT == "storm" else 0):
         notify("notifications/message", {"level": "info", "data": number})
+
+
+def answer_late(request: dict[str, Any]) -> None:
+    """Answer when a file appears; another file tells how many calls wait for it."""
+    open(f"{ARGUMENT}.{state['calls']}", "w").close()
+    while not os.path.exists(ARGUMENT):
+        time.sleep(0.01)
+    answer(request, text("at last"))
 
 
 def call_tool(request: dict[str, Any]) -> None:
@@ -150,6 +160,14 @@ def changed(request: dict[str, Any]) -> None:
         answer(state.pop("waiting"), text("survived"))
 
 
+def call(request: dict[str, Any]) -> None:
+    if FAULT == "late":
+        state["calls"] += 1
+        threading.Thread(target=answer_late, args=(request,), daemon=True).start()
+    else:
+        call_tool(request)
+
+
 def ping(request: dict[str, Any]) -> None:
     state["pings"] += 1
     if FAULT != "no-pong":
@@ -169,7 +187,7 @@ METHODS: dict[str, Callable[[dict[str, Any]], None]] = {
     "initialize": initialize,
     "server/discover": discover,
     "tools/list": changed,
-    "tools/call": call_tool,
+    "tools/call": call,
     "ping": ping,
     "resources/subscribe": watch,
     "resources/unsubscribe": watch,

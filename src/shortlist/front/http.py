@@ -20,8 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shortlist.access.principal import ANONYMOUS, token_principal
 from shortlist.config.settings import Limits, TokenSettings
 from shortlist.errors import InvalidConfig
+from shortlist.front.modern import serve_call
 from shortlist.front.resumption import ResumableSessions
-from shortlist.front.server import HANDLE_PARAMETER, PRESENTED, PRINCIPAL, Front
+from shortlist.front.server import HANDLE_PARAMETER, PRESENTED, PRINCIPAL, DualServer, Front
 from shortlist.gateway.state import State
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -42,7 +43,7 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
         max_request_body_size=MAX_BODY_BYTES,
     )
     front.audience.end_sessions = manager.end_unless
-    endpoint, guards = Endpoint(manager, limits), [behind_token(state, host)]
+    endpoint, guards = Endpoint(front.server, manager, limits), [behind_token(state, host)]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -69,7 +70,8 @@ class Endpoint:
     places of others.
     """
 
-    def __init__(self, manager: ResumableSessions, limits: Limits) -> None:
+    def __init__(self, server: DualServer, manager: ResumableSessions, limits: Limits) -> None:
+        self._server = server
         self._manager = manager
         self._limits = limits
         self._arriving = 0
@@ -93,7 +95,8 @@ class Endpoint:
             text = f"The request is over {MAX_BODY_BYTES:,} bytes."
             await PlainTextResponse(text, 413, {"Connection": "close"})(scope, receive, send)
             return
-        await self._manager.serve(scope, _replayed(body, receive), send, body)
+        if not await serve_call(self._server, scope, receive, send, body):
+            await self._manager.serve(scope, _replayed(body, receive), send, body)
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -1,0 +1,219 @@
+"""The fast path of a modern `tools/call` over HTTP: parsed once, relayed, and written once.
+
+The SDK validates params and results against its models and runs two tasks and a queue for every request. Here the
+request's shape is checked once; a result that is only passed on is not validated again. The response becomes an event
+stream when something is to be sent before the answer. Whatever is unusual is left to the SDK.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from mcp.server._streamable_http_modern import _SingleExchangeDispatchContext
+from mcp.server.connection import Connection
+from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
+from mcp.server.streamable_http import check_accept_headers
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
+    MCP_PARAM_HEADER_PREFIX,
+    MCP_PROTOCOL_VERSION_HEADER,
+    InboundModernRoute,
+    classify_inbound_request,
+    find_duplicated_routing_header,
+)
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import from_json, to_json
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from shortlist.front.server import DualServer
+
+CALL = "tools/call"
+WATCH_SECONDS = 0.25
+"""Calls that take longer are cancelled when their client disconnects; most are answered before."""
+PING_SECONDS = 15.0
+_PARAM_PREFIX = MCP_PARAM_HEADER_PREFIX.lower()
+_USUAL = frozenset({"name", "arguments", "_meta"})
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CallParams:
+    """What a handler of `tools/call` reads of its typed params."""
+
+    name: str
+    arguments: dict[str, Any] | None
+
+
+async def serve_call(server: DualServer, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
+    """Answer a modern `tools/call`; return False, without having sent anything, for every other request."""
+    request = Request(scope, receive)
+    if request.headers.get(MCP_PROTOCOL_VERSION_HEADER) not in MODERN_PROTOCOL_VERSIONS or scope["method"] != "POST":
+        return False
+    message = _usual_call(body)
+    if message is None or check_accept_headers(request) != (True, True):
+        return False
+    names = request.headers.keys()
+    if any(name.startswith(_PARAM_PREFIX) for name in names) or find_duplicated_routing_header(request.headers.items()):
+        return False
+    route = classify_inbound_request(message, headers=dict(request.headers))
+    params: dict[str, Any] = message["params"]
+    if not isinstance(route, InboundModernRoute) or _mirrors_headers(server, params["name"]):
+        return False
+    await _Exchange(server, request, receive, send, message, route).run()
+    return True
+
+
+def _usual_call(body: bytes) -> dict[str, Any] | None:
+    """Parse a body; return None for what is not a `tools/call` in its usual form."""
+    try:
+        message = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or message.get("method") != CALL:
+        return None
+    number, params = message.get("id"), message.get("params")
+    is_numbered = isinstance(number, (int, str)) and not isinstance(number, bool)
+    if not is_numbered or not isinstance(params, dict) or not _USUAL.issuperset(params):
+        return None
+    has_arguments = params.get("arguments") is None or isinstance(params["arguments"], dict)
+    return message if isinstance(params.get("name"), str) and has_arguments else None
+
+
+def _mirrors_headers(server: DualServer, name: str) -> bool:
+    """Return whether a tool wants arguments repeated in headers, which the SDK checks."""
+    lookup = server.get_tool_input_schema
+    schema = lookup(name) if lookup is not None else None
+    return schema is not None and "x-mcp-header" in str(schema)
+
+
+class _Exchange:
+    """One call: its context, its answer, and the stream that its response becomes where it must."""
+
+    def __init__(
+        self,
+        server: DualServer,
+        request: Request,
+        receive: Receive,
+        send: Send,
+        message: dict[str, Any],
+        route: InboundModernRoute,
+    ) -> None:
+        self._server = server
+        self._receive = receive
+        self._send = send
+        self._id = message["id"]
+        self._params: dict[str, Any] = message["params"]
+        self._version = route.protocol_version
+        self._connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities
+        )
+        self._runner: ServerRunner[Any] = ServerRunner(server, self._connection, {})
+        self._context = _Dispatch(
+            transport=TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers),
+            request_id=self._id,
+            message_metadata=ServerMessageMetadata(request_context=request),
+            progress_token=progress_token_from_params(self._params),
+            write=self._stream,
+        )
+        self._writing = anyio.Lock()
+        self._is_stream = self._is_done = False
+        self._scope = anyio.CancelScope()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Make the call and write its answer, unless the client leaves before."""
+        timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._watch)
+        try:
+            with self._scope:
+                answer = await self._answer()
+                await self._finish(answer)
+        finally:
+            timer.cancel()
+            if self._watching is not None:
+                self._watching.cancel()
+
+    async def _answer(self) -> dict[str, Any]:
+        context = self._runner._make_context(
+            self._context, CALL, self._params, self._params.get("_meta"), self._version
+        )
+        call = self._runner._compose_server_middleware(self._handle)
+        try:
+            result = await call(context)
+            return {"jsonrpc": "2.0", "id": self._id, "result": result}
+        except Exception as error:
+            failed = modern_error_data(error).model_dump(mode="json", exclude_none=True)
+            return {"jsonrpc": "2.0", "id": self._id, "error": failed}
+        finally:
+            await aclose_shielded(self._connection)
+
+    async def _handle(self, context: ServerRequestContext[Any, Any]) -> HandlerResult:
+        entry = self._server.get_request_handler(CALL)
+        if entry is None:
+            raise RuntimeError("the server has no handler of tools/call")
+        params = CallParams(self._params["name"], self._params.get("arguments"))
+        result = await entry.handler(context, params)
+        if not isinstance(result, dict):
+            raise TypeError(f"a handler of tools/call returned {type(result).__name__}")
+        result.setdefault("resultType", "complete")
+        return self._runner._stamp_server_info(self._version, result)
+
+    async def _finish(self, answer: Mapping[str, Any]) -> None:
+        body = to_json(answer, inf_nan_mode="null")
+        async with self._writing:
+            self._is_done = True
+            if self._is_stream:
+                data = b"event: message\r\ndata: " + body + b"\r\n\r\n"
+                await self._send({"type": "http.response.body", "body": data, "more_body": False})
+                return
+            status = ERROR_CODE_HTTP_STATUS.get(answer["error"]["code"], 200) if "error" in answer else 200
+            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _stream(self, data: bytes) -> None:
+        """Send something before the answer: from now on the response is an event stream."""
+        async with self._writing:
+            if self._is_done:
+                return
+            if not self._is_stream:
+                self._is_stream = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def _watch(self) -> None:
+        self._watching = asyncio.get_running_loop().create_task(self._watch_client())
+
+    async def _watch_client(self) -> None:
+        """Cancel the call when its client leaves, and keep its connection from looking idle to proxies."""
+        while True:
+            with anyio.move_on_after(PING_SECONDS):
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                self._scope.cancel()
+                return
+            await self._stream(b": ping\r\n\r\n")
+
+
+@dataclass
+class _Dispatch(_SingleExchangeDispatchContext):
+    """The SDK's context of a single exchange, whose notifications are written to the response."""
+
+    write: Any = field(default=None, kw_only=True)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:  # noqa: ARG002
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+        await self.write(b"event: message\r\ndata: " + to_json(message, inf_nan_mode="null") + b"\r\n\r\n")
