@@ -57,9 +57,10 @@ $(BROWSER): $(STAMP) tests_all/browser/requirements.txt
 release: setup
 	$(BIN)/python -m release
 
-# Pages that are generated from the code.
+# Pages that are generated from the code, and the documentation as a site in dist/site with every link checked.
 docs: setup
 	$(BIN)/python -m shortlist.config.reference
+	$(BIN)/python -m release.site
 
 format: setup
 	$(BIN)/ruff format .
