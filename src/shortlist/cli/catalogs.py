@@ -53,7 +53,9 @@ def _of_servers(settings: Settings) -> Catalog:
         # The servers and the client of their protocol take most of a second to import.
         catalog = import_module("shortlist.cli.stack").list_tools(settings)
     if not catalog.tools:
-        raise InvalidInput(f"No tools: {settings.source} has no server that lists any. `shortlist status` says why.")
+        why = "`shortlist doctor` explains why" if settings.servers else "add one with `shortlist add`"
+        servers = "none of the servers lists any" if settings.servers else "it has no servers"
+        raise InvalidInput(f"No tools in {settings.source}: {servers}; {why}.")
     servers = f"{len(catalog.members)} server{'' if len(catalog.members) == 1 else 's'}"
     say(f"shortlist: searching {len(catalog)} tools of {servers} in {settings.source}")
     unknown = [name for name in settings.servers if name not in catalog.servers]
