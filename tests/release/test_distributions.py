@@ -61,7 +61,7 @@ def test_the_bill_names_packages_and_carried_models() -> None:
 def test_the_notices_name_what_the_wheels_carry() -> None:
     notices = (ROOT / "THIRD_PARTY_NOTICES").read_text("utf-8")
     weights = {path.parent.as_posix() for path in CORE.files if path.parts[0] == "weights"}
-    lexicons = {path.name for path in CORE.files if path.parts[:2] == ("text", "data")}
+    lexicons = {path.parts[2] for path in CORE.files if path.parts[:2] == ("text", "data")}
     assert [name for name in weights | lexicons if name not in notices] == []
 
 
