@@ -1,5 +1,6 @@
 """Variants of an experiment, as clients see them."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -21,7 +22,7 @@ SEARCH_MENU = MENU[:4]
 
 
 def always(variant: Variant) -> Seams:
-    return Seams(variant=lambda *_: variant)
+    return Seams(experiment=SimpleNamespace(assign=lambda *_: variant))
 
 
 async def names(client: Client) -> list[str]:
@@ -118,7 +119,7 @@ async def test_an_exposure_is_recorded_once_and_names_the_workspace_and_its_vari
     assignments = Assignments(recorded.append)
     experiment = Experiment(name="modes", variants=(AS_CONFIGURED, Variant(mode="dynamic")), metric="errors")
     assignments.follow(experiment)
-    async with serve(small("alpha", "add"), seams=Seams(variant=assignments)) as served, served.client() as client:
+    async with serve(small("alpha", "add"), seams=Seams(experiment=assignments)) as served, served.client() as client:
         listed = await names(client)
         await names(client)
     exposures = [event for event in recorded if isinstance(event, Exposed)]

@@ -63,7 +63,7 @@ def use() -> None:
     loaded = saved.load()
     with open_telemetry(TelemetrySettings(), storage) as telemetry:
         telemetry.follow()
-        assert telemetry.variant("local", "w") is not None
+        assert telemetry.experiment is not None
         telemetry.record(search("the weather", "sky/forecast"))
         telemetry.record(call("sky/forecast"))
         Teacher(storage.exemplars).refresh(Settings())

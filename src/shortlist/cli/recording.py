@@ -13,9 +13,7 @@ from shortlist.paths import data_folder
 from shortlist.storage.port import Storage, TallyStore
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import (
-    Assign,
     Assignments,
-    as_configured,
     find_experiment,
     running_experiment,
 )
@@ -33,7 +31,7 @@ class Telemetry:
     lost: Callable[[], Mapping[str, int]] = dict
     together: UsedTogether = field(default_factory=UsedTogether)
     reports: Mapping[str, Report] = field(default_factory=dict)
-    variant: Assign = as_configured
+    experiment: Assignments | None = None
     follow: Callable[[], bool] = lambda: False
     """Switch to the experiment that is running now, if any; returns whether it changed."""
 
@@ -55,7 +53,7 @@ def open_telemetry(settings: TelemetrySettings, storage: Storage) -> Iterator[Te
     try:
         yield Telemetry(
             record=recorder,
-            variant=assignments,
+            experiment=assignments,
             follow=lambda: _follow(assignments, storage),
             lost=lambda: recorder.lost,
             together=together,

@@ -170,7 +170,7 @@ async def _open_stack(
         record=record_to(metrics.record, note_on_span, telemetry.record),
         co_use=telemetry.together,
         reports=telemetry.reports,
-        variant=telemetry.variant,
+        experiment=telemetry.experiment,
         save=saved.save,
         explain=partial(_explained, search),
         stale=frozenset(catalog.servers),

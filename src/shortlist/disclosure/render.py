@@ -86,6 +86,11 @@ def entry_row(entry: Entry) -> dict[str, Json]:
 
 def signature_of(tool: Tool, name: str) -> str:
     """Write `name(a: string, b?: int)`: required arguments first, in the schema's order."""
+    return _signature(tool, name)
+
+
+@lru_cache(maxsize=8_192)
+def _signature(tool: Tool, name: str) -> str:
     parameters = parameters_of(tool)
     required = [p for p in parameters if p.required]
     optional = [p for p in parameters if not p.required]

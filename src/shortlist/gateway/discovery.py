@@ -47,7 +47,7 @@ async def _search(call: ToolCall, request: SearchRequest) -> McpResult:
     filters, notes = await _filters(call, request)
     workspace = state.workspaces.for_circles(seen.caller)
     plain = [_query(call, text, request, filters, workspace) for text in request.queries]
-    asker = state.settings.asker(seen.caller.name)
+    asker = state.asker(seen.caller)
     queries = [replace(query, pipeline=seen.variant.pipeline, asker=asker) for query in plain]
     found_all = [_in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
     results = [_working_first(result, seen.tools, state.down()) for result in found_all]

@@ -4,7 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -32,10 +32,10 @@ from shortlist.gateway.view import (
     served_as,
     settings_changes,
 )
-from shortlist.models import Json, Query, Server, Tool, ToolId
+from shortlist.models import Asker, Json, Query, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
 from shortlist.telemetry.events import RecordEvent, record_nothing
-from shortlist.telemetry.experiments.plan import Assign, Variant, as_configured
+from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assign, Variant
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import Notified
 
@@ -67,6 +67,15 @@ Report: TypeAlias = Callable[[Mapping[str, Json], frozenset[ToolId] | None], str
 """From the arguments of a tool and the tools in its caller's reach to its answer; may take a while."""
 
 
+class Assigner(Protocol):
+    """Serves workspaces the variants of an experiment."""
+
+    @property
+    def assign(self) -> Assign | None:
+        """Return how to assign a workspace; None while no experiment is running."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seams:
     """What others may plug in: a record of events, what is known about use, a place to save the catalog."""
@@ -77,8 +86,8 @@ class Seams:
     explain: Callable[[Query, ToolId], Awaitable[str]] | None = None
     reports: Mapping[str, Report] = field(default_factory=dict)
     """What get_stats and get_ab_test_report answer, by the name of the tool."""
-    variant: Assign = as_configured
-    """The variant of the running experiment that a workspace is served."""
+    experiment: Assigner | None = None
+    """Decides which variant of the running experiment a workspace is served."""
     stale: frozenset[str] = field(default_factory=frozenset)
     """Servers whose tools come from a saved catalog until they connect."""
 
@@ -184,7 +193,8 @@ class State:
         return self.everything.scoped(principal)
 
     def _caller_view(self, caller: Caller, view: ServedView, tools: ScopedCatalog) -> CallerView:
-        variant = self.seams.variant(caller.name, activity_key(caller))
+        assign = self.seams.experiment.assign if self.seams.experiment is not None else None
+        variant = AS_CONFIGURED if assign is None else assign(caller.name, activity_key(caller))
         if variant.mode is not None or variant.preset is not None:
             if variant not in self._variants:
                 self._variants[variant] = self._served_as(view, variant)
@@ -200,6 +210,10 @@ class State:
             _bound=view.bound,
             _bound_ids=view.bound_ids,
         )
+
+    def asker(self, caller: Caller) -> Asker:
+        """Return as whom a caller asks, and with which group it shares what is learned."""
+        return self.everything.askers.get(caller.name) or Asker(caller.name, caller.name)
 
     async def find(self, seen: CallerView, name: str) -> Tool:
         """Resolve a wire name, an id or a unique bare name to a tool in reach."""

@@ -24,7 +24,7 @@ from shortlist.catalog.toolsets import (
 from shortlist.config.settings import Mode, Settings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidConfig
-from shortlist.models import Tool, ToolId
+from shortlist.models import Asker, Tool, ToolId
 
 MenuName: TypeAlias = Literal["search", "minimal", "dynamic"]
 
@@ -65,6 +65,8 @@ class ServedView:
     bound_ids: frozenset[ToolId] = frozenset()
     scopes: Mapping[str, Scope] = field(default_factory=dict)
     """By the name of the token."""
+    askers: Mapping[str, Asker] = field(default_factory=dict)
+    """As whom each token asks, by the name of the token."""
     plain: bool = False
     """Names and URIs are the server's own: passthrough over a single server."""
     problems: tuple[str, ...] = ()
@@ -121,6 +123,7 @@ def make_view(
         draft,
         rules=rules,
         scopes=scopes,
+        askers={name: settings.asker(name) for name in settings.tokens},
         plain=plain,
         names=names_of(catalog.members, plain=plain),
         problems=(*problems, *_unmatched(settings, catalog)),
@@ -136,7 +139,15 @@ def _renewed(before: ServedView, catalog: Catalog) -> ServedView:
     if diff.added or diff.removed:
         problems = (*check_settings(settings, before.options), *_unmatched(settings, catalog))
     names = _renewed_names(before, catalog, diff, plain)
-    draft = replace(draft, rules=before.rules, scopes=before.scopes, plain=plain, names=names, problems=problems)
+    draft = replace(
+        draft,
+        rules=before.rules,
+        scopes=before.scopes,
+        askers=before.askers,
+        plain=plain,
+        names=names,
+        problems=problems,
+    )
     return _finished(draft, before)
 
 

@@ -135,11 +135,6 @@ Assign: TypeAlias = Callable[[str, str], Variant]
 """Returns how to serve a caller (by name) in its workspace."""
 
 
-def as_configured(_: str, __: str) -> Variant:
-    """Serve everybody as configured: no experiment is running."""
-    return AS_CONFIGURED
-
-
 class Assignments:
     """Assigns workspaces to the variants of the running experiment, and records the first time each is served."""
 
@@ -147,6 +142,8 @@ class Assignments:
         self._record = record
         self._experiment: Experiment | None = None
         self._served: OrderedDict[str, Variant] = OrderedDict()
+        self.assign: Assign | None = None
+        """None while no experiment is running: everybody is served as configured."""
 
     def __call__(self, caller: str, workspace: str) -> Variant:
         if self._experiment is None:
@@ -160,6 +157,7 @@ class Assignments:
             return False
         self._experiment = experiment
         self._served.clear()
+        self.assign = None if experiment is None else self
         return True
 
     def _expose(self, experiment: Experiment, caller: str, workspace: str) -> Variant:
