@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 
-from shortlist.config import HttpTransport, ServerSettings, SseTransport, StdioTransport, ToolOverride
+from shortlist.config import HttpTransport, Limits, ServerSettings, SseTransport, StdioTransport, ToolOverride
 from shortlist.upstream.errors import UpstreamRefused, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, UpstreamEvent
 from shortlist.upstream.pool import Reloaded, UpstreamPool
@@ -329,3 +329,11 @@ async def test_a_server_that_starts_later_starts_at_once_when_it_is_wanted() -> 
         assert pool.status()["modern"].state == "connecting"
         with anyio.fail_after(DEADLINE_SECONDS):
             assert text_of(await pool.call_tool("modern", "echo", {"text": "hi"})) == "echo: hi"
+
+
+async def test_a_reload_with_other_limits_lists_within_them() -> None:
+    wide = script("wide", "many", "30")
+    async with pool_of(wide) as (pool, recorder):
+        assert pool.status()["wide"].tools == 30
+        await pool.reload({"wide": wide}, Limits(tools_per_server=12))
+        await recorder.until(lambda _: pool.status()["wide"].tools == 12)

@@ -325,7 +325,7 @@ async def _reload_settings(path: Path, stack: Stack, saved: SavedCatalog) -> Non
         logger.warning("%s (the running configuration is kept)", error)
         return
     saved.servers = settings.servers
-    changes = await stack.pool.reload(settings.servers)
+    changes = await stack.pool.reload(settings.servers, settings.limits)
     changed = [*reload.changes, *([str(changes)] if changes else [])]
     say(f"reloaded {path}" + (f": {'; '.join(changed)}" if changed else ""))
 

@@ -1,8 +1,9 @@
 """One MCP client: an open channel, an agreed version, and requests that are relayed unchanged."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import anyio
@@ -10,24 +11,33 @@ import anyio.lowlevel
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from shortlist.config.settings import Limits, ServerSettings, Transport
+from shortlist.config.settings import (
+    HttpTransport,
+    Limits,
+    MemoryTransport,
+    ServerSettings,
+    SseTransport,
+    StdioTransport,
+    Transport,
+)
 from shortlist.models import Json
-from shortlist.upstream.channels import open_channel
 from shortlist.upstream.errors import (
     ConnectionFailed,
+    UpstreamBusy,
     UpstreamNeedsAuth,
     UpstreamNotSent,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from shortlist.upstream.events import CallOptions, Peer
+from shortlist.upstream.events import CallOptions, Circuit, Peer
 from shortlist.upstream.guardian import Guardian
-from shortlist.upstream.http import HttpNotes
+from shortlist.upstream.http import HttpNotes, open_http, open_sse
 from shortlist.upstream.negotiate import negotiate
 from shortlist.upstream.normalise import Listing
 from shortlist.upstream.stderr import StderrLog
-from shortlist.upstream.wire import Ears, Wire
+from shortlist.upstream.stdio import open_stdio
+from shortlist.upstream.wire import Channel, Ears, Wire, open_memory
 
 MAX_PAGES = 2_000
 StreamEnd: TypeAlias = Literal["rewatch", "lost", "refused"]
@@ -47,6 +57,109 @@ class Dial:
     notes: HttpNotes
     guardian: Guardian
     probe: bool = True
+
+
+PROBE_SECONDS = 1.0
+"""How often an open circuit is tried again."""
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Counts connection errors and timeouts in a row; any answer of the server, an error too, starts anew."""
+
+    failures: int
+    """How many in a row open the circuit."""
+    on_change: Callable[[], None]
+    clock: Callable[[], float] = time.monotonic
+    circuit: Circuit = "closed"
+    reason: str = ""
+    _in_a_row: int = 0
+    _probing: bool = False
+    _next_try: float = field(default=0.0)
+
+    def admit(self) -> bool:
+        """Return whether a request may be sent now; in a half-open circuit the first one is the probe."""
+        if self.circuit == "half_open" and not self._probing:
+            self._probing = True
+            return True
+        return self.circuit == "closed"
+
+    @contextmanager
+    def judging(self, hears_nothing: Callable[[], bool]) -> Iterator[None]:
+        """Learn from how one request ends.
+
+        A timeout counts only where the server was silent meanwhile: a caller with little patience, or a server that is
+        busy with something else, is no sign of a server that hangs.
+        """
+        was, verdict = self.circuit, False
+        try:
+            yield
+            verdict = True
+            self.answered()
+        except UpstreamRefused:
+            verdict = True
+            self.answered()
+            raise
+        except UpstreamBusy:
+            raise
+        except (UpstreamTimeout, UpstreamUnavailable) as error:
+            verdict = isinstance(error, UpstreamUnavailable) or hears_nothing()
+            if verdict:
+                self.failed(str(error))
+            raise
+        finally:
+            if not verdict:
+                self.gave_up()
+            if self.circuit != was:
+                self.on_change()
+
+    def answered(self) -> None:
+        """Close the circuit: the server answered."""
+        self.circuit, self._in_a_row, self._probing = "closed", 0, False
+
+    def failed(self, reason: str) -> None:
+        """Count a connection error or a timeout."""
+        self._in_a_row += 1
+        self.reason = reason
+        if self.circuit == "half_open" or self._in_a_row >= self.failures:
+            self._open()
+
+    def gave_up(self) -> None:
+        """Let the next request be the probe: this one ended without a verdict."""
+        self._probing = False
+
+    def responded(self) -> None:
+        """Half-open the circuit: the server answers pings again."""
+        if self.circuit == "open":
+            self.circuit, self._probing = "half_open", False
+
+    def unresponsive(self) -> None:
+        """Stay open until the next ping."""
+        self._next_try = self.clock() + PROBE_SECONDS
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the seconds until the next try."""
+        return max(0.0, self._next_try - self.clock())
+
+    def _open(self) -> None:
+        self.circuit, self._probing = "open", False
+        self._next_try = self.clock() + PROBE_SECONDS
+
+
+def open_channel(
+    transport: Transport, *, log: StderrLog, limit: int, notes: HttpNotes, guardian: Guardian
+) -> AbstractAsyncContextManager[Channel]:
+    """Open a channel; `limit` bounds the bytes of one message."""
+    match transport:
+        case StdioTransport():
+            return open_stdio(transport, log=log, limit=limit, guardian=guardian)
+        case HttpTransport():
+            return open_http(transport, limit, notes)
+        case SseTransport():
+            return open_sse(transport, limit, notes)
+        case MemoryTransport():
+            return open_memory(transport)
 
 
 @asynccontextmanager
@@ -117,7 +230,7 @@ class Connection:
         except ConnectionFailed as error:
             raise self._failure(error) from None
 
-    async def list_tools(self, settings: ServerSettings) -> Listing:
+    async def list_tools(self, settings: ServerSettings, most: int) -> Listing:
         """Read every page of the tool list; a cursor that repeats or never ends is cut off and reported."""
         listing = Listing(settings, self.peer.era)
         count, seen, cursor = 0, set[str](), None
@@ -125,12 +238,12 @@ class Connection:
             page = await self._page(cursor)
             raw = page.get("tools")
             tools = raw if isinstance(raw, list) else []
-            room = self._dial.limits.tools_per_server - count
+            room = most - count
             await _extend(listing, tools[:room])
             count += len(tools)
             cursor = page.get("nextCursor")
-            if count > self._dial.limits.tools_per_server:
-                listing.note(f"only the first {self._dial.limits.tools_per_server:,} tools are kept")
+            if count > most:
+                listing.note(f"only the first {most:,} tools are kept")
                 break
             if not isinstance(cursor, str) or cursor in seen:
                 break

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from shortlist.models import Json, Tool
-from shortlist.upstream.breaker import Circuit
 
 State: TypeAlias = Literal["connecting", "ready", "down", "stale", "failed", "needs_auth", "stopped"]
 """`down`: connected, but it has ceased to answer, so calls fail at once until it does.
 `stale`: was ready and is being reconnected; its last tools still answer searches.
 `failed`: never got ready; the next attempt follows after a back-off, or with the next call."""
+Circuit: TypeAlias = Literal["closed", "open", "half_open"]
+"""`closed`: requests pass. `open`: they fail at once. `half_open`: one passes, to find out."""
 Era: TypeAlias = Literal["legacy", "modern"]
 """`legacy`: initialize handshake, up to 2025-11-25. `modern`: an envelope per request, 2026-07-28."""
 

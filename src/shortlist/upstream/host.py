@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+from anyio.abc import TaskGroup
 
 from shortlist.config.settings import Limits
 from shortlist.upstream.events import Client, OnEvent
@@ -70,9 +71,9 @@ class Allowance:
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Host:
-    """What all servers of a pool share."""
+    """What all servers of a pool share; `limits` change with the configuration."""
 
     on_event: OnEvent
     limits: Limits
@@ -81,3 +82,15 @@ class Host:
     log_directory: Path | None = None
     guardian: Guardian = field(default_factory=Guardian)
     starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(PARALLEL_STARTS))
+
+    async def take_slot(self, tasks: TaskGroup, started: anyio.Event) -> None:
+        """Wait for a turn to start a process, so that fifty servers do not start fifty at once."""
+        await self.starts.acquire()
+        tasks.start_soon(self._give_back, started)
+
+    async def _give_back(self, started: anyio.Event) -> None:
+        try:
+            with anyio.move_on_after(self.cadence.slot_seconds):
+                await started.wait()
+        finally:
+            self.starts.release()

@@ -129,9 +129,16 @@ class UpstreamPool:
         """List a server's tools again, and reconnect one that is failed or needs_auth, without waiting."""
         self._of(server).refresh()
 
-    async def reload(self, servers: Mapping[str, ServerSettings]) -> Reloaded:
-        """Start, stop and restart only what differs from the running configuration."""
+    async def reload(self, servers: Mapping[str, ServerSettings], limits: Limits | None = None) -> Reloaded:
+        """Start, stop and restart only what differs from the running configuration.
+
+        New limits hold for the next listing and the next connection of every server.
+        """
         async with self._reloading:
+            if limits is not None and limits != self._host.limits:
+                self._host.limits = limits
+                for upstream in self._upstreams.values():
+                    upstream.refresh()
             running = {name: upstream.settings for name, upstream in self._upstreams.items()}
             changes = _compare(running, servers)
             await self._stop((*changes.stopped, *changes.restarted))

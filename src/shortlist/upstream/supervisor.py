@@ -14,15 +14,13 @@ from mcp_types import METHOD_NOT_FOUND
 from shortlist.config.settings import HttpTransport, ServerSettings, SseTransport, StdioTransport, Transport
 from shortlist.errors import UpstreamError
 from shortlist.models import Json, Tool
-from shortlist.upstream.breaker import PROBE_SECONDS, Breaker, Circuit
-from shortlist.upstream.connection import Connection, Dial, auth_remedy, connect
+from shortlist.upstream.connection import PROBE_SECONDS, Breaker, Connection, Dial, auth_remedy, connect
 from shortlist.upstream.errors import (
     ClosedByProbe,
     UpstreamBusy,
     UpstreamNeedsAuth,
     UpstreamNotSent,
     UpstreamRefused,
-    UpstreamTimeout,
     UpstreamUnavailable,
     cause_of,
 )
@@ -77,7 +75,7 @@ class Upstream:
         self.peer: Peer | None = None
         self._state: State = "connecting"
         self._shown: State = "connecting"
-        self._breaker = Breaker(host.limits.breaker_failures)
+        self._breaker = Breaker(host.limits.breaker_failures, self._circuit_changed)
         self._allowance = Allowance(host.limits.notifications_per_second)
         self._resting_since: float | None = None
         self._waiting = 0
@@ -104,15 +102,6 @@ class Upstream:
     def state(self) -> State:
         """Return the connection's state, or `down` for a server that is connected but does not answer."""
         return "down" if self._state == "ready" and self._breaker.circuit == "open" else self._state
-
-    @property
-    def circuit(self) -> Circuit:
-        return self._breaker.circuit
-
-    @property
-    def dropped(self) -> int:
-        """Return how many notifications were dropped because the server sent too many."""
-        return self._allowance.dropped
 
     def status(self) -> UpstreamStatus:
         return UpstreamStatus(
@@ -152,55 +141,27 @@ class Upstream:
         options: CallOptions,
         deadline: float,
     ) -> dict[str, Json]:
-        breaker, room, number = self._breaker, self._room, next(self._numbers)
-        if not breaker.admit():
+        if not self._breaker.admit():
             raise self._unavailable()
-        began, verdict = time.monotonic(), False
-        try:
+        room, number, began = self._room, next(self._numbers), time.monotonic()
+        with self._breaker.judging(lambda: options.timeout_seconds is None and self._heard < began):
             await self._enter(room, deadline)
             self._callers[number] = options.caller
             try:
                 left = max(0.0, deadline - anyio.current_time())
                 result = await connection.request(method, params, options, seconds=left)
+                self._heard = time.monotonic()
+                return result
             finally:
                 del self._callers[number]
                 room.release()
-            verdict = True
-            self._answered()
-            return result
-        except UpstreamRefused:
-            verdict = True
-            self._answered()
-            raise
-        except UpstreamTimeout as error:
-            # A caller with little patience, or a server busy with something else, is no sign of a server that hangs.
-            if options.timeout_seconds is None and self._heard < began:
-                verdict = True
-                self._count_failure(str(error))
-            raise
-        except UpstreamBusy:
-            raise
-        except UpstreamUnavailable as error:
-            verdict = True
-            self._count_failure(str(error))
-            raise
-        finally:
-            if not verdict:
-                breaker.gave_up()
 
-    def _answered(self) -> None:
-        self._heard = time.monotonic()
-        was = self._breaker.circuit
-        self._breaker.answered()
-        if was != "closed":
+    def _circuit_changed(self) -> None:
+        if self._breaker.circuit == "open":
+            self._say(logging.WARNING, " is down: %s", self._breaker.reason)
+        elif self._breaker.circuit == "closed":
             self._say(logging.INFO, " answers again")
-            self._set(self._state, None)
-
-    def _count_failure(self, reason: str) -> None:
-        self._breaker.failed(reason)
-        if self._breaker.circuit == "open" and self._state == "ready":
-            self._say(logging.WARNING, " is down: %s", reason)
-            self._set(self._state, self._error)
+        self._set(self._state, self._error)
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> None:
         if self._connection is not None:
@@ -332,7 +293,8 @@ class Upstream:
 
     async def _connect_and_serve(self, notes: HttpNotes) -> None:
         async with anyio.create_task_group() as tasks:
-            await self._take_slot(tasks)
+            if isinstance(self._transport, StdioTransport):
+                await self._host.take_slot(tasks, self._changed)
             with anyio.CancelScope(deadline=anyio.current_time() + self.settings.start_seconds) as starting:
                 async with connect(self._dial(notes)) as connection:
                     self.peer = connection.peer
@@ -358,19 +320,6 @@ class Upstream:
             guardian=self._host.guardian,
             probe=self._probe and not isinstance(self._transport, SseTransport),
         )
-
-    async def _take_slot(self, tasks: TaskGroup) -> None:
-        """Wait for a turn to start a process, so that fifty servers do not start fifty at once."""
-        if isinstance(self._transport, StdioTransport):
-            await self._host.starts.acquire()
-            tasks.start_soon(self._give_slot_back)
-
-    async def _give_slot_back(self) -> None:
-        try:
-            with anyio.move_on_after(self._host.cadence.slot_seconds):
-                await self._changed.wait()
-        finally:
-            self._host.starts.release()
 
     async def _serve(self, connection: Connection) -> None:
         self._connection = connection
@@ -456,7 +405,7 @@ class Upstream:
                 self._set(self._state, self._error)
 
     async def _list(self, connection: Connection) -> None:
-        listing = await connection.list_tools(self.settings)
+        listing = await connection.list_tools(self.settings, self._host.limits.tools_per_server)
         for problem in listing.problems:
             self._say(logging.WARNING, ": %s", problem)
         tools = tuple(listing.tools.values())

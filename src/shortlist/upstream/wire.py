@@ -7,7 +7,8 @@ unchanged, so requests and answers are parsed once and matched by id here, witho
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +19,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp import MCPError
 from mcp.shared._otel import inject_trace_context
+from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -26,6 +28,8 @@ from mcp.shared.inbound import (
     encode_header_value,
     mcp_param_headers,
 )
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -33,8 +37,10 @@ from mcp_types import (
     INVALID_REQUEST,
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
+    jsonrpc_message_adapter,
 )
 
+from shortlist.config.settings import MemoryTransport
 from shortlist.models import Json
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import Era, OnPause, OnProgress
@@ -331,6 +337,50 @@ def _number(value: Any) -> float | None:
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     except OverflowError:
         return None
+
+
+class MemoryChannel:
+    """A server of the SDK inside this process."""
+
+    def __init__(
+        self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage], tasks: TaskGroup
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._tasks = tasks
+
+    async def run(self, deliver: Deliver) -> None:
+        async for item in self._read:
+            if isinstance(item, SessionMessage):
+                deliver(item.message.model_dump(mode="json", by_alias=True, exclude_unset=True))
+
+    async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:  # noqa: ARG002
+        try:
+            await self._write.send(SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False)))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise ConnectionFailed("the connection ended", sent=False) from None
+
+    def post(self, message: Message, headers: Mapping[str, str]) -> None:
+        self._tasks.start_soon(self._tell, message, headers)
+
+    async def _tell(self, message: Message, headers: Mapping[str, str]) -> None:
+        with suppress(ConnectionFailed):
+            await self.send(message, headers)
+
+
+@asynccontextmanager
+async def open_memory(transport: MemoryTransport) -> AsyncIterator[MemoryChannel]:
+    """Run a server of the SDK in this process."""
+    server = transport.build()
+    async with (
+        create_client_server_memory_streams() as (client, (read, write)),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(server.run, read, write, server.create_initialization_options())
+        try:
+            yield MemoryChannel(*client, tasks)
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 @cache
