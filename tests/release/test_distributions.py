@@ -1,6 +1,7 @@
 """The split into two distributions: whole, disjoint, and such that the library stands without the gateway."""
 
 import ast
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from packaging.requirements import Requirement
 from release.distributions import ROOT, SOURCE, Distribution, distributions
 from release.sbom import CARRIED, sbom
+
+from shortlist.config.clients.importing import is_gateway
+from shortlist.config.clients.registry import offers, read_server
 
 CORE, GATEWAY = distributions()
 MODULES = {"google-re2": "re2", "pystemmer": "Stemmer", "toon-format": "toon_format", "pyyaml": "yaml"}
@@ -84,3 +88,12 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
             yield from (str(each.value) for each in node.args if isinstance(each, ast.Constant))
+
+
+def test_our_own_entry_for_registries_starts_this_version() -> None:
+    described = json.loads((ROOT / "server.json").read_text("utf-8"))
+    server = read_server(described, "server.json")
+    (offer,) = offers(server)
+    assert server.version == offer.version == GATEWAY.version
+    assert offer.entry({}) == {"command": "uvx", "args": [f"{GATEWAY.name}@{GATEWAY.version}", "serve"]}
+    assert is_gateway(offer.entry({}))

@@ -1,6 +1,7 @@
 """The servers people already have in their clients: found, compared with the user's own file, added to it."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -136,7 +137,7 @@ def _free_name(candidate: Candidate, taken: Mapping[str, Json]) -> str:
 def is_gateway(entry: Mapping[str, Json]) -> bool:
     """Tell our own entry in a client: an imported one would make the gateway start itself without end."""
     words = [str(entry.get("command", "")), *map(str, _list(entry.get("args")))]
-    stems = [Path(word.replace("\\", "/")).stem for word in words]
+    stems = [Path(re.split("@|==", word.replace("\\", "/"))[0]).stem for word in words]  # shortlist-mcp@0.1.0
     return "shortlist-mcp" in stems or ("shortlist" in stems and "serve" in words)
 
 
