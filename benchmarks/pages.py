@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import MemoryTransport, ServerSettings, Settings
 from shortlist.evals.tables import Table
-from shortlist.gateway.state import State
+from shortlist.gateway.state import GatewayState
 from shortlist.models import Tool
 from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher
@@ -79,7 +79,7 @@ def pages_over(path: Path, access: Access) -> ASGIApp:
     searcher = Searcher(Catalog.of(tools))
     storage = open_local(path.parent)
     upstreams = RecordedUpstreams(names, storage.events)
-    state = State(settings, Engine.over(searcher), upstreams)
+    state = GatewayState(settings, Engine.over(searcher), upstreams)
     return dashboard(Sources(state=state, explained=searcher.explained, storage=storage), access)
 
 

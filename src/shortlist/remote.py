@@ -52,7 +52,7 @@ PROMPT = Patience(seconds=8.0, attempts=2, wait_seconds=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ProviderEndpoint:
     """Where a provider answers, and how it knows us."""
 
     provider: str
@@ -75,7 +75,7 @@ class Remote:
     """A connection to one provider, shared by threads; at most `concurrency` requests are under way."""
 
     def __init__(
-        self, endpoint: Endpoint, *, concurrency: int = 4, sleep: Callable[[float], object] = time.sleep
+        self, endpoint: ProviderEndpoint, *, concurrency: int = 4, sleep: Callable[[float], object] = time.sleep
     ) -> None:
         self.endpoint = endpoint
         self.concurrency = concurrency

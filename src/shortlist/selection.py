@@ -17,7 +17,7 @@ from shortlist.config.settings import SelectionSettings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, InvalidQuery, ModelError
 from shortlist.models import Query, SearchResult, Tool, ToolId
-from shortlist.remote import Endpoint, Patience, ProviderUnavailable, Remote, find_key
+from shortlist.remote import Patience, ProviderEndpoint, ProviderUnavailable, Remote, find_key
 from shortlist.text.clean import one_line
 
 LISTED_WHOLE = 200
@@ -293,7 +293,7 @@ def language_model(
         raise InvalidInput(f"No provider {provider!r}: there are {', '.join(CHATS)}.")
     wire = CHATS[provider]
     key = find_key(provider, [wire.key_variable], api_key, base_url)
-    endpoint = Endpoint(
+    endpoint = ProviderEndpoint(
         provider=provider,
         url=base_url or wire.url,
         headers=wire.header(key) if key else {},

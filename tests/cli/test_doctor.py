@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from shortlist.cli import main
-from shortlist.cli.diagnosis import Case, Diagnosis, diagnose
+from shortlist.cli.diagnosis import BrokenServer, ServerDiagnosis, diagnose
 from shortlist.config.load import load_settings
 from shortlist.config.settings import HttpTransport, ServerSettings, StdioTransport, Transport
 from shortlist.upstream.events import State, UpstreamStatus
@@ -35,10 +35,10 @@ def examined(
     state: State = "failed",
     transport: Transport = RUN,
     environment: Mapping[str, str] = MappingProxyType({}),
-) -> Diagnosis:
+) -> ServerDiagnosis:
     settings = ServerSettings(name="web", transport=transport)
     status = UpstreamStatus(server="web", state=state, since=0.0, error=error, stderr=stderr)
-    return diagnose(Case(settings=settings, status=status, environment=environment))
+    return diagnose(BrokenServer(settings=settings, status=status, environment=environment))
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ import pytest
 
 from shortlist.config.clients import texts
 from shortlist.config.clients.connecting import (
-    Connection,
+    ConnectPlan,
     connect,
     disconnect,
     plan_connection,
     plan_disconnection,
 )
 from shortlist.config.clients.importing import is_gateway
-from shortlist.config.clients.known import CLIENTS, OURS, Client, Launch, Place, is_installed
+from shortlist.config.clients.known import CLIENTS, OURS, KnownClient, Launch, Place, is_installed
 from shortlist.config.clients.texts import NotEditable, format_of, tree_of
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidConfig
@@ -59,7 +59,7 @@ def records(tmp_path: Path) -> Path:
     return tmp_path / "records"
 
 
-def lay_out(client: Client, place: Place, edit: Any = lambda raw: raw) -> Path:
+def lay_out(client: KnownClient, place: Place, edit: Any = lambda raw: raw) -> Path:
     """Put the client's fixture where the client would have it."""
     (fixture,) = FIXTURES.glob(f"{client.name}.*")
     path = client.file(place)
@@ -68,7 +68,7 @@ def lay_out(client: Client, place: Place, edit: Any = lambda raw: raw) -> Path:
     return path
 
 
-def entries(client: Client, path: Path) -> dict[str, Any]:
+def entries(client: KnownClient, path: Path) -> dict[str, Any]:
     tree: Any = tree_of(path.read_text("utf-8"), format_of(path))
     for key in client.keys:
         tree = tree[key]
@@ -84,7 +84,7 @@ def comments(text: str) -> set[str]:
 
 @clients
 def test_servers_move_over_and_ours_is_the_entry_that_starts_us(
-    client: Client, place: Place, own: Path, records: Path
+    client: KnownClient, place: Place, own: Path, records: Path
 ) -> None:
     path = lay_out(client, place)
     before = tree_of(path.read_text("utf-8"), format_of(path))
@@ -105,7 +105,7 @@ def test_servers_move_over_and_ours_is_the_entry_that_starts_us(
     assert set(settings.servers) == MOVED[client.name] - switched_off
 
 
-def _inner(tree: Any, client: Client) -> dict[str, Any]:
+def _inner(tree: Any, client: KnownClient) -> dict[str, Any]:
     for key in client.keys:
         tree = tree[key]
     found: dict[str, Any] = tree
@@ -115,7 +115,7 @@ def _inner(tree: Any, client: Client) -> dict[str, Any]:
 @clients
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n"], ids=["lf", "crlf"])
 def test_disconnecting_restores_the_file_byte_for_byte(
-    client: Client, newline: bytes, place: Place, own: Path, records: Path
+    client: KnownClient, newline: bytes, place: Place, own: Path, records: Path
 ) -> None:
     path = lay_out(client, place, lambda raw: raw.replace(b"\n", newline))
     os.chmod(path, 0o640)
@@ -135,7 +135,7 @@ def test_disconnecting_restores_the_file_byte_for_byte(
 
 @clients
 def test_connecting_keeps_every_comment_that_is_not_inside_a_moved_server(
-    client: Client, place: Place, own: Path, records: Path
+    client: KnownClient, place: Place, own: Path, records: Path
 ) -> None:
     path = lay_out(client, place)
     before = comments(path.read_text("utf-8"))
@@ -146,7 +146,7 @@ def test_connecting_keeps_every_comment_that_is_not_inside_a_moved_server(
 
 @clients
 def test_a_file_that_was_edited_since_loses_our_entry_and_gets_its_servers_back(
-    client: Client, place: Place, own: Path, records: Path
+    client: KnownClient, place: Place, own: Path, records: Path
 ) -> None:
     path = lay_out(client, place)
     before = tree_of(path.read_text("utf-8"), format_of(path))
@@ -162,7 +162,7 @@ def test_a_file_that_was_edited_since_loses_our_entry_and_gets_its_servers_back(
 
 @clients
 def test_a_client_without_a_file_gets_one_and_loses_it_again(
-    client: Client, place: Place, own: Path, records: Path
+    client: KnownClient, place: Place, own: Path, records: Path
 ) -> None:
     connect(plan_connection(client, place, own, LAUNCH), records)
     path = client.file(place)
@@ -175,7 +175,7 @@ def test_a_client_without_a_file_gets_one_and_loses_it_again(
 
 @clients
 def test_connecting_twice_changes_nothing_and_still_undoes_to_the_first_file(
-    client: Client, place: Place, own: Path, records: Path
+    client: KnownClient, place: Place, own: Path, records: Path
 ) -> None:
     path = lay_out(client, place)
     original = path.read_bytes()
@@ -190,7 +190,7 @@ def test_connecting_twice_changes_nothing_and_still_undoes_to_the_first_file(
 
 
 @clients
-def test_no_secret_is_shown_in_a_diff(client: Client, place: Place, own: Path) -> None:
+def test_no_secret_is_shown_in_a_diff(client: KnownClient, place: Place, own: Path) -> None:
     lay_out(client, place)
     shown = plan_connection(client, place, own, LAUNCH).diff()
     assert not re.search("secret_?value", shown)
@@ -198,7 +198,7 @@ def test_no_secret_is_shown_in_a_diff(client: Client, place: Place, own: Path) -
 
 
 @clients
-def test_servers_can_stay_in_the_client(client: Client, place: Place, own: Path, records: Path) -> None:
+def test_servers_can_stay_in_the_client(client: KnownClient, place: Place, own: Path, records: Path) -> None:
     path = lay_out(client, place)
     before = _inner(tree_of(path.read_text("utf-8"), format_of(path)), client)
     connect(plan_connection(client, place, own, LAUNCH, keep=True), records)
@@ -206,7 +206,7 @@ def test_servers_can_stay_in_the_client(client: Client, place: Place, own: Path,
     assert not own.exists()
 
 
-def cursor() -> Client:
+def cursor() -> KnownClient:
     return next(client for client in CLIENTS if client.name == "cursor")
 
 
@@ -220,7 +220,7 @@ def test_a_server_that_cannot_be_used_stays_in_the_client(place: Place, own: Pat
 
 
 @clients
-def test_a_broken_file_is_named_and_left_alone(client: Client, place: Place, own: Path) -> None:
+def test_a_broken_file_is_named_and_left_alone(client: KnownClient, place: Place, own: Path) -> None:
     path = lay_out(client, place, lambda raw: raw[: len(raw) // 2] + b"\x00{[")
     broken = path.read_bytes()
     with pytest.raises((NotEditable, InvalidConfig)) as caught:
@@ -230,7 +230,7 @@ def test_a_broken_file_is_named_and_left_alone(client: Client, place: Place, own
     assert not own.exists()
 
 
-def planned(place: Place, own: Path) -> tuple[Path, bytes, Connection]:
+def planned(place: Place, own: Path) -> tuple[Path, bytes, ConnectPlan]:
     path = lay_out(cursor(), place)
     return path, path.read_bytes(), plan_connection(cursor(), place, own, LAUNCH)
 

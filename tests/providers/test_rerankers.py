@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from shortlist.errors import InvalidInput
 from shortlist.library.filter import ToolFilter
 from shortlist.models import Query
-from shortlist.remote import Endpoint, Patience, ProviderRefused, ProviderUnavailable, Remote
+from shortlist.remote import Patience, ProviderEndpoint, ProviderRefused, ProviderUnavailable, Remote
 from shortlist.search.rerank import WIRES, RemoteReranker, Reranker, mix, reranked, reranker_of
 from shortlist.search.searcher import Searcher, SearchOptions
 from tests.fakes import WORKPLACE, catalog, searcher
@@ -37,7 +37,9 @@ def reranker(name: str, provider: Provider, key: str = KEY, waited: list[float] 
 
 def impatient(name: str, provider: Provider) -> RemoteReranker:
     """Make a reranker that waits a fifth of a second for an answer, twice."""
-    endpoint = Endpoint(provider=name, url=provider.url, headers={"Authorization": f"Bearer {KEY}"}, key_variable="K")
+    endpoint = ProviderEndpoint(
+        provider=name, url=provider.url, headers={"Authorization": f"Bearer {KEY}"}, key_variable="K"
+    )
     patience = Patience(seconds=0.2, attempts=2, wait_seconds=5.0)
     return RemoteReranker(WIRES[name], Remote(endpoint, sleep=lambda _: None), "a-model", patience)
 

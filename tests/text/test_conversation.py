@@ -1,16 +1,16 @@
 import pytest
 
 from shortlist.models import Relation
-from shortlist.text.conversation import Turn, asked_now
+from shortlist.text.conversation import ChatTurn, asked_now
 
-LISTED = (Turn("user", "list the pods in production"), Turn("assistant", "worker-1 is crashing."))
-WEATHER = (Turn("user", "what's the weather in Lisbon?"), Turn("assistant", "22 degrees."))
+LISTED = (ChatTurn("user", "list the pods in production"), ChatTurn("assistant", "worker-1 is crashing."))
+WEATHER = (ChatTurn("user", "what's the weather in Lisbon?"), ChatTurn("assistant", "22 degrees."))
 OFFERED = (
-    Turn("user", "the cart crashes when it is empty"),
-    Turn("assistant", "I could open a bug in Jira for that. Shall I create it?"),
+    ChatTurn("user", "the cart crashes when it is empty"),
+    ChatTurn("assistant", "I could open a bug in Jira for that. Shall I create it?"),
 )
-WHICH = (Turn("user", "translate our welcome text"), Turn("assistant", "Into which language?"))
-POSTED = (Turn("user", "post the release notes in slack"), Turn("assistant", "Posted in #general."))
+WHICH = (ChatTurn("user", "translate our welcome text"), ChatTurn("assistant", "Into which language?"))
+POSTED = (ChatTurn("user", "post the release notes in slack"), ChatTurn("assistant", "Posted in #general."))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,9 @@ POSTED = (Turn("user", "post the release notes in slack"), Turn("assistant", "Po
         ((), "merge it", "new", ""),
     ],
 )
-def test_the_last_turn_takes_what_it_needs(turns: tuple[Turn, ...], ask: str, relation: Relation, taken: str) -> None:
+def test_the_last_turn_takes_what_it_needs(
+    turns: tuple[ChatTurn, ...], ask: str, relation: Relation, taken: str
+) -> None:
     asked = asked_now(ask, turns)
     assert (asked.relation, asked.taken) == (relation, taken)
 
@@ -53,7 +55,9 @@ def test_a_paste_in_the_last_turn_is_not_what_is_asked() -> None:
 
 
 def test_a_chat_of_many_turns_takes_the_nearest_request() -> None:
-    turns = [turn for number in range(250) for turn in (Turn("user", f"list the users of tenant {number}"), *LISTED)]
+    turns = [
+        turn for number in range(250) for turn in (ChatTurn("user", f"list the users of tenant {number}"), *LISTED)
+    ]
     assert asked_now("delete them", turns).taken == "the pods in production"
 
 

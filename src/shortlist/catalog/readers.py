@@ -34,7 +34,7 @@ _HINTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ReadingProblem:
     """Something that was skipped or repaired while reading, and where it stood."""
 
     place: str
@@ -51,7 +51,7 @@ class CatalogReading:
     """A catalog and what was wrong with its source."""
 
     catalog: Catalog
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ReadingProblem, ...] = ()
 
 
 class BadTool(ValueError):
@@ -148,11 +148,11 @@ def _hint(hints: Raw, names: tuple[str, ...]) -> bool | None:
     return None
 
 
-Entry: TypeAlias = tuple[str, Callable[[], tuple[Tool, Server | None]]]
+ToolEntry: TypeAlias = tuple[str, Callable[[], tuple[Tool, Server | None]]]
 """A place in the source and how to read the tool there."""
 
 
-def _collect(entries: Iterable[Entry], problems: Iterable[Problem] = ()) -> CatalogReading:
+def _collect(entries: Iterable[ToolEntry], problems: Iterable[ReadingProblem] = ()) -> CatalogReading:
     tools: dict[str, Tool] = {}
     servers: dict[str, Server] = {}
     found = list(problems)
@@ -160,10 +160,10 @@ def _collect(entries: Iterable[Entry], problems: Iterable[Problem] = ()) -> Cata
         try:
             tool, server = read()
         except BadTool as error:
-            found.append(Problem(place, f"skipped: {error}"))
+            found.append(ReadingProblem(place, f"skipped: {error}"))
             continue
         if tool.id in tools:
-            found.append(Problem(place, f"skipped: the id {tool.id!r} is there already", duplicate_of=tool.id))
+            found.append(ReadingProblem(place, f"skipped: the id {tool.id!r} is there already", duplicate_of=tool.id))
             continue
         tools[tool.id] = tool
         if server is not None and server.name not in servers:
@@ -250,7 +250,7 @@ class _Lines:
                 yield f"{self.path.name} line {number}", line
 
 
-def _entries(source: Any, name: str) -> Iterator[Entry]:
+def _entries(source: Any, name: str) -> Iterator[ToolEntry]:
     if isinstance(source, _Lines):
         return ((place, _line_reader(line)) for place, line in source)
     if isinstance(source, Mapping):
@@ -271,7 +271,7 @@ def _line_reader(line: str) -> Callable[[], tuple[Tool, Server | None]]:
     return read
 
 
-def _object_entries(source: Raw, name: str) -> Iterator[Entry]:
+def _object_entries(source: Raw, name: str) -> Iterator[ToolEntry]:
     if is_openapi(source):
         source = server_of(source)
     if "tools" in source and isinstance(source["tools"], list):
@@ -289,7 +289,7 @@ def _object_entries(source: Raw, name: str) -> Iterator[Entry]:
     )
 
 
-def _array_entries(source: Iterable[Any], name: str) -> Iterator[Entry]:
+def _array_entries(source: Iterable[Any], name: str) -> Iterator[ToolEntry]:
     for position, item in enumerate(source):
         if _is_mapping(item) and isinstance(item.get("tools"), (list, tuple)):
             server = _server_of(item, name)
@@ -298,7 +298,7 @@ def _array_entries(source: Iterable[Any], name: str) -> Iterator[Entry]:
             yield f"[{position}]", lambda item=item: _read_any(item, name)  # type: ignore[misc]
 
 
-def _tool_entries(tools: Iterable[Any], server: Server, place: str) -> Iterator[Entry]:
+def _tool_entries(tools: Iterable[Any], server: Server, place: str) -> Iterator[ToolEntry]:
     for position, raw in enumerate(tools):
 
         def read(raw: Any = raw) -> tuple[Tool, Server | None]:

@@ -15,7 +15,7 @@ from shortlist.models import SearchResult, Server, Tool, ToolId
 from shortlist.text.tokens import terms
 
 Cost: TypeAlias = Callable[[Tool], int]
-CoUse: TypeAlias = Callable[[ToolId], frozenset[ToolId]]
+UsedWith: TypeAlias = Callable[[ToolId], frozenset[ToolId]]
 
 BUILT_IN_PRESETS = ("default", "full")
 _GLOB = frozenset("*?[")
@@ -66,7 +66,7 @@ class ToolsetRules:
     toolsets: tuple[ToolsetSettings, ...] = ()
     effects: Mapping[ToolId, Effect] = field(default_factory=dict)
     """Configured effects; a tool without one has what its annotations claim."""
-    co_use: CoUse | None = None
+    co_use: UsedWith | None = None
 
     def holds(self, toolset: ToolsetSettings, tool: Tool, server: Server) -> bool:
         """Return whether a tool meets every condition of a toolset."""

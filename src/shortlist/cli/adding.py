@@ -26,7 +26,6 @@ from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.text.clean import one_line
 
-Arguments: TypeAlias = argparse.Namespace
 Edit: TypeAlias = Callable[[str], str]
 
 OK = 0
@@ -95,7 +94,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 # add
 
 
-def _add(arguments: Arguments) -> int:
+def _add(arguments: argparse.Namespace) -> int:
     name, entry = _wanted(arguments)
     path = _own(arguments)
     present = _present(path)
@@ -118,7 +117,7 @@ def _add(arguments: Arguments) -> int:
     return OK
 
 
-def _wanted(arguments: Arguments) -> tuple[str, dict[str, Json]]:
+def _wanted(arguments: argparse.Namespace) -> tuple[str, dict[str, Json]]:
     """Return the name and the entry of what was typed: a registry's name, an address, or a command."""
     if arguments.name.startswith("@"):
         if arguments.following:
@@ -138,7 +137,7 @@ def _wanted(arguments: Arguments) -> tuple[str, dict[str, Json]]:
     return arguments.called or arguments.name, entry | ({"env": environment} if environment else {})
 
 
-def _from_registry(arguments: Arguments) -> tuple[str, dict[str, Json]]:
+def _from_registry(arguments: argparse.Namespace) -> tuple[str, dict[str, Json]]:
     registry = registry_url(arguments.registry)
     server = find_server(arguments.name[1:], registry)
     offer = _chosen(server, arguments.kind)
@@ -209,14 +208,14 @@ def _host_name(url: str) -> str:
 # remove, enable, disable, edit, restart
 
 
-def _remove(arguments: Arguments) -> int:
+def _remove(arguments: argparse.Namespace) -> int:
     path = _own(arguments)
     keys = _keys(path, arguments.name)
     _change(path, lambda text: remove(text, format_of(path), keys))
     return _done(arguments, f"Removed {arguments.name!r} from {path}.")
 
 
-def _disable(arguments: Arguments) -> int:
+def _disable(arguments: argparse.Namespace) -> int:
     path = _own(arguments)
     server, _, tool = arguments.name.partition("/")
     keys = _keys(path, server)
@@ -228,7 +227,7 @@ def _disable(arguments: Arguments) -> int:
     return _done(arguments, f"Disabled {arguments.name!r} in {path}.")
 
 
-def _enable(arguments: Arguments) -> int:
+def _enable(arguments: argparse.Namespace) -> int:
     path = _own(arguments)
     server, _, tool = arguments.name.partition("/")
     keys = _keys(path, server)
@@ -251,7 +250,7 @@ def _kept(text: str, path: Path, keys: Sequence[str], value: Json) -> str:
     return remove(text, form, keys) if value is None else put(text, form, keys, value)
 
 
-def _edit(arguments: Arguments) -> int:
+def _edit(arguments: argparse.Namespace) -> int:
     """Open the configuration in an editor, and check it afterwards."""
     path = _own(arguments)
     if not path.is_file():
@@ -263,7 +262,7 @@ def _edit(arguments: Arguments) -> int:
     return main(["config", "check", str(path)])
 
 
-def _restart(arguments: Arguments) -> int:
+def _restart(arguments: argparse.Namespace) -> int:
     """Need every gateway that runs to start a server afresh; each watches this file."""
     path = _own(arguments)
     _keys(path, arguments.name)
@@ -271,7 +270,7 @@ def _restart(arguments: Arguments) -> int:
     return _done(arguments, f"A running gateway restarts {arguments.name!r} within a second.")
 
 
-def _own(arguments: Arguments) -> Path:
+def _own(arguments: argparse.Namespace) -> Path:
     found = find_config(str(arguments.config) if arguments.config else None)
     return found or user_config_path()
 
@@ -309,7 +308,7 @@ def _change(path: Path, edit: Edit) -> None:
     replace_file(path, edit(decoded(before, path)).encode(), expected=before)
 
 
-def _done(arguments: Arguments, text: str) -> int:
+def _done(arguments: argparse.Namespace, text: str) -> int:
     print(json.dumps({"done": text}) if arguments.json else text)
     return OK
 
@@ -325,7 +324,7 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 # registry
 
 
-def _sync(arguments: Arguments) -> int:
+def _sync(arguments: argparse.Namespace) -> int:
     registry = registry_url(arguments.registry)
     number = sync(registry)
     print(
@@ -336,7 +335,7 @@ def _sync(arguments: Arguments) -> int:
     return OK
 
 
-def _search(arguments: Arguments) -> int:
+def _search(arguments: argparse.Namespace) -> int:
     found = search(" ".join(arguments.words), registry_url(arguments.registry), arguments.limit)
     if arguments.json:
         print(json.dumps([server.model_dump(include={"name", "version", "description"}) for server in found], indent=2))
@@ -346,7 +345,7 @@ def _search(arguments: Arguments) -> int:
     return OK if found else 1
 
 
-def _show(arguments: Arguments) -> int:
+def _show(arguments: argparse.Namespace) -> int:
     server = find_server(arguments.name.removeprefix("@"), registry_url(arguments.registry))
     if arguments.json:
         print(server.model_dump_json(indent=2, by_alias=True))

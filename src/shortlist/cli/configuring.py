@@ -3,13 +3,11 @@
 import argparse
 import json
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.config.load import find_config, load_settings, user_config_path
 from shortlist.errors import InvalidConfig, InvalidInput
-
-Arguments: TypeAlias = argparse.Namespace
 
 
 def register(subparsers: Any) -> None:
@@ -24,13 +22,13 @@ def register(subparsers: Any) -> None:
     _action(actions, "reference", _reference, "print every key with its type, default and an example, as Markdown")
 
 
-def _action(actions: Any, name: str, run: Callable[[Arguments], int], what: str) -> argparse.ArgumentParser:
+def _action(actions: Any, name: str, run: Callable[[argparse.Namespace], int], what: str) -> argparse.ArgumentParser:
     parser = add_command(actions, name, what)
     parser.set_defaults(run=run)
     return parser
 
 
-def _check(arguments: Arguments) -> int:
+def _check(arguments: argparse.Namespace) -> int:
     path = find_config(arguments.file)
     if path is None:
         raise InvalidInput(f"There is no configuration at {user_config_path()}. `shortlist setup` writes one.")
@@ -46,7 +44,7 @@ def _check(arguments: Arguments) -> int:
     return 0
 
 
-def _path(arguments: Arguments) -> int:
+def _path(arguments: argparse.Namespace) -> int:
     own = user_config_path()
     exists = own.is_file()
     data = {"file": str(own), "exists": exists}
@@ -54,7 +52,7 @@ def _path(arguments: Arguments) -> int:
     return 0
 
 
-def _schema(_: Arguments) -> int:
+def _schema(_: argparse.Namespace) -> int:
     # Reading the texts of every key takes longer than the other actions together.
     from shortlist.config.reference import SCHEMA  # noqa: PLC0415
 
@@ -62,7 +60,7 @@ def _schema(_: Arguments) -> int:
     return 0
 
 
-def _reference(_: Arguments) -> int:
+def _reference(_: argparse.Namespace) -> int:
     from shortlist.config.reference import reference  # noqa: PLC0415
 
     print(reference(), end="")

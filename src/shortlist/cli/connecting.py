@@ -5,12 +5,12 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
 from shortlist.config.clients.connecting import (
-    Connection,
+    ConnectPlan,
     Disconnection,
     connect,
     disconnect,
@@ -18,14 +18,20 @@ from shortlist.config.clients.connecting import (
     plan_disconnection,
 )
 from shortlist.config.clients.importing import Plan, apply, plan_import
-from shortlist.config.clients.known import CLIENTS, Client, Launch, Place, client_named, is_installed, well_known_files
+from shortlist.config.clients.known import (
+    CLIENTS,
+    KnownClient,
+    Launch,
+    Place,
+    client_named,
+    is_installed,
+    well_known_files,
+)
 from shortlist.config.load import user_config_path
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.paths import data_folder
 from shortlist.text.clean import one_line
-
-Arguments: TypeAlias = argparse.Namespace
 
 NAMES = tuple(client.name for client in CLIENTS)
 _EPHEMERAL = ("archive-v0", "uv/cache", "uv\\cache")
@@ -66,7 +72,7 @@ def launch(config: Path | None = None) -> Launch:
     return Launch(str(own) if own.exists() else "shortlist", arguments)
 
 
-def _connect(arguments: Arguments) -> int:
+def _connect(arguments: argparse.Namespace) -> int:
     place = Place()
     target = arguments.config or user_config_path(place.environment)
     plans = [
@@ -90,7 +96,7 @@ def _connect(arguments: Arguments) -> int:
     return 0
 
 
-def _write(plans: list[Connection], place: Place, target: Path, arguments: Arguments) -> None:
+def _write(plans: list[ConnectPlan], place: Place, target: Path, arguments: argparse.Namespace) -> None:
     """Connect one after the other; each plan is made again, since the ones before it have changed our own file."""
     for plan in plans:
         fresh = plan_connection(plan.client, place, target, launch(arguments.config), keep=arguments.keep_servers)
@@ -101,7 +107,7 @@ def _write(plans: list[Connection], place: Place, target: Path, arguments: Argum
             print(f"{plan.client.title} is connected.{moved} {plan.client.restart} (backup: {backup})")
 
 
-def _disconnect(arguments: Arguments) -> int:
+def _disconnect(arguments: argparse.Namespace) -> int:
     place = Place()
     asked = [_named(name) for name in arguments.clients] or list(CLIENTS)
     plans = [plan_disconnection(client, place, _records()) for client in asked]
@@ -125,7 +131,7 @@ def _disconnect(arguments: Arguments) -> int:
     return 0
 
 
-def _setup(arguments: Arguments) -> int:
+def _setup(arguments: argparse.Namespace) -> int:
     """Import, connect and check, with one question."""
     place = Place()
     target = arguments.config or user_config_path(place.environment)
@@ -149,7 +155,7 @@ def _setup(arguments: Arguments) -> int:
     return examine(target)
 
 
-def _show_setup(imports: Plan, plans: list[Connection], target: Path) -> None:
+def _show_setup(imports: Plan, plans: list[ConnectPlan], target: Path) -> None:
     names = ", ".join(each.name for each in imports.additions)
     print(f"Servers to add to {target}: {names or 'none'}")
     for problem in imports.problems:
@@ -161,17 +167,17 @@ def _show_setup(imports: Plan, plans: list[Connection], target: Path) -> None:
         print(f"{plan.client.title}: {'to be connected' if plan.changes else 'connected'}  ({plan.path})")
 
 
-def _chosen(names: list[str] | tuple[str, ...], place: Place) -> list[Client]:
+def _chosen(names: list[str] | tuple[str, ...], place: Place) -> list[KnownClient]:
     return [_named(name) for name in names] or [client for client in CLIENTS if is_installed(client, place)]
 
 
-def _named(name: str) -> Client:
+def _named(name: str) -> KnownClient:
     if name not in NAMES:
         raise InvalidInput(f"No client {name!r} is known. There are {', '.join(NAMES)}.")
     return client_named(name)
 
 
-def _described(plan: Connection) -> str:
+def _described(plan: ConnectPlan) -> str:
     if not plan.changes:
         return f"{plan.client.title}  {plan.path}  (already connected)\n"
     lines = [f"{plan.client.title}  {plan.path}", plan.diff()]
@@ -179,13 +185,13 @@ def _described(plan: Connection) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _again(command: str, arguments: Arguments) -> str:
+def _again(command: str, arguments: argparse.Namespace) -> str:
     options = ["--keep-servers"] if getattr(arguments, "keep_servers", False) else []
     config = ["--config", str(arguments.config)] if getattr(arguments, "config", None) else []
     return shlex.join(["shortlist", command, *getattr(arguments, "clients", ()), *options, *config])
 
 
-def _data(plan: Connection, written: bool) -> dict[str, Json]:
+def _data(plan: ConnectPlan, written: bool) -> dict[str, Json]:
     return {
         "client": plan.client.name,
         "file": str(plan.path),

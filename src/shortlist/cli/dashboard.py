@@ -20,7 +20,7 @@ from shortlist.cli.words import Words
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.front.http import LocalOnly, check_binding
-from shortlist.gateway.state import State
+from shortlist.gateway.state import GatewayState
 from shortlist.search.engine import Engine
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
@@ -55,7 +55,7 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
     )
     upstreams = RecordedUpstreams(tuple(settings.servers), storage.events)
     sources = Sources(
-        state=State(settings, search, upstreams),
+        state=GatewayState(settings, search, upstreams),
         explained=search.explained_here,
         storage=storage,
     )

@@ -48,7 +48,7 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class ServerDiagnosis:
     """One problem of one server."""
 
     server: str
@@ -58,7 +58,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class BrokenServer:
     """All that is known of a server that does not work."""
 
     settings: ServerSettings
@@ -75,14 +75,14 @@ class Case:
         transport = self.settings.transport
         return transport.environment if isinstance(transport, StdioTransport) else {}
 
-    def problem(self, cause: str, remedy: str, fix: Fix | None = None) -> Diagnosis:
-        return Diagnosis(server=self.settings.name, cause=cause, remedy=remedy, fix=fix)
+    def problem(self, cause: str, remedy: str, fix: Fix | None = None) -> ServerDiagnosis:
+        return ServerDiagnosis(server=self.settings.name, cause=cause, remedy=remedy, fix=fix)
 
 
-Rule: TypeAlias = Callable[[Case], Diagnosis | None]
+Rule: TypeAlias = Callable[[BrokenServer], ServerDiagnosis | None]
 
 
-def diagnose(case: Case) -> Diagnosis:
+def diagnose(case: BrokenServer) -> ServerDiagnosis:
     """Return the most specific explanation of why a server is not ready."""
     for rule in RULES:
         found = rule(case)
@@ -95,7 +95,7 @@ def diagnose(case: Case) -> Diagnosis:
     )
 
 
-def _no_command(case: Case) -> Diagnosis | None:
+def _no_command(case: BrokenServer) -> ServerDiagnosis | None:
     transport = case.settings.transport
     if not isinstance(transport, StdioTransport):
         return None
@@ -108,7 +108,7 @@ def _no_command(case: Case) -> Diagnosis | None:
     return case.problem(f"there is no command {transport.command!r} on its PATH", remedy, fix)
 
 
-def _needs_login(case: Case) -> Diagnosis | None:
+def _needs_login(case: BrokenServer) -> ServerDiagnosis | None:
     if case.status.state != "needs_auth" and "HTTP 401" not in (case.status.error or ""):
         return None
     name = re.sub(r"\W", "_", case.settings.name).upper() + "_TOKEN"
@@ -120,7 +120,7 @@ def _needs_login(case: Case) -> Diagnosis | None:
     return case.problem("the server wants a login (HTTP 401)", remedy, fix if case.environment.get(name) else None)
 
 
-def _missing_file(case: Case) -> Diagnosis | None:
+def _missing_file(case: BrokenServer) -> ServerDiagnosis | None:
     found = re.search(r"Cannot find module '([^']+)'|can't open file '([^']+)'", case.said)
     if found is None:
         return None
@@ -140,7 +140,7 @@ def _near(path: Path) -> Path | None:
     return next((each for each in sorted(folder.glob(f"*/{path.name}"))), None)
 
 
-def _missing_package(case: Case) -> Diagnosis | None:
+def _missing_package(case: BrokenServer) -> ServerDiagnosis | None:
     module = re.search(r"No module named '?([\w.]+)'?", case.said)
     if module:
         return case.problem(
@@ -160,7 +160,7 @@ def _missing_package(case: Case) -> Diagnosis | None:
     return None
 
 
-def _port_taken(case: Case) -> Diagnosis | None:
+def _port_taken(case: BrokenServer) -> ServerDiagnosis | None:
     found = re.search(r"EADDRINUSE[^\n]*?:(\d+)|[Aa]ddress already in use[^\n]*?(\d{2,5})?", case.said)
     if found is None:
         return None
@@ -171,7 +171,7 @@ def _port_taken(case: Case) -> Diagnosis | None:
     )
 
 
-def _missing_key(case: Case) -> Diagnosis | None:
+def _missing_key(case: BrokenServer) -> ServerDiagnosis | None:
     pattern = re.compile(rf"{_VARIABLE}[^\n]*?{_WANTED}|{_WANTED}[^\n]*?{_VARIABLE}", re.IGNORECASE)
     names = [next(g for g in found.groups() if g) for found in pattern.finditer(case.said)]
     name = next((each for each in names if each.isupper() and each not in case.inherited), None)
@@ -183,7 +183,7 @@ def _missing_key(case: Case) -> Diagnosis | None:
     return case.problem(f"the server needs {name}", f'{where} Add "env": {{"{name}": "{reference}"}}.', fix)
 
 
-def _left_behind(case: Case) -> Diagnosis | None:
+def _left_behind(case: BrokenServer) -> ServerDiagnosis | None:
     """Find variables that the user has, the server lacks, and its own words call for."""
     if not isinstance(case.settings.transport, StdioTransport):
         return None
@@ -207,7 +207,7 @@ def _symptom(name: str) -> re.Pattern[str]:
     return next(pattern for prefix, pattern in _SYMPTOMS.items() if name.startswith(prefix))
 
 
-def _text_on_stdout(case: Case) -> Diagnosis | None:
+def _text_on_stdout(case: BrokenServer) -> ServerDiagnosis | None:
     line = next((line.removeprefix(_STDOUT) for line in case.status.stderr if line.startswith(_STDOUT)), None)
     if line is None:
         return None
@@ -217,7 +217,7 @@ def _text_on_stdout(case: Case) -> Diagnosis | None:
     )
 
 
-def _slow(case: Case) -> Diagnosis | None:
+def _slow(case: BrokenServer) -> ServerDiagnosis | None:
     if "did not get ready in" not in (case.status.error or ""):
         return None
     seconds = int(case.settings.start_seconds * 2)
@@ -229,7 +229,7 @@ def _slow(case: Case) -> Diagnosis | None:
     )
 
 
-def _unreachable(case: Case) -> Diagnosis | None:
+def _unreachable(case: BrokenServer) -> ServerDiagnosis | None:
     error = case.status.error or ""
     if "cannot be reached" not in error:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 from shortlist import upstream
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
-from shortlist.cli.diagnosis import Case, Diagnosis, diagnose
+from shortlist.cli.diagnosis import BrokenServer, ServerDiagnosis, diagnose
 from shortlist.cli.stack import log_folder, run_plainly
 from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
@@ -60,7 +60,7 @@ def examine(path: Path, *, servers: Sequence[str] = (), yes: bool = False, as_js
     chosen = replace(settings, servers={n: s for n, s in settings.servers.items() if not servers or n in servers})
     statuses = _statuses(chosen)
     found = {
-        name: diagnose(Case(settings=chosen.servers[name], status=status, environment=os.environ))
+        name: diagnose(BrokenServer(settings=chosen.servers[name], status=status, environment=os.environ))
         for name, status in statuses.items()
         if status.state != "ready"
     }
@@ -79,7 +79,7 @@ def examine(path: Path, *, servers: Sequence[str] = (), yes: bool = False, as_js
     return OK if not found else FAILED
 
 
-def apply_fixes(path: Path, fixes: Sequence[Diagnosis]) -> None:
+def apply_fixes(path: Path, fixes: Sequence[ServerDiagnosis]) -> None:
     """Write fixes into a configuration; its comments and order stay."""
     before = read_bytes(path)
     text, form = decoded(before, path), format_of(path)
@@ -107,7 +107,7 @@ def _ignore(_: UpstreamEvent) -> None:
     """Take no note of an event: the statuses at the end are what counts."""
 
 
-def _report(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, Diagnosis]) -> str:
+def _report(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, ServerDiagnosis]) -> str:
     lines = [f"{path}: {len(statuses) - len(found)} of {len(statuses)} servers work."]
     for name, status in statuses.items():
         problem = found.get(name)
@@ -119,7 +119,7 @@ def _report(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[s
     return "\n".join(lines)
 
 
-def _data(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, Diagnosis]) -> dict[str, Json]:
+def _data(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, ServerDiagnosis]) -> dict[str, Json]:
     rows: dict[str, Json] = {}
     for name, status in statuses.items():
         problem = found.get(name)

@@ -1,14 +1,15 @@
 """The searcher that serves, set up from the `search` section of the settings; importing it takes half of a start."""
 
+import logging
 from dataclasses import dataclass
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.cli.stack import say
 from shortlist.config.settings import SearchSettings
 from shortlist.errors import InvalidInput
 from shortlist.index.choosing import choose_embedder, static_model
 from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
+from shortlist.observability.logs import NOTICES
 from shortlist.paths import cache_folder
 from shortlist.search.exemplars import Memory
 from shortlist.search.pipeline import Together
@@ -35,7 +36,7 @@ def make_searcher(catalog: Catalog, settings: SearchSettings, known: Known = NOT
     """Make a searcher; a small static model answers until the chosen one has made its vectors."""
     embedder, trouble = choose_embedder(settings.embedder, dimensions=settings.dimensions)
     if trouble:
-        say(trouble)
+        logging.getLogger(NOTICES).info(trouble)
     saved = SavedIndexes(cache_folder() / "indexes", embedder.model_id if embedder else None)
     options = SearchOptions(
         pipeline=settings.pipeline,

@@ -34,7 +34,7 @@ from shortlist.config.settings import (
     Transport,
 )
 from shortlist.config.shapes import (
-    Document,
+    ConfigDocument,
     LimitsShape,
     Options,
     PresetShape,
@@ -101,7 +101,7 @@ def _with_line(message: str, source: Path) -> str:
 
 def settings_of(tree: Mapping[str, Any], *, source: str, environment: Mapping[str, str] = os.environ) -> Settings:
     """Build settings from a parsed document, as `load_settings` does from a file."""
-    document = _checked(Document, tree, source, "")
+    document = _checked(ConfigDocument, tree, source, "")
     variables = Variables(environment=environment, inputs=declared_inputs(document.inputs))
     servers: dict[str, ServerSettings] = {}
     for place, name, raw in _server_entries(document):
@@ -114,7 +114,7 @@ def settings_of(tree: Mapping[str, Any], *, source: str, environment: Mapping[st
     return _settings(document.shortlist, servers, source, variables)
 
 
-def _server_entries(document: Document) -> Iterator[tuple[str, str, Any]]:
+def _server_entries(document: ConfigDocument) -> Iterator[tuple[str, str, Any]]:
     groups = (
         ("mcpServers", document.mcp_servers),
         ("mcp_servers", document.mcp_servers_toml),

@@ -24,7 +24,7 @@ from shortlist.config.settings import (
     DEFAULT_TELEMETRY,
     START_SECONDS,
 )
-from shortlist.config.shapes import Document, LimitsShape, ServerOptions, ServerShape, Shape, TelemetryShape
+from shortlist.config.shapes import ConfigDocument, LimitsShape, ServerOptions, ServerShape, Shape, TelemetryShape
 from shortlist.models import Json
 
 SCHEMA = Path(__file__).with_name("schema.json")
@@ -73,7 +73,7 @@ nothing.
 """
 
 
-class _Whole(Document):
+class _Whole(ConfigDocument):
     """A file with its servers typed, for the reference and the schema alone."""
 
     mcp_servers: dict[str, ServerShape] = Field({}, alias="mcpServers")
@@ -207,7 +207,7 @@ def _words(shape: type[Shape], name: str) -> tuple[str, str]:
 
 
 def _owner(shape: type[Shape]) -> type[Shape]:
-    return Document if shape is _Whole else shape
+    return ConfigDocument if shape is _Whole else shape
 
 
 def _type(annotation: Any) -> str:

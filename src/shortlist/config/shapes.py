@@ -322,7 +322,7 @@ class Options(Shape):
     """Offer `smart_select_tools`, which asks a model to pick; `true` uses the defaults. Example: `true`"""
 
 
-class Document(Shape):
+class ConfigDocument(Shape):
     """The keys of a whole file."""
 
     schema_: str | None = Field(None, alias="$schema")

@@ -18,8 +18,9 @@ from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, Lis
 
 from shortlist.config.settings import MemoryTransport, ServerSettings
 from shortlist.demo import CATALOG
-from shortlist.demo.world import Act, Json, NotThere, World, shaped
+from shortlist.demo.world import Act, NotThere, World, shaped
 from shortlist.errors import InvalidInput
+from shortlist.models import Json
 
 META_KEY = "shortlist/demo"
 

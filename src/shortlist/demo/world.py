@@ -4,10 +4,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-Json: TypeAlias = Any
-Record: TypeAlias = dict[str, Json]
+from shortlist.models import Json
+
+DemoRecord: TypeAlias = dict[str, Json]
 
 SEEDS = 3
 FIRST_DAY = "2026-01-0"
@@ -32,21 +33,21 @@ class Act:
 class World:
     """Every record of one server; all answers follow from the calls so far and nothing else."""
 
-    kinds: dict[str, dict[str, Record]] = field(default_factory=dict)
+    kinds: dict[str, dict[str, DemoRecord]] = field(default_factory=dict)
     _count: dict[str, int] = field(default_factory=dict)
 
-    def perform(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def perform(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         """Do what the tool says and give the answer as an object."""
         return _ACTIONS[act.action](self, act, arguments)
 
-    def records(self, entity: str) -> dict[str, Record]:
+    def records(self, entity: str) -> dict[str, DemoRecord]:
         """Give the records of a kind, the three it begins with included."""
         if entity not in self.kinds:
             self._count[entity] = SEEDS
             self.kinds[entity] = {str(n): _seed(entity, n) for n in range(1, SEEDS + 1)}
         return self.kinds[entity]
 
-    def create(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def create(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         records = self.records(act.entity)
         self._count[act.entity] += 1
         number = self._count[act.entity]
@@ -55,38 +56,38 @@ class World:
         records[_text(given) if given is not None else str(number)] = record
         return record
 
-    def list(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def list(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         found = [record for record in self.records(act.entity).values() if _agrees(record, arguments)]
         return _some(act, found, arguments)
 
-    def get(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def get(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         return {**self._find(act, arguments)}
 
-    def update(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def update(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         record = self._find(act, arguments)
         record.update(arguments, revision=record.get("revision", 1) + 1)
         return {**record}
 
-    def delete(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def delete(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         record = self._find(act, arguments)
         records = self.records(act.entity)
         records.pop(next(key for key, value in records.items() if value is record))
         return {"deleted": record["id"], "left": len(records)}
 
-    def search(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def search(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         wanted = {word for value in arguments.values() if isinstance(value, str) for word in value.lower().split()}
         everything = self.records(act.entity).values()
         found = [record for record in everything if wanted & _words(record)]
         return _some(act, found, arguments)
 
-    def send(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def send(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         return {**self.create(Act("create", act.entity), arguments), "status": "sent"}
 
-    def compute(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def compute(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         digest = hashlib.sha256(f"{act.entity}{json.dumps(arguments, sort_keys=True)}".encode()).hexdigest()
         return {"entity": act.entity, "input": dict(arguments), "value": int(digest[:6], 16) / 1000, "digest": digest}
 
-    def _find(self, act: Act, arguments: Mapping[str, Json]) -> Record:
+    def _find(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
         """Find a record by its key; where no argument names one, the newest is meant."""
         records = self.records(act.entity)
         if not records:
@@ -102,7 +103,7 @@ class World:
         raise NotThere(f"there is no {act.entity} with {act.key} {named!r}; there are {known}")
 
 
-_ACTIONS: dict[str, Callable[[World, Act, Mapping[str, Json]], Record]] = {
+_ACTIONS: dict[str, Callable[[World, Act, Mapping[str, Json]], DemoRecord]] = {
     "create": World.create,
     "list": World.list,
     "get": World.get,
@@ -114,13 +115,13 @@ _ACTIONS: dict[str, Callable[[World, Act, Mapping[str, Json]], Record]] = {
 }
 
 
-def shaped(answer: Record, schema: Mapping[str, Json]) -> Record:
+def shaped(answer: DemoRecord, schema: Mapping[str, Json]) -> DemoRecord:
     """Fit an answer to a declared output schema: what it has keeps its place, what is missing is made up."""
     properties: Mapping[str, Json] = schema.get("properties", {})
     return {name: _value(name, wanted, answer) for name, wanted in properties.items()}
 
 
-def _value(name: str, schema: Mapping[str, Json], answer: Record) -> Json:
+def _value(name: str, schema: Mapping[str, Json], answer: DemoRecord) -> Json:
     kind = schema.get("type", "string")
     if name in answer and isinstance(answer[name], _PYTHON[kind]) and _is_allowed(answer[name], schema):
         return answer[name]
@@ -143,7 +144,7 @@ _PYTHON: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _string(name: str, schema: Mapping[str, Json], answer: Record) -> str:
+def _string(name: str, schema: Mapping[str, Json], answer: DemoRecord) -> str:
     if schema.get("enum"):
         return str(schema["enum"][0])
     if schema.get("format") == "uri":
@@ -157,7 +158,7 @@ def _is_allowed(value: Json, schema: Mapping[str, Json]) -> bool:
     return "enum" not in schema or value in schema["enum"]
 
 
-def _seed(entity: str, number: int) -> Record:
+def _seed(entity: str, number: int) -> DemoRecord:
     word = _WORDS[number - 1]
     return {
         "id": f"{entity}-{number}",
@@ -167,18 +168,18 @@ def _seed(entity: str, number: int) -> Record:
     }
 
 
-def _some(act: Act, found: list[Record], arguments: Mapping[str, Json]) -> Record:
+def _some(act: Act, found: list[DemoRecord], arguments: Mapping[str, Json]) -> DemoRecord:
     asked = arguments.get("limit")
     limit = asked if isinstance(asked, int) and asked > 0 else DEFAULT_LIMIT
     return {"entity": act.entity, "items": [dict(record) for record in found[:limit]], "total": len(found)}
 
 
-def _agrees(record: Record, arguments: Mapping[str, Json]) -> bool:
+def _agrees(record: DemoRecord, arguments: Mapping[str, Json]) -> bool:
     """Compare only what both sides speak of, so that a filter works where it was once written."""
     return all(record[key] == value for key, value in arguments.items() if key in record)
 
 
-def _words(record: Record) -> set[str]:
+def _words(record: DemoRecord) -> set[str]:
     texts: Iterable[str] = (value for value in record.values() if isinstance(value, str))
     return {word for text in texts for word in text.lower().replace("-", " ").split()}
 

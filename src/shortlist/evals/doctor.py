@@ -8,7 +8,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.evals.contender import Ranker
 from shortlist.evals.duplicates import near_duplicates
 from shortlist.evals.paraphrase import paraphrase
-from shortlist.evals.runner import Progress, no_progress
+from shortlist.evals.runner import RunProgress, no_progress
 from shortlist.models import Tool, ToolId
 
 FOUND_WITHIN = 5
@@ -53,7 +53,7 @@ class Doctor:
     """Examines a catalog through a ranker over it."""
 
     rank: Ranker
-    progress: Progress = no_progress
+    progress: RunProgress = no_progress
 
     def examine(self, tools: Mapping[ToolId, Tool]) -> Diagnosis:
         families = near_duplicates(tools)

@@ -18,7 +18,7 @@ LIMIT = 10
 ANSWER_TOOLS = 5
 """How many tools of a ranking a model is shown; their tokens are the cost of an answer."""
 
-Progress: TypeAlias = Callable[[int, int], None]
+RunProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of queries done and the number there are."""
 
 
@@ -100,7 +100,7 @@ class Runner:
     tools: Mapping[ToolId, Tool]
     fingerprint: str = ""
     limit: int = LIMIT
-    progress: Progress = no_progress
+    progress: RunProgress = no_progress
 
     def run(self, dataset: Dataset, contender: Contender) -> Run:
         """Ask every query; refuses a contender that was fitted on what would be reported."""

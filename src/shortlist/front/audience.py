@@ -37,7 +37,7 @@ from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits
 from shortlist.gateway.callers import QUESTIONS, Caller, Exchange, workspace_key
 from shortlist.gateway.router import Router
-from shortlist.gateway.state import AccessChanged, GatewayChange, ListChanged, State, reaches
+from shortlist.gateway.state import AccessChanged, GatewayChange, GatewayState, ListChanged, reaches
 from shortlist.gateway.tasks import Work
 from shortlist.models import Json
 from shortlist.upstream.events import Notified
@@ -167,7 +167,7 @@ def _declares(capabilities: ClientCapabilities | None, method: str) -> bool:
 class Audience:
     """Legacy connections, modern listen streams and running requests, each with its principal."""
 
-    def __init__(self, state: State, router: Router) -> None:
+    def __init__(self, state: GatewayState, router: Router) -> None:
         self._state = state
         self._router = router
         self._links: dict[str, Link] = {}

@@ -23,7 +23,7 @@ from shortlist.errors import InvalidConfig
 from shortlist.front.modern import serve_call
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, PRESENTED, PRINCIPAL, DualServer, Front
-from shortlist.gateway.state import State
+from shortlist.gateway.state import GatewayState
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be refused without tokens
@@ -126,7 +126,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def behind_token(state: State, host: str) -> Middleware:
+def behind_token(state: GatewayState, host: str) -> Middleware:
     """Return the guard of `/mcp` for another route: a bearer token where any is configured or others can connect."""
     return Middleware(Bearer, tokens=lambda: state.settings.tokens, required=not is_loopback(host))
 

@@ -7,13 +7,13 @@ from starlette.routing import Route
 from shortlist.access.principal import NOBODY
 from shortlist.front.http import behind_token
 from shortlist.front.server import PRINCIPAL
-from shortlist.gateway.state import State
+from shortlist.gateway.state import GatewayState
 from shortlist.observability.metrics import CONTENT_TYPE, Instruments
 
 LIMITED = "This token may not see every server, and the metrics name them all."
 
 
-def probe_routes(state: State, instruments: Instruments, host: str) -> list[Route]:
+def probe_routes(state: GatewayState, instruments: Instruments, host: str) -> list[Route]:
     """Return `/healthz` and `/readyz`, which are open and reveal nothing else, and `/metrics` behind a token."""
 
     async def alive(_: Request) -> Response:
@@ -35,7 +35,7 @@ def probe_routes(state: State, instruments: Instruments, host: str) -> list[Rout
     ]
 
 
-def is_searchable(state: State) -> bool:
+def is_searchable(state: GatewayState) -> bool:
     """Return whether a search has something to search: there are tools, or every server has said that it has none."""
     if len(state.everything.catalog):
         return True

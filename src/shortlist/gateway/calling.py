@@ -18,7 +18,7 @@ from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Roun
 from shortlist.gateway.recording import Finished
 from shortlist.gateway.results import blocks_of, page_notice, paged_result
 from shortlist.gateway.rounds import Send
-from shortlist.gateway.state import State
+from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import (
     INTEGER,
     STRING,
@@ -178,7 +178,7 @@ def is_input_required(result: Mapping[str, Json]) -> bool:
 
 
 async def relay(
-    state: State, exchange: Exchange, server: str, method: str, params: Mapping[str, Json], turn: Round
+    state: GatewayState, exchange: Exchange, server: str, method: str, params: Mapping[str, Json], turn: Round
 ) -> McpResult:
     """Relay a request to a server, in as many round trips as it takes, whatever the eras of its two ends."""
 

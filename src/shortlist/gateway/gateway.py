@@ -19,7 +19,7 @@ from shortlist.gateway.calling import CALL, call_bound, call_checked
 from shortlist.gateway.instructions import instructions_of
 from shortlist.gateway.menus import BY_NAME, menu_definitions, optional_definitions
 from shortlist.gateway.ports import ToolSearch, Upstreams
-from shortlist.gateway.state import NO_SEAMS, CallerView, Reload, Seams, State
+from shortlist.gateway.state import NO_SEAMS, CallerView, GatewayState, Reload, Seams
 from shortlist.gateway.tools import McpResult, ToolArguments, ToolCall, defaults_of
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.models import Json
@@ -39,7 +39,7 @@ class Gateway:
         options: ServeOptions = NO_OPTIONS,
         seams: Seams = NO_SEAMS,
     ) -> None:
-        self.state = State(settings, search, upstreams, options, seams)
+        self.state = GatewayState(settings, search, upstreams, options, seams)
         self._send, self._changes = anyio.create_memory_object_stream[ToolsChanged](math.inf)
         self._waiting = 0
         self._settled = anyio.Event()
@@ -173,7 +173,7 @@ class Gateway:
                 self.state.announce(Notified(server=status.server, method=f"notifications/{kind}/list_changed"))
 
 
-def watch(gateway: State, instruments: Instruments) -> None:
+def watch(gateway: GatewayState, instruments: Instruments) -> None:
     """Let the instruments read the state of each server and how many tools it has."""
     instruments.read(STATES, lambda: Counter((state,) for state in gateway.upstreams.states().values()))
     instruments.read(

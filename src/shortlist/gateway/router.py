@@ -20,7 +20,7 @@ from shortlist.catalog.naming import names_of
 from shortlist.errors import RequestRefused, ShortlistError
 from shortlist.gateway.callers import Exchange, Round
 from shortlist.gateway.calling import relay
-from shortlist.gateway.state import State
+from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json
 from shortlist.upstream.events import CallOptions, Notified
@@ -50,7 +50,7 @@ TEMPLATES = ListedKind("resources/templates/list", "resourceTemplates", "resourc
 class Router:
     """Finds the server of a prompt or a resource within a caller's reach, and relays."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: GatewayState) -> None:
         self._state = state
         self._prompts: dict[str, tuple[str, str]] = {}
         self._watched: dict[str, dict[str, dict[object, str]]] = {}

@@ -13,7 +13,7 @@ from shortlist.access.catalog import ScopedCatalog
 from shortlist.access.principal import Principal
 from shortlist.access.scope import Action
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.toolsets import CoUse, Toolset
+from shortlist.catalog.toolsets import Toolset, UsedWith
 from shortlist.config.settings import Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, WorkspaceKey, Workspaces, activity_key
@@ -81,7 +81,7 @@ class Seams:
     """What others may plug in: a record of events, what is known about use, a place to save the catalog."""
 
     record: RecordEvent = record_nothing
-    co_use: CoUse | None = None
+    co_use: UsedWith | None = None
     save: Callable[[Server, Sequence[Tool]], None] | None = None
     explain: Callable[[Query, ToolId], Awaitable[str]] | None = None
     reports: Mapping[str, Report] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Reload:
     problems: tuple[str, ...] = ()
 
 
-class State:
+class GatewayState:
     """The served view and everything that is kept between requests."""
 
     def __init__(

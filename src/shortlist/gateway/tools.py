@@ -9,7 +9,7 @@ from shortlist.config.settings import Settings
 from shortlist.disclosure.render import Detail
 from shortlist.errors import InvalidInput
 from shortlist.gateway.callers import Exchange, Round
-from shortlist.gateway.state import CallerView, State
+from shortlist.gateway.state import CallerView, GatewayState
 from shortlist.gateway.view import MenuName
 from shortlist.models import Json, SearchMode
 from shortlist.telemetry.experiments.plan import Variant
@@ -288,7 +288,7 @@ def _names_in_order(arguments: ToolArguments, key: str) -> tuple[str, ...]:
 class ToolCall:
     """A `tools/call` of a client: who calls and what it can reach, the way back to it, and its round trip."""
 
-    state: State
+    state: GatewayState
     seen: CallerView
     exchange: Exchange
     turn: Round

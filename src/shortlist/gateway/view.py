@@ -13,9 +13,9 @@ from shortlist.catalog.naming import NO_NAMES, Names, names_of
 from shortlist.catalog.toolsets import (
     BUILT_IN_PRESETS,
     NO_RULES,
-    CoUse,
     Toolset,
     ToolsetRules,
+    UsedWith,
     match_ids,
     preset_tools,
     renewed_toolsets,
@@ -104,7 +104,7 @@ def make_view(
     options: ServeOptions,
     catalog: Catalog,
     *,
-    co_use: CoUse | None = None,
+    co_use: UsedWith | None = None,
     before: ServedView | None = None,
 ) -> ServedView:
     """Derive a view; raise InvalidConfig where the settings cannot be served.

@@ -10,7 +10,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.formats import openai_function
 from shortlist.disclosure.render import compact_json
 from shortlist.models import Json
-from shortlist.remote import Endpoint, Patience, ProviderUnavailable, Remote
+from shortlist.remote import Patience, ProviderEndpoint, ProviderUnavailable, Remote
 
 PATIENCE = Patience(seconds=120.0, attempts=4, wait_seconds=30.0)
 PATH = "/chat/completions"
@@ -76,7 +76,7 @@ class ChatModel:
 def chat_model(url: str, model: str, key: str | None, patience: Patience = PATIENCE) -> ChatModel:
     """Return a model at an endpoint's base URL; the key is sent in the header only."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    endpoint = Endpoint(provider="The endpoint", url=url, headers=headers, key_variable=KEY_VARIABLE)
+    endpoint = ProviderEndpoint(provider="The endpoint", url=url, headers=headers, key_variable=KEY_VARIABLE)
     return ChatModel(Remote(endpoint), model, patience)
 
 

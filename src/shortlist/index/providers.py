@@ -12,7 +12,7 @@ import numpy as np
 
 from shortlist.errors import InvalidInput
 from shortlist.index.embedders import MAX_TEXT_CHARS, Progress, Vectors
-from shortlist.remote import PATIENT, PROMPT, Endpoint, Patience, ProviderUnavailable, Remote, find_key
+from shortlist.remote import PATIENT, PROMPT, Patience, ProviderEndpoint, ProviderUnavailable, Remote, find_key
 
 Purpose: TypeAlias = Literal["document", "query"]
 PROBE = "ping"
@@ -20,7 +20,7 @@ MAX_DIMENSIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EmbeddingRequest:
     """What one request is about."""
 
     model: str
@@ -30,7 +30,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class ProviderWire:
     """How one provider is spoken to."""
 
     provider: str
@@ -40,22 +40,22 @@ class Wire:
     batch: int
     """The most texts that it takes in one request."""
     path: Callable[[str], str]
-    body: Callable[[Asked], Mapping[str, Any]]
+    body: Callable[[EmbeddingRequest], Mapping[str, Any]]
     vectors: Callable[[Any], Sequence[Any]]
     header: Callable[[str], Mapping[str, str]]
 
 
-def _openai_body(asked: Asked) -> Mapping[str, Any]:
+def _openai_body(asked: EmbeddingRequest) -> Mapping[str, Any]:
     body: dict[str, Any] = {"model": asked.model, "input": list(asked.texts), "encoding_format": "float"}
     return {**body, "dimensions": asked.dimensions} if asked.dimensions else body
 
 
-def _voyage_body(asked: Asked) -> Mapping[str, Any]:
+def _voyage_body(asked: EmbeddingRequest) -> Mapping[str, Any]:
     body = {"model": asked.model, "input": list(asked.texts), "input_type": asked.purpose, "truncation": True}
     return {**body, "output_dimension": asked.dimensions} if asked.dimensions else body
 
 
-def _cohere_body(asked: Asked) -> Mapping[str, Any]:
+def _cohere_body(asked: EmbeddingRequest) -> Mapping[str, Any]:
     body = {
         "model": asked.model,
         "texts": list(asked.texts),
@@ -66,7 +66,7 @@ def _cohere_body(asked: Asked) -> Mapping[str, Any]:
     return {**body, "output_dimension": asked.dimensions} if asked.dimensions else body
 
 
-def _gemini_body(asked: Asked) -> Mapping[str, Any]:
+def _gemini_body(asked: EmbeddingRequest) -> Mapping[str, Any]:
     shared: dict[str, Any] = {"model": f"models/{asked.model}", "taskType": f"RETRIEVAL_{asked.purpose.upper()}"}
     if asked.dimensions:
         shared["outputDimensionality"] = asked.dimensions
@@ -81,8 +81,8 @@ def _bearer(key: str) -> Mapping[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-WIRES: Mapping[str, Wire] = {
-    "openai": Wire(
+WIRES: Mapping[str, ProviderWire] = {
+    "openai": ProviderWire(
         provider="openai",
         url="https://api.openai.com/v1",
         model="text-embedding-3-small",
@@ -93,7 +93,7 @@ WIRES: Mapping[str, Wire] = {
         vectors=_indexed,
         header=_bearer,
     ),
-    "azure": Wire(
+    "azure": ProviderWire(
         provider="azure",
         url="",
         model="text-embedding-3-small",
@@ -104,7 +104,7 @@ WIRES: Mapping[str, Wire] = {
         vectors=_indexed,
         header=lambda key: {"api-key": key},
     ),
-    "ollama": Wire(
+    "ollama": ProviderWire(
         provider="ollama",
         url="http://localhost:11434/v1",
         model="nomic-embed-text",
@@ -115,7 +115,7 @@ WIRES: Mapping[str, Wire] = {
         vectors=_indexed,
         header=_bearer,
     ),
-    "voyage": Wire(
+    "voyage": ProviderWire(
         provider="voyage",
         url="https://api.voyageai.com/v1",
         model="voyage-4-lite",
@@ -126,7 +126,7 @@ WIRES: Mapping[str, Wire] = {
         vectors=_indexed,
         header=_bearer,
     ),
-    "cohere": Wire(
+    "cohere": ProviderWire(
         provider="cohere",
         url="https://api.cohere.com",
         model="embed-v4.0",
@@ -137,7 +137,7 @@ WIRES: Mapping[str, Wire] = {
         vectors=lambda answer: answer["embeddings"]["float"],
         header=_bearer,
     ),
-    "gemini": Wire(
+    "gemini": ProviderWire(
         provider="gemini",
         url="https://generativelanguage.googleapis.com/v1beta",
         model="gemini-embedding-001",
@@ -166,7 +166,7 @@ class Pace:
 class RemoteEmbedder:
     """Vectors from a provider; how many dimensions they have is asked once, unless it is given."""
 
-    def __init__(self, wire: Wire, remote: Remote, model: str, dimensions: int | None, pace: Pace) -> None:
+    def __init__(self, wire: ProviderWire, remote: Remote, model: str, dimensions: int | None, pace: Pace) -> None:
         self._wire, self._remote, self._model = wire, remote, model
         self._given, self._pace = dimensions, pace
         self._found = dimensions
@@ -218,7 +218,7 @@ class RemoteEmbedder:
 
     def _ask(self, texts: Sequence[str], purpose: Purpose, patience: Patience) -> Vectors:
         short = [text[:MAX_TEXT_CHARS] or " " for text in texts]
-        asked = Asked(model=self._model, texts=short, purpose=purpose, dimensions=self._given)
+        asked = EmbeddingRequest(model=self._model, texts=short, purpose=purpose, dimensions=self._given)
         answer = self._remote.post(self._wire.path(self._model), self._wire.body(asked), patience)
         return self._read(answer, len(texts))
 
@@ -278,7 +278,7 @@ def embedder_of(
     wire = WIRES[provider]
     address = _address(wire, account)
     key = find_key(provider, wire.key_variables, account.api_key, account.base_url)
-    endpoint = Endpoint(
+    endpoint = ProviderEndpoint(
         provider=provider,
         url=address,
         headers={**(wire.header(key) if key else {}), **account.headers},
@@ -317,7 +317,7 @@ def azure_embedder(
     return embedder_of("azure", deployment, dimensions=dimensions, account=account, pace=pace)
 
 
-def _address(wire: Wire, account: Account) -> str:
+def _address(wire: ProviderWire, account: Account) -> str:
     address = account.base_url or wire.url or os.environ.get("AZURE_OPENAI_ENDPOINT", "")
     if not address.startswith(("http://", "https://")):
         raise InvalidInput(f"{wire.provider} needs an address that begins with https://; found {address!r}.")

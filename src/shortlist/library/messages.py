@@ -11,7 +11,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
 from shortlist.text.asks import quoted, read_ask
 from shortlist.text.clean import clean_text
-from shortlist.text.conversation import TAKEN_CHARS, Asked, Role, Turn, asked_now
+from shortlist.text.conversation import TAKEN_CHARS, Asked, ChatTurn, Role, asked_now
 
 Messages: TypeAlias = Sequence[Any]
 
@@ -59,7 +59,7 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     return Context(clip(text, tokens), asked, calls)
 
 
-def read_turns(messages: Iterable[Any]) -> list[Turn]:
+def read_turns(messages: Iterable[Any]) -> list[ChatTurn]:
     """Read messages of any of the known shapes; what has neither words nor calls is an empty turn."""
     if not isinstance(messages, Iterable) or isinstance(messages, bytes):
         raise InvalidQuery(f"A query is a text or a list of messages; this is {type(messages).__name__}.")
@@ -90,18 +90,18 @@ def _both_ends(text: str, characters: int) -> str:
     return f"{head[0] or head[2]}{ELLIPSIS}{tail[2] or tail[0]}"[:characters]
 
 
-def _turn(message: Any, position: int) -> Turn:
+def _turn(message: Any, position: int) -> ChatTurn:
     if isinstance(message, str):
-        return Turn("user", clean_text(message))
+        return ChatTurn("user", clean_text(message))
     kind = _text(_get(message, "type"))
     role = _text(_get(message, "role")) or kind
     if not role:
         raise InvalidQuery(f"messages[{position}] has no role; a message is {{'role': 'user', 'content': '…'}}.")
     if kind in _CALLS:
-        return Turn("assistant", "", tuple(_names([message])))
+        return ChatTurn("assistant", "", tuple(_names([message])))
     parts = [*_parts(_get(message, "content")), *_parts(_get(message, "parts"))]
     calls = (*_names(_listed(_get(message, "tool_calls"))), *_names(parts))
-    return Turn(_ROLES.get(role, "other"), _spoken(parts) if role in _ROLES else "", calls)
+    return ChatTurn(_ROLES.get(role, "other"), _spoken(parts) if role in _ROLES else "", calls)
 
 
 def _parts(content: Any) -> list[Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.readers import CatalogReading, Problem, read_catalog
+from shortlist.catalog.readers import CatalogReading, ReadingProblem, read_catalog
 from shortlist.config.documents import read_document
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidCatalog, InvalidConfig, InvalidInput
@@ -99,11 +99,11 @@ def _refuse_twins(tools: Iterable[Tool]) -> None:
     seen: dict[ToolId, Tool] = {}
     for position, tool in enumerate(tools):
         if tool.id in seen:
-            raise _twins(seen[tool.id], tool.id, Problem(f"[{position}]", tool.description))
+            raise _twins(seen[tool.id], tool.id, ReadingProblem(f"[{position}]", tool.description))
         seen[tool.id] = tool
 
 
-def _twins(first: Tool | None, tool_id: ToolId, second: Problem) -> InvalidCatalog:
+def _twins(first: Tool | None, tool_id: ToolId, second: ReadingProblem) -> InvalidCatalog:
     server = f"server {first.server!r}" if first and first.server else "the list"
     about = f" ({first.description[:60]!r})" if first and first.description else ""
     return InvalidCatalog(

@@ -14,7 +14,7 @@ from shortlist.text.documents import FIELDS
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class TermMatch:
     """A term of the query that the tool has, where, and what it gave."""
 
     asked: str
@@ -39,7 +39,7 @@ class Explanation:
     tool: ToolId
     rank: int | None
     score: float | None
-    matches: tuple[Match, ...]
+    matches: tuple[TermMatch, ...]
     unmatched: tuple[str, ...]
     arms: Mapping[str, Arm]
     parts: Mapping[str, float]
@@ -112,7 +112,7 @@ def _rank(ranking: Ranking, row: int) -> int | None:
     return int(found[0]) + 1 if len(found) else None
 
 
-def _matches(parts: Parts, request: Request, row: int) -> tuple[tuple[Match, ...], tuple[str, ...]]:
+def _matches(parts: Parts, request: Request, row: int) -> tuple[tuple[TermMatch, ...], tuple[str, ...]]:
     lexical, found, missed = parts.index.lexical, [], []
     for asked in request.analysed.terms:
         options = []
@@ -121,7 +121,9 @@ def _matches(parts: Parts, request: Request, row: int) -> tuple[tuple[Match, ...
             at = np.flatnonzero(postings.rows == row)
             if len(at):
                 score = weight * lexical.idf(term) * float(postings.weights[at[0]])
-                options.append(Match(asked.term, term, _fields(int(postings.fields[at[0]])), lexical.idf(term), score))
+                options.append(
+                    TermMatch(asked.term, term, _fields(int(postings.fields[at[0]])), lexical.idf(term), score)
+                )
         if options:
             found.append(max(options, key=lambda match: match.score))
         else:

@@ -9,7 +9,7 @@ import numpy as np
 
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.models import Hit, Scores, SearchResult, Step
-from shortlist.remote import PROMPT, Endpoint, Patience, ProviderUnavailable, Remote, find_key
+from shortlist.remote import PROMPT, Patience, ProviderEndpoint, ProviderUnavailable, Remote, find_key
 from shortlist.text.documents import embedding_text
 
 RERANKED = 20
@@ -146,7 +146,7 @@ def reranker_of(
         raise InvalidInput(f"No reranker {provider!r}: there are {', '.join(WIRES)}.")
     wire = WIRES[provider]
     key = find_key(provider, wire.key_variables, api_key, base_url)
-    endpoint = Endpoint(
+    endpoint = ProviderEndpoint(
         provider=provider,
         url=base_url or wire.url,
         headers={"Authorization": f"Bearer {key}"} if key else {},

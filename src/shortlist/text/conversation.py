@@ -85,7 +85,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatTurn:
     """One message: who spoke, the words, and the names of the tools that were called in it."""
 
     role: Role
@@ -120,7 +120,7 @@ class Asked:
         )
 
 
-def asked_now(text: str, earlier: Sequence[Turn], *, called: bool = False) -> Asked:
+def asked_now(text: str, earlier: Sequence[ChatTurn], *, called: bool = False) -> Asked:
     """Read what a user's turn asks for after the turns before it; `called` says that tools were called already."""
     ask = read_ask(text)
     relation = relation_of(ask.text, earlier, called=called)
@@ -130,7 +130,7 @@ def asked_now(text: str, earlier: Sequence[Turn], *, called: bool = False) -> As
     return Asked(_remainder(ask.text, relation), relation, taken[:TAKEN_CHARS])
 
 
-def relation_of(ask: str, earlier: Sequence[Turn] = (), *, called: bool = False) -> Relation:
+def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = False) -> Relation:
     """Tell how a request relates to the turns before it, or to the calls before it where no turns are known."""
     if not (earlier or called) or _CHANGES_TOPIC.match(ask):
         return "new"
@@ -169,31 +169,31 @@ def _remainder(ask: str, relation: Relation) -> str:
     return (_REJECTED.sub(" ", ask).strip(" ,.!") or ask) if relation == "corrects" else ask
 
 
-def _said_last(earlier: Sequence[Turn]) -> str:
+def _said_last(earlier: Sequence[ChatTurn]) -> str:
     return next((turn.text for turn in reversed(earlier) if turn.role == "assistant" and turn.text), "")
 
 
-def _requests(earlier: Sequence[Turn]) -> list[str]:
+def _requests(earlier: Sequence[ChatTurn]) -> list[str]:
     """Return the asks of the user turns before, the latest first."""
     return [read_ask(turn.text).text for turn in reversed(earlier) if turn.role == "user" and turn.text]
 
 
-def _nothing(_: str, __: Sequence[Turn]) -> str:
+def _nothing(_: str, __: Sequence[ChatTurn]) -> str:
     return ""
 
 
-def _offer(_: str, earlier: Sequence[Turn]) -> str:
+def _offer(_: str, earlier: Sequence[ChatTurn]) -> str:
     """Return what the last answer offers to do, without the words that offer it."""
     sentences = re.split(r"(?<=[.!?])\s+", _said_last(earlier))
     offers = [_OFFERED.sub("", sentence).strip(" ?.!") for sentence in sentences if _OFFER.search(sentence)]
     return "\n".join(offer for offer in offers if terms(offer))
 
 
-def _open_request(_: str, earlier: Sequence[Turn]) -> str:
+def _open_request(_: str, earlier: Sequence[ChatTurn]) -> str:
     return next(iter(_requests(earlier)), "")
 
 
-def _thing(_: str, earlier: Sequence[Turn]) -> str:
+def _thing(_: str, earlier: Sequence[ChatTurn]) -> str:
     """Return the latest requests, back to one that stands alone, without the verbs they begin with."""
     found: list[str] = []
     for request in _requests(earlier)[:MAX_TAKEN]:
@@ -203,7 +203,7 @@ def _thing(_: str, earlier: Sequence[Turn]) -> str:
     return " ".join(found)
 
 
-def _corrected(ask: str, earlier: Sequence[Turn]) -> str:
+def _corrected(ask: str, earlier: Sequence[ChatTurn]) -> str:
     """Return the last request less the words that are rejected now."""
     rejected = {word.lower() for word in _REJECTED.findall(ask)}
     return " ".join(word for word in _open_request(ask, earlier).split() if word.strip(".,!?").lower() not in rejected)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, get_args
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.errors import ShortlistError, StoreError
-from shortlist.gateway.state import State
+from shortlist.gateway.state import GatewayState
 from shortlist.models import Query, Tool, ToolId
 from shortlist.search.searcher import Explained
 from shortlist.storage.port import Storage, TallyName
@@ -33,7 +33,7 @@ class NotForThisToken(ShortlistError):
 class Sources:
     """What the pages show: the gateway as it is, and what it recorded."""
 
-    state: State
+    state: GatewayState
     explained: Callable[[Query], Explained]
     """Searches, with the reason of every hit."""
     storage: Storage
@@ -52,7 +52,7 @@ class Visit:
     query: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def state(self) -> State:
+    def state(self) -> GatewayState:
         return self.sources.state
 
     @property

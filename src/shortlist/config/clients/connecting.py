@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.config.clients.importing import Candidate, Plan, apply, is_gateway, plan_import
-from shortlist.config.clients.known import OURS, Client, Launch, Place
+from shortlist.config.clients.known import OURS, KnownClient, Launch, Place
 from shortlist.config.clients.texts import (
     NotEditable,
     decoded,
@@ -28,10 +28,10 @@ LEAST_SECRET = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ConnectPlan:
     """What connecting a client would change: its file, and the servers that move to ours."""
 
-    client: Client
+    client: KnownClient
     path: Path
     before: bytes | None = field(repr=False)
     after: str = field(repr=False)
@@ -62,7 +62,9 @@ class _Record:
     """The client's own entries that were moved, by name."""
 
 
-def plan_connection(client: Client, place: Place, target: Path, launch: Launch, *, keep: bool = False) -> Connection:
+def plan_connection(
+    client: KnownClient, place: Place, target: Path, launch: Launch, *, keep: bool = False
+) -> ConnectPlan:
     """Work out the change; raises NotEditable or InvalidConfig where the client's file cannot be read."""
     path = client.file(place)
     before = read_bytes(path)
@@ -77,10 +79,10 @@ def plan_connection(client: Client, place: Place, target: Path, launch: Launch, 
     present = client.read(_entries(tree, client).get(OURS) or {}) or {}
     if not is_gateway(present) or present.get("command") != launch.command:  # options in its arguments are the user's
         text = put(text, form, (*client.keys, OURS), client.write(launch))
-    return Connection(client=client, path=path, before=before, after=text, moved=moved, stays=stays, imports=imports)
+    return ConnectPlan(client=client, path=path, before=before, after=text, moved=moved, stays=stays, imports=imports)
 
 
-def connect(connection: Connection, records: Path) -> Path | None:
+def connect(connection: ConnectPlan, records: Path) -> Path | None:
     """Import the servers, keep a backup, and write the client's file; return where the backup is."""
     if connection.imports.additions:
         apply(connection.imports)
@@ -108,7 +110,7 @@ def connect(connection: Connection, records: Path) -> Path | None:
 class Disconnection:
     """What taking the gateway out of a client would change."""
 
-    client: Client
+    client: KnownClient
     path: Path
     before: bytes | None = field(repr=False)
     after: bytes | None = field(repr=False)
@@ -124,7 +126,7 @@ class Disconnection:
         return file_diff(self.path, decoded(self.before, self.path), decoded(self.after, self.path))
 
 
-def plan_disconnection(client: Client, place: Place, records: Path) -> Disconnection:
+def plan_disconnection(client: KnownClient, place: Place, records: Path) -> Disconnection:
     """Work out how the client's file gets back to what it was."""
     record = _load(records, client)
     path = Path(record.path) if record else client.file(place)
@@ -202,7 +204,7 @@ def _tree_or_nothing(text: str, path: Path) -> dict[str, Any]:
         return {}
 
 
-def _entries(tree: Any, client: Client) -> dict[str, Any]:
+def _entries(tree: Any, client: KnownClient) -> dict[str, Any]:
     for key in client.keys:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree if isinstance(tree, dict) else {}
@@ -212,14 +214,14 @@ def _hash(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def _load(records: Path, client: Client) -> _Record | None:
+def _load(records: Path, client: KnownClient) -> _Record | None:
     try:
         return _Record(**json.loads((records / f"{client.name}.json").read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _save(records: Path, client: Client, record: _Record) -> None:
+def _save(records: Path, client: KnownClient, record: _Record) -> None:
     path = records / f"{client.name}.json"
     replace_file(path, json.dumps(asdict(record)).encode(), expected=read_bytes(path), private=True)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from shortlist.config.clients.known import ClientName, Entry, Place, server_entries
+from shortlist.config.clients.known import ClientName, Place, ServerEntry, server_entries
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
 from shortlist.config.documents import read_document
 from shortlist.config.load import settings_of
@@ -83,7 +83,7 @@ def _read(path: Path) -> Mapping[str, Json]:
         raise InvalidConfig(f"{path}: not YAML: {error}; correct it there") from None
 
 
-def _own_entries(target: Path, place: Place) -> Iterator[tuple[tuple[str, ...], Entry]]:
+def _own_entries(target: Path, place: Place) -> Iterator[tuple[tuple[str, ...], ServerEntry]]:
     return server_entries("file", read_document(target), place) if target.is_file() else iter(())
 
 

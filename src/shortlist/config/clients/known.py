@@ -24,7 +24,7 @@ ClientName: TypeAlias = Literal[
     "lm-studio",
     "file",
 ]
-Entry: TypeAlias = dict[str, Json]
+ServerEntry: TypeAlias = dict[str, Json]
 
 OURS = "shortlist"
 
@@ -61,11 +61,11 @@ class Launch:
     args: tuple[str, ...]
 
 
-def _plain(launch: Launch) -> Entry:
+def _plain(launch: Launch) -> ServerEntry:
     return {"command": launch.command, "args": list(launch.args)}
 
 
-def _as_it_is(entry: Entry) -> Entry | None:
+def _as_it_is(entry: ServerEntry) -> ServerEntry | None:
     return entry
 
 
@@ -74,7 +74,7 @@ def _no_files(_: Place) -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class KnownClient:
     """One client: its user's file, the keys that lead to its servers, and its words for them."""
 
     name: ClientName
@@ -83,29 +83,29 @@ class Client:
     more: Callable[[Place], tuple[Path, ...]] = _no_files
     """Further files that hold servers, which are imported from and never changed."""
     keys: tuple[str, ...] = ("mcpServers",)
-    write: Callable[[Launch], Entry] = _plain
-    read: Callable[[Entry], Entry | None] = _as_it_is
+    write: Callable[[Launch], ServerEntry] = _plain
+    read: Callable[[ServerEntry], ServerEntry | None] = _as_it_is
     """Translate one of its servers into our words; None for what is not an MCP server to start or reach."""
     restart: str = "Restart it to load the change."
 
 
-def _typed(kind: str) -> Callable[[Launch], Entry]:
+def _typed(kind: str) -> Callable[[Launch], ServerEntry]:
     return lambda launch: {"type": kind, "command": launch.command, "args": list(launch.args)}
 
 
-def _write_zed(launch: Launch) -> Entry:
+def _write_zed(launch: Launch) -> ServerEntry:
     return {"source": "custom", "command": launch.command, "args": list(launch.args), "env": {}}
 
 
-def _write_copilot(launch: Launch) -> Entry:
+def _write_copilot(launch: Launch) -> ServerEntry:
     return {"type": "local", "command": launch.command, "args": list(launch.args), "tools": ["*"]}
 
 
-def _write_cline(launch: Launch) -> Entry:
+def _write_cline(launch: Launch) -> ServerEntry:
     return {"command": launch.command, "args": list(launch.args), "disabled": False, "autoApprove": []}
 
 
-def _write_goose(launch: Launch) -> Entry:
+def _write_goose(launch: Launch) -> ServerEntry:
     return {
         "name": OURS,
         "type": "stdio",
@@ -117,16 +117,16 @@ def _write_goose(launch: Launch) -> Entry:
     }
 
 
-def _read_zed(entry: Entry) -> Entry | None:
+def _read_zed(entry: ServerEntry) -> ServerEntry | None:
     command = entry.get("command")
     if isinstance(command, dict):  # as it was written before 2025
         return {"command": command.get("path"), **{key: command[key] for key in ("args", "env") if command.get(key)}}
     return entry if command or entry.get("url") else None
 
 
-def _read_goose(entry: Entry) -> Entry | None:
+def _read_goose(entry: ServerEntry) -> ServerEntry | None:
     kind = entry.get("type")
-    found: Entry
+    found: ServerEntry
     if kind == "stdio":
         found = {"command": entry.get("cmd"), "args": entry.get("args") or []}
         envs = {**(entry.get("envs") or {}), **{key: f"${{{key}}}" for key in entry.get("env_keys") or ()}}
@@ -143,7 +143,7 @@ _CODEX_KEYS = {"env_vars": "inherit_env", "enabled_tools": "includeTools", "disa
 _CODEX_TIMES = {"startup_timeout_sec": "start_timeout", "tool_timeout_sec": "timeout"}
 
 
-def _read_codex(entry: Entry) -> Entry:
+def _read_codex(entry: ServerEntry) -> ServerEntry:
     found = {_CODEX_KEYS.get(key, key): value for key, value in entry.items() if key not in _CODEX_TIMES}
     headers = dict(found.pop("http_headers", None) or {})
     headers |= {name: f"${{{variable}}}" for name, variable in (found.pop("env_http_headers", None) or {}).items()}
@@ -153,14 +153,14 @@ def _read_codex(entry: Entry) -> Entry:
     return found | ({"headers": headers} if headers else {}) | ({"shortlist": times} if times else {})
 
 
-CLIENTS: tuple[Client, ...] = (
-    Client(
+CLIENTS: tuple[KnownClient, ...] = (
+    KnownClient(
         name="claude-desktop",
         title="Claude Desktop",
         file=lambda place: place.applications / "Claude" / "claude_desktop_config.json",
         restart="Quit and start Claude Desktop to load the change.",
     ),
-    Client(
+    KnownClient(
         name="claude-code",
         title="Claude Code",
         file=lambda place: place.home / ".claude.json",
@@ -168,14 +168,14 @@ CLIENTS: tuple[Client, ...] = (
         write=_typed("stdio"),
         restart="Start a new Claude Code session to load the change.",
     ),
-    Client(
+    KnownClient(
         name="cursor",
         title="Cursor",
         file=lambda place: place.home / ".cursor" / "mcp.json",
         more=lambda place: (place.project / ".cursor" / "mcp.json",),
         restart="Cursor loads the change by itself; see Settings, MCP.",
     ),
-    Client(
+    KnownClient(
         name="vscode",
         title="VS Code",
         file=lambda place: place.applications / "Code" / "User" / "mcp.json",
@@ -187,26 +187,26 @@ CLIENTS: tuple[Client, ...] = (
         write=_typed("stdio"),
         restart="Run 'MCP: List Servers' in VS Code and start shortlist.",
     ),
-    Client(
+    KnownClient(
         name="windsurf",
         title="Windsurf",
         file=lambda place: place.home / ".codeium" / "windsurf" / "mcp_config.json",
         restart="Refresh the MCP servers in Windsurf to load the change.",
     ),
-    Client(
+    KnownClient(
         name="gemini",
         title="Gemini CLI",
         file=lambda place: place.home / ".gemini" / "settings.json",
         more=lambda place: (place.project / ".gemini" / "settings.json",),
     ),
-    Client(
+    KnownClient(
         name="codex",
         title="Codex",
         file=lambda place: Path(place.environment.get("CODEX_HOME") or place.home / ".codex") / "config.toml",
         keys=("mcp_servers",),
         read=_read_codex,
     ),
-    Client(
+    KnownClient(
         name="zed",
         title="Zed",
         file=lambda place: (
@@ -217,13 +217,13 @@ CLIENTS: tuple[Client, ...] = (
         read=_read_zed,
         restart="Zed loads the change by itself.",
     ),
-    Client(
+    KnownClient(
         name="copilot",
         title="Copilot CLI",
         file=lambda place: place.home / ".copilot" / "mcp-config.json",
         write=_write_copilot,
     ),
-    Client(
+    KnownClient(
         name="cline",
         title="Cline",
         file=lambda place: (
@@ -232,7 +232,7 @@ CLIENTS: tuple[Client, ...] = (
         write=_write_cline,
         restart="Cline loads the change by itself.",
     ),
-    Client(
+    KnownClient(
         name="goose",
         title="Goose",
         file=lambda place: (
@@ -245,7 +245,7 @@ CLIENTS: tuple[Client, ...] = (
         read=_read_goose,
         restart="Start a new Goose session to load the change.",
     ),
-    Client(
+    KnownClient(
         name="lm-studio",
         title="LM Studio",
         file=lambda place: place.home / ".lmstudio" / "mcp.json",
@@ -254,7 +254,7 @@ CLIENTS: tuple[Client, ...] = (
 )
 
 
-def client_named(name: str) -> Client:
+def client_named(name: str) -> KnownClient:
     return next(client for client in CLIENTS if client.name == name)
 
 
@@ -263,7 +263,7 @@ def well_known_files(place: Place) -> tuple[tuple[ClientName, Path], ...]:
     return tuple((client.name, path) for client in CLIENTS for path in (client.file(place), *client.more(place)))
 
 
-def is_installed(client: Client, place: Place) -> bool:
+def is_installed(client: KnownClient, place: Place) -> bool:
     """Tell whether a client has been used here: its file is there, or the folder for it."""
     file = client.file(place)
     return file.exists() or (file.parent.is_dir() and file.parent != place.home)
@@ -275,7 +275,7 @@ _COMMON: tuple[tuple[str, ...], ...] = (("mcpServers",), ("servers",), ("mcp", "
 
 def server_entries(
     client: ClientName, tree: Mapping[str, Any], place: Place
-) -> Iterator[tuple[tuple[str, ...], Entry]]:
+) -> Iterator[tuple[tuple[str, ...], ServerEntry]]:
     """Yield each server of a client's file: the keys that lead to it, and its entry in our words."""
     known = [client_named(client)] if client != "file" else list(CLIENTS)
     groups = (*_COMMON, *(each.keys for each in known), ("projects", str(place.project), "mcpServers"))

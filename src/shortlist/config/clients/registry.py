@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 
-Entry: TypeAlias = dict[str, Json]
+RegistryEntry: TypeAlias = dict[str, Json]
 OFFICIAL = "https://registry.modelcontextprotocol.io"
 """The public registry; others are given by their URL."""
 _META = "io.modelcontextprotocol.registry/official"
@@ -97,7 +97,7 @@ class Offer:
     asks: tuple[Need, ...]
     source: "Package | RemoteServer"
 
-    def entry(self, answers: Mapping[str, str]) -> Entry:
+    def entry(self, answers: Mapping[str, str]) -> RegistryEntry:
         """Return the entry for a configuration; raises InvalidInput for what is needed and missing."""
         given = {ask.name: ask.default for ask in self.asks if ask.default is not None} | dict(answers)
         missing = [ask.name for ask in self.asks if ask.required and not given.get(ask.name)]
@@ -183,13 +183,13 @@ def _value(each: Input, name: str, answers: Mapping[str, str]) -> str | None:
     return _filled(each.value, answers) if each.value is not None else answers.get(name)
 
 
-def _remote(remote: RemoteServer, answers: Mapping[str, str]) -> Entry:
-    entry: Entry = {"type": "sse" if remote.type == "sse" else "http", "url": _filled(remote.url, answers)}
+def _remote(remote: RemoteServer, answers: Mapping[str, str]) -> RegistryEntry:
+    entry: RegistryEntry = {"type": "sse" if remote.type == "sse" else "http", "url": _filled(remote.url, answers)}
     headers = {each.name: value for each in remote.headers if (value := _value(each, each.name, answers))}
     return entry | ({"headers": headers} if headers else {})
 
 
-def _package(package: Package, answers: Mapping[str, str]) -> Entry:
+def _package(package: Package, answers: Mapping[str, str]) -> RegistryEntry:
     if package.kind not in _RUNNERS:
         raise InvalidInput(f"A package of the kind {package.kind!r} has to be unpacked first.")
     environment = {each.name: value for each in package.environment if (value := _value(each, each.name, answers))}

@@ -21,11 +21,11 @@ from shortlist.config import jsonc
 from shortlist.config.documents import strip_comments
 from shortlist.errors import InvalidInput
 
-Format: TypeAlias = Literal["json", "toml", "yaml"]
+FileFormat: TypeAlias = Literal["json", "toml", "yaml"]
 Keys: TypeAlias = Sequence[str]
 
 PRIVATE = 0o600
-_FORMATS: dict[str, Format] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+_FORMATS: dict[str, FileFormat] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _MARK = "\ufeff"
 
 
@@ -33,11 +33,11 @@ class NotEditable(InvalidInput):
     """A file that cannot be changed without harm; the message says why, and nothing was written."""
 
 
-def format_of(path: Path) -> Format:
+def format_of(path: Path) -> FileFormat:
     return _FORMATS.get(path.suffix, "json")
 
 
-def tree_of(text: str, form: Format) -> dict[str, Any]:
+def tree_of(text: str, form: FileFormat) -> dict[str, Any]:
     """Read a text; raises ValueError where it is not of that form."""
     if not text.strip():
         return {}
@@ -57,7 +57,7 @@ def tree_of(text: str, form: Format) -> dict[str, Any]:
     return tree
 
 
-def put(text: str, form: Format, keys: Keys, value: Any) -> str:
+def put(text: str, form: FileFormat, keys: Keys, value: Any) -> str:
     """Set one entry; objects on the way there are made where they are missing."""
     expected = tree_of(text, form)
     inner = expected
@@ -71,7 +71,7 @@ def put(text: str, form: Format, keys: Keys, value: Any) -> str:
     return _checked(_with_newlines(text, lambda plain: edit(plain, keys, value)), form, expected)
 
 
-def remove(text: str, form: Format, keys: Keys) -> str:
+def remove(text: str, form: FileFormat, keys: Keys) -> str:
     """Remove one entry; a text without it is returned unchanged."""
     expected = tree_of(text, form)
     inner: Any = expected
@@ -129,7 +129,7 @@ def replace_file(path: Path, new: bytes, *, expected: bytes | None, private: boo
         raise NotEditable(f"{path} cannot be written: {error.strerror}. The file is as it was.") from None
 
 
-def _checked(text: str, form: Format, expected: dict[str, Any]) -> str:
+def _checked(text: str, form: FileFormat, expected: dict[str, Any]) -> str:
     try:
         right = _filled(tree_of(text, form)) == _filled(expected)
     except ValueError:
