@@ -139,6 +139,8 @@ class Query:
     filters: Filters = Filters()
     recent_servers: tuple[str, ...] = ()
     recent_tools: tuple[ToolId, ...] = ()
+    preferred: tuple[Filters, ...] = ()
+    """What a model guessed about the tool (its server, category, tags): matches are lifted, nothing is hidden."""
     relation: Relation = "new"
     """How the request relates to the calls before it, which decides how much the recent servers and tools count."""
     diverse: bool = False

@@ -84,14 +84,43 @@ async def test_a_search_for_what_is_not_there_says_so_and_does_not_pad() -> None
     assert "(" not in found.split("Closest:")[-1].split("Connected")[0]
 
 
-async def test_servers_narrow_a_search_and_an_unknown_one_is_named() -> None:
+async def test_servers_are_preferred_and_with_only_nothing_else_is_searched() -> None:
     async with serve(*pair()) as served, served.client() as client:
-        found = await search(client, query="add two numbers", servers=["beta"])
-        wrong = await client.call_tool("search_tools", {"query": "add", "servers": ["bete"]})
-    assert "beta__add" in found
-    assert "alpha__" not in found
+        preferred = await search(client, query="add two numbers", servers=["beta"], limit=9)
+        only = await search(client, query="add two numbers", servers=["beta"], only=True)
+        guessed = await search(client, query="add two numbers", servers=["bete"])
+        wrong = await client.call_tool("search_tools", {"query": "add", "servers": ["bete"], "only": True})
+    assert preferred.index("beta__add") < preferred.index("alpha__add")
+    assert "Preferred: servers beta. Other tools were searched too; pass only: true to leave them out." in preferred
+    assert "beta__add" in only
+    assert "alpha__" not in only
+    assert "Searched only: servers beta." in only
+    assert "__add" in guessed
+    assert "No server 'bete'." in guessed
     assert wrong.is_error
     assert "Did you mean 'beta'?" in words(wrong)
+
+
+async def test_a_wrong_hint_never_hides_a_tool() -> None:
+    hints: list[dict[str, Any]] = [
+        {"intent": "voice_ui"},
+        {"category": "music"},
+        {"tags": ["x"]},
+        {"servers": ["alpha"]},
+    ]
+    for hint in hints:
+        async with serve(*pair()) as served, served.client() as client:
+            hinted = await search(client, query="add two numbers", **hint)
+        assert "alpha__add" in hinted
+        assert "beta__add" in hinted
+
+
+async def test_several_wishes_are_answered_one_by_one() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        found = await search(client, query="add two numbers and ask the model for a poem")
+    assert "- add two numbers: " in found
+    assert "- ask the model for a poem: " in found
+    assert "queries: [...] searches for each by itself" in found
 
 
 async def test_an_intent_that_matches_nothing_searches_everything_and_says_so() -> None:
@@ -100,7 +129,7 @@ async def test_an_intent_that_matches_nothing_searches_everything_and_says_so() 
         serve(*pair(), toolsets=sets, intents={"maths": ("sums",)}) as served,
         served.client() as client,
     ):
-        narrowed = await search(client, query="say a text back", intent="maths", limit=9)
+        narrowed = await search(client, query="say a text back", intent="maths", only=True, limit=9)
         everything = await search(client, query="say a text back", intent="voice_ui")
     assert "__echo" not in narrowed
     assert "__echo" in everything

@@ -1,9 +1,9 @@
 """search_tools and describe_tools: finding tools among those in reach, and the words of the answer."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import NamedTuple, TypeAlias, get_args
 
 import anyio.to_thread
 
@@ -31,8 +31,11 @@ from shortlist.gateway.tools import (
     text_result,
 )
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
+from shortlist.text.asks import read_ask
 from shortlist.text.clean import one_line
+from shortlist.text.conversation import relation_of
 
+LABELS = ("servers", "categories", "tags")
 CIRCLE_SEARCHES = 3
 """After so many searches with the same hits and no call in between, the answer says to stop searching."""
 SHOWN_QUERY = 80
@@ -44,9 +47,9 @@ OVERHEAD_TOKENS = 40
 
 async def _search(call: ToolCall, request: SearchRequest) -> McpResult:
     state, seen = call.state, call.seen
-    filters, notes = await _filters(call, request)
+    narrowing = await _narrowing(call, request)
     workspace = state.workspaces.for_circles(seen.caller)
-    plain = [_query(call, text, request, filters, workspace) for text in request.queries]
+    plain = [_query(call, text, request, narrowing, workspace) for text in request.queries]
     asker = state.asker(seen.caller)
     queries = [replace(query, pipeline=seen.variant.pipeline, asker=asker) for query in plain]
     found_all = [_in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
@@ -55,7 +58,7 @@ async def _search(call: ToolCall, request: SearchRequest) -> McpResult:
     waits = bool(state.connecting(seen))  # repeating a search while a server is still starting is not a loop
     if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
         return _break_circle(call, request, found, workspace)
-    answer = search_answer(request, results, await _surroundings(call, request, results, notes))
+    answer = search_answer(request, results, await _surroundings(call, request, results, narrowing.notes))
     finished = FinishedSearch(
         answer=answer, limit=request.limit, offset=request.offset, mode=request.mode, filters=_asked(request)
     )
@@ -69,7 +72,9 @@ def _asked(request: SearchRequest) -> dict[str, Json]:
         "servers": request.servers and sorted(request.servers),
         "toolsets": request.toolsets and sorted(request.toolsets),
         "category": request.category,
+        "tags": request.tags and sorted(request.tags),
         "intent": request.intent,
+        "only": request.only or None,
         "read_only": request.read_only,
     }
     return {name: value for name, value in asked.items() if value is not None}
@@ -106,53 +111,86 @@ def _working(hit: Hit, tools: ScopedCatalog, down: frozenset[str]) -> Hit:
     return hit._replace(tool=tools[spare], family=(hit.tool.id, *(i for i in hit.family if i != spare)))
 
 
-def _query(call: ToolCall, text: str, request: SearchRequest, filters: Filters, workspace: Workspace | None) -> Query:
+def _query(
+    call: ToolCall, text: str, request: SearchRequest, narrowing: "Narrowing", workspace: Workspace | None
+) -> Query:
     tools = call.seen.tools
     recent = tuple(i for i in workspace.tools if i in tools) if workspace else ()
     return Query(
         text=text,
         limit=request.offset + request.limit,
         mode=request.mode,
-        filters=filters,
+        filters=narrowing.filters,
+        preferred=narrowing.preferred,
         recent_tools=recent,
         recent_servers=tuple(dict.fromkeys(tools[i].server for i in recent)),
+        relation=relation_of(read_ask(text).text, called=bool(recent)),
         collapse=True,
     )
 
 
-async def _filters(call: ToolCall, request: SearchRequest) -> tuple[Filters, tuple[str, ...]]:
-    """Turn what a search asks for into limits within the caller's reach, with notes on what could not be used."""
-    tools = call.seen.tools
-    members: frozenset[ToolId] | None = None
+class Narrowing(NamedTuple):
+    """What a search is limited to, what it prefers, and what the answer says about both."""
+
+    filters: Filters
+    preferred: tuple[Filters, ...] = ()
     notes: tuple[str, ...] = ()
-    if request.toolsets is not None:
-        members = _members(call, sorted(request.toolsets))
-    if request.intent is not None:
-        intents = call.state.settings.intents
-        meant = await anyio.to_thread.run_sync(toolsets_for_intent, request.intent, tools.toolsets, intents)
-        narrowed = _members(call, meant) if members is None else _members(call, meant) & members
-        members = narrowed or members
-        if not narrowed:
-            notes = (f"The intent {request.intent!r} matches no toolset here: everything was searched.",)
-    filters = Filters(
-        servers=_known_servers(call, request.servers),
-        categories=frozenset({request.category}) if request.category else None,
-        read_only=request.read_only,
-    )
-    return tools.within(filters, members), notes
+
+
+async def _narrowing(call: ToolCall, request: SearchRequest) -> Narrowing:
+    """Turn what a search names into preferences, or into limits where the caller says `only`."""
+    tools = call.seen.tools
+    hints = [*_labels(call, request), *await _intent(call, request)]
+    notes = [note for filters, note in hints if filters is None]
+    named = [(filters, note) for filters, note in hints if filters is not None]
+    members = _members(call, sorted(request.toolsets)) if request.toolsets is not None else None
+    hard = Filters(read_only=request.read_only)
+    if not request.only:
+        if named:
+            said = ", ".join(note for _, note in named)
+            notes.append(f"Preferred: {said}. Other tools were searched too; pass only: true to leave them out.")
+        return Narrowing(tools.within(hard, members), tuple(filters for filters, _ in named), tuple(notes))
+    for filters, _ in named:
+        hard = replace(hard, **{key: getattr(filters, key) for key in LABELS if getattr(filters, key) is not None})
+        if filters.among is not None:
+            members = filters.among if members is None else members & filters.among
+    if named:
+        notes.append(f"Searched only: {', '.join(note for _, note in named)}.")
+    return Narrowing(tools.within(hard, members), (), tuple(notes))
+
+
+Hint: TypeAlias = tuple[Filters | None, str]
+"""What a hint points at and how the answer names it; a sentence where it points at nothing here."""
+
+
+def _labels(call: ToolCall, request: SearchRequest) -> Iterator[Hint]:
+    if request.servers is not None:
+        known = call.seen.tools.servers
+        unknown = sorted(request.servers - {*known, *call.state.connecting(call.seen)})
+        if unknown and request.only:
+            raise InvalidInput(f"No server {unknown[0]!r}. {did_you_mean(unknown[0], known)}")
+        for name in unknown:
+            yield None, f"No server {name!r}. {did_you_mean(name, known)}".rstrip("?.") + "."
+        if servers := request.servers - set(unknown):
+            yield Filters(servers=servers), f"servers {', '.join(sorted(servers))}"
+    if request.category:
+        yield Filters(categories=frozenset({request.category})), f"category {request.category}"
+    if request.tags:
+        yield Filters(tags=request.tags), f"tags {', '.join(sorted(request.tags))}"
+
+
+async def _intent(call: ToolCall, request: SearchRequest) -> list[Hint]:
+    if request.intent is None:
+        return []
+    intents = call.state.settings.intents
+    meant = await anyio.to_thread.run_sync(toolsets_for_intent, request.intent, call.seen.tools.toolsets, intents)
+    if not (members := _members(call, meant)):
+        return [(None, f"The intent {request.intent!r} matches no toolset here: everything was searched.")]
+    return [(Filters(among=members), f"intent {request.intent}")]
 
 
 def _members(call: ToolCall, toolsets: Iterable[str]) -> frozenset[ToolId]:
     return frozenset(tool_id for name in toolsets for tool_id in call.state.toolset(call.seen, name).tools)
-
-
-def _known_servers(call: ToolCall, names: frozenset[str] | None) -> frozenset[str] | None:
-    if names is None:
-        return None
-    known = call.seen.tools.servers
-    for name in sorted(names - {*known, *call.state.connecting(call.seen)}):
-        raise InvalidInput(f"No server {name!r}. {did_you_mean(name, known)}")
-    return names
 
 
 def _break_circle(call: ToolCall, request: SearchRequest, found: frozenset[ToolId], workspace: Workspace) -> McpResult:
@@ -243,8 +281,9 @@ SEARCH = MetaTool(
         "queries": {**STRINGS, "description": f"Several searches at once, at most {MAX_QUERIES}"},
         "limit": {**INTEGER, "default": DEFAULT_LIMIT},
         "detail": {"enum": list(get_args(Detail)), "default": "compact"},
-        "servers": {**STRINGS, "description": "Only these servers"},
+        "servers": {**STRINGS, "description": "Preferred servers"},
         "intent": {**STRING, "description": "e.g. web_research, data_analysis"},
+        "only": {"type": "boolean", "description": "Nothing but these servers or this intent"},
         "max_tokens": INTEGER,
     },
     reads=True,
@@ -330,7 +369,7 @@ def _within(budget: int | None, entries: tuple[Entry, ...]) -> tuple[tuple[Entry
 
 def _heads(results: Sequence[SearchResult], around: Surroundings) -> list[str]:
     if len(results) == 1:
-        return [_head(results[0], around)]
+        return [_head(results[0], around), *_wishes(results[0], around)]
     lines = []
     for number, result in enumerate(results, 1):
         found = ", ".join(around.name_of(hit.tool.id) for hit in result.hits)
@@ -348,6 +387,17 @@ def _head(result: SearchResult, around: Surroundings) -> str:
         return _no_match(result, around)
     count = len(result.hits)
     return f"{count} tool{'' if count == 1 else 's'}, confidence {_confidence(result)}:"
+
+
+def _wishes(result: SearchResult, around: Surroundings) -> list[str]:
+    """Say which hit is for which wish, and how to search for each by itself."""
+    if not result.wishes or not _fits(result):
+        return []
+    lines = []
+    for wish in result.wishes:
+        names = [around.name_of(hit.tool.id) for hit in result.hits if hit.wish == wish.text]
+        lines.append(f"- {one_line(wish.text, SHOWN_QUERY)}: {', '.join(names) or 'no confident match'}")
+    return [*lines, "Several wishes were found in this query; queries: [...] searches for each by itself."]
 
 
 def _confidence(result: SearchResult) -> str:
@@ -391,6 +441,7 @@ def _structured(
                 "probability": round(result.confidence.probability, 4),
                 "tools": [around.name_of(hit.tool.id) for hit in result.hits],
                 "fits": _fits(result),
+                **({"wishes": {hit.tool.id: hit.wish for hit in result.hits if hit.wish}} if result.wishes else {}),
             }
             for result in results
         ],

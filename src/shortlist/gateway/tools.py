@@ -98,7 +98,10 @@ class SearchRequest:
     servers: frozenset[str] | None = None
     toolsets: frozenset[str] | None = None
     category: str | None = None
+    tags: frozenset[str] | None = None
     intent: str | None = None
+    only: bool = False
+    """Search nothing but what servers, category, tags and intent name; else they are hints."""
     read_only: bool | None = None
     mode: SearchMode = "hybrid"
     explain: bool = False
@@ -116,7 +119,9 @@ def search_request(arguments: ToolArguments, defaults: Defaults = DEFAULTS) -> S
         servers=_names(arguments, "servers"),
         toolsets=_names(arguments, "toolsets"),
         category=_text(arguments, "category"),
+        tags=_names(arguments, "tags"),
         intent=_text(arguments, "intent"),
+        only=bool(_flag(arguments, "only")),
         read_only=_flag(arguments, "read_only"),
         mode=_choice(arguments, "mode", get_args(SearchMode), "hybrid"),
         explain=bool(_flag(arguments, "explain")),

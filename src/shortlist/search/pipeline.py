@@ -36,6 +36,10 @@ FOLLOW_UPS: Mapping[Relation, tuple[float, float]] = {
     "corrects": (0.5, -2.5),
 }
 """What the server and the tool called last gain, by how a request relates to that call."""
+PREFERRED_BOOST = 1.0
+"""What a guess of a model is worth: it decides between near equals."""
+PROTECTED = 5
+"""First hits that a guess never pushes out, right or wrong."""
 TOGETHER_BOOST = 0.6
 """For a tool always called after one just called; in proportion for one sometimes called."""
 SAME_TOOL_OVERLAP = 0.6
@@ -290,6 +294,25 @@ class FollowUp:
         servers, ids, last = self._index.facets.servers, self._index.ids, query.recent_tools[:1]
         boost = [gains.get(servers[row], 0.0) + by_tool * (ids[row] in last) for row in ranking.rows.tolist()]
         return _reordered(ranking, ranking.scores + np.array(boost, np.float32), self._index)
+
+
+class Preferred:
+    """Lifts what a guess about the tool points at. The first hits may change places, but none of them drops out."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        masks = [mask for each in request.query.preferred if (mask := self._index.among(each).rows) is not None]
+        if not masks or not len(ranking):
+            return ranking
+        lift: Scores = np.float32(PREFERRED_BOOST) * np.stack(masks)[:, ranking.rows].sum(axis=0, dtype=np.float32)
+        first = min(request.query.limit, PROTECTED)
+        head = _reordered(ranking[:first], ranking.scores[:first] + lift[:first], self._index)
+        rest = Ranking(ranking.rows[first:], ranking.scores[first:])
+        tail = _reordered(rest, rest.scores + lift[first:], self._index)
+        scores = np.minimum.accumulate(np.concatenate([head.scores, tail.scores]))
+        return Ranking(np.concatenate([head.rows, tail.rows]), scores)
 
 
 class CoUse:

@@ -28,6 +28,7 @@ from shortlist.search.pipeline import (
     FollowUp,
     Fuse,
     Pipeline,
+    Preferred,
     Retriever,
     SpelledNames,
     Stage,
@@ -71,6 +72,7 @@ class Parts:
             "names": SpelledNames(self.index),
             "context": FollowUp(self.index),
             "together": CoUse(self.index, self.together),
+            "preferred": Preferred(self.index),
             "families": Families(self.index),
             "diversity": Diversity(self.index),
         }
