@@ -238,7 +238,7 @@ class Searcher:
     def texts_to_embed(self, text: str) -> tuple[str, ...]:
         """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
         speller = self._current().parts.speller
-        queries = (text, *(wish.query for wish in _wishes(text)))
+        queries = (read_ask(clean_text(text)).query, *(wish.query for wish in _wishes(text)))
         spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
         return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
 
@@ -254,11 +254,12 @@ class Searcher:
         ready, started = self._current(), perf_counter()
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
-        spelled = ready.parts.speller(query.text) if query.mode in CORRECTED else Spelled(query.text, {})
+        asked = read_ask(clean_text(query.text)).query if query.mode in CORRECTED else query.text
+        spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:
-                vectors = self._vectors(ready.embedder, query, spelled)
+                vectors = self._vectors(ready.embedder, asked, spelled)
                 steps = (Step("embed", (perf_counter() - started) * 1000, len(vectors)),)
             except ModelError as error:
                 failure = f"Searching by words alone: {error}"
@@ -271,11 +272,11 @@ class Searcher:
             steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
             return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
 
-    def _vectors(self, embedder: Embedder, query: Query, spelled: Spelled) -> Vectors:
+    def _vectors(self, embedder: Embedder, asked: str, spelled: Spelled) -> Vectors:
         """Embed a query; where it was corrected, the text as it was typed still takes part."""
         vectors = query_vectors(embedder, self._texts(spelled.text))
         if spelled.corrected:
-            both = CORRECTED_WEIGHT * vectors[0] + embedder.embed_query(self._texts(query.text)[0])
+            both = CORRECTED_WEIGHT * vectors[0] + embedder.embed_query(self._texts(asked)[0])
             vectors[0] = both / max(float(np.linalg.norm(both)), 1e-9)
         return vectors
 
