@@ -5,7 +5,7 @@ import pytest
 from tests.library.snippets import DOCS, README, run_page
 
 
-@pytest.mark.parametrize("page", ["library.md", "frameworks/your-own-loop.md"])
+@pytest.mark.parametrize("page", ["library.md", "conversations.md", "frameworks/your-own-loop.md"])
 def test_the_page_runs_as_printed(page: str) -> None:
     assert run_page(DOCS / page) >= 3
 

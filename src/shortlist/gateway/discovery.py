@@ -112,7 +112,7 @@ def _working(hit: Hit, tools: ScopedCatalog, down: frozenset[str]) -> Hit:
 
 
 def _query(
-    call: ToolCall, text: str, request: SearchRequest, narrowing: "Narrowing", workspace: Workspace | None
+    call: ToolCall, text: str, request: SearchRequest, narrowing: "SearchLimits", workspace: Workspace | None
 ) -> Query:
     tools = call.seen.tools
     recent = tuple(i for i in workspace.tools if i in tools) if workspace else ()
@@ -129,7 +129,7 @@ def _query(
     )
 
 
-class Narrowing(NamedTuple):
+class SearchLimits(NamedTuple):
     """What a search is limited to, what it prefers, and what the answer says about both."""
 
     filters: Filters
@@ -137,7 +137,7 @@ class Narrowing(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-async def _narrowing(call: ToolCall, request: SearchRequest) -> Narrowing:
+async def _narrowing(call: ToolCall, request: SearchRequest) -> SearchLimits:
     """Turn what a search names into preferences, or into limits where the caller says `only`."""
     tools = call.seen.tools
     hints = [*_labels(call, request), *await _intent(call, request)]
@@ -149,14 +149,14 @@ async def _narrowing(call: ToolCall, request: SearchRequest) -> Narrowing:
         if named:
             said = ", ".join(note for _, note in named)
             notes.append(f"Preferred: {said}. Other tools were searched too; pass only: true to leave them out.")
-        return Narrowing(tools.within(hard, members), tuple(filters for filters, _ in named), tuple(notes))
+        return SearchLimits(tools.within(hard, members), tuple(filters for filters, _ in named), tuple(notes))
     for filters, _ in named:
         hard = replace(hard, **{key: getattr(filters, key) for key in LABELS if getattr(filters, key) is not None})
         if filters.among is not None:
             members = filters.among if members is None else members & filters.among
     if named:
         notes.append(f"Searched only: {', '.join(note for _, note in named)}.")
-    return Narrowing(tools.within(hard, members), (), tuple(notes))
+    return SearchLimits(tools.within(hard, members), (), tuple(notes))
 
 
 Hint: TypeAlias = tuple[Filters | None, str]

@@ -1,5 +1,7 @@
 """From a chat to the query that is searched, and from what is found to the tools that are handed out."""
 
+from dataclasses import replace
+
 from shortlist.library.messages import Context
 from shortlist.library.options import FilterOptions
 from shortlist.library.results import ScoredTool
@@ -49,7 +51,9 @@ def choose(
     others = [tool_id for tool_id, (score, _) in ranked.items() if score >= least and tool_id not in must]
     wanted = {*must, *others[: max(options.limit - len(must), 0)]}
     order = [*(tool_id for tool_id in ranked if tool_id in wanted), *(i for i in must if i not in ranked)]
-    return tuple(_scored(view, tool_id, *ranked.get(tool_id, (0.0, None))) for tool_id in order)
+    wish = {hit.tool.id: hit.wish for hit in found.hits}
+    chosen = [_scored(view, tool_id, *ranked.get(tool_id, (0.0, None))) for tool_id in order]
+    return tuple(replace(tool, wish=wish.get(tool.id, "")) if found.wishes else tool for tool in chosen)
 
 
 def _scored(view: View, tool_id: ToolId, score: float, rank: int | None) -> ScoredTool:

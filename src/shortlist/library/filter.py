@@ -136,6 +136,8 @@ class ToolFilter:
             confidence=found.confidence,
             warnings=(*narrowing.warnings, *turn.warnings, *found.notes),
             did_you_mean=found.did_you_mean,
+            asked=replace(context.asked, relation="new", taken="") if asked.relation == "new" else context.asked,
+            wishes=found.wishes,
         )
 
     async def afilter(self, query: Chat, **choices: Unpack[Choices]) -> FilterResult:

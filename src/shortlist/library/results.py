@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shortlist.disclosure.formats import Format, formatted
-from shortlist.models import Confidence, Json, Query, Tool, ToolId
+from shortlist.models import Confidence, Json, Query, Tool, ToolId, WishServed
+from shortlist.text.conversation import Asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,8 @@ class ScoredTool:
     """The chance that this is the tool asked for, 0 to 1."""
     rank: int | None
     """None where only `always_include` put it here."""
+    wish: str = ""
+    """The part of the request that it serves, where several things are asked for."""
     original: Any = field(default=None, repr=False)
     """The callable or framework object it was made of, where it was."""
 
@@ -58,6 +61,10 @@ class FilterResult:
     confidence: Confidence
     warnings: tuple[str, ...] = ()
     did_you_mean: Mapping[str, str] = field(default_factory=dict)
+    asked: Asked = field(default_factory=lambda: Asked(""))
+    """What was read as the request, how it relates to the turns before, and what was taken from them."""
+    wishes: tuple[WishServed, ...] = ()
+    """What is asked for, one by one, where the request asks for several things."""
 
     def names(self) -> list[str]:
         """Return the names that a model will call the tools by."""

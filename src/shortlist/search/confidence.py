@@ -29,6 +29,10 @@ NEAREST = 10
 """How many tools of the sample are compared with a query."""
 HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
+PASTED_AT_MOST = 0.35
+"""The most that an answer to a paste without a request may claim; within `low`."""
+NONE_AT_MOST = 0.1
+"""Where `low` begins and `none` ends, so that a level and its probability never contradict each other."""
 SURE = 0.8
 """A first hit this likely is never withheld as `none`: a web search, say, has few words of what it may find."""
 FARTHEST = 4.0
@@ -81,7 +85,7 @@ class Calibration:
         right, present = (min(right, present), present) if level == "none" else (right, max(right, present))
         return Confidence(
             level=level,
-            probability=right,
+            probability=min(right, NONE_AT_MOST) if level == "none" else max(right, NONE_AT_MOST),
             match_probability=present,
             reasons=_reasons(features.tolist()),
         )
@@ -96,6 +100,17 @@ class Calibration:
         if present < self.none_below and right < SURE:
             return "none"
         return "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
+
+
+def mostly_pasted(confidence: Confidence, characters: int) -> Confidence:
+    """Lower the confidence of an answer to a message in which nothing reads like a request."""
+    reason = f"nothing in {characters:,} characters reads like a request"
+    return replace(
+        confidence,
+        level="none" if confidence.level == "none" else "low",
+        probability=min(confidence.probability, PASTED_AT_MOST),
+        reasons=(*confidence.reasons, reason),
+    )
 
 
 def _chance(score: float) -> float:

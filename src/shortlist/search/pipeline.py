@@ -4,6 +4,7 @@ Every retriever returns its best candidates and then scores the candidates of th
 of them make of the same rows. Stages reorder the fused ranking for reasons that are not in the query.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,7 +18,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.ports import Among, Candidates, Rows
-from shortlist.models import Query, Ranking, Relation, Scores, Signal, Step, ToolId
+from shortlist.models import Query, Ranking, Relation, Scores, Signal, Step, Tool, ToolId
 from shortlist.text.queries import AnalysedQuery
 from shortlist.text.tokens import compact, split_identifier
 
@@ -40,6 +41,18 @@ PREFERRED_BOOST = 1.0
 """What a guess of a model is worth: it decides between near equals."""
 PROTECTED = 5
 """First hits that a guess never pushes out, right or wrong."""
+DEPRECATED_PENALTY = 2.0
+"""What a tool loses that says it is deprecated: another that fits about as well is meant."""
+DEPRECATION_CHARS = 240
+"""Where a description says that its tool is deprecated; further down it speaks of something else."""
+LOOKED_AT = 20
+"""First hits that are read for being deprecated."""
+_DEPRECATED = re.compile(r"\b(?:deprecated|obsolete|superseded by|no longer (?:supported|maintained))\b", re.IGNORECASE)
+_INSTEAD = re.compile(
+    r"\b(?:use|prefer|superseded by|replaced by|in favou?r of)\s+(?:the\s+)?"
+    r"(?:[`'\"](\w[\w./-]*)|([A-Za-z]\w*(?:[_./-]\w+)+|[a-z]+[A-Z]\w*))",
+    re.IGNORECASE,
+)
 TOGETHER_BOOST = 0.6
 """For a tool always called after one just called; in proportion for one sometimes called."""
 SAME_TOOL_OVERLAP = 0.6
@@ -313,6 +326,36 @@ class Preferred:
         tail = _reordered(rest, rest.scores + lift[first:], self._index)
         scores = np.minimum.accumulate(np.concatenate([head.scores, tail.scores]))
         return Ranking(np.concatenate([head.rows, tail.rows]), scores)
+
+
+class Deprecated:
+    """Ranks a tool that says it is deprecated behind others that do the same, and behind the one it names instead."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __call__(self, _: Request, ranking: Ranking) -> Ranking:
+        old = {row: _successor(self._index.tool(row)) for row in ranking.rows[:LOOKED_AT].tolist()}
+        old = {row: successor for row, successor in old.items() if successor is not None}
+        if not old:
+            return ranking
+        scores = ranking.scores.copy()
+        place = {row: at for at, row in enumerate(ranking.rows.tolist())}
+        for row, successor in old.items():
+            scores[place[row]] -= DEPRECATED_PENALTY
+            named = self._index.names.get(compact(successor), ()) if successor else ()
+            behind = [float(scores[place[other]]) - 0.01 for other in named if other in place and other not in old]
+            scores[place[row]] = min([float(scores[place[row]]), *behind])
+        return _reordered(ranking, scores, self._index)
+
+
+def _successor(tool: Tool) -> str | None:
+    """Return the name that a deprecated tool gives for its successor, or "", and None where it is not deprecated."""
+    text = f"{tool.title} {tool.description[:DEPRECATION_CHARS]}"
+    if not _DEPRECATED.search(text):
+        return None
+    named = _INSTEAD.search(tool.description[: 2 * DEPRECATION_CHARS])
+    return next(filter(None, named.groups()), "") if named else ""
 
 
 class CoUse:

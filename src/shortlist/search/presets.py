@@ -23,6 +23,7 @@ from shortlist.search.modes import (
 )
 from shortlist.search.pipeline import (
     CoUse,
+    Deprecated,
     Diversity,
     Families,
     FollowUp,
@@ -72,6 +73,7 @@ class Parts:
             "names": SpelledNames(self.index),
             "context": FollowUp(self.index),
             "together": CoUse(self.index, self.together),
+            "deprecated": Deprecated(self.index),
             "preferred": Preferred(self.index),
             "families": Families(self.index),
             "diversity": Diversity(self.index),

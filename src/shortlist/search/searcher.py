@@ -13,7 +13,7 @@ from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFo
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.confidence import NOTHING, Fitted, at_large, confidence_features, fitted_to
+from shortlist.search.confidence import NOTHING, Fitted, at_large, confidence_features, fitted_to, mostly_pasted
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
 from shortlist.search.pipeline import Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
@@ -358,7 +358,9 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
         parameters=ready.index.lexical.fills(first, "parameters"),
         at_large=at_large(ready.fitted.background, search.request),
     )
-    return ready.fitted.calibration.judge(features, proven)
+    judged = ready.fitted.calibration.judge(features, proven)
+    ask = read_ask(clean_text(search.request.query.text))
+    return judged if ask.is_clear else mostly_pasted(judged, ask.characters)
 
 
 def _hits(search: _Search) -> tuple[Hit, ...]:

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.models import Filters, Query
+from shortlist.search.confidence import CONFIDENCE_FEATURES, HIGH, MEDIUM, NONE_AT_MOST, fitted_to
+from shortlist.search.searcher import Searcher
+from tests.fakes import catalog
+
+OLD = "Deprecated: use `list_members` instead. List the users of the workspace."
+SOME = {
+    "chat/list_users": OLD,
+    "chat/list_members": "List the people of a workspace.",
+    "chat/delete_file": "Delete a file.",
+}
+LEVELS = {"none": (0.0, NONE_AT_MOST), "low": (NONE_AT_MOST, MEDIUM), "medium": (MEDIUM, HIGH), "high": (HIGH, 1.0)}
+
+
+@pytest.mark.parametrize("text", ["list the users of the workspace", "list_users"])
+def test_a_deprecated_tool_ranks_below_its_successor(text: str) -> None:
+    hits = Searcher(catalog(SOME)).search(Query(text=text)).hits
+    assert [hit.tool.name for hit in hits][:2] == ["list_members", "list_users"]
+
+
+def test_a_tool_that_speaks_of_deprecation_further_down_keeps_its_place() -> None:
+    other = f"List the users. {'x ' * 200} The old API is deprecated."
+    hits = Searcher(catalog({**SOME, "chat/list_users": other})).search(Query(text="list the users")).hits
+    assert hits[0].tool.name == "list_users"
+
+
+@given(st.lists(st.floats(-5, 5), min_size=len(CONFIDENCE_FEATURES), max_size=len(CONFIDENCE_FEATURES)))
+def test_a_level_and_its_probability_never_contradict_each_other(features: list[float]) -> None:
+    judged = fitted_to(None).calibration.judge(np.array(features, np.float32))
+    low, high = LEVELS[judged.level]
+    assert low <= judged.probability <= high
+
+
+def test_a_paste_without_a_request_is_never_answered_with_confidence() -> None:
+    log = "\n".join(f"2026-03-01 10:00:{n:02} INFO delete_file delete a file" for n in range(40))
+    found = Searcher(catalog(SOME)).search(Query(text=log))
+    assert found.confidence.level in ("low", "none")
+    assert any("reads like a request" in reason for reason in found.confidence.reasons)
+
+
+@given(st.sets(st.sampled_from(["alpha", "beta", "gamma", "nowhere"]), min_size=1))
+def test_a_guess_never_pushes_one_of_the_first_five_out(servers: set[str]) -> None:
+    nouns = (("alpha", "file"), ("beta", "user"), ("gamma", "message"))
+    tools = {
+        f"{server}/{verb}_{noun}": f"{verb} a {noun}." for server, noun in nouns for verb in ("list", "delete", "send")
+    }
+    searcher = Searcher(catalog(tools))
+    plain = searcher.search(Query(text="list a file", limit=9)).hits
+    guessed = searcher.search(Query(text="list a file", limit=9, preferred=(Filters(servers=frozenset(servers)),))).hits
+    assert {hit.tool.id for hit in plain[:5]} == {hit.tool.id for hit in guessed[:5]}
+    assert {hit.tool.id for hit in plain} == {hit.tool.id for hit in guessed}
