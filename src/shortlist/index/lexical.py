@@ -189,7 +189,7 @@ class ExactLexicalIndex:
         """Return the rows that match best."""
         scores = masked(query.scores, among.rows)
         rows = best(scores, limit)
-        return Candidates(rows, scores[rows], int(np.count_nonzero(scores)))
+        return Candidates(rows, scores[rows], int(np.count_nonzero(scores)), every=query.scores)
 
     def score(self, query: "Matches", rows: Rows) -> Scores:
         return query.scores[rows]

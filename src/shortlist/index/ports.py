@@ -42,6 +42,8 @@ class Candidates(NamedTuple):
     mean: float = 0.0
     deviation: float = 1.0
     """Mean and standard deviation of the scores of every row that may answer."""
+    every: Scores | None = None
+    """The score of each row, where the index has them at hand: nobody has to ask it again with `score`."""
 
 
 class LexicalIndex(Protocol):
@@ -73,7 +75,7 @@ NOTHING = Candidates(np.empty(0, np.int64), np.empty(0, np.float32))
 def best(scores: Scores, limit: int) -> Rows:
     """Return the rows of the best `limit` positive scores, with all that tie with the last of them."""
     last = _score_at(scores, limit)
-    return np.flatnonzero(scores >= last if last > 0 else scores > 0)
+    return (scores >= last if last > 0 else scores > 0).nonzero()[0]
 
 
 def _score_at(scores: Scores, depth: int) -> float:

@@ -88,7 +88,7 @@ class ExactVectorIndex:
         mean, deviation = mean_and_deviation(every) if len(every) else (0.0, 1.0)
         scores = masked(cosines, among.rows)
         rows = best(scores, limit)
-        return Candidates(rows, scores[rows], int(np.count_nonzero(scores)), mean, deviation)
+        return Candidates(rows, scores[rows], int(np.count_nonzero(scores)), mean, deviation, cosines)
 
     def score(self, query: Vectors, rows: Rows) -> Scores:
         """Return the scores of some rows, the same that `retrieve` gives them."""

@@ -62,6 +62,9 @@ REMEMBERED_NAMES = 10_000
 DIVERSITY = 0.35
 """How much similarity to a tool already chosen takes away, where several different tools are wanted."""
 
+SPELLED = "spelled"
+"""Where a request keeps the rows whose names it spells."""
+
 Matrix: TypeAlias = NDArray[np.float32]
 
 
@@ -164,7 +167,7 @@ class Pipeline:
         rows = _together(candidates, request.among, limit)
         every = Found(
             rows,
-            {name: retriever.score(request, rows) for name, retriever in self.retrievers.items()},
+            {name: _scores(self.retrievers[name], request, rows, found.every) for name, found in candidates.items()},
             {name: (found.mean, found.deviation) for name, found in candidates.items()},
         )
         fused = self.fuse(request, every)
@@ -207,13 +210,19 @@ def _together(candidates: Mapping[str, Candidates], among: Among, limit: int) ->
     allowed = among.size if mask is None else int(np.count_nonzero(mask))
     if allowed <= 2 * limit:
         return np.arange(allowed) if mask is None else np.flatnonzero(mask)
-    found = [each.rows for each in candidates.values()]
-    rows = np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
+    chosen = np.zeros(among.size, np.bool_)
+    for found in candidates.values():
+        chosen[found.rows] = True
+    (rows,) = chosen.nonzero()
     if len(rows) >= limit:
         return rows
-    free = np.ones(among.size, np.bool_) if mask is None else mask.copy()
-    free[rows] = False
-    return np.sort(np.concatenate([rows, np.flatnonzero(free)[: limit - len(rows)]]))
+    (free,) = (~chosen if mask is None else mask & ~chosen).nonzero()
+    chosen[free[: limit - len(rows)]] = True
+    return chosen.nonzero()[0]
+
+
+def _scores(retriever: Retriever, request: Request, rows: Rows, every: Scores | None) -> Scores:
+    return retriever.score(request, rows) if every is None else every[rows]
 
 
 def rank(scores: Scores, rows: NDArray[Any], ids: list[ToolId], limit: int) -> Ranking:
@@ -265,6 +274,13 @@ class HitSignals(Mapping[str, Signal]):
 
 def spelled_rows(index: Index, request: Request) -> dict[int, float]:
     """Find the tools whose name the query spells: whole, or, as in `analyze_`, the share that was typed of it."""
+    known: dict[int, float] | None = request.kept.get(SPELLED)
+    if known is None:
+        known = request.kept[SPELLED] = _spelled_rows(index, request)
+    return known
+
+
+def _spelled_rows(index: Index, request: Request) -> dict[int, float]:
     found = {row: 1.0 for name in request.analysed.identifiers for row in index.names.get(name, ())}
     text = request.query.text.strip()
     if text.endswith(("_", "-", ".")) and " " not in text and (typed := compact(text)):

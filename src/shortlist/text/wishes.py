@@ -17,10 +17,16 @@ _FILLER = (
     r"|then|afterwards)\s+)*"
 )
 _JOINT = re.compile(
-    r"(?<=[.!?;])\s+|\n+"
+    r"((?<=[.!?;])\s+|\n+"
     r"|,?\s+(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as|plus|and"
-    r"|und dann|und|y luego|et ensuite)\s+|,\s+"
+    r"|und dann|und|y luego|et ensuite)\s+|,\s+)"
 )
+_JOINT_SIGNS = (
+    *(", ", ". ", "! ", "? ", "; "),
+    *(" and ", " then ", " after", " as well as ", " plus ", " und ", " y luego ", " et ensuite "),
+)
+_LIST_SIGNS = (". ", ") ", "- ", "* ", "• ")
+"""Text on one line has no joint, or is no list, without one of these. Most requests are recognised by that alone."""
 _NUMBER = re.compile(r"(?:^|\s)(?:\(?\d{1,2}[.)]|[-*•])\s+")
 """Numbers and bullets of a list; each begins a line of its own."""
 _FIRST = re.compile(rf"^\W*{_FILLER}([^\W\d_]+)", re.IGNORECASE)
@@ -45,8 +51,12 @@ class Wish(NamedTuple):
 
 def wishes(text: str) -> tuple[Wish, ...]:
     """Take a request apart; nothing where it asks for one thing."""
-    listed = _NUMBER.sub("\n", text) if len(_NUMBER.findall(text)) > 1 else text
-    parts = _joined(_JOINT.split(listed), _JOINT.findall(listed))
+    may_be_list = not text.isprintable() or _has_any(text, _LIST_SIGNS)
+    if not may_be_list and not _has_any(text, _JOINT_SIGNS):
+        return ()
+    listed = _NUMBER.sub("\n", text) if may_be_list and len(_NUMBER.findall(text)) > 1 else text
+    pieces = _JOINT.split(listed)
+    parts = _joined(pieces[::2], pieces[1::2])
     if not 1 < len(parts) <= MAX_WISHES:
         return ()
     found: list[Wish] = []
@@ -74,5 +84,10 @@ def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
 
 def _is_wish(text: str) -> bool:
     first = _FIRST.match(text)
-    acts, words = bool(first and first[1].lower() in _ACTIONS), len(terms(text))
-    return (acts and (words >= MIN_WORDS or bool(_POINTS.search(text)))) or (words > 0 and bool(_ASKS.match(text)))
+    if first and first[1].lower() in _ACTIONS and (_POINTS.search(text) or len(terms(text)) >= MIN_WORDS):
+        return True
+    return bool(_ASKS.match(text) and terms(text))
+
+
+def _has_any(text: str, signs: Sequence[str]) -> bool:
+    return any(map(text.__contains__, signs))
