@@ -75,12 +75,13 @@ def test_a_server_leaves_with_its_tools() -> None:
 steps = st.lists(st.tuples(st.sampled_from(["alpha", "beta"]), st.none() | st.lists(tools(), max_size=4)), max_size=5)
 
 
-@given(catalogs, steps)
+@given(catalogs, steps, st.booleans())
 def test_servers_that_come_and_go_leave_the_catalog_that_their_tools_make(
-    catalog: Catalog, changes: list[tuple[str, list[Tool] | None]]
+    catalog: Catalog, changes: list[tuple[str, list[Tool] | None]], fingerprints_are_asked_for: bool
 ) -> None:
     expected, servers = dict(catalog.tools), dict(catalog.servers)
     for name, listed in changes:
+        assert not fingerprints_are_asked_for or catalog.fingerprint
         expected = {i: each for i, each in expected.items() if each.server != name}
         servers.pop(name, None)
         if listed is None:

@@ -11,6 +11,9 @@ from shortlist.models import Server, Tool, ToolId
 
 V = TypeVar("V")
 
+DIGEST_BYTES = 16
+_MODULUS = 1 << 8 * DIGEST_BYTES
+
 MIN_LAYER = 256
 """Changes that are kept apart from the rest, at least; above a quarter of it they are merged."""
 
@@ -40,11 +43,13 @@ class Catalog:
         servers: Mapping[str, Server],
         hashes: Mapping[ToolId, str],
         members: Mapping[str, tuple[ToolId, ...]],
+        digest: int | None = None,
     ) -> None:
         self.tools = tools
         self.servers: Mapping[str, Server] = MappingProxyType(dict(servers))
         self.hashes = hashes
         self.members = members
+        self._known_digest = digest
 
     @classmethod
     def of(cls, tools: Iterable[Tool], servers: Iterable[Server] = ()) -> Self:
@@ -78,15 +83,17 @@ class Catalog:
         """Return the tools of one server."""
         return [self.tools[tool_id] for tool_id in self.members.get(name, ())]
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """Name the content: equal catalogs, equal fingerprints, whatever the order they came in."""
-        digest = hashlib.blake2b(digest_size=16)
-        for tool_id in sorted(self.hashes):
-            digest.update(f"{tool_id}\0{self.hashes[tool_id]}\n".encode())
-        for server in self.servers.values():
-            digest.update(f"{server!r}\n".encode())
-        return digest.hexdigest()
+        """Name the content: equal catalogs have equal fingerprints, whatever the order of their tools."""
+        return f"{self._digest:0{2 * DIGEST_BYTES}x}"
+
+    @cached_property
+    def _digest(self) -> int:
+        """The sum of the digests of all tools and servers: a change adds and subtracts what it touches."""
+        if self._known_digest is not None:
+            return self._known_digest
+        return (_tools_digest(self.hashes.items()) + sum(map(_server_digest, self.servers.values()))) % _MODULUS
 
     def diff(self, newer: "Catalog") -> CatalogDiff:
         """Say what `newer` adds, changes and removes."""
@@ -113,12 +120,24 @@ class Catalog:
         same = not gone and len(given) == len(known)
         members = {**self.members, server.name: known if same else tuple(sorted(given))}
         servers = {**self.servers, server.name: server}
+        hashes = {tool_id: tool.content_hash for tool_id, tool in fresh.items()}
         return Catalog(
             Layered.over(self.tools, fresh, gone),
             servers if server.name in self.servers else _complete(servers, members),
-            Layered.over(self.hashes, {tool_id: tool.content_hash for tool_id, tool in fresh.items()}, gone),
+            Layered.over(self.hashes, hashes, gone),
             members,
+            self._changed_digest(hashes, gone, server.name, server),
         )
+
+    def _changed_digest(
+        self, fresh: Mapping[ToolId, str], gone: frozenset[ToolId], name: str, server: Server | None
+    ) -> int | None:
+        """Return the digest after a change, or None where that of this catalog was never asked for."""
+        if "_digest" not in self.__dict__:
+            return None
+        replaced = {i: known for i in (*gone, *fresh) if (known := self.hashes.get(i)) is not None}
+        described = _server_digest(server) - _server_digest(self.servers.get(name))
+        return (self._digest + described + _tools_digest(fresh.items()) - _tools_digest(replaced.items())) % _MODULUS
 
     def _hash_lookup(self) -> Callable[[ToolId], str | None]:
         """Return the fastest way to look up many hashes."""
@@ -137,6 +156,7 @@ class Catalog:
             {key: server for key, server in self.servers.items() if key != name},
             Layered.over(self.hashes, {}, gone),
             {key: ids for key, ids in self.members.items() if key != name},
+            self._changed_digest({}, gone, name, None),
         )
 
 
@@ -174,6 +194,18 @@ class Layered(Mapping[ToolId, V]):
     def touched(self) -> frozenset[ToolId]:
         """Return the keys for which this may differ from its base."""
         return self.gone | self.fresh.keys()
+
+
+def _tools_digest(hashes: Iterable[tuple[ToolId, str]]) -> int:
+    return sum(_digest_of(f"{tool_id}\0{content}") for tool_id, content in hashes)
+
+
+def _server_digest(server: Server | None) -> int:
+    return _digest_of(repr(server)) if server is not None else 0
+
+
+def _digest_of(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=DIGEST_BYTES).digest())
 
 
 def _perhaps_different(old: Mapping[ToolId, str], new: Mapping[ToolId, str]) -> frozenset[ToolId]:
