@@ -29,6 +29,7 @@ from benchmarks.measuring import RandomEmbedder, bench_file, publish, rows, spre
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.cli.serving import SWITCH_SECONDS
+from shortlist.cli.stack import YOUNG_OBJECTS
 from shortlist.config.settings import Settings
 from shortlist.errors import ModelError
 from shortlist.evals.tables import Table
@@ -106,9 +107,18 @@ class Hanging:
         return self._made.embed_query(text)
 
 
+class LocalVectors(QueryVectors):
+    """Random vectors, taken as those of a model in this process."""
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+
 @asynccontextmanager
 async def gateway_over(catalog: Catalog, embedder: Any) -> AsyncIterator[tuple[Gateway, Engine]]:
-    engine = Engine(lambda known: Searcher(known, QueryVectors(embedder)), catalog)
+    vectors = QueryVectors(embedder) if isinstance(embedder, Hanging) else LocalVectors(embedder)
+    engine = Engine(lambda known: Searcher(known, vectors), catalog)
     pool = UpstreamPool({}, on_event=lambda _: None, client=Answerer())
     async with pool, Gateway(Settings(), engine, pool) as gateway:
         yield gateway, engine
@@ -319,7 +329,9 @@ def main() -> None:
         replace(tool, id=f"{BIG}/{place}_{tool.name}", server=BIG)
         for place, tool in enumerate(spread(every, options.arriving))
     ]
-    sys.setswitchinterval(SWITCH_SECONDS)  # as `serve` does
+    sys.setswitchinterval(SWITCH_SECONDS)  # these three as `serve` does
+    gc.set_threshold(*YOUNG_OBJECTS)
+    gc.freeze()
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update({f"XDG_{kind}_HOME": str(Path(folder) / kind.lower()) for kind in ("DATA", "CACHE")})
         data = anyio.run(run, chosen, of_one_server, queries)

@@ -1,12 +1,16 @@
 """The engine: made when it is needed, the newest catalog wins, and nothing waits for vectors or for the event loop."""
 
 import threading
+from collections.abc import Sequence
 
 import anyio
+import numpy as np
 import pytest
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import ModelError
+from shortlist.index.embedders import Progress, Vectors
+from shortlist.index.query_vectors import QueryVectors
 from shortlist.models import Confidence, Query, SearchResult, Tool, ToolId
 from shortlist.search import engine as engine_module
 from shortlist.search.engine import Engine
@@ -39,6 +43,13 @@ class Slow:
 
     def search(self, query: Query) -> SearchResult:
         return SearchResult(query=query, hits=(), confidence=NONE, notes=(str(len(self.catalog)),))
+
+    @property
+    def waits(self) -> bool:
+        return False
+
+    def fetch(self, query: Query) -> None:
+        raise AssertionError(f"nobody waits for {query.text}")
 
     def update(self, catalog: Catalog) -> None:
         self.updating.set()
@@ -198,3 +209,35 @@ async def test_explanations_come_from_the_same_search() -> None:
     assert "a/two" in (await engine.explain(Query(text="two"), "a/two")).text()
     explained = await engine.explained(Query(text="two"))
     assert explained.explanations[0].tool == explained.result.hits[0].tool.id == "a/two"
+
+
+async def test_searches_that_wait_for_a_provider_hold_up_no_other() -> None:
+    leave = threading.Event()
+
+    class Provider:
+        model_id, dimensions = "far@1", 4
+
+        def embed_documents(self, texts: Sequence[str], _: Progress | None = None) -> Vectors:
+            return np.ones((len(texts), 4), np.float32)
+
+        def embed_query(self, text: str) -> Vectors:
+            assert not text.startswith("slow") or leave.wait(DEADLINE_SECONDS)
+            return np.ones(4, np.float32)
+
+    searcher = Searcher(TWO, QueryVectors(Provider()))
+    searcher.prepare()
+    engine = Engine.over(searcher)
+    found: list[SearchResult] = []
+
+    async def search(text: str) -> None:
+        found.append(await engine.search(Query(text=text)))
+
+    slow = [f"slow {place}" for place in range(2 * engine_module.SEARCHES_AT_ONCE)]
+    async with anyio.create_task_group() as tasks:
+        for text in slow:
+            tasks.start_soon(search, text)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await search("two")
+        assert [result.query.text for result in found] == ["two"]
+        leave.set()
+    assert {result.query.text for result in found} == {"two", *slow}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from shortlist.errors import ModelError
-from shortlist.index.embedders import Embedder, Progress, Vectors
+from shortlist.index.embedders import Embedder, OnnxEmbedder, Progress, StaticEmbedder, Vectors
 
 CAPACITY = 1_000
 COOL_DOWN_SECONDS = 15.0
@@ -51,6 +51,11 @@ class QueryVectors:
     @property
     def dimensions(self) -> int:
         return self.embedder.dimensions
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the model runs in this process, so that nobody else has to be waited for."""
+        return isinstance(self.embedder, OnnxEmbedder | StaticEmbedder)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Embed documents; an embedder of the user's own need not know of progress."""

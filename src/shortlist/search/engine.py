@@ -6,8 +6,9 @@ query waits for it for a moment, then is answered from the index there is. Vecto
 
 import logging
 import threading
+import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -16,14 +17,18 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import ShortlistError
 from shortlist.models import Query, SearchResult, ToolId
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.5
 """Servers that start together are embedded together."""
 CATCH_UP_SECONDS = 0.5
-"""How long a query waits for tools that are being indexed."""
-SEARCHES_AT_ONCE = 32
-"""More wait for a thread: a provider that hangs must not take the threads that everything else needs."""
+"""How long after a change queries wait for it to be indexed; then they are answered from the index before."""
+SEARCHES_AT_ONCE = 2
+"""More threads would only compete for the interpreter's lock, also with the event loop."""
+WAITING_AT_ONCE = 16
+"""How many searches wait for a provider's vectors; they hold no thread that another search needs."""
 
 
 class Preparable(Protocol):
@@ -33,6 +38,15 @@ class Preparable(Protocol):
     def catalog(self) -> Catalog: ...
 
     def search(self, query: Query) -> SearchResult: ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether the vectors of queries come from outside of this process."""
+        ...
+
+    def fetch(self, query: Query) -> None:
+        """Wait until the vectors of a query are there, or cannot be had."""
+        ...
 
     def update(self, catalog: Catalog) -> object: ...
 
@@ -59,7 +73,8 @@ class Engine:
         self._indexer: threading.Thread | None = None
         self._embedder: threading.Thread | None = None
         self._unembedded = threading.Event()
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._changed_at = 0.0
+        self._limiters: tuple[anyio.CapacityLimiter, anyio.CapacityLimiter] | None = None
         if len(catalog) and vectors:
             self._embed_soon()  # a saved catalog that never changes needs vectors too
 
@@ -81,16 +96,16 @@ class Engine:
         return self._caught_up()
 
     async def search(self, query: Query) -> SearchResult:
-        found: SearchResult = await self._in_a_thread(lambda searcher: searcher.search(query))
+        found: SearchResult = await self._in_a_thread(query, lambda searcher: searcher.search(query))
         return found
 
     async def explained(self, query: Query) -> Any:
         """Search, and explain every hit."""
-        return await self._in_a_thread(lambda searcher: searcher.explained(query))
+        return await self._in_a_thread(query, lambda searcher: searcher.explained(query))
 
     async def explain(self, query: Query, tool_id: ToolId) -> Any:
         """Explain the rank of one tool."""
-        return await self._in_a_thread(lambda searcher: searcher.explain(query, tool_id))
+        return await self._in_a_thread(query, lambda searcher: searcher.explain(query, tool_id))
 
     def explained_here(self, query: Query) -> Any:
         """Do what `explained` does, in the caller's own thread."""
@@ -108,11 +123,15 @@ class Engine:
             self._outdated = True
             self._index_soon()
 
-    async def _in_a_thread(self, work: Callable[[Preparable], Any]) -> Any:
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(SEARCHES_AT_ONCE)
+    async def _in_a_thread(self, query: Query, work: Callable[[Preparable], T]) -> T:
+        if self._limiters is None:
+            self._limiters = anyio.CapacityLimiter(SEARCHES_AT_ONCE), anyio.CapacityLimiter(WAITING_AT_ONCE)
+        searching, waiting = self._limiters
+        known = self._searcher
+        if known is not None and known.waits:
+            await anyio.to_thread.run_sync(known.fetch, query, abandon_on_cancel=True, limiter=waiting)
         return await anyio.to_thread.run_sync(
-            lambda: work(self._caught_up()), abandon_on_cancel=True, limiter=self._limiter
+            lambda: work(self._caught_up()), abandon_on_cancel=True, limiter=searching
         )
 
     def _caught_up(self) -> Preparable:
@@ -120,7 +139,8 @@ class Engine:
         with self._state:
             if not self._is_current():
                 self._index_soon()
-                self._state.wait_for(self._is_settled, None if self._searcher is None else CATCH_UP_SECONDS)
+                left = self._changed_at + CATCH_UP_SECONDS - time.monotonic()
+                self._state.wait_for(self._is_settled, None if self._searcher is None else max(left, 0.0))
             if self._searcher is None:
                 failure, self._failure = self._failure, None
                 raise failure or RuntimeError("the searcher could not be made")
@@ -136,6 +156,7 @@ class Engine:
         """Start the thread that indexes, unless it runs; called with the state locked."""
         self._failure = None
         if self._indexer is None:
+            self._changed_at = time.monotonic()
             self._indexer = threading.Thread(target=self._index, name="shortlist-index", daemon=True)
             self._indexer.start()
 

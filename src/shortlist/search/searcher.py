@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import NamedTuple, TypeVar
@@ -12,6 +13,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
+from shortlist.index.query_vectors import QueryVectors
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.confidence import NOTHING, Fitted, at_large, confidence_features, fitted_to, mostly_pasted
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
@@ -241,6 +243,19 @@ class Searcher:
         queries = (read_ask(clean_text(text)).query, *(wish.query for wish in _wishes(text)))
         spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
         return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the vectors of queries come from outside of this process."""
+        active = self._ready.embedder
+        return isinstance(active, QueryVectors) and not active.is_local
+
+    def fetch(self, query: Query) -> None:
+        """Ask for the vectors of a query ahead of its search, which finds them in the cache."""
+        active = self._ready.embedder
+        if isinstance(active, QueryVectors):
+            with suppress(ModelError):  # the search reports it, and goes on with words
+                active.look_up_all(self.texts_to_embed(query.text))
 
     def _texts(self, text: str) -> tuple[str, ...]:
         return texts_to_embed(text, self._options.expansions, apart=self._options.clauses)
