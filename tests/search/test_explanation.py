@@ -30,7 +30,8 @@ def test_an_explanation_says_where_each_word_was_found(workplace: Searcher) -> N
     assert matched["open"].fields == ("description",)
     assert matched["pr"].found in ("pull", "request")
     assert "name" in matched["pr"].fields
-    assert matched["brnch"].found == "branch"
+    assert explanation.corrected == {"brnch": "branch"}
+    assert matched["branch"].found == "branch"
     assert explanation.arms["lexical"].rank == 1
     assert explanation.text().startswith("github/create_pull_request: rank ")
 
