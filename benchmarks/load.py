@@ -1,11 +1,12 @@
 """Calls a second, CPU a call and added latency of one gateway process.
 
-    python -m benchmarks.load [--seconds 20] [--concurrency 1 8 64] [--save]
+    python -m benchmarks.load [--seconds 20] [--concurrency 1 8 64] [--searches 1000 25759] [--save]
 
 Each row is one era, one kind of upstream server and one number of clients that call at the same time, each as soon as
 its last call was answered. A generator over raw sockets runs in this process; its CPU, the gateway's and the servers'
 are read from /proc. The second table repeats the calls at half of that rate, alternating with calls straight to the
-same server, and shows what the gateway adds.
+same server, and shows what the gateway adds. With --searches a third table shows searches by catalog size: all queries
+differ, so that no cache answers them, and the same searches are timed in the library.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from time import perf_counter, process_time
 from benchmarks.measuring import machine, publish
 from benchmarks.stress.client import Era, RawClient
 from benchmarks.stress.processes import UPSTREAM, Gateway, children, gateway, http_upstream, stdio_server, usage
+from benchmarks.stress.searches import COLUMNS, measure, settle
 
 from shortlist.evals.tables import Table, to_markdown
 
@@ -159,12 +161,14 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 64], help="clients at the same time")
     parser.add_argument("--kinds", nargs="+", default=["stdio", "http"], choices=["stdio", "http"])
     parser.add_argument("--eras", nargs="+", default=["legacy", "modern"], choices=["legacy", "modern"])
+    parser.add_argument("--searches", type=int, nargs="*", default=[], help="catalog sizes to search in (needs data)")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/load-COMMIT.json")
     arguments = parser.parse_args()
     rows, latencies = [], []
     for kind in arguments.kinds:
         for era in arguments.eras:
             with setups(kind) as setup:
+                settle(setup.running)
                 best = 0.0
                 for clients in arguments.concurrency:
                     rows.append(asyncio.run(throughput(setup, era, clients, arguments.seconds)))
@@ -209,8 +213,12 @@ def main() -> None:
         ),
     ]
     print(to_markdown(tables))
+    if arguments.searches:
+        found = measure(arguments.searches, arguments.seconds)
+        tables.append(Table("Searches through one gateway process", COLUMNS, tuple(found)))
+        print(to_markdown(tables[-1:]))
     if arguments.save:
-        publish("load", tables, {"machine": machine()})
+        publish("load", tables, {"machine": machine(), "tables": tables})
 
 
 if __name__ == "__main__":
