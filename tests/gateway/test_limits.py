@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from benchmarks.stress.client import RawClient
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -16,7 +17,9 @@ from shortlist.cli.listening import listen
 from shortlist.config.settings import Limits
 from shortlist.front import resumption
 from shortlist.front.audience import SHUTTING_DOWN, Admission
+from shortlist.front.connections import RESERVED_DESCRIPTORS, descriptor_limit, guarded_protocol
 from shortlist.front.http import build_app
+from shortlist.front.modern import RelayedCalls
 from shortlist.front.streams import encode_event
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 from tests.gateway.test_http import connect
@@ -191,6 +194,28 @@ async def test_tools_of_a_server_that_does_not_answer_are_marked_and_come_last()
         other = "beta" if first == "alpha" else "alpha"
         assert after.index(f"{other}__add") < after.index(f"{first}__add")
         assert "server down" in after
+
+
+def test_connections_leave_descriptors_for_servers_and_files() -> None:
+    assert guarded_protocol(Limits(connections=10**9)).most <= descriptor_limit() - RESERVED_DESCRIPTORS
+    assert guarded_protocol(Limits(connections=7)).most == 7
+
+
+@eras
+async def test_a_result_is_relayed_with_fields_that_no_model_knows(era: Era) -> None:
+    alpha = Fixture("alpha")
+
+    async def odd(*_: Any) -> Any:
+        return {"content": [{"type": "text", "text": "odd", "unknown": 1}], "surprise": [1, None]}
+
+    alpha.tool_echo = odd  # type: ignore[assignment, method-assign]
+    async with serve(alpha) as served, listening(served, Limits()) as (port, _):
+        served.front.server.middleware.append(RelayedCalls(served.front.server))
+        client = RawClient(port, era)
+        await client.open()
+        answer = await client.call("call_tool", {"name": "alpha__echo", "arguments": {"text": "hi"}})
+        client.close()
+    assert answer["result"]["content"][0]["text"] == "odd"
 
 
 class Overlaid:

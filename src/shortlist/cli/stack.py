@@ -26,6 +26,7 @@ from shortlist.config.settings import EMPTY, SearchSettings, ServerSettings, Set
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.audience import Admission, Answerer
+from shortlist.front.modern import RelayedCalls
 from shortlist.front.server import Front, ObservedRequests
 from shortlist.gateway.gateway import Gateway, watch
 from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
@@ -191,7 +192,7 @@ async def _open_stack(
         admission = Admission(settings.limits)
         metrics.instruments.read(REFUSED, lambda: {(why,): count for why, count in admission.refused.items()})
         metrics.instruments.read(RUNNING, lambda: {(): admission.running})
-        front.server.middleware += [ObservedRequests(metrics.measure), admission]
+        front.server.middleware += [ObservedRequests(metrics.measure), admission, RelayedCalls(front.server)]
         stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission)
         if models:
             pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
