@@ -33,6 +33,7 @@ class NoServers:
     def status(self) -> dict[str, Any]:
         return {}
 
+    @property
     def states(self) -> dict[str, Any]:
         return {}
 

@@ -110,12 +110,12 @@ async def test_a_server_that_ceases_to_answer_is_left_alone_until_it_does() -> N
             for _ in range(3):
                 await _fails(pool, "hang", UpstreamTimeout)
             await _fails(pool, "echo", UpstreamUnavailable, "it is down .*it is tried again in")
-            assert (pool.states()["rough"], pool.status()["rough"].circuit) == ("down", "open")
+            assert (pool.states["rough"], pool.status()["rough"].circuit) == ("down", "open")
             assert rough.received == {"hang": 3}
             rough.hangs = False
             await recorder.until(lambda e: isinstance(e, StateChanged) and e.status.circuit == "half_open")
             assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
-            assert (pool.states()["rough"], pool.status()["rough"].circuit) == ("ready", "closed")
+            assert (pool.states["rough"], pool.status()["rough"].circuit) == ("ready", "closed")
 
 
 async def test_errors_that_a_tool_returns_leave_its_server_in_use() -> None:

@@ -39,4 +39,4 @@ def is_searchable(state: GatewayState) -> bool:
     """Return whether a search has something to search: there are tools, or every server has said that it has none."""
     if len(state.everything.catalog):
         return True
-    return "connecting" not in state.upstreams.states().values()
+    return "connecting" not in state.upstreams.states.values()

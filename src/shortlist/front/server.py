@@ -187,7 +187,7 @@ class Front:
     async def _roots_changed(self, context: RequestContext, _: NotificationParams) -> None:
         state = self.gateway.state
         seen = await state.admit(self.caller(context))
-        for server in state.upstreams.states():
+        for server in state.upstreams.states:
             peer = state.upstreams.peer(server)
             if peer is not None and peer.era == "legacy" and seen.tools.has_server(server):
                 await state.upstreams.notify(server, "notifications/roots/list_changed")

@@ -175,9 +175,9 @@ class Gateway:
 
 def watch(gateway: GatewayState, instruments: Instruments) -> None:
     """Let the instruments read the state of each server and how many tools it has."""
-    instruments.read(STATES, lambda: Counter((state,) for state in gateway.upstreams.states().values()))
+    instruments.read(STATES, lambda: Counter((state,) for state in gateway.upstreams.states.values()))
     instruments.read(
-        READY, lambda: {(name,): int(state == "ready") for name, state in gateway.upstreams.states().items()}
+        READY, lambda: {(name,): int(state == "ready") for name, state in gateway.upstreams.states.items()}
     )
     instruments.read(
         CIRCUITS,

@@ -25,7 +25,10 @@ class Upstreams(Protocol):
 
     def status(self) -> Mapping[str, UpstreamStatus]: ...
 
-    def states(self) -> Mapping[str, UpstreamState]: ...
+    @property
+    def states(self) -> Mapping[str, UpstreamState]:
+        """Return the state of every server, in configuration order."""
+        ...
 
     def peer(self, server: str) -> Peer | None:
         """Return what a server said about itself when it connected; None until it has."""

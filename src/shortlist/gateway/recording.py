@@ -289,8 +289,9 @@ class ObservedUpstreams:
     def status(self) -> Mapping[str, UpstreamStatus]:
         return self.inner.status()
 
+    @property
     def states(self) -> Mapping[str, UpstreamState]:
-        return self.inner.states()
+        return self.inner.states
 
     def peer(self, server: str) -> Peer | None:
         return self.inner.peer(server)

@@ -67,7 +67,7 @@ class Router:
         allowed = capability == "logging" or capability in tools.scope.actions
         return [
             name
-            for name in (self._state.upstreams.states() if allowed else ())
+            for name in (self._state.upstreams.states if allowed else ())
             if (peer := self._state.upstreams.peer(name)) is not None
             and capability in peer.capabilities
             and tools.has_server(name)

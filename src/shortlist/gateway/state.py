@@ -250,7 +250,7 @@ class GatewayState:
         """Return the servers that are still starting and whose tools are not known yet."""
         return tuple(
             name
-            for name, state in self.upstreams.states().items()
+            for name, state in self.upstreams.states.items()
             if state == "connecting" and seen.tools.knows_server(name) and name not in seen.tools.servers
         )
 
@@ -258,12 +258,12 @@ class GatewayState:
         """Return what a caller should know about a server before using it; empty when it is ready."""
         if server in self.stale:
             return "stale: from the saved catalog"
-        state = self.upstreams.states().get(server)
+        state = self.upstreams.states.get(server)
         return "" if state is None or state == "ready" else f"server {state.replace('_', ' ')}"
 
     def down(self) -> frozenset[str]:
         """Return the servers whose tools cannot be called now."""
-        return frozenset(name for name, state in self.upstreams.states().items() if state in ("down", "failed"))
+        return frozenset(name for name, state in self.upstreams.states.items() if state in ("down", "failed"))
 
     # Changes
 

@@ -10,7 +10,17 @@ import anyio
 from shortlist.config.settings import DEFAULT_LIMITS, EMPTY, Limits, ServerSettings
 from shortlist.models import Json
 from shortlist.upstream.errors import UpstreamUnavailable
-from shortlist.upstream.events import NO_OPTIONS, CallOptions, Client, OnEvent, Peer, State, UpstreamStatus
+from shortlist.upstream.events import (
+    NO_OPTIONS,
+    CallOptions,
+    Client,
+    OnEvent,
+    Peer,
+    State,
+    StateChanged,
+    UpstreamEvent,
+    UpstreamStatus,
+)
 from shortlist.upstream.host import DEFAULT_CADENCE, Cadence, Host
 from shortlist.upstream.supervisor import Upstream
 
@@ -50,13 +60,16 @@ class UpstreamPool:
         log_directory: str | Path | None = None,
     ) -> None:
         self._host = Host(
-            on_event=on_event,
+            on_event=self._note,
             client=client,
             limits=limits,
             cadence=cadence,
             log_directory=Path(log_directory) if log_directory else None,
         )
+        self._on_event = on_event
         self._upstreams = {name: Upstream(settings, self._host) for name, settings in servers.items()}
+        self.states: dict[str, State] = dict.fromkeys(servers, "connecting")
+        """Every server's state, in configuration order: a plain mapping, since every search reads it."""
         self._tasks = anyio.create_task_group()
         self._reloading = anyio.Lock()
 
@@ -82,10 +95,6 @@ class UpstreamPool:
     def status(self) -> Mapping[str, UpstreamStatus]:
         """Return the status of every server, in configuration order."""
         return {name: upstream.status() for name, upstream in self._upstreams.items()}
-
-    def states(self) -> Mapping[str, State]:
-        """Return every server's state, in configuration order; cheap, since every search asks."""
-        return {name: upstream.state for name, upstream in self._upstreams.items()}
 
     def peer(self, server: str) -> Peer | None:
         """Return what a server said about itself when it connected; cheap, since every call asks."""
@@ -149,6 +158,7 @@ class UpstreamPool:
                 name: kept[name] if name in kept and name not in changes.restarted else Upstream(settings, self._host)
                 for name, settings in servers.items()
             }
+            self.states = {name: upstream.state for name, upstream in self._upstreams.items()}
             for name in (*changes.started, *changes.restarted):
                 self._tasks.start_soon(self._upstreams[name].run)
             return changes
@@ -158,6 +168,11 @@ class UpstreamPool:
         with anyio.move_on_after(seconds):
             for upstream in tuple(self._upstreams.values()):
                 await upstream.first_outcome()
+
+    def _note(self, event: UpstreamEvent) -> None:
+        if isinstance(event, StateChanged) and event.server in self.states:
+            self.states[event.server] = event.status.state
+        self._on_event(event)
 
     async def _stop(self, names: Iterable[str]) -> None:
         async with anyio.create_task_group() as tasks:

@@ -26,6 +26,7 @@ class RecordedUpstreams:
         last = self._last()
         return {name: _status(name, last.get(name)) for name in self._servers}
 
+    @property
     def states(self) -> Mapping[str, State]:
         return {name: status.state for name, status in self.status().items()}
 
