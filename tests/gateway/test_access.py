@@ -170,6 +170,38 @@ async def test_names_that_match_nothing_are_reported(caplog: pytest.LogCaptureFi
     assert "token 'ada': no server 'nix'" in caplog.text
 
 
+async def test_excluding_what_servers_say_of_themselves_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    claimed = ToolsetSettings(name="writers", effects=("write",), tags=("danger",))
+    written = ToolsetSettings(name="sure", tools=("a/write_*",))
+    options = ServeOptions(exclude=("writers", "sure", "a"))
+    with caplog.at_level(logging.WARNING):
+        async with serve(small("a", "echo"), options=options, toolsets={"writers": claimed, "sure": written}):
+            pass
+    assert "--exclude 'writers' hides tools by effects and tags, which servers may state themselves" in caplog.text
+    assert "'sure'" not in caplog.text
+
+
+async def test_what_is_checked_on_the_event_loop_needs_no_scoped_catalog() -> None:
+    tokens = {"ada": replace(ADA, servers=("a",))}
+    ada = Principal(kind="token", name="ada", credential=ADA.hash)
+    async with serve(small("a", "echo"), small("b", "add"), tokens=tokens) as served:
+        view = served.gateway.state.everything
+        reached = {name: view.tool_in_reach(ada, name) is not None for name in ("a__echo", "b__add", "nothing")}
+        servers = {name: view.server_in_reach(ada, name) for name in ("a", "b")}
+        assert ada not in view.scoped_catalogs
+        scoped = view.scoped(ada)
+    assert (
+        reached
+        == {name: scoped.named(name) is not None for name in reached}
+        == {
+            "a__echo": True,
+            "b__add": False,
+            "nothing": False,
+        }
+    )
+    assert servers == {name: scoped.has_server(name) for name in servers} == {"a": True, "b": False}
+
+
 async def test_title_and_categories_of_a_configured_server_reach_the_catalog() -> None:
     async with serve(small("a", "echo")) as served:
         settings = served.gateway.state.settings.servers["a"]

@@ -126,7 +126,7 @@ class ScopedCatalog:
 
     def has_server(self, server: str) -> bool:
         """Return whether the prompts and resources of a server are in reach: only where the whole server is."""
-        return self.scope.covers_server(server) and server not in self._hidden.servers
+        return self._hidden.has_server(self.scope, server)
 
     def knows_server(self, server: str) -> bool:
         """Return whether the caller may be told that a server exists, before its tools are known."""
@@ -157,6 +157,10 @@ class Hidden:
 
     servers: frozenset[str] = frozenset()
     tools: frozenset[ToolId] = frozenset()
+
+    def has_server(self, scope: Scope, server: str) -> bool:
+        """Return whether a scope holds a whole server that is not hidden."""
+        return scope.covers_server(server) and server not in self.servers
 
 
 def _reach(scope: Scope, catalog: Catalog, before: ScopedCatalog | None) -> frozenset[ToolId]:

@@ -247,10 +247,10 @@ class Audience:
     def _concerns(self, caller: Caller, change: ListChanged) -> bool:
         if change.workspace is not None:
             return workspace_key(caller) == change.workspace
-        return self._is_current(caller.principal) and reaches(self._state.reach(caller.principal), change)
+        return self._is_current(caller.principal) and reaches(self._state.everything.scope(caller.principal), change)
 
     def _has_server(self, caller: Caller, server: str) -> bool:
-        return self._state.reach(caller.principal).has_server(server)
+        return self._state.everything.server_in_reach(caller.principal, server)
 
     def _tools_changed(self, change: ListChanged) -> None:
         links = [link for link in self._links.values() if self._concerns(link.caller, change)]
@@ -314,7 +314,7 @@ class Audience:
         return tuple(IdleExchange(link) for link in self._links.values() if self._has_server(link.caller, server))
 
     def may_be_asked(self, caller: Caller) -> bool:
-        return "be_asked" in self._state.reach(caller.principal).scope.actions
+        return "be_asked" in self._state.everything.scope(caller.principal).actions
 
 
 class Answerer:

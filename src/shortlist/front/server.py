@@ -210,9 +210,8 @@ class Front:
 
     def _bound_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the schema that the SDK checks headers of a `tools/call` against, for a tool in the caller's reach."""
-        tools = self.gateway.state.reach(PRESENTED.get())
-        tool_id = tools.named(name)
-        return tools[tool_id].input_schema if tool_id is not None else None
+        tool = self.gateway.state.everything.tool_in_reach(PRESENTED.get(), name)
+        return None if tool is None else tool.input_schema
 
     # Who calls
 

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.access.principal import Principal
-from shortlist.access.scope import Action
+from shortlist.access.scope import Action, Scope
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import Toolset, UsedWith
 from shortlist.config.settings import Mode, SelectionSettings, Settings
@@ -377,11 +377,9 @@ class _SelectionModel:
         return self._made[1]
 
 
-def reaches(tools: ScopedCatalog, change: ListChanged) -> bool:
-    """Return whether a change of the listed tools concerns somebody who can reach these tools."""
-    if change.tools is None:
-        return True
-    return any(tools.scope.covers(i) for i in change.tools) if tools.scope.is_limited else True
+def reaches(scope: Scope, change: ListChanged) -> bool:
+    """Return whether a change of the listed tools concerns somebody with this scope."""
+    return change.tools is None or any(scope.covers(tool_id) for tool_id in change.tools)
 
 
 def _text(value: Json) -> str:

@@ -91,6 +91,17 @@ class ServedView:
                 self.scoped_catalogs[principal] = found
         return found
 
+    def tool_in_reach(self, principal: Principal, name: str) -> Tool | None:
+        """Return the tool that a principal sees under exactly this name, without making its whole scoped catalog."""
+        tool_id = self.names.by_name.get(name)
+        if tool_id is None or tool_id in self.hidden.tools or not self.scope(principal).covers(tool_id):
+            return None
+        return self.catalog.tools.get(tool_id)
+
+    def server_in_reach(self, principal: Principal, server: str) -> bool:
+        """Return whether a principal can reach a whole server, as `ScopedCatalog.has_server` does."""
+        return self.hidden.has_server(self.scope(principal), server)
+
     def tokens(self, tools: Iterable[ToolId] | None) -> int:
         """Estimate what listing some tools costs, or all that are not hidden; opens only what was never counted."""
         known = self.catalog.hashes
@@ -289,7 +300,20 @@ def check_settings(settings: Settings, options: ServeOptions) -> tuple[str, ...]
         for name in names:
             if name not in toolsets:
                 raise InvalidConfig(f"No toolset {name!r}, which {option} names. {did_you_mean(name, toolsets)}")
-    return tuple(dict.fromkeys((*_unknown_references(settings, toolsets), *unknown_names(settings))))
+    doubts = (*_unknown_references(settings, toolsets), *unknown_names(settings), *_trusting(settings, options))
+    return tuple(dict.fromkeys(doubts))
+
+
+def _trusting(settings: Settings, options: ServeOptions) -> Iterator[str]:
+    """Describe excluded toolsets that believe what servers say of themselves."""
+    for name in options.exclude:
+        toolset = settings.toolsets.get(name)
+        claims = [each for each in ("effects", "tags") if toolset is not None and getattr(toolset, each)]
+        if claims:
+            yield (
+                f"--exclude {name!r} hides tools by {' and '.join(claims)}, which servers may state themselves: "
+                "a server that states something else keeps its tools visible. Exclude servers or tool globs instead."
+            )
 
 
 def _unknown_references(settings: Settings, toolsets: Collection[str]) -> Iterator[str]:
