@@ -1,16 +1,22 @@
 """Why a tool ranks where it does: in data, and in text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from shortlist.models import Ranking, ToolId
+from shortlist.models import Query, Ranking, ToolId
 from shortlist.search.exemplars import EXEMPLARS
 from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES, named
 from shortlist.search.pipeline import Pipeline, PipelineRun, Request, Retriever
 from shortlist.search.presets import Parts
+from shortlist.text.asks import read_ask
+from shortlist.text.clean import clean_text, one_line
 from shortlist.text.documents import FIELDS
+from shortlist.text.wishes import wishes
+
+SHOWN = 80
+"""Characters that are shown of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +58,14 @@ class Explanation:
     """The English words that words of another language were read as, the likeliest first."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Words taken for typing errors, and what they were read as."""
+    reading: tuple[str, ...] = ()
+    """How the request was read: what was set aside as pasted, what it follows on from, and its wishes."""
 
     def text(self) -> str:
         """Write it for a person."""
         place = f"rank {self.rank}" if self.rank else "not among the results"
         lines = [f"{self.tool}: {place}" + (f", score {self.score:.2f}" if self.score is not None else "")]
+        lines += [f"  {line}" for line in self.reading]
         lines += [f"  {word!r} read as {', '.join(senses)}" for word, senses in self.read_as.items()]
         lines += [f"  {typed!r} taken as {meant!r}" for typed, meant in self.corrected.items()]
         lines += [
@@ -89,7 +98,21 @@ def explain(parts: Parts, pipeline: Pipeline, request: Request, run: PipelineRun
         stages=_stages(run, row),
         read_as=_read_as(request),
         corrected=request.corrected,
+        reading=tuple(_reading(request.query)),
     )
+
+
+def _reading(query: Query) -> Iterator[str]:
+    ask = read_ask(clean_text(query.text))
+    if ask.characters:
+        yield f"asked: {one_line(ask.text, SHOWN)!r}; {ask.characters:,} characters are pasted"
+    if query.relation != "new":
+        called = f" after {query.recent_tools[0]}" if query.recent_tools else ""
+        yield f"the request {query.relation}{called}"
+    for wish in wishes(ask.text):
+        yield f"wish: {one_line(wish.text, SHOWN)!r}" + (
+            f", about {one_line(wish.about, SHOWN)!r}" if wish.about else ""
+        )
 
 
 def _read_as(request: Request) -> Mapping[str, tuple[str, ...]]:
