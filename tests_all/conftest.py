@@ -15,7 +15,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def foreign() -> Foreign:
-    """Give the foreign programs, installed where they are not yet."""
+    """Return the foreign programs, installed if they are not there yet."""
     return install()
 
 

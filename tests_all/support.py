@@ -123,7 +123,7 @@ class Gateway:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Give an environment in which nothing of the user's is read or written."""
+    """Return an environment in which nothing of the user's is read or written."""
     return os.environ | {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("DATA", "CACHE", "CONFIG")}
 
 

@@ -20,7 +20,7 @@ Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Give a home of its own, so that nobody's configuration is read."""
+    """Set up a home of its own, so that nobody's configuration is read."""
     folders = {f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
     return {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **folders}
 
@@ -38,7 +38,7 @@ def run(environment: dict[str, str]) -> Run:
 
 @pytest.fixture
 def starts(tmp_path: Path) -> Path:
-    """Give the file in which the user's one server notes each of its starts, and configure that server."""
+    """Configure one server, and return the file in which it notes each of its starts."""
     notes, config = tmp_path / "starts", tmp_path / "config" / "shortlist" / "config.json"
     server = f"echo started >> {notes}; exec {sys.executable} -m shortlist.demo.server weather"
     raw = {"command": "sh", "args": ["-c", server], "env": {"PYTHONPATH": os.pathsep.join(sys.path)}}
@@ -51,7 +51,7 @@ def test_a_first_search_has_the_model_and_embeds_no_tool(run: Run, tmp_path: Pat
     done = run("search", "do I need an umbrella tomorrow", "--json")
     found = json.loads(done.stdout)
     assert (found["hits"][0]["id"], found["notes"]) == ("weather/get_forecast", [])
-    assert "searching the bundled demo (`shortlist import` adds your servers)" in done.stderr
+    assert "searching the bundled demo (`shortlist setup` adds your servers)" in done.stderr
     assert len(SqliteVectors(tmp_path / "cache" / "shortlist" / "vectors.sqlite")) == 0
 
 

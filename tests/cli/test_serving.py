@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Give a home of its own, so that nobody's configuration is read."""
+    """Set up a home of its own, so that nobody's configuration is read."""
     folders = {f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
     return {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **folders}
 

@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a home of its own, so that nobody's configuration is read."""
+    """Set up a home of its own, so that nobody's configuration is read."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for kind in ("CONFIG", "DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))

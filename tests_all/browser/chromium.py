@@ -19,12 +19,12 @@ ARGUMENTS = (
 
 
 def find() -> str | None:
-    """Give the browser's path: the one that SHORTLIST_CHROMIUM names, else the first that is installed."""
+    """Return the browser's path: the one that SHORTLIST_CHROMIUM names, else the first that is installed."""
     return os.environ.get("SHORTLIST_CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def install() -> str:
-    """Give the browser's path, after installing it where there is none."""
+    """Return the browser's path, after installing it where there is none."""
     if found := find():
         return found
     if shutil.which("apt-get") is None or os.geteuid() != 0:

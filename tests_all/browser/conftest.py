@@ -33,7 +33,7 @@ def cookies(chromium: Browser, link: str) -> Any:
 
 @pytest.fixture
 def watched(chromium: Browser, link: str, cookies: Any) -> Iterator[Watched]:
-    """Give a window that was let in; whatever goes wrong in it fails the test."""
+    """Yield a signed-in window; whatever goes wrong in it fails the test."""
     with Watched.open(chromium, link, storage_state=cookies) as opened:
         yield opened
     assert opened.problems == []

@@ -69,7 +69,7 @@ class Agents:
         self._begin, self._days = now - days * DAY, days
 
     def work(self) -> Iterator[Stamped]:
-        """Give all that happens, in the order of time."""
+        """Return all that happens, in order of time."""
         starts = sorted(self._start() for _ in range(self._sessions))
         happened = (stamped for number, at in enumerate(starts) for stamped in self._session(number, at))
         return iter(sorted(happened, key=lambda stamped: stamped.at))

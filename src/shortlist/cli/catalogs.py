@@ -27,14 +27,14 @@ def add_catalog_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find_catalog(options: argparse.Namespace) -> tuple[Catalog, Expansions]:
-    """Give the tools that were asked for, saying on stderr which they are, and what words mean to the user."""
+    """Return the tools to search, named on stderr, and the user's expansions."""
     config = None if options.catalog else find_config(options.config)
     settings = load_settings(config) if config is not None else Settings()
     expansions = read_expansions(*settings.expansions, *options.expansions)
     if config is not None:
         return _of_servers(settings), expansions
     if options.catalog is None:
-        say("shortlist: no configuration: searching the bundled demo (`shortlist import` adds your servers)")
+        say("shortlist: no configuration: searching the bundled demo (`shortlist setup` adds your servers)")
     return read_tools(options.catalog or CATALOG), expansions
 
 

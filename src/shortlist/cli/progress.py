@@ -11,7 +11,7 @@ LOGGED_EVERY = 1_000
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress]:
-    """Give a callback that shows how much is done; silent when nobody watches."""
+    """Yield a callback that shows progress on a terminal and is silent elsewhere."""
     shown = sys.stderr.isatty()
 
     def show(done: int, total: int) -> None:

@@ -105,7 +105,7 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Sett
     if path:
         say(f"using {path} ({count} server{'' if count == 1 else 's'})")
     else:
-        say(f"no configuration: using the {count} bundled demo servers (`shortlist import` adds yours)")
+        say(f"no configuration: using the {count} bundled demo servers (`shortlist setup` adds yours)")
     return settings
 
 

@@ -31,7 +31,7 @@ class Words:
 
 
 def stamp(file: Path) -> Stamp | None:
-    """Give what changes when a file is written; None where there is no file."""
+    """Return what changes when a file is written, or None without a file."""
     try:
         status = file.stat()
     except OSError:

@@ -253,11 +253,11 @@ class Settings:
     """The file it was read from."""
 
     def asker(self, caller: str) -> Asker:
-        """Say as whom a caller asks, and with which group it shares what is learned."""
+        """Return as whom a caller asks, and the group with which it shares what is learned."""
         token = self.tokens.get(caller)
         return Asker(caller, f"group:{token.group}" if token and token.group else caller)
 
 
 def hash_token(token: str) -> str:
-    """Give the form in which a token is stored; tokens are long and random, so one round is enough."""
+    """Return the form in which a token is stored; tokens are long and random, so one round is enough."""
     return "sha256:" + hashlib.sha256(token.encode()).hexdigest()

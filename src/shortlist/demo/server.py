@@ -33,7 +33,7 @@ def demo_names() -> tuple[str, ...]:
 
 @cache
 def demo_settings() -> Mapping[str, ServerSettings]:
-    """Give every bundled server as an upstream inside this process."""
+    """Return every bundled server as an upstream inside this process."""
     return {name: _settings(name) for name in demo_names()}
 
 
@@ -134,7 +134,7 @@ async def serve_stdio(name: str) -> None:
 
 
 def http_app() -> Any:
-    """Give all demo servers in one ASGI application, each at /NAME/mcp."""
+    """Return all demo servers as one ASGI application, each at /NAME/mcp."""
     # Only this way of serving needs a web framework.
     from starlette.applications import Starlette  # noqa: PLC0415
     from starlette.routing import Mount  # noqa: PLC0415

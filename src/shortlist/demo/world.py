@@ -41,7 +41,7 @@ class World:
         return _ACTIONS[act.action](self, act, arguments)
 
     def records(self, entity: str) -> dict[str, DemoRecord]:
-        """Give the records of a kind, the three it begins with included."""
+        """Return the records of a kind, the three it begins with included."""
         if entity not in self.kinds:
             self._count[entity] = SEEDS
             self.kinds[entity] = {str(n): _seed(entity, n) for n in range(1, SEEDS + 1)}

@@ -50,7 +50,7 @@ def described(tool: Tool) -> str:
 
 
 def object_schema(tool: Tool) -> Definition:
-    """Give an input schema that every provider accepts: an object, without alternatives at its top.
+    """Return an input schema that every provider accepts: an object, without alternatives at its top.
 
     Properties of the alternatives are kept, and none of them is required.
     """

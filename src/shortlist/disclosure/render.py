@@ -73,7 +73,7 @@ def entry_text(entry: Entry) -> str:
 
 
 def entry_row(entry: Entry) -> dict[str, Json]:
-    """Give an entry as data, for TOON and JSON; every row of a list has the same keys."""
+    """Return an entry as data, for TOON and JSON; every row of a list has the same keys."""
     return {
         "name": entry.name,
         "signature": entry.signature,
@@ -160,7 +160,7 @@ _MORE: Mapping[str, Callable[[Tool], str]] = {
 
 
 def bound_definition(tool: Tool, name: str) -> dict[str, Any]:
-    """Give a tool's definition as it came, under its wire name; a schema no client could read is repaired."""
+    """Return a tool's definition as it came, under its wire name; a schema that no client could read is repaired."""
     return _bound_definition(tool.definition, name)
 
 
