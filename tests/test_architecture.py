@@ -13,7 +13,7 @@ SOURCE = Path(shortlist.__file__).parent
 WORDS = frozenset({"models", "errors"})
 GROUND = WORDS | {"schema", "text", "config", "paths"}
 SEARCH = GROUND | {"remote", "catalog", "index", "search"}
-GATEWAY = SEARCH | {"access", "upstream", "disclosure", "storage", "telemetry", "observability"}
+GATEWAY = SEARCH | {"access", "trust", "upstream", "disclosure", "storage", "telemetry", "observability"}
 LIBRARY = SEARCH | {"upstream", "disclosure", "storage", "selection"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
@@ -25,6 +25,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "text": WORDS | {"schema"},
     "storage": WORDS | {"paths"},
     "catalog": GROUND | {"storage.port"},
+    "trust": GROUND | {"catalog", "storage.port"},
     "access": GROUND | {"catalog"},
     "workers": frozenset(),
     "validation": WORDS | {"text", "workers"},

@@ -12,7 +12,7 @@ from shortlist.index.shipped import open_vectors
 from shortlist.observability.logs import NOTICES
 from shortlist.paths import cache_folder
 from shortlist.search.exemplars import Memory
-from shortlist.search.pipeline import Together
+from shortlist.search.pipeline import Precedence, Together, no_precedence
 from shortlist.search.presets import PIPELINES, nothing_together
 from shortlist.search.rerank import choose_reranker
 from shortlist.search.searcher import Searcher, SearchOptions
@@ -27,6 +27,7 @@ class Known:
     expansions: Expansions | None = None
     memory: Memory | None = None
     together: Together = nothing_together
+    precedence: Precedence = no_precedence
 
 
 NOTHING_KNOWN = Known()
@@ -44,6 +45,7 @@ def make_searcher(catalog: Catalog, settings: SearchSettings, known: Known = NOT
         expansions=known.expansions,
         memory=known.memory,
         together=known.together,
+        precedence=known.precedence,
         reranker=choose_reranker(settings.reranker),
         keep=saved.keep if settings.saved_index else None,
     )

@@ -17,12 +17,13 @@ import anyio.to_thread
 from shortlist import upstream
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
+from shortlist.cli.pinning import open_keeper
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import find_config, load_settings
-from shortlist.config.settings import EMPTY, SearchSettings, ServerSettings, Settings, TelemetrySettings
+from shortlist.config.settings import EMPTY, ServerSettings, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.audience import Admission, Answerer
@@ -40,7 +41,8 @@ from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
 from shortlist.telemetry.events import record_to
-from shortlist.upstream.events import UpstreamEvent
+from shortlist.trust.keeping import Keeper
+from shortlist.upstream.events import ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
 Done = TypeVar("Done")
@@ -155,10 +157,12 @@ async def _open_stack(
 ) -> AsyncIterator[Stack]:
     models, metrics = opening.models, opening.metrics
     saved = SavedCatalog(storage.catalogs, settings.servers)
-    catalog = saved.load()
+    keeper = open_keeper(storage.pins, lambda: gateway.state.settings if started else settings)
+    started = False
+    catalog = keeper.opened(saved.load())
     teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
     words = Words(settings.expansions)
-    make = _searcher_of(settings.search if models else None, words, teacher, telemetry.together.shares.get)
+    make = _searcher_of(settings, models, words, teacher, telemetry.together.shares.get)
     search, answerer, events = Engine(make, catalog, vectors=models), Answerer(), _Events()
     pool = UpstreamPool(
         opening.servers(settings, catalog),
@@ -168,6 +172,7 @@ async def _open_stack(
         log_directory=log_folder(),
     )
     seams = Seams(
+        gate=keeper,
         record=record_to(metrics.record, note_on_span, telemetry.record),
         co_use=telemetry.together,
         reports=telemetry.reports,
@@ -183,6 +188,7 @@ async def _open_stack(
         options=options,
         seams=seams,
     )
+    started = True
     watch(gateway.state, metrics.instruments)
     metrics.instruments.read(DROPPED, lambda: {("",): 0, **{(why,): count for why, count in telemetry.lost().items()}})
     telemetry.follow()  # before the first request, so that nobody is served twice
@@ -204,6 +210,7 @@ async def _open_stack(
                 tasks.start_soon(_learn, teacher, gateway)
             if settings.source:
                 tasks.start_soon(_reload, stack, saved, words)
+            tasks.start_soon(_follow_reviews, keeper, gateway)
             yield stack
         tasks.cancel_scope.cancel()
 
@@ -240,23 +247,46 @@ def list_tools(settings: Settings) -> Catalog:
     return run_plainly(listed)
 
 
+def list_everything(settings: Settings) -> tuple[Catalog, dict[str, str]]:
+    """Ask every server for its tools and for what it says of itself, held or not."""
+
+    async def listed() -> tuple[Catalog, dict[str, str]]:
+        accepting = replace(settings, servers={n: replace(s, trust="auto") for n, s in settings.servers.items()})
+        async with connected(accepting) as stack:
+            state = stack.gateway.state
+            said = {name: "\n".join(filter(None, state.said(name).values())) for name in settings.servers}
+            return state.everything.catalog, said
+
+    return run_plainly(listed)
+
+
 async def _explained(search: Engine, query: Query, tool_id: ToolId) -> str:
     text: str = (await search.explain(query, tool_id)).text()
     return text
 
 
 def _searcher_of(
-    settings: SearchSettings | None, words: Words, teacher: Teacher | None, together: Callable[[ToolId], Any]
+    settings: Settings, models: bool, words: Words, teacher: Teacher | None, together: Callable[[ToolId], Any]
 ) -> Callable[[Catalog], Preparable]:
-    """Return what makes the searcher; without settings it searches by words alone."""
+    """Return what makes the searcher; without models it searches by words alone.
+
+    Of equal tools, that of the server configured first is the original.
+    """
+    order, last = {name: place for place, name in enumerate(settings.servers)}, len(settings.servers)
 
     def make(catalog: Catalog) -> Preparable:
         from shortlist.cli.engine import Known, make_searcher, words_alone  # noqa: PLC0415 - half of a start
 
-        if settings is None:
+        if not models:
             return words_alone(catalog, words.expansions)
         memory = teacher.memory if teacher is not None else None
-        return make_searcher(catalog, settings, Known(expansions=words.expansions, memory=memory, together=together))
+        known = Known(
+            expansions=words.expansions,
+            memory=memory,
+            together=together,
+            precedence=lambda server: order.get(server, last),
+        )
+        return make_searcher(catalog, settings.search, known)
 
     return make
 
@@ -282,6 +312,14 @@ async def _follow_experiments(telemetry: Telemetry, gateway: Gateway) -> None:
         await anyio.sleep(RELOAD_SECONDS)
         if await anyio.to_thread.run_sync(telemetry.follow):
             gateway.state.announce(ListChanged())
+
+
+async def _follow_reviews(keeper: Keeper, gateway: Gateway) -> None:
+    """Admit the tools of all servers again when somebody has approved or rejected something."""
+    while True:
+        await anyio.sleep(RELOAD_SECONDS)
+        for server, tools in (await anyio.to_thread.run_sync(keeper.reviewed)).items():
+            gateway.on_upstream(ToolsChanged(server=server, tools=tools))
 
 
 async def _learn(teacher: Teacher, gateway: Gateway) -> None:

@@ -158,6 +158,7 @@ class _Entry:
             timeout_seconds=ours.timeout or CALL_SECONDS,
             start_seconds=ours.start_timeout or START_SECONDS,
             max_concurrency=ours.max_concurrency or CONCURRENT_CALLS,
+            trust=ours.trust,
             tools={name: ToolOverride(**dict(tool)) for name, tool in ours.tools.items()},
         )
 

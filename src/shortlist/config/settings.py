@@ -12,6 +12,8 @@ from shortlist.models import Asker
 
 Mode: TypeAlias = Literal["search", "dynamic", "static", "passthrough", "auto"]
 Effect: TypeAlias = Literal["read_only", "write", "destructive"]
+Trust: TypeAlias = Literal["review", "scan", "auto"]
+"""How a server's new and changed definitions are treated: see docs/trust.md."""
 Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 Keeping: TypeAlias = Literal["keep", "hash", "omit"]
@@ -87,6 +89,7 @@ class ServerSettings:
     timeout_seconds: float = CALL_SECONDS
     start_seconds: float = START_SECONDS
     max_concurrency: int = CONCURRENT_CALLS
+    trust: Trust = "scan"
     tools: Mapping[str, ToolOverride] = field(default_factory=dict)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from shortlist.config.settings import Effect, Keeping, LogLevel, Mode, Provider
+from shortlist.config.settings import Effect, Keeping, LogLevel, Mode, Provider, Trust
 
 Kind = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamableHttp", "remote", "sse"]
 Positive = Annotated[float, Field(gt=0)]
@@ -55,6 +55,9 @@ class ServerOptions(Shape):
     """Seconds that the server may take to start; a first start may download its package. Example: `90`"""
     max_concurrency: Count | None = None
     """Calls that may run at the same time. Example: `4`"""
+    trust: Trust = "scan"
+    """What happens to new and changed definitions: `review` holds them until you approve them, `scan` holds those that
+    look dangerous, `auto` accepts all. Example: `"review"`"""
     tools: dict[str, ToolShape] = {}
     """Settings for single tools, by name. Example: `{"search_pages": {"keywords": ["wiki"]}}`"""
     inherit_env: Texts = ()

@@ -140,12 +140,15 @@ class Gateway:
 
     async def _take_tools(self, events: Mapping[str, ToolsChanged]) -> None:
         state = self.state
-        servers = {}
+        servers, admitted = {}, {}
 
         def changed(catalog: Catalog) -> Catalog:
             for name, event in events.items():
+                gate = state.seams.gate
+                tools = gate.admit(name, event.tools, state.said(name)) if gate is not None else event.tools
+                admitted[name] = tools
                 server = servers[name] = state.describe(name, state.settings, catalog)
-                after = catalog.with_server(server, event.tools)
+                after = catalog.with_server(server, tools)
                 catalog = after if catalog.diff(after) or catalog.servers != after.servers else catalog
             _ = catalog.fingerprint  # read by the record; counting it here keeps it off the event loop
             return catalog
@@ -154,13 +157,13 @@ class Gateway:
         before, after = await state.renew(changed)
         diff = before.catalog.diff(after.catalog)
         touched = {i.partition("/")[0] for i in diff.added | diff.changed | diff.removed}
-        for name, event in events.items():
+        for name in events:
             if name not in touched and before.catalog.servers.get(name) == after.catalog.servers.get(name):
                 continue
             if (save := state.seams.save) is not None:
-                saved = partial(anyio.to_thread.run_sync, save, servers[name], event.tools)
+                saved = partial(anyio.to_thread.run_sync, save, servers[name], admitted[name])
                 state.background.spawn(f"saving the tools of {name!r}", saved)
-            state.recording.catalog_changed(name, len(event.tools), after)
+            state.recording.catalog_changed(name, len(admitted[name]), after)
 
     def _take_state(self, status: UpstreamStatus) -> None:
         """Tell clients that prompts and resources came with a server, or went with it."""

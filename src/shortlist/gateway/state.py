@@ -76,6 +76,18 @@ class Assigner(Protocol):
         ...
 
 
+class DefinitionGate(Protocol):
+    """Decides which definitions of a server may be served; called in worker threads."""
+
+    def admit(self, server: str, tools: Sequence[Tool], said: Mapping[str, str]) -> Sequence[Tool]:
+        """Return the tools that may be served; `said` is what the server says of itself."""
+        ...
+
+    def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
+        """Return what a server says of itself, as far as it was accepted."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seams:
     """What others may plug in: a record of events, what is known about use, a place to save the catalog."""
@@ -90,6 +102,8 @@ class Seams:
     """Decides which variant of the running experiment a workspace is served."""
     stale: frozenset[str] = field(default_factory=frozenset)
     """Servers whose tools come from a saved catalog until they connect."""
+    gate: DefinitionGate | None = None
+    """None: whatever a server lists is served."""
 
 
 NO_SEAMS = Seams()
@@ -319,20 +333,30 @@ class GatewayState:
         return self.reloaded
 
     def describe(self, name: str, settings: Settings, catalog: Catalog) -> Server:
-        """Return what is known about a server: the configuration first, then what the server says."""
+        """Return what is known about a server: the configuration first, then what the server says, once accepted."""
         configured, known = settings.servers.get(name), catalog.servers.get(name, Server(name=name))
-        peer = self.upstreams.peer(name)
-        said = (peer.info.get("description") or peer.instructions) if peer else ""
-        title = _text(peer.info.get("title")) if peer else known.title
+        said: Mapping[str, str] = self.said(name)
+        if said and self.seams.gate is not None:
+            said = self.seams.gate.words(name, said)
+        title = said.get("title", "") if said else known.title
+        description = said.get("description") or said.get("instructions", "")
         if configured is None:
-            return replace(known, title=title, description=_text(said) or known.description)
+            return replace(known, title=title, description=description or known.description)
         return Server(
             name=name,
             title=configured.title or title,
-            description=configured.description or _text(said) or known.description,
+            description=configured.description or description or known.description,
             categories=configured.categories,
             tags=configured.tags,
         )
+
+    def said(self, name: str) -> dict[str, str]:
+        """Return what a server says of itself, as it came; empty where it is not connected."""
+        peer = self.upstreams.peer(name)
+        if peer is None:
+            return {}
+        words = {key: _text(peer.info.get(key)) for key in ("title", "description")}
+        return {**words, "instructions": peer.instructions}
 
     def on_change(self, listener: OnChange) -> Callable[[], None]:
         """Tell a listener about every change that clients should hear of; return the way to stop it."""

@@ -293,6 +293,10 @@ Together: TypeAlias = Callable[[ToolId], Mapping[ToolId, float] | None]
 """How often other tools were called after this one, as shares."""
 
 
+SPARE_FAMILIES = 20
+"""How many more tools are looked at for the original of a copy that was found first."""
+
+
 class SpelledNames:
     """Ranks what the query spells before what it resembles; of names typed in part, the most complete first."""
 
@@ -422,18 +426,35 @@ class _Offer:
         common = len(self.terms & other.terms)
         return common >= SAME_TOOL_OVERLAP * min(len(self.terms), len(other.terms))
 
+    def _repeats(self, other: "_Offer") -> bool:
+        times = len(self.spelled) // max(1, len(other.spelled))
+        return times > 1 and self.spelled == other.spelled * times
+
     def _is_same_name(self, other: "_Offer") -> bool:
-        if self.spelled == other.spelled:
+        if self.spelled == other.spelled or self._repeats(other) or other._repeats(self):
             return True
         left, right = self.parts, other.parts
         return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
 
 
-class Families:
-    """Shows one of several near-duplicates and lists the others as its family."""
+Precedence: TypeAlias = Callable[[str], int]
+"""A number for each server; of equal tools, the one of the server with the lower number is the original."""
 
-    def __init__(self, index: Index) -> None:
+
+def no_precedence(_: str) -> int:
+    """Return the same number for every server: the better match comes first."""
+    return 0
+
+
+class Families:
+    """Shows the original of several near-duplicates in its own place, and lists the copies as its family.
+
+    A copy on a server that is known for less long cannot take the original's place, however much was added to it.
+    """
+
+    def __init__(self, index: Index, precedence: Precedence = no_precedence) -> None:
         self._index = index
+        self._precedence = precedence
 
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
         if not request.query.collapse:
@@ -443,15 +464,18 @@ class Families:
         return Ranking(ranking.rows[kept], ranking.scores[kept], families)
 
     def _families(self, ranking: Ranking, limit: int) -> dict[int, list[int]]:
-        """Gather rows behind the best one that offers the same tool, until `limit` different tools are found."""
+        """Gather rows behind the original of the same tool, until enough different tools are found."""
         heads: dict[int, _Offer] = {}
         families: dict[int, list[int]] = {}
         for row in ranking.rows.tolist():
             offer = self._offer(row)
             head = next((head for head, shown in heads.items() if shown.is_same_tool(offer)), None)
-            if head is not None:
+            if head is not None and self._precedence(offer.server) < self._precedence(heads[head].server):
+                del heads[head]
+                heads[row], families[row] = offer, [head, *families.pop(head)]
+            elif head is not None:
                 families[head].append(row)
-            elif len(heads) >= limit:
+            elif len(heads) >= limit + SPARE_FAMILIES * (self._precedence is not no_precedence):
                 break
             else:
                 heads[row], families[row] = offer, []

@@ -29,11 +29,13 @@ from shortlist.search.pipeline import (
     FollowUp,
     Fuse,
     Pipeline,
+    Precedence,
     Preferred,
     Retriever,
     SpelledNames,
     Stage,
     Together,
+    no_precedence,
 )
 from shortlist.search.retrievers import DenseRetriever, LexicalRetriever
 from shortlist.search.spelling import Speller
@@ -60,13 +62,19 @@ class Parts:
     speller: Speller
     together: Together = nothing_together
     memory: Memory | None = None
+    precedence: Precedence = no_precedence
 
     @classmethod
     def of(
-        cls, index: Index, fitted: Fitted, together: Together = nothing_together, memory: Memory | None = None
+        cls,
+        index: Index,
+        fitted: Fitted,
+        together: Together = nothing_together,
+        memory: Memory | None = None,
+        precedence: Precedence = no_precedence,
     ) -> "Parts":
         lexical = LexicalRetriever(index)
-        return cls(index, fitted, lexical, FeatureReader(index, lexical), Speller(index), together, memory)
+        return cls(index, fitted, lexical, FeatureReader(index, lexical), Speller(index), together, memory, precedence)
 
     def stages(self) -> dict[str, Stage]:
         return {
@@ -75,7 +83,7 @@ class Parts:
             "together": CoUse(self.index, self.together),
             "deprecated": Deprecated(self.index),
             "preferred": Preferred(self.index),
-            "families": Families(self.index),
+            "families": Families(self.index, self.precedence),
             "diversity": Diversity(self.index),
         }
 

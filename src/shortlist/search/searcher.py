@@ -18,7 +18,16 @@ from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.confidence import NOTHING, Fitted, at_large, confidence_features, fitted_to, mostly_pasted
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
-from shortlist.search.pipeline import Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
+from shortlist.search.pipeline import (
+    Evidence,
+    HitSignals,
+    Pipeline,
+    PipelineRun,
+    Precedence,
+    Request,
+    Together,
+    no_precedence,
+)
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled
@@ -50,6 +59,8 @@ class SearchOptions:
     """What words mean here; None takes the bundled ones."""
     together: Together = nothing_together
     """Which tools are called after which."""
+    precedence: Precedence = no_precedence
+    """Which servers' tools are the originals of copies on others."""
     clauses: bool = True
     """Embed the parts of a query that asks for several things; each costs as much as a query."""
     memory: Memory | None = None
@@ -88,7 +99,13 @@ class _Ready:
     def of(cls, index: Index, embedder: Embedder | None, options: SearchOptions) -> "_Ready":
         fitted = fitted_to(embedder)
         taught = options.memory.taught if options.memory is not None else 0
-        return cls(index, embedder, fitted, Parts.of(index, fitted, options.together, options.memory), taught)
+        return cls(
+            index,
+            embedder,
+            fitted,
+            Parts.of(index, fitted, options.together, options.memory, options.precedence),
+            taught,
+        )
 
     def pipeline(self, name: str) -> Pipeline:
         """Return a pipeline by name, built when it is first asked for."""

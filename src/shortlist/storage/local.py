@@ -8,6 +8,7 @@ from shortlist.storage.port import Storage
 from shortlist.storage.sqlite import Database
 from shortlist.storage.sqlite_events import SqliteEvents
 from shortlist.storage.sqlite_learning import SqliteExemplars, SqliteExperiments
+from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.storage.sqlite_vectors import SqliteVectors
 
 
@@ -33,5 +34,6 @@ def open_local(folder: Path | None = None) -> Storage:
         exemplars=SqliteExemplars(database),
         catalogs=CatalogFiles(place / "catalog"),
         vectors=local_vectors(),
+        pins=SqlitePins(place / "trust.sqlite"),
         close=database.close,
     )

@@ -301,6 +301,69 @@ class VectorStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PinnedDefinition:
+    """A definition of a server as canonical JSON; of one that is held, also why, and what it was before."""
+
+    kind: str
+    name: str
+    text: str
+    cause: str = ""
+    reasons: str = "[]"
+    """JSON of what the scanner found."""
+    before: str = ""
+    before_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Somebody's approval or rejection of one definition, by its hash."""
+
+    kind: str
+    name: str
+    hash: str
+    approved: bool
+    by: str
+    at: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPins:
+    """What is known of one server's definitions; `listing` is empty for a server that was never seen."""
+
+    listing: str = ""
+    """The hash of the set that it listed last."""
+    accepted: tuple[PinnedDefinition, ...] = ()
+    held: tuple[PinnedDefinition, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    """The oldest first; the last one about a hash counts."""
+
+
+class PinStore(Protocol):
+    """Pinned definitions and the decisions about them, one value per server."""
+
+    def read(self, server: str) -> StoredPins:
+        """Return what is known of a server; raises StoreError where the store cannot be read."""
+        ...
+
+    def write(self, server: str, pins: StoredPins) -> None:
+        """Replace what is accepted and held of a server; decisions stay as they are."""
+        ...
+
+    def decide(self, server: str, decisions: Sequence[Decision]) -> None:
+        """Add decisions; two people may decide at once, and both are kept."""
+        ...
+
+    def overview(self) -> dict[str, frozenset[str]]:
+        """Return the servers that something is known of, each with the names of its tools that are held."""
+        ...
+
+    def state(self) -> int:
+        """Return a number that grows with every decision."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """Every store, opened once by whoever puts the parts together."""
@@ -311,4 +374,5 @@ class Storage:
     exemplars: ExemplarStore
     catalogs: CatalogStore
     vectors: VectorStore
+    pins: PinStore
     close: Callable[[], None]

@@ -1,0 +1,193 @@
+"""How many poisoned definitions are caught, and how many real tools are flagged, by Shortlist and by others.
+
+    python -m benchmarks.scanner                         # everything: 25,759 real tools, about 5 minutes on 2 cores
+    python -m benchmarks.scanner --real 2000             # a sample of the real tools
+    python -m benchmarks.scanner --cisco .venv-cisco/bin/python
+
+Malicious: the corpus of `training/poison`, on which the shipped head was fitted, and the published one of MCPProxy (57
+entries, never used for fitting). `python -m training.poison.fit --families` judges each family of the corpus by a head
+that was fitted without it. Real tools: `eval/mcp_union`, which no threshold was fitted on. Intervals: Wilson, 95 %.
+
+Cisco's rules (PyPI `cisco-ai-mcp-scanner`, YARA only) run in their own environment: `python -m venv .venv-cisco &&
+.venv-cisco/bin/pip install cisco-ai-mcp-scanner`. MCPProxy's checks are written here from their public description
+(phrases of injection, hidden Unicode, decoded payloads, other servers' tool names); the phrase list is a first attempt.
+"""
+
+import argparse
+import base64
+import gzip
+import json
+import math
+import re
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.bench import data_folder
+from training.poison.corpus import corpus
+from training.poison.fit import definition_of
+
+from shortlist.cli.pinning import open_scanner
+from shortlist.trust.definitions import ToolDefinition, fields_of
+
+Judge = Callable[[Sequence[ToolDefinition]], list[str]]
+"""Returns clean, suspicious or dangerous for each definition."""
+PHRASES = (
+    *("ignore previous instructions", "ignore all previous", "disregard previous", "system prompt", "<important>"),
+    *("do not tell the user", "don't tell the user", "you must", "id_rsa", ".ssh", "secretly", "without the user"),
+    *("api key", "password"),
+)
+INJECTION = re.compile(
+    r"ignore (all |any )?(previous|prior|above)|disregard (all |any )?(previous|prior)|hidden instruction|"
+    r"do not (tell|mention|inform|reveal)|<(important|system|secret|instructions?)>|"
+    r"before (using|calling) this tool,? (you must|read|first)",
+    re.IGNORECASE,
+)
+HIDDEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+BASE64 = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A definition with the family it belongs to; `benign` and `real` are not malicious."""
+
+    group: str
+    definition: ToolDefinition
+
+
+def text_of(definition: ToolDefinition) -> str:
+    fields, _ = fields_of(definition)
+    return "\n".join(field.text for field in fields)
+
+
+def phrase_list(definitions: Sequence[ToolDefinition]) -> list[str]:
+    texts = (text_of(definition).lower() for definition in definitions)
+    return ["dangerous" if any(phrase in text for phrase in PHRASES) else "clean" for text in texts]
+
+
+def mcpproxy(definitions: Sequence[ToolDefinition]) -> list[str]:
+    """Judge by what MCPProxy publicly describes; foreign tool names are those of the other definitions."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for definition in definitions:
+        names[definition.server].add(str(definition.tool.get("name", "")))
+    everywhere = {name for each in names.values() for name in each if "_" in name}
+    return [_mcpproxy(definition, everywhere - names[definition.server]) for definition in definitions]
+
+
+def _mcpproxy(definition: ToolDefinition, foreign: set[str]) -> str:
+    text = text_of(definition)
+    decoded = " ".join(_decoded(run) for run in BASE64.findall(text)[:20])
+    if INJECTION.search(text) or INJECTION.search(decoded) or HIDDEN.search(text):
+        return "dangerous"
+    mentioned = set(re.findall(r"[a-z0-9]+(?:_[a-z0-9]+)+", text)) & foreign
+    return "suspicious" if mentioned and re.search(r"instead|before|always|when .* is called", text) else "clean"
+
+
+def _decoded(run: str) -> str:
+    try:
+        return base64.b64decode(run + "=" * (-len(run) % 4)).decode("utf-8")
+    except ValueError:
+        return ""
+
+
+def shortlist(definitions: Sequence[ToolDefinition]) -> list[str]:
+    scanner = open_scanner()
+    return [scanner.scan(definition).level for definition in definitions]
+
+
+CISCO = """
+import asyncio, json, sys
+from importlib.metadata import version
+from mcpscanner.core.analyzers.yara_analyzer import YaraAnalyzer
+async def main():
+    print(version("cisco-ai-mcp-scanner"))
+    analyzer = YaraAnalyzer()
+    for line in open(sys.argv[1], encoding="utf-8"):
+        text, name = json.loads(line)
+        findings = await analyzer.analyze(text, {"tool_name": name})
+        print("dangerous" if findings else "clean")
+asyncio.run(main())
+"""
+
+
+def cisco(python: Path) -> Judge:
+    def judge(definitions: Sequence[ToolDefinition]) -> list[str]:
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
+            file.writelines(json.dumps([text_of(d), str(d.tool.get("name", ""))]) + "\n" for d in definitions)
+            file.flush()
+            done = subprocess.run([python, "-c", CISCO, file.name], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"Cisco's scanner failed: {done.stderr[-500:]}")
+        version, *verdicts = done.stdout.split()
+        print(f"\ncisco-ai-mcp-scanner {version}", end="")
+        return verdicts
+
+    return judge
+
+
+def malicious_and_benign() -> Iterable[Labelled]:
+    for example in corpus():
+        yield Labelled(
+            example.family, ToolDefinition(example.id, example.server, example.tool, example.server_instructions)
+        )
+    published = json.loads((data_folder() / "security" / "poisoning.json").read_text("utf-8"))["entries"]
+    for entry in published:
+        group = "published benign" if entry["label"] == "benign" else f"published {entry['category']}"
+        yield Labelled(group, ToolDefinition(entry["id"], entry["server"], entry["tool"]))
+
+
+def real(count: int | None) -> list[Labelled]:
+    with gzip.open(data_folder() / "eval" / "mcp_union" / "tools.jsonl.gz", "rt", encoding="utf-8") as lines:
+        found = [Labelled("real", definition_of(json.loads(line))) for line in lines]
+    return found[:: max(1, len(found) // count)][:count] if count else found
+
+
+def wilson(hits: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share."""
+    z, share = 1.96, hits / total
+    middle, spread = (
+        share + z * z / (2 * total),
+        z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)),
+    )
+    return (middle - spread) / (1 + z * z / total), (middle + spread) / (1 + z * z / total)
+
+
+def report(name: str, labelled: Sequence[Labelled], verdicts: Sequence[str]) -> None:
+    print(f"\n{name}\n{'group':32} {'n':>6} {'flagged':>8} {'95 % interval':>15} {'dangerous':>10}")
+    groups: dict[str, list[str]] = defaultdict(list)
+    for item, verdict in zip(labelled, verdicts, strict=True):
+        groups[item.group].append(verdict)
+        if item.group not in ("benign", "real", "published benign"):
+            groups["ALL published" if item.group.startswith("published") else "ALL corpus"].append(verdict)
+    for group, found in sorted(groups.items()):
+        flagged, dangerous = sum(v != "clean" for v in found), sum(v == "dangerous" for v in found)
+        low, high = wilson(flagged, len(found))
+        shares = f"{flagged / len(found):8.4f} {low:7.4f}-{high:6.4f} {dangerous / len(found):10.4f}"
+        print(f"{group:32} {len(found):6} {shares}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--real", type=int, help="a sample of so many real tools (default: all 25,759)")
+    parser.add_argument("--cisco", type=Path, help="the Python of an environment with cisco-ai-mcp-scanner")
+    options = parser.parse_args()
+    labelled = [*malicious_and_benign(), *real(options.real)]
+    definitions = [item.definition for item in labelled]
+    judges: dict[str, Judge] = {
+        "shortlist": shortlist,
+        "MCPProxy's checks as described": mcpproxy,
+        "phrase list": phrase_list,
+    }
+    for name, judge in judges.items():
+        report(name, labelled, judge(definitions))
+    if options.cisco:
+        report("Cisco's YARA rules", labelled, cisco(options.cisco)(definitions))
+    else:
+        print("\nCisco's rules were not run: pass --cisco PYTHON of an environment that has cisco-ai-mcp-scanner.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""`scan` and `review`: what the scanner makes of definitions, and decisions about those that are held."""
+
+import argparse
+import getpass
+import gzip
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.catalogs import read_tools
+from shortlist.cli.pinning import open_scanner
+from shortlist.cli.progress import say
+from shortlist.config.load import find_config, load_settings
+from shortlist.errors import InvalidInput
+from shortlist.storage.local import open_local
+from shortlist.storage.port import PinStore
+from shortlist.text.clean import one_line
+from shortlist.trust.definitions import ToolDefinition
+from shortlist.trust.diff import words_changed
+from shortlist.trust.keeping import decide, held_of
+from shortlist.trust.pins import Held
+from shortlist.trust.scanner import ScanVerdict
+
+MARKS = {"same": ("", ""), "added": ("{+", "+}"), "removed": ("[-", "-]")}
+"""As in `git diff --word-diff`."""
+
+
+def register(subparsers: Any) -> None:
+    """Add `scan` and `review`."""
+    scan = add_command(subparsers, "scan")
+    scan.add_argument(
+        "source", nargs="?", type=Path, help="JSON lines with id, server, tool and server_instructions, or a catalog"
+    )
+    scan.add_argument("--configured", action="store_true", help="scan the tools of your configured servers")
+    scan.add_argument("--config", help="a configuration file (default: your own)")
+    add_json(scan)
+    scan.set_defaults(run=_scan)
+    review = add_command(subparsers, "review")
+    review.add_argument("action", nargs="?", choices=("list", "show", "approve", "reject", "export"), default="list")
+    review.add_argument("names", nargs="*", metavar="SERVER[/NAME]", help="a server, or one definition of it")
+    add_json(review)
+    review.set_defaults(run=_review)
+
+
+def _scan(options: argparse.Namespace) -> int:
+    if (options.source is None) == (not options.configured):
+        raise InvalidInput("Name a file to scan, or pass --configured to scan the tools of your servers.")
+    definitions = _configured(options.config) if options.configured else _read(options.source)
+    scanner, counts = open_scanner(), {"clean": 0, "suspicious": 0, "dangerous": 0}
+    for definition in definitions:
+        verdict = scanner.scan(definition)
+        counts[verdict.level] += 1
+        if options.json:
+            line = {"id": definition.id, "verdict": verdict.level, "reasons": [r.shown() for r in verdict.reasons]}
+            print(json.dumps(line, ensure_ascii=False))
+        elif verdict.level != "clean":
+            _print_verdict(definition.id, verdict)
+    say(f"shortlist: {counts['dangerous']} dangerous, {counts['suspicious']} suspicious, {counts['clean']} clean")
+    return 1 if counts["dangerous"] else 0
+
+
+def _print_verdict(name: str, verdict: ScanVerdict) -> None:
+    print(f"{verdict.level}: {one_line(name)}")
+    for reason in verdict.reasons:
+        start, end = reason.span
+        print(f"  {reason.family} in {one_line(reason.field, 80)} [{start}:{end}]: {one_line(reason.why)}")
+
+
+def _configured(config: str | None) -> Iterator[ToolDefinition]:
+    path = find_config(config)
+    if path is None:
+        raise InvalidInput("There is no configuration: run `shortlist import` first, or name one with --config.")
+    from shortlist.cli.stack import list_everything  # noqa: PLC0415 - servers and their protocol take a second to import
+
+    catalog, said = list_everything(load_settings(path))
+    return _of_catalog(catalog, said)
+
+
+def _of_catalog(catalog: Catalog, said: Any = None) -> Iterator[ToolDefinition]:
+    for tool_id, tool in catalog.tools.items():
+        yield ToolDefinition(tool_id, tool.server, tool.mcp(), (said or {}).get(tool.server, ""))
+
+
+def _read(path: Path) -> Iterator[ToolDefinition]:
+    """Read the scanner's own JSON lines, or any catalog."""
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as lines:
+            first = next((line for line in lines if line.strip()), "")
+    except (OSError, UnicodeDecodeError):
+        first = ""
+    if _is_scan_line(first):
+        return _lines(path, opener)
+    return _of_catalog(read_tools(path))
+
+
+def _is_scan_line(line: str) -> bool:
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(raw, dict) and isinstance(raw.get("tool"), dict)
+
+
+def _lines(path: Path, opener: Any) -> Iterator[ToolDefinition]:
+    with opener(path, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield _definition(line, f"{path} line {number}")
+
+
+def _definition(line: str, place: str) -> ToolDefinition:
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{place} is not valid JSON ({error}). Write one definition per line.") from None
+    if not isinstance(raw, dict) or not isinstance(raw.get("tool"), dict):
+        raise InvalidInput(f'{place} has no "tool": write {{"id": …, "server": …, "tool": {{the MCP definition}}}}.')
+    identity, server, instructions = (_text(raw.get(key)) for key in ("id", "server", "server_instructions"))
+    return ToolDefinition(identity or f"{server}/{raw['tool'].get('name', '')}", server, raw["tool"], instructions)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _review(options: argparse.Namespace) -> int:
+    store = open_local().pins
+    wanted = [_parted(name) for name in options.names]
+    if options.action == "export":
+        return _export(store)
+    if options.action == "list":
+        return _list(store, {server for server, _ in wanted}, options.json)
+    if not wanted:
+        raise InvalidInput(f"Name what to {options.action}: SERVER for all of a server, or SERVER/NAME.")
+    for server, name in wanted:
+        if options.action == "show":
+            for held in _held(store, server, name):
+                _show(server, held)
+            continue
+        chosen = decide(
+            store, server, [name] if name else [], options.action == "approve", getpass.getuser(), time.time()
+        )
+        for held in chosen:
+            print(f"{options.action}d {server}/{held.entry.name}")
+    return 0
+
+
+def _parted(name: str) -> tuple[str, str]:
+    server, _, rest = name.partition("/")
+    return server, rest
+
+
+def _held(store: PinStore, server: str, name: str = "") -> list[Held]:
+    return [held for held in held_of(store.read(server)) if not name or held.entry.name == name]
+
+
+def _list(store: PinStore, servers: set[str], as_json: bool) -> int:
+    count = 0
+    for server in store.overview():
+        for held in _held(store, server) if not servers or server in servers else []:
+            count += 1
+            if as_json:
+                reasons = [reason.shown() for reason in held.reasons]
+                line = {
+                    "server": server,
+                    "kind": held.entry.kind,
+                    "name": held.entry.name,
+                    "cause": held.cause,
+                    "reasons": reasons,
+                }
+                print(json.dumps(line, ensure_ascii=False))
+            else:
+                print(f"{one_line(server)}/{one_line(held.entry.name)}  {one_line(held.why, 200)}")
+    if not count and not as_json:
+        print("Nothing is held.")
+    return 0
+
+
+def _show(server: str, held: Held) -> None:
+    print(f"{one_line(server)}/{one_line(held.entry.name)} ({held.entry.kind}): {one_line(held.why)}")
+    for reason in held.reasons:
+        print(f"  {reason.family} in {one_line(reason.field, 80)}: {one_line(reason.why)}")
+    colours = sys.stdout.isatty()
+    for change in words_changed(held.before, held.entry):
+        before, after = MARKS[change.kind]
+        tint = {"added": "\x1b[32m", "removed": "\x1b[31m"}.get(change.kind, "") if colours else ""
+        print(f"{tint}{before}{change.text}{after}{tint and chr(27) + '[0m'}", end="")
+    print("\n")
+
+
+def _export(store: PinStore) -> int:
+    """Print all decisions as JSON lines; they hold hashes and names, and no secrets."""
+    for server in store.overview():
+        for each in store.read(server).decisions:
+            line = {
+                "server": server,
+                "kind": each.kind,
+                "name": each.name,
+                "hash": each.hash,
+                "approved": each.approved,
+            }
+            print(json.dumps({**line, "by": each.by, "at": each.at}, ensure_ascii=False))
+    return 0

@@ -1,0 +1,171 @@
+"""Characters that hide or imitate: invisible text, reversed direction, letters of another alphabet."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_TAGS = re.compile("[\U000e0020-\U000e007f]+")
+_SELECTORS = re.compile("[\U000e0100-\U000e01ef]{2,}|(?:[\ufe00-\ufe0f]){3,}")
+_DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]+")
+_ZERO_WIDTH = re.compile("[\u200b\u2060\u2061-\u2064\ufeff\u00ad\u034f\u180e\u115f\u1160\u3164\uffa0\u200c\u200d]+")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufefc]")
+_CONTROL = re.compile("\x1b|[\x00-\x08\x0e-\x1f\x7f]|\x9b")
+_FAR_AWAY = re.compile(r"[ \t]{120,}(?=\S)|\n(?:[ \t]*\n){30,}(?=[ \t]*\S)")
+_WORD = re.compile(r"[^\W\d_]+")
+MANY_HIDDEN = 8
+"""So many invisible characters in one run are a message."""
+
+_CONFUSABLE: dict[str, str] = {}
+for _foreign, _latin in (
+    ("аеорсухіјѕһԁԛԝвкмнтАВЕКМНОРСТУХІЈЅгпи", "aeopcyxijshdqwbkmhtABEKMHOPCTYXIJSrnu"),
+    ("αοεινρτυχκΑΒΕΖΗΙΚΜΝΟΡΤΥΧγωσ", "aoeivptuxkABEZHIKMNOPTYXyws"),
+    ("օսոցհԱՕ", "ounghUO"),
+    ("ɑɡⅼℓ", "agll"),
+):
+    _CONFUSABLE.update(zip(_foreign, _latin, strict=True))
+_PLAIN = str.maketrans(_CONFUSABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """A place where characters hide or imitate; `hidden` is the text that was brought to light."""
+
+    family: str
+    start: int
+    end: int
+    why: str
+    severe: bool
+    hidden: str = ""
+
+
+def oddities(text: str, *, name: bool = False) -> Iterator[Oddity]:
+    """Yield what is odd about the characters of a text; names are held to a stricter rule."""
+    for match in _FAR_AWAY.finditer(text):
+        yield Oddity(
+            "hidden_text",
+            match.end(),
+            min(len(text), match.end() + 400),
+            "text is pushed out of sight by white space",
+            False,
+        )
+    if text.isascii():
+        yield from _controls(text)
+        return
+    for match in _TAGS.finditer(text):
+        hidden = "".join(chr(ord(c) - 0xE0000) for c in match.group())
+        if not _flag(text, match.start()):
+            yield Oddity("hidden_text", *match.span(), "tag characters hide a text", True, hidden)
+    for match in _SELECTORS.finditer(text):
+        yield Oddity("hidden_text", *match.span(), "variation selectors hide bytes", True, _selected(match.group()))
+    for match in _DIRECTION.finditer(text):
+        severe = any(c in "\u202d\u202e" for c in match.group()) or not _RIGHT_TO_LEFT.search(text)
+        yield Oddity(
+            "hidden_text",
+            *match.span(),
+            "characters change the direction of the text",
+            severe,
+            text[match.end() : match.end() + 400][::-1] if severe else "",
+        )
+    yield from _zero_widths(text)
+    yield from _controls(text)
+    yield from _imitations(text, name)
+
+
+def unmasked(text: str) -> str:
+    """Return the text as a reader sees it: without invisible characters, and with imitated letters in Latin."""
+    if text.isascii():
+        return text
+    seen = _ZERO_WIDTH.sub("", _DIRECTION.sub("", _SELECTORS.sub("", _TAGS.sub("", text))))
+    return _WORD.sub(lambda match: _in_latin(match.group()), unicodedata.normalize("NFKC", seen))
+
+
+def _in_latin(word: str) -> str:
+    return word.translate(_PLAIN) if len(_scripts(word)) > 1 else word
+
+
+def _flag(text: str, start: int) -> bool:
+    """Tell the flag of a region, a black flag with tags after it, from a hidden text."""
+    return start > 0 and text[start - 1] == "\U0001f3f4"
+
+
+def _selected(run: str) -> str:
+    codes = (ord(c) - 0xE0100 + 16 if ord(c) >= 0xE0100 else ord(c) - 0xFE00 for c in run)
+    return bytes(code for code in codes if code < 256).decode("utf-8", "replace")
+
+
+def _zero_widths(text: str) -> Iterator[Oddity]:
+    among_latin: list[int] = []
+    for match in _ZERO_WIDTH.finditer(text):
+        start, end = match.span()
+        run = match.group()
+        if end - start >= MANY_HIDDEN:
+            yield Oddity("hidden_text", start, end, f"{end - start} invisible characters in a row", True, _bits(run))
+        elif start and text[start - 1].isascii() and text[end : end + 1].isascii() and run[0] != "\u00ad":
+            among_latin.append(start)
+    if among_latin:
+        first, count = among_latin[0], len(among_latin)
+        yield Oddity("hidden_text", first, first + 1, f"invisible characters among Latin letters ({count})", True)
+
+
+def _bits(run: str) -> str:
+    """Read a run of two invisible characters as bits."""
+    kinds = sorted(set(run))
+    if len(kinds) != 2:
+        return ""
+    bits = "".join(str(kinds.index(c)) for c in run)
+    return "".join(chr(int(bits[i : i + 8], 2)) for i in range(0, len(bits) - 7, 8))
+
+
+def _controls(text: str) -> Iterator[Oddity]:
+    match = _CONTROL.search(text)
+    if match:
+        what = "terminal escape sequences" if match.group() in ("\x1b", "\x9b") else "control characters"
+        yield Oddity("hidden_text", *match.span(), f"{what} in the text", match.group() in ("\x1b", "\x9b", "\x08"))
+
+
+def _scripts(word: str) -> set[str]:
+    found = set()
+    for letter in word:
+        if letter.isascii():
+            found.add("LATIN")
+        elif letter in _CONFUSABLE or "\u0370" <= letter <= "\u058f":
+            found.add("GREEK" if "\u0370" <= letter <= "\u03ff" else "OTHER")
+    return found
+
+
+def _imitations(text: str, name: bool) -> Iterator[Oddity]:
+    for match in _WORD.finditer(text):
+        word = match.group()
+        if word.isascii():
+            continue
+        mixed = "LATIN" in _scripts(word) and any(c in _CONFUSABLE for c in word)
+        alone = len(word) == 1 and word in _CONFUSABLE and _latin_around(text, *match.span())
+        greek_only = all(c.isascii() or "\u0370" <= c <= "\u03ff" for c in word)
+        if mixed and not (greek_only and sum(not c.isascii() for c in word) == 1 and not name):
+            plain = word.translate(_PLAIN)
+            yield Oddity(
+                "look_alike", *match.span(), f"{word!r} mixes alphabets to look like {plain!r}", plain.isascii()
+            )
+        elif alone:
+            yield Oddity(
+                "look_alike", *match.span(), f"{word!r} looks like {word.translate(_PLAIN)!r} among Latin words", True
+            )
+        elif name and unicodedata.normalize("NFKC", word) != word and unicodedata.normalize("NFKC", word).isascii():
+            yield Oddity(
+                "look_alike", *match.span(), f"{word!r} imitates {unicodedata.normalize('NFKC', word)!r}", True
+            )
+        elif name and all(c in _CONFUSABLE for c in word) and len(word) > 2:
+            yield Oddity("look_alike", *match.span(), f"{word!r} looks like {word.translate(_PLAIN)!r}", False)
+
+
+def _latin_around(text: str, start: int, end: int) -> bool:
+    """Say whether a lone letter stands between Latin words, as only an imitation does; Greek symbols are left alone."""
+    before, after = text[:start].rstrip()[-1:], text[end:].lstrip()[:1]
+    return (
+        not "\u0370" <= text[start] <= "\u03ff"
+        and before.isascii()
+        and before.isalpha()
+        and after.isascii()
+        and after.isalpha()
+    )

@@ -1,0 +1,123 @@
+"""Every text of a definition that a model may read, with its place, bounded in number and length."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+MAX_FIELDS = 4_000
+MAX_CHARACTERS = 200_000
+"""What is longer is read up to here and held as oversized: four times the longest definition of 45,000 real ones."""
+MAX_DEPTH = 64
+MAX_SENTENCE = 400
+WINDOW_SENTENCES = 3
+LONG_NAME_WORDS = 4
+"""A parameter's name of this many words is read as a sentence."""
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|\s*\n+\s*")
+_NAME_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^\W\d_]+")
+_NAMED = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
+_LISTED = frozenset(("enum", "examples", "required", "tags", "keywords"))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """What one `scan` line holds: a tool as its server lists it, and what the server says of itself."""
+
+    id: str
+    server: str
+    tool: Mapping[str, Any]
+    server_instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextField:
+    """One text and its place, such as `inputSchema.properties.path.description`."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A part of a field; `start` and `end` are offsets in its text."""
+
+    text: str
+    start: int
+    end: int
+
+
+class _TooDeep(Exception):
+    """A definition is nested deeper than any real one."""
+
+
+def fields_of(definition: ToolDefinition) -> tuple[tuple[TextField, ...], bool]:
+    """Return the texts of a definition, and whether something was left unread because it is too large."""
+    found: list[TextField] = []
+    left = MAX_CHARACTERS
+    instructions = [TextField("server_instructions", definition.server_instructions)]
+    try:
+        texts = (*instructions, *islice(_texts(definition.tool, "", 0), MAX_FIELDS + 1))
+    except _TooDeep:
+        return (TextField("description", str(definition.tool.get("description", ""))[:MAX_CHARACTERS]),), True
+    for field in texts:
+        if field.text:
+            found.append(field if len(field.text) <= left else TextField(field.path, field.text[:left]))
+            left -= len(field.text)
+        if left < 0 or len(found) > MAX_FIELDS:
+            return tuple(found[:MAX_FIELDS]), True
+    return tuple(found), False
+
+
+def _texts(value: Any, path: str, depth: int) -> Iterator[TextField]:
+    if depth > MAX_DEPTH:
+        raise _TooDeep
+    if isinstance(value, str):
+        yield TextField(path, value)
+    elif isinstance(value, Mapping):
+        named = path.rpartition(".")[2] in _NAMED
+        for key, inner in value.items():
+            place = f"{path}.{key}" if path else str(key)
+            if named and isinstance(key, str):
+                yield from _long_name(key, place)
+            if key in _LISTED and isinstance(inner, (list, tuple)):
+                yield TextField(place, "\n".join(item for item in inner if isinstance(item, str)))
+                yield from _texts([item for item in inner if not isinstance(item, str)], place, depth + 1)
+            else:
+                yield from _texts(inner, place, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            yield from _texts(inner, f"{path}[{number}]", depth + 1)
+
+
+def _long_name(name: str, place: str) -> Iterator[TextField]:
+    words = _NAME_PART.findall(name)
+    if len(words) >= LONG_NAME_WORDS or not name.isascii():
+        yield TextField(f"{place} (name)", " ".join(words) if name.isascii() else name)
+
+
+def spoken_name(name: str) -> str:
+    """Spell an identifier as words: `readAllFiles` and `read_all_files` as `read all files`."""
+    return " ".join(part.lower() for part in _NAME_PART.findall(name))
+
+
+def sentences_of(text: str) -> tuple[Sentence, ...]:
+    """Split a text into sentences of bounded length."""
+    found: list[Sentence] = []
+    start = 0
+    for end, following in (*((m.start(), m.end()) for m in _SENTENCE_END.finditer(text)), (len(text), len(text))):
+        for cut in range(start, end, MAX_SENTENCE):
+            part = text[cut : min(end, cut + MAX_SENTENCE)]
+            if part.strip():
+                found.append(Sentence(part, cut, cut + len(part)))
+        start = following
+    return tuple(found)
+
+
+def windows_of(sentences: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield runs of up to three sentences; what belongs together often spans more than one."""
+    last = max(1, len(sentences) - WINDOW_SENTENCES + 1)
+    for start in range(last if sentences else 0):
+        yield sentences[start : start + WINDOW_SENTENCES]

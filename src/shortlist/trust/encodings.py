@@ -1,0 +1,172 @@
+"""Encoded payloads, decoded so that they can be read again: Base64, hex, escapes, ROT13, reversed or spaced letters."""
+
+import base64
+import binascii
+import codecs
+import html
+import re
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from shortlist.trust.definitions import sentences_of
+
+MAX_DECODED = 8_000
+MAX_RUNS = 40
+MAX_LAYERS = 2
+"""How often a payload may be encoded over itself and still be read."""
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/_-]{10,}={0,2}(?![A-Za-z0-9+/=])")
+_BASE32 = re.compile(r"(?<![A-Z2-7=])[A-Z2-7]{32,}={0,6}")
+_HEX = re.compile(r"(?<![0-9A-Fa-f])(?:0x)?(?:[0-9A-Fa-f]{2}[ :,]?){8,}(?![0-9A-Fa-f])")
+_ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|\\[0-7]{3}){6,}")
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}[A-Za-z0-9.~_+-]{0,2}){8,}")
+_ENTITIES = re.compile(r"(?:&#x?[0-9A-Fa-f]{1,6};\s?){6,}")
+_NUMBERS = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]+){15,}\d{2,3}(?!\d)")
+_BINARY = re.compile(r"(?<!\d)(?:[01]{8}[ ,]?){8,}")
+_SPACED = re.compile(r"(?<!\S)(?:\S {1,3}){10,}\S(?!\S)")
+_DOTTED = re.compile(r"(?<![A-Za-z.\-])(?:[A-Za-z][.\-_*|]){8,}[A-Za-z]")
+_LETTERS = re.compile(r"[A-Za-z]{2,}")
+_LEET = str.maketrans("4310578@$", "aeiostbas")
+_LEET_WORD = re.compile(r"\b(?=[A-Za-z0-9@$]*[A-Za-z])(?=[A-Za-z0-9@$]*[0-9@$])[A-Za-z0-9@$]{3,}\b")
+_SMALL = (
+    "the and you your with this that not for all any file read send user from into before after tool call use must "
+    "are is to of in it its be do as at by on or if tell pass then them they have has "
+    "el la los las una para esta que con por le les une des pour cette avec dans der die das und den mit fur "
+    "os uma seu toda todos il gli per questo non che senza depois antes cada usuario"
+)
+_COMMON = frozenset(_SMALL.split())
+COMMAND = re.compile(
+    r"curl |wget |https?://|\b(?:ba)?sh\b|rm -|/etc/|\.ssh|\.env\b|eval|exec|import os|powershell|<script|\bnc |chmod"
+)
+"""What an encoded text is made for, even where it is not a sentence."""
+MIN_COMMON = 3
+"""So many everyday words make letters a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A text that was encoded, and where it stood."""
+
+    text: str
+    start: int
+    end: int
+    how: str
+
+
+def decoded(text: str, layers: int = MAX_LAYERS) -> Iterator[Decoded]:
+    """Yield texts that are encoded inside a text, once or several times over, as far as they can be read."""
+    for how, pattern, decode in _FORMS:
+        for number, match in enumerate(pattern.finditer(text)):
+            if number >= MAX_RUNS:
+                break
+            plain = decode(match.group()[: 2 * MAX_DECODED])[:MAX_DECODED]
+            inner = list(decoded(plain, layers - 1)) if plain.isprintable() and layers > 1 else []
+            yield from (Decoded(each.text, *match.span(), f"{how} and {each.how}") for each in inner)
+            if plain and _readable(plain):
+                yield Decoded(plain, *match.span(), how)
+    yield from _transformed(text[:MAX_DECODED])
+
+
+def _transformed(text: str) -> Iterator[Decoded]:
+    """Yield sentences in ROT13, backwards or without digits for letters, where that is what makes them readable."""
+    for sentence in sentences_of(text):
+        plain = _common(sentence.text)
+        if len(_LETTERS.findall(sentence.text)) < MIN_COMMON:
+            continue
+        for how, change in (("ROT13", _rot13), ("reversed text", _reversed)):
+            changed = change(sentence.text)
+            if _common(changed) >= max(3, 3 * plain):
+                yield Decoded(changed, sentence.start, sentence.end, how)
+        words = _LEET_WORD.findall(sentence.text)
+        if len(words) >= MIN_COMMON:
+            changed = _LEET_WORD.sub(lambda match: match.group().translate(_LEET), sentence.text)
+            if _common(changed) >= plain + 2:
+                yield Decoded(changed, sentence.start, sentence.end, "digits for letters")
+
+
+def _rot13(text: str) -> str:
+    return codecs.encode(text, "rot13")
+
+
+def _reversed(text: str) -> str:
+    return text[::-1]
+
+
+def _common(text: str) -> int:
+    return len({word.lower() for word in _LETTERS.findall(text)} & _COMMON)
+
+
+def _readable(text: str) -> bool:
+    """Say whether decoded characters are words rather than noise."""
+    if len(text) < 8 or any(not (c.isprintable() or c in "\n\t") for c in text):
+        return False
+    if COMMAND.search(text):
+        return True
+    letters = sum(c.isalpha() or c == " " for c in text)
+    words = _LETTERS.findall(text)
+    spoken = " " in text.strip() or not text.isascii()
+    return spoken and letters >= 0.7 * len(text) and (len(words) >= 3 or not text.isascii())
+
+
+def _base64(run: str) -> str:
+    plain = run.replace("-", "+").replace("_", "/").rstrip("=")
+    return _bytes(lambda: base64.b64decode(plain + "=" * (-len(plain) % 4)))
+
+
+def _base32(run: str) -> str:
+    plain = run.rstrip("=")
+    return _bytes(lambda: base64.b32decode(plain + "=" * (-len(plain) % 8)))
+
+
+def _hex(run: str) -> str:
+    return _bytes(lambda: bytes.fromhex(re.sub(r"0x|[ :,]", "", run)))
+
+
+def _bytes(decode: Callable[[], bytes]) -> str:
+    try:
+        return decode().decode("utf-8")
+    except (ValueError, binascii.Error):
+        return ""
+
+
+def _escapes(run: str) -> str:
+    found = re.findall(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})|\\([0-7]{3})", run)
+    return "".join(chr(int(u or x, 16) if u or x else int(octal, 8)) for u, x, octal in found)
+
+
+def _numbers(run: str) -> str:
+    return "".join(chr(int(number)) for number in re.findall(r"\d+", run) if 9 <= int(number) < 256)
+
+
+def _binary(run: str) -> str:
+    return "".join(chr(int(byte, 2)) for byte in re.findall(r"[01]{8}", run))
+
+
+def _spaced(run: str) -> str:
+    return re.sub(r"(\S) ", r"\1", run.replace("   ", " \0 ")).replace("\0", " ")
+
+
+def _dotted(run: str) -> str:
+    return re.sub(r"[.\-_*|]", "", run)
+
+
+_FORMS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
+    ("Base64", _BASE64, _base64),
+    ("Base32", _BASE32, _base32),
+    ("hexadecimal", _HEX, _hex),
+    ("escape sequences", _ESCAPES, _escapes),
+    ("percent-encoding", _PERCENT, urllib.parse.unquote_plus),
+    ("character entities", _ENTITIES, html.unescape),
+    ("character codes", _NUMBERS, _numbers),
+    ("binary digits", _BINARY, _binary),
+)
+"""Spaced letters are joined without a test for words: they read as one long word."""
+
+
+def joined_letters(text: str) -> Iterator[Decoded]:
+    """Yield words whose letters are parted by spaces or dots, joined again."""
+    for pattern, join in ((_SPACED, _spaced), (_DOTTED, _dotted)):
+        for match in pattern.finditer(text):
+            run = match.group()
+            if sum(c.isalpha() for c in run) >= 0.4 * len(run):
+                yield Decoded(join(run), *match.span(), "spaced letters")

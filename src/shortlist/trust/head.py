@@ -1,0 +1,99 @@
+"""The learned part of the scanner: weights for evidence in words, and for the shipped encoder's vector of a passage."""
+
+import functools
+import json
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.errors import ModelError
+from shortlist.trust.concepts import concepts
+from shortlist.trust.features import FEATURES, SCALARS
+from shortlist.trust.patterns import PATTERNS
+
+Matrix = NDArray[np.float32]
+CONCEPTS = len(concepts().names)
+TOGETHER = slice(CONCEPTS, CONCEPTS + len(PATTERNS))
+ACROSS = slice(CONCEPTS + len(PATTERNS), CONCEPTS + 2 * len(PATTERNS))
+_FAMILIES = tuple(dict.fromkeys(pattern.family for pattern in PATTERNS.values()))
+_FAMILY_OF = np.array([_FAMILIES.index(pattern.family) for pattern in PATTERNS.values()])
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Fitted numbers; `training/poison/fit.py` writes them to `data/head.json`."""
+
+    model: str
+    """The encoder that `encoder` was fitted on, by name and digest."""
+    rarity: Matrix
+    """How rare each feature is among real tools, as a power of ten."""
+    words: Matrix
+    intercept: float
+    floor: float
+    """Passages below this score are clean whatever the encoder makes of them, and are not embedded."""
+    encoder: Matrix
+    encoder_intercept: float
+    suspicious: float
+    dangerous: float
+    suspicious_words: float
+    """Thresholds without an encoder."""
+    dangerous_words: float
+
+    def word_scores(self, rows: Matrix) -> Matrix:
+        """Return the score of each passage by its words alone."""
+        scores = evidence(rows, self.rarity) @ self.words + self.intercept
+        return scores.astype(np.float32)
+
+    def scores(self, words: Matrix, vectors: Matrix) -> Matrix:
+        """Return the score of passages by their words and by their vectors."""
+        scores = words + vectors @ self.encoder + self.encoder_intercept
+        return scores.astype(np.float32)
+
+
+def evidence(rows: Matrix, rarity: Matrix) -> Matrix:
+    """Return how rare the rarest patterns of each passage are among real tools, beside the features themselves.
+
+    The rarity does not depend on the attack that a pattern belongs to, so it carries over to families never seen.
+    """
+    together, across = rows[:, TOGETHER] * rarity[TOGETHER], rows[:, ACROSS] * rarity[ACROSS]
+    by_family = _highest(_per_family(together), 4)
+    return np.hstack(
+        [
+            by_family,
+            by_family**2 / 3,
+            _highest(_per_family(across), 3),
+            _highest(rows[:, :CONCEPTS] * rarity[:CONCEPTS], 3),
+            rows[:, :CONCEPTS].sum(1, keepdims=True) / 10,
+            _highest(together, 3),
+            together.sum(1, keepdims=True) / 10,
+            rows[:, -len(SCALARS) :],
+            rows[:, : ACROSS.stop],
+        ]
+    ).astype(np.float32)
+
+
+def _per_family(values: Matrix) -> Matrix:
+    found = np.zeros((len(values), len(_FAMILIES)), np.float32)
+    for column, family in enumerate(_FAMILY_OF):
+        np.maximum(found[:, family], values[:, column], out=found[:, family])
+    return found
+
+
+def _highest(values: Matrix, count: int) -> Matrix:
+    highest: Matrix = -np.sort(-values, axis=1)[:, :count]
+    return highest
+
+
+@functools.cache
+def shipped_head() -> Head:
+    """Load the fitted numbers that belong to this version's features."""
+    raw = json.loads(resources.files("shortlist.trust").joinpath("data/head.json").read_text("utf-8"))
+    if tuple(raw.pop("features")) != FEATURES:
+        raise ModelError(
+            "The scanner's weights belong to other features; run `python -m training.poison.fit`, or reinstall."
+        )
+    for key in ("rarity", "words", "encoder"):
+        raw[key] = np.array(raw[key], np.float32)
+    return Head(**raw)

@@ -1,0 +1,213 @@
+"""Keep pins between restarts and decide, for each list of tools that arrives, what may be served."""
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shortlist.catalog.catalog import Catalog
+from shortlist.config.settings import Trust
+from shortlist.errors import InvalidInput, StoreError
+from shortlist.models import Tool
+from shortlist.storage.port import Decision, PinnedDefinition, PinStore, StoredPins
+from shortlist.trust.definitions import ToolDefinition
+from shortlist.trust.pins import (
+    INSTRUCTIONS,
+    Admitted,
+    Held,
+    Kind,
+    PinnedEntry,
+    Pins,
+    ServerListing,
+    admit,
+    canonical,
+    closed,
+    listing,
+    with_accepted,
+)
+from shortlist.trust.scanner import Reason, Scanner, ScanVerdict
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a server listed last, and what became of it."""
+
+    fingerprint: str
+    tools: tuple[Tool, ...]
+    said: Mapping[str, str]
+    admission: Admitted
+
+
+class Keeper:
+    """Admits the tools of servers; safe to call from any thread.
+
+    `scanner` is made when the first definition has to be judged: it loads numbers that most starts do not need.
+    """
+
+    def __init__(self, store: PinStore, scanner: Callable[[], Scanner], trust: Callable[[str], Trust]) -> None:
+        self._store, self._make, self._trust = store, scanner, trust
+        self._scanner: Scanner | None = None
+        self._arrived: dict[str, Arrival] = {}
+        self._decided: int | None = None
+        self._lock = threading.RLock()
+
+    def admit(self, server: str, tools: Sequence[Tool], said: Mapping[str, str]) -> tuple[Tool, ...]:
+        """Return the tools that may be served; the others are held, and shown in reviews."""
+        with self._lock:
+            trust = self._trust(server)
+            fingerprint = _fingerprint(tools, said, trust)
+            before = self._arrived.get(server)
+            if before is None or before.fingerprint != fingerprint:
+                admission = self._admitted(
+                    listing(server, [tool.mcp() for tool in tools], canonical(dict(said)) if said else None), trust
+                )
+                before = self._arrived[server] = Arrival(fingerprint, tuple(tools), dict(said), admission)
+            accepted = before.admission.accepted
+            return tuple(tool for tool in tools if ("tool", tool.name) in accepted)
+
+    def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
+        """Return what a server says of itself, as far as it was accepted."""
+        with self._lock:
+            arrival = self._arrived.get(server)
+            if arrival is None:
+                return said
+            entry = arrival.admission.accepted.get(("instructions", INSTRUCTIONS))
+            words: dict[str, str] = json.loads(entry.value) if entry else {}
+            return words
+
+    def held(self, server: str) -> tuple[Held, ...]:
+        with self._lock:
+            arrival = self._arrived.get(server)
+            return arrival.admission.held if arrival else ()
+
+    def opened(self, catalog: Catalog) -> Catalog:
+        """Return a saved catalog without what is held; servers that were saved without pins are scanned and pinned."""
+        try:
+            known = self._store.overview()
+        except StoreError as error:
+            logger.error("no saved tools are served: approvals cannot be read. %s", error)
+            known = {server: frozenset(tool.name for tool in catalog.of_server(server)) for server in catalog.servers}
+        for server in tuple(catalog.servers):
+            tools = tuple(catalog.of_server(server))
+            if self._trust(server) == "auto" or not tools:
+                continue
+            if server not in known:
+                served = self.admit(server, tools, {})
+            elif known[server]:
+                served = tuple(tool for tool in tools if tool.name not in known[server])
+            else:
+                continue
+            catalog = catalog.with_server(catalog.servers[server], served)
+        return catalog
+
+    def reviewed(self) -> dict[str, tuple[Tool, ...]]:
+        """Return everything that servers listed, to be admitted again, if somebody has decided something meanwhile."""
+        try:
+            state = self._store.state()
+        except StoreError:
+            return {}
+        with self._lock:
+            if state == self._decided:
+                return {}
+            first, self._decided = self._decided is None, state
+            if first:
+                return {}
+            listed = {server: arrival.tools for server, arrival in self._arrived.items()}
+            self._arrived.clear()
+            return listed
+
+    def _admitted(self, listed: ServerListing, trust: Trust) -> Admitted:
+        try:
+            stored = self._store.read(listed.server)
+            pins = pins_of(stored)
+            if stored.listing == listed.hash and not stored.held and trust != "review":
+                return Admitted({(e.kind, e.name): e for e in listed.entries})
+            admission = admit(listed, pins, trust, self._judge)
+            self._store.write(listed.server, _stored(listed, with_accepted(pins, admission), admission))
+        except StoreError as error:
+            if trust == "auto":
+                return Admitted({(e.kind, e.name): e for e in listed.entries})
+            logger.error("nothing of %r is served: its approvals cannot be read. %s", listed.server, error)
+            return closed(listed)
+        for held in admission.held:
+            logger.warning("%s/%s is held: %s. Run `shortlist review`.", listed.server, held.entry.name, held.why)
+        return admission
+
+    def _judge(self, definition: ToolDefinition) -> ScanVerdict:
+        if self._scanner is None:
+            self._scanner = self._make()
+        return self._scanner.scan(definition)
+
+
+def pins_of(stored: StoredPins) -> Pins:
+    """Read pins as they are stored."""
+    accepted = {(_kind(d.kind), d.name): PinnedEntry(_kind(d.kind), d.name, d.text) for d in stored.accepted}
+    latest = {decision.hash: decision.approved for decision in stored.decisions}
+    approved = frozenset(each for each, yes in latest.items() if yes)
+    return Pins(bool(stored.listing), accepted, approved, frozenset(latest) - approved)
+
+
+def held_of(stored: StoredPins) -> tuple[Held, ...]:
+    """Read what is held, with its reasons and what it was before."""
+    return tuple(
+        Held(
+            PinnedEntry(_kind(d.kind), d.name, d.text),
+            d.cause,  # type: ignore[arg-type]
+            tuple(
+                Reason(r["family"], r["field"], tuple(r["span"]), r["why"], r["level"]) for r in json.loads(d.reasons)
+            ),
+            PinnedEntry(_kind(d.kind), d.before_name or d.name, d.before) if d.before else None,
+        )
+        for d in stored.held
+    )
+
+
+def decide(store: PinStore, server: str, names: Iterable[str], approved: bool, by: str, at: float) -> list[Held]:
+    """Approve or reject what is held of a server, by name, or all of it; return what was decided."""
+    held = held_of(store.read(server))
+    wanted = set(names)
+    unknown = wanted - {each.entry.name for each in held}
+    if unknown or not held:
+        listed = ", ".join(sorted(each.entry.name for each in held)) or "nothing"
+        raise InvalidInput(f"{sorted(unknown)[0] if unknown else server!r} is not held. Held of {server!r}: {listed}.")
+    chosen = [each for each in held if not wanted or each.entry.name in wanted]
+    store.decide(server, [Decision(e.entry.kind, e.entry.name, e.entry.hash, approved, by, at) for e in chosen])
+    return chosen
+
+
+def _kind(text: str) -> Kind:
+    return text  # type: ignore[return-value]
+
+
+def _stored(listed: ServerListing, pins: Pins, admission: Admitted) -> StoredPins:
+    accepted = tuple(PinnedDefinition(e.kind, e.name, e.text) for e in pins.accepted.values())
+    held = tuple(_held_row(each) for each in admission.held)
+    return StoredPins(listed.hash, accepted, held)
+
+
+def _held_row(held: Held) -> PinnedDefinition:
+    reasons = json.dumps([{**reason.shown(), "level": reason.level} for reason in held.reasons], ensure_ascii=False)
+    before = held.before
+    return PinnedDefinition(
+        held.entry.kind,
+        held.entry.name,
+        held.entry.text,
+        held.cause,
+        reasons,
+        before.text if before else "",
+        before.name if before else "",
+    )
+
+
+def _fingerprint(tools: Sequence[Tool], said: Mapping[str, Any], trust: str) -> str:
+    """Tell quickly whether a list is the one that was seen last."""
+    digest = hashlib.blake2b(f"{trust}\0{canonical(said)}".encode(), digest_size=16)
+    for tool in tools:
+        digest.update(tool.definition.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,272 @@
+"""Pins: what each server's definitions were when they were accepted, so that every later change is noticed.
+
+`admit` compares what a server lists with its pins and says what may be served and what is held. It is a pure function;
+`keeping.py` keeps the pins.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from shortlist.config.settings import Trust
+from shortlist.trust.definitions import ToolDefinition
+from shortlist.trust.scanner import Reason, ScanVerdict, Severity
+
+Kind: TypeAlias = Literal["tool", "instructions", "prompt", "resource"]
+Cause: TypeAlias = Literal[
+    "new", "changed", "renamed", "twin", "flagged", "parameter", "annotation", "rejected", "unreadable"
+]
+INSTRUCTIONS = "instructions"
+_PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta")
+
+CAUSES: Mapping[Cause, str] = {
+    "new": "new, and this server's definitions are reviewed before they are served",
+    "changed": "changed since it was approved",
+    "renamed": "has another name than the tool it equals",
+    "twin": "equals another tool of the same server",
+    "flagged": "flagged by the scanner",
+    "parameter": "a change adds a required parameter",
+    "annotation": "a change weakens an annotation",
+    "rejected": "rejected in a review",
+    "unreadable": "the store of approvals cannot be read, so nothing can be compared",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedEntry:
+    """One definition of a server: a tool, its instructions, a prompt or a resource, as canonical JSON."""
+
+    kind: Kind
+    name: str
+    text: str
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def value(self) -> Any:
+        return json.loads(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerListing:
+    """Everything that a server lists, by kind and name."""
+
+    server: str
+    entries: tuple[PinnedEntry, ...]
+
+    @property
+    def hash(self) -> str:
+        """The hash of the whole set: a rename or an added twin changes it."""
+        return hashlib.sha256(
+            "\n".join(sorted(f"{e.kind} {e.name} {e.hash}" for e in self.entries)).encode()
+        ).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """What was accepted of a server, what is approved or rejected by hash, and whether it was ever seen before."""
+
+    known: bool = False
+    accepted: Mapping[tuple[Kind, str], PinnedEntry] = field(default_factory=dict)
+    approved: frozenset[str] = frozenset()
+    rejected: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A definition that is not served until somebody decides, with what it was before."""
+
+    entry: PinnedEntry
+    cause: Cause
+    reasons: tuple[Reason, ...] = ()
+    before: PinnedEntry | None = None
+
+    @property
+    def why(self) -> str:
+        first = f": {self.reasons[0].why}" if self.reasons else ""
+        return f"{CAUSES[self.cause]}{first}"
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What of a listing is served, what is held, and what was accepted although it changed."""
+
+    accepted: Mapping[tuple[Kind, str], PinnedEntry]
+    held: tuple[Held, ...] = ()
+    changed: tuple[PinnedEntry, ...] = ()
+    levels: Mapping[str, Severity] = field(default_factory=dict)
+    """The verdict on each accepted tool that is not clean, by name."""
+
+
+Judge: TypeAlias = Callable[[ToolDefinition], ScanVerdict]
+
+
+def canonical(value: Any) -> str:
+    """Return JSON in the canonical form of RFC 8785: sorted keys, shortest numbers, no white space."""
+    if isinstance(value, Mapping):
+        keys = sorted(map(str, value), key=lambda key: key.encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join(f"{_quoted(key)}:{canonical(value[key])}" for key in keys) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, float):
+        return _number(value)
+    return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """Write a number as ECMAScript does: 1.0 is 1, 1e21 has an exponent."""
+    if not math.isfinite(value):
+        return "null"
+    if value == int(value) and abs(value) < 1e21:
+        return str(int(value))
+    text = repr(value)
+    if "e" in text:
+        mantissa, _, exponent = text.partition("e")
+        sign = "-" if exponent.startswith("-") else "+"
+        return f"{mantissa.removesuffix('.0')}e{sign}{exponent.lstrip('+-').lstrip('0')}"
+    return text
+
+
+def tool_entry(tool: Mapping[str, Any]) -> PinnedEntry:
+    """Pin a tool: every part of it that a model or a client reads."""
+    return PinnedEntry(
+        "tool", str(tool.get("name", "")), canonical({key: tool[key] for key in _PINNED if tool.get(key) is not None})
+    )
+
+
+def listing(
+    server: str,
+    tools: Sequence[Mapping[str, Any]],
+    instructions: str | None = None,
+    prompts: Sequence[Mapping[str, Any]] = (),
+    resources: Sequence[Mapping[str, Any]] = (),
+) -> ServerListing:
+    """Gather what a server lists."""
+    entries = [tool_entry(tool) for tool in tools]
+    if instructions is not None:
+        entries.append(PinnedEntry("instructions", INSTRUCTIONS, canonical(instructions)))
+    entries += [PinnedEntry("prompt", str(prompt.get("name", "")), canonical(prompt)) for prompt in prompts]
+    entries += [PinnedEntry("resource", str(resource.get("uri", "")), canonical(resource)) for resource in resources]
+    return ServerListing(server, tuple(entries))
+
+
+def admit(listed: ServerListing, pins: Pins, trust: Trust, judge: Judge) -> Admitted:
+    """Compare a listing with its pins and say what may be served.
+
+    A definition that equals its pin, or was approved, is served. One that was rejected is held. Of the others, `review`
+    holds all, `scan` holds what the scanner calls dangerous and every change that could mislead, and `auto` holds none.
+    """
+    accepted: dict[tuple[Kind, str], PinnedEntry] = {}
+    held: list[Held] = []
+    changed: list[PinnedEntry] = []
+    levels: dict[str, Severity] = {}
+    for entry in listed.entries:
+        key = (entry.kind, entry.name)
+        before = pins.accepted.get(key)
+        finding = None if trust == "auto" else _finding(entry, before, listed, pins, trust, judge)
+        if finding is not None:
+            held.append(finding)
+            continue
+        accepted[key] = entry
+        if before is None or before.text != entry.text:
+            changed.append(entry)
+        if entry.kind == "tool" and (level := judge(_definition(listed.server, entry)).level) != "clean":
+            levels[entry.name] = level
+    spoken: tuple[Kind, str] = ("instructions", INSTRUCTIONS)
+    if spoken not in accepted and spoken in pins.accepted:
+        accepted[spoken] = pins.accepted[spoken]  # the approved ones, while new ones are held
+    return Admitted(accepted, tuple(held), tuple(changed) if pins.known else (), levels)
+
+
+def _finding(
+    entry: PinnedEntry, before: PinnedEntry | None, listed: ServerListing, pins: Pins, trust: Trust, judge: Judge
+) -> Held | None:
+    if entry.hash in pins.rejected:
+        return Held(entry, "rejected", before=before)
+    if entry.hash in pins.approved:
+        return None
+    same = before is not None and before.text == entry.text
+    verdict = judge(_definition(listed.server, entry))
+    if trust == "review":
+        cause: Cause | None = None if same else "new" if before is None else "changed"
+        return Held(entry, cause, verdict.reasons, before) if cause else None
+    if verdict.level == "dangerous":
+        return Held(entry, "flagged", verdict.reasons, before)
+    if same or not pins.known:
+        return None
+    cause, other = _twin(entry, listed, pins) if before is None else (_worse(before, entry), before)
+    if before is not None and verdict.level == "suspicious":
+        cause = cause or "flagged"
+    return Held(entry, cause, verdict.reasons, other) if cause else None
+
+
+def _twin(entry: PinnedEntry, listed: ServerListing, pins: Pins) -> tuple[Cause | None, PinnedEntry | None]:
+    """Say whether a new tool is a known one under another name."""
+    if entry.kind != "tool":
+        return None, None
+    body = _unnamed(entry)
+    for (kind, name), known in pins.accepted.items():
+        if kind == "tool" and name != entry.name and _unnamed(known) == body:
+            still = any(other.kind == "tool" and other.name == name for other in listed.entries)
+            return ("twin" if still else "renamed"), known
+    return None, None
+
+
+def _unnamed(entry: PinnedEntry) -> str:
+    return canonical({key: value for key, value in entry.value.items() if key not in ("name", "title")})
+
+
+def _worse(before: PinnedEntry, after: PinnedEntry) -> Cause | None:
+    """Name what makes a change one that nobody should miss."""
+    if before.kind != "tool":
+        return "changed"
+    old, new = before.value, after.value
+    if _required(new) - _required(old):
+        return "parameter"
+    if _weaker(_mapping(old.get("annotations")), _mapping(new.get("annotations"))):
+        return "annotation"
+    return None
+
+
+def _required(tool: Mapping[str, Any]) -> set[str]:
+    required = _mapping(tool.get("inputSchema")).get("required")
+    return {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+
+
+def _weaker(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    lost_caution = old.get("destructiveHint", True) is not False and new.get("destructiveHint", True) is False
+    became_writing = old.get("readOnlyHint") is True and new.get("readOnlyHint") is not True
+    claims_reading = old.get("readOnlyHint") is not True and new.get("readOnlyHint") is True
+    opened = old.get("openWorldHint", True) is False and new.get("openWorldHint", True) is not False
+    return lost_caution or became_writing or claims_reading or opened
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _definition(server: str, entry: PinnedEntry) -> ToolDefinition:
+    if entry.kind == "instructions":
+        return ToolDefinition(f"{server}/instructions", server, {}, entry.value)
+    return ToolDefinition(f"{server}/{entry.name}", server, entry.value)
+
+
+def closed(listed: ServerListing) -> Admitted:
+    """Hold everything: the answer where pins cannot be read."""
+    return Admitted({}, tuple(Held(entry, "unreadable") for entry in listed.entries if entry.kind == "tool"))
+
+
+def with_accepted(pins: Pins, admission: Admitted) -> Pins:
+    """Return the pins after an admission: what is served is pinned, and what left keeps its pin."""
+    return replace(pins, known=True, accepted={**pins.accepted, **admission.accepted})

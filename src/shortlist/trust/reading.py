@@ -1,0 +1,63 @@
+"""A definition read: its fields, their sentences with the concepts in them, and the windows that are judged."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.trust.characters import unmasked
+from shortlist.trust.concepts import concepts, readable
+from shortlist.trust.definitions import TextField, ToolDefinition, fields_of, sentences_of, windows_of
+from shortlist.trust.features import FEATURES, Marked, Neighbours, features_of
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A run of sentences in one field; `start` and `end` are offsets in its text."""
+
+    field: TextField
+    text: str
+    start: int
+    end: int
+    concepts: int
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionReading:
+    """The windows of a definition that speak of anything, with their features."""
+
+    fields: tuple[TextField, ...]
+    windows: tuple[Window, ...]
+    rows: NDArray[np.float32]
+    oversized: bool
+
+
+def read(definition: ToolDefinition, around: Neighbours) -> DefinitionReading:
+    """Read a definition, field by field."""
+    fields, oversized = fields_of(definition)
+    windows: list[Window] = []
+    rows: list[NDArray[np.float32]] = []
+    for field in fields:
+        for window, row in read_text(field, around):
+            windows.append(window)
+            rows.append(row)
+    matrix = np.array(rows, np.float32) if rows else np.zeros((0, len(FEATURES)), np.float32)
+    return DefinitionReading(fields, tuple(windows), matrix, oversized)
+
+
+def read_text(field: TextField, around: Neighbours) -> list[tuple[Window, NDArray[np.float32]]]:
+    """Return the windows of one field that speak of anything."""
+    known = concepts()
+    seen = unmasked(field.text)
+    languages = known.languages(readable(seen))
+    marked = [Marked(s, known.found(readable(s.text), languages)) for s in sentences_of(seen)]
+    found = []
+    for run in windows_of(marked):
+        spoken = 0
+        for each in run:
+            spoken |= each.concepts
+        if spoken:
+            start, end = run[0].sentence.start, run[-1].sentence.end
+            window = Window(field, seen[start:end], start, end, spoken)
+            found.append((window, features_of(run, around, field.path)))
+    return found

@@ -1,0 +1,200 @@
+"""Judge definitions before a model reads them: `clean`, `suspicious` or `dangerous`, with the reasons and their places.
+
+A scan happens when a definition arrives, never during a search. It takes time proportional to the size of the
+definition, which is bounded, and verdicts are kept by content.
+"""
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shortlist.text.clean import one_line
+from shortlist.trust.characters import oddities
+from shortlist.trust.definitions import TextField, ToolDefinition, spoken_name
+from shortlist.trust.encodings import COMMAND, decoded, joined_letters
+from shortlist.trust.features import Neighbours, patterns_in
+from shortlist.trust.head import TOGETHER, Head, shipped_head
+from shortlist.trust.patterns import PATTERNS
+from shortlist.trust.reading import DefinitionReading, Window, read, read_text
+
+Severity: TypeAlias = Literal["clean", "suspicious", "dangerous"]
+Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]
+"""Unit vectors of texts, by the model that the head was fitted on."""
+LEVELS: tuple[Severity, ...] = ("clean", "suspicious", "dangerous")
+PASSAGES = 2
+"""How many passages of a definition are embedded: the ones its words make most suspicious."""
+MAX_REASONS = 8
+MAX_EXCERPT = 160
+MAX_PASSAGE = 400
+KEPT_VERDICTS = 50_000
+_ENDING_WORDS = (
+    "delete drop remove destroy erase wipe purge truncate terminate kill revoke overwrite uninstall transfer pay "
+    "payment execute"
+)
+_CHANGING_WORDS = (
+    "write update insert send run format shutdown reboot reset disable create post upload publish deploy install "
+    "rename move"
+)
+_HARMLESS_WORDS = "dry list get show preview check validate describe search status query history log logs template"
+_ENDING = frozenset(_ENDING_WORDS.split())
+_CHANGING = _ENDING | frozenset(_CHANGING_WORDS.split())
+_HARMLESS = frozenset(_HARMLESS_WORDS.split())
+NO_SURROUNDINGS = Neighbours()
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a definition is not clean: which family of attack, where, and in words."""
+
+    family: str
+    field: str
+    span: tuple[int, int]
+    why: str
+    level: Severity = "suspicious"
+
+    def shown(self) -> dict[str, Any]:
+        return {"family": self.family, "field": self.field, "span": list(self.span), "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class ScanVerdict:
+    """What the scanner makes of a definition; the gravest reasons come first."""
+
+    level: Severity = "clean"
+    reasons: tuple[Reason, ...] = ()
+
+
+class Scanner:
+    """Judges definitions; `embed` is the shipped encoder, or None where no model runtime is installed."""
+
+    def __init__(self, embed: Embed | None = None, head: Head | None = None) -> None:
+        self._embed = embed
+        self._head = head or shipped_head()
+        self._kept: OrderedDict[str, ScanVerdict] = OrderedDict()
+
+    def scan(self, definition: ToolDefinition, around: Neighbours = NO_SURROUNDINGS) -> ScanVerdict:
+        """Judge one definition."""
+        return next(self.scan_all([definition], around))
+
+    def scan_all(
+        self, definitions: Iterable[ToolDefinition], around: Neighbours = NO_SURROUNDINGS
+    ) -> Iterator[ScanVerdict]:
+        """Yield a verdict for each definition, in order."""
+        for definition in definitions:
+            key = _key(definition, around)
+            verdict = self._kept.get(key) if key else None
+            if verdict is None:
+                verdict = self._judge(definition, around)
+            if key:
+                self._kept[key] = verdict
+                if len(self._kept) > KEPT_VERDICTS:
+                    self._kept.popitem(last=False)
+            yield verdict
+
+    def _judge(self, definition: ToolDefinition, around: Neighbours) -> ScanVerdict:
+        reading = read(definition, around)
+        reasons = [*_oversized(reading), *_mismatch(definition)]
+        passages = list(zip(reading.windows, self._head.word_scores(reading.rows), strict=True))
+        for field in reading.fields:
+            reasons += _odd_characters(field)
+            passages += self._uncovered(field, around, reasons)
+        reasons += self._worst(passages)
+        return _verdict(reasons)
+
+    def _uncovered(self, field: TextField, around: Neighbours, reasons: list[Reason]) -> list[tuple[Window, float]]:
+        """Return the passages of texts that were hidden or encoded in a field."""
+        hidden = [(odd.hidden, odd.start, odd.end, "hidden characters") for odd in oddities(field.text) if odd.hidden]
+        encoded = [(d.text, d.start, d.end, d.how) for d in (*decoded(field.text), *joined_letters(field.text))]
+        found: list[tuple[Window, float]] = []
+        for text, start, end, how in hidden + encoded:
+            inner = read_text(TextField(field.path, text), around)
+            if inner:
+                scores = self._head.word_scores(np.array([row for _, row in inner], np.float32))
+                found += [
+                    (Window(field, w.text, start, end, w.concepts), float(s))
+                    for (w, _), s in zip(inner, scores, strict=True)
+                ]
+            if how not in ("hidden characters", "digits for letters", "spaced letters") or inner:
+                level: Severity = "dangerous" if COMMAND.search(text) or (inner and max(scores) > 0) else "suspicious"
+                reasons.append(Reason("encoded", field.path, (start, end), f"{how} decodes to {_excerpt(text)}", level))
+        return found
+
+    def _worst(self, passages: Sequence[tuple[Window, float]]) -> Iterator[Reason]:
+        """Yield a reason for each passage above a threshold, worst first."""
+        worst = sorted(passages, key=lambda passage: -passage[1])[:PASSAGES]
+        head = self._head
+        limits = (head.suspicious_words, head.dangerous_words)
+        if self._embed is not None:
+            worst = [passage for passage in worst if passage[1] > head.floor]
+            if worst:
+                vectors = self._embed([window.text[:MAX_PASSAGE] for window, _ in worst])
+                scores = head.scores(np.array([score for _, score in worst], np.float32), vectors)
+                worst = [(window, float(score)) for (window, _), score in zip(worst, scores, strict=True)]
+            limits = (head.suspicious, head.dangerous)
+        for window, score in worst:
+            if score > limits[0]:
+                family, why = _explained(window, self._head)
+                level: Severity = "dangerous" if score > limits[1] else "suspicious"
+                yield Reason(
+                    family, window.field.path, (window.start, window.end), f"{why}: {_excerpt(window.text)}", level
+                )
+
+
+def _verdict(reasons: Sequence[Reason]) -> ScanVerdict:
+    ordered = sorted(dict.fromkeys(reasons), key=lambda reason: -LEVELS.index(reason.level))
+    return ScanVerdict(ordered[0].level, tuple(ordered[:MAX_REASONS])) if ordered else ScanVerdict()
+
+
+def _explained(window: Window, head: Head) -> tuple[str, str]:
+    """Name the rarest pattern of a passage."""
+    present = patterns_in(window.concepts) * head.rarity[TOGETHER]
+    if not present.any():
+        return "instruction", "reads like an instruction to the model"
+    pattern = PATTERNS[tuple(PATTERNS)[int(present.argmax())]]
+    return pattern.family, pattern.why
+
+
+def _oversized(reading: DefinitionReading) -> Iterator[Reason]:
+    if reading.oversized:
+        last = reading.fields[-1]
+        why = "the definition is too large to be read whole"
+        yield Reason("oversized", last.path, (0, len(last.text)), why, "dangerous")
+
+
+def _odd_characters(field: TextField) -> Iterator[Reason]:
+    named = field.path == "name" or field.path.endswith("(name)")
+    for odd in oddities(field.text, name=named):
+        why = f"{odd.why}: {_excerpt(odd.hidden)}" if odd.hidden else odd.why
+        yield Reason(odd.family, field.path, (odd.start, odd.end), why, "dangerous" if odd.severe else "suspicious")
+
+
+def _mismatch(definition: ToolDefinition) -> Iterator[Reason]:
+    """Yield where a tool says that it changes nothing, and its name says otherwise."""
+    hints = definition.tool.get("annotations")
+    name = str(definition.tool.get("name", ""))
+    words = spoken_name(name).split()
+    if not isinstance(hints, Mapping) or hints.get("readOnlyHint") is not True or not words:
+        return
+    changing = next((word for word in words if word in _CHANGING), None)
+    if changing and words[0] in _CHANGING and not _HARMLESS & set(words):
+        level: Severity = "dangerous" if _ENDING & set(words) else "suspicious"
+        why = f"readOnlyHint says that nothing changes, but the name says {changing!r}"
+        yield Reason("capability_mismatch", "annotations.readOnlyHint", (0, len(name)), why, level)
+
+
+def _excerpt(text: str) -> str:
+    return f'"{one_line(text, MAX_EXCERPT)}"'
+
+
+def _key(definition: ToolDefinition, around: Neighbours) -> str:
+    try:
+        text = json.dumps([definition.tool, definition.server_instructions, hash(around)], sort_keys=True, default=str)
+    except (RecursionError, TypeError):  # too deep, or keys that cannot be sorted: judged anew each time
+        return ""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
