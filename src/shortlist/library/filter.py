@@ -29,7 +29,7 @@ from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.paths import cache_folder
 from shortlist.remote import ProviderUnavailable
-from shortlist.search.confidence import NOTHING
+from shortlist.search.confidence import NOTHING, with_taken_words
 from shortlist.search.explain import Explanation
 from shortlist.search.rerank import choose_reranker, reranked
 from shortlist.search.searcher import Searcher, SearchOptions
@@ -41,6 +41,8 @@ from shortlist.text.expansions import read_expansions
 BY_VECTORS = ("hybrid", "dense")
 """The modes of search that ask for a query's vector."""
 
+MIXED_WITH_EARLIER = ("continues", "repeats", "corrects")
+"""Relations whose query mixes the words of the last turn with those of earlier ones."""
 SHOWN_PROBLEMS = 5
 """Tools that could not be read and are named in the warning about them."""
 
@@ -124,6 +126,8 @@ class ToolFilter:
             standing, seen = self._find(alone, self._look_up(alone, turn), narrowing)
             if standing.confidence.level == "high":  # a topic that changed without a word about it
                 asked, found, view = alone, standing, seen
+        if asked.relation in MIXED_WITH_EARLIER:
+            found = replace(found, confidence=with_taken_words(found.confidence))
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
         must = tuple(dict.fromkeys((*narrowing.always, *recalled(asked, narrowing, options.limit))))

@@ -31,6 +31,8 @@ HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
 PASTED_AT_MOST = 0.35
 """The most that an answer to a paste without a request may claim; within `low`."""
+TAKEN_AT_MOST = 0.74
+"""The most that an answer may claim whose query holds words of earlier turns; within `medium`."""
 NONE_AT_MOST = 0.1
 """Where `low` begins and `none` ends, so that a level and its probability never contradict each other."""
 SURE = 0.8
@@ -100,6 +102,13 @@ class Calibration:
         if present < self.none_below and right < SURE:
             return "none"
         return "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
+
+
+def with_taken_words(confidence: Confidence) -> Confidence:
+    """Lower a high confidence to medium: words taken from earlier turns match tools that were not asked for now."""
+    if confidence.level != "high":
+        return confidence
+    return replace(confidence, level="medium", probability=TAKEN_AT_MOST)
 
 
 def mostly_pasted(confidence: Confidence, characters: int) -> Confidence:
