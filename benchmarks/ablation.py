@@ -27,7 +27,7 @@ from shortlist.models import Query, ToolId
 from shortlist.paths import cache_folder
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.sqlite_vectors import SqliteVectors
-from shortlist.text.expansions import Expansions
+from shortlist.text.queries import Expansions
 
 SETS = (*SINGLE, "authored_dev", "metatool:multi")
 FULL = "nothing: the default pipeline"

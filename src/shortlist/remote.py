@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from shortlist.errors import InvalidInput, ModelError
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 BACK_OFF_SECONDS = 0.5
 TRY_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})

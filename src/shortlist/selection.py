@@ -18,7 +18,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, InvalidQuery, ModelError
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.remote import Patience, ProviderEndpoint, ProviderUnavailable, Remote, find_key
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 LISTED_WHOLE = 200
 """A catalog of this size fits in about 4,000 tokens; of a larger one, search picks the candidates."""

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import re2
 
 from shortlist.models import Json, Tool
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 from shortlist.workers import WorkerFailed, run_apart
 
 MAX_STEPS = 20_000

@@ -20,8 +20,8 @@ from shortlist.search.fusion import RankFusion, SingleArm, WeightedFusion
 from shortlist.search.pipeline import Found, Fuse, Request, _together, rank
 from shortlist.search.presets import PIPELINES, Parts
 from shortlist.search.searcher import Searcher
-from shortlist.text.clean import clean_text
 from shortlist.text.queries import analyse
+from shortlist.text.tokens import clean_text
 from tests.fakes import HashingEmbedder, catalogs, searcher, sentences, tool
 
 VERBS = ["create", "list", "get", "delete", "update", "send", "search", "export"]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from shortlist.errors import InvalidQuery
 from shortlist.models import Query, SearchMode, Tool
 from shortlist.search.searcher import MAX_LIMIT, Searcher
-from shortlist.text.clean import clean_text
+from shortlist.text.tokens import clean_text
 from tests.fakes import MODES, WORKPLACE, found, searcher, tool
 
 BOMBS = [

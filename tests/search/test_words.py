@@ -2,7 +2,7 @@ import pytest
 
 from shortlist.models import Query, SearchMode, Server
 from shortlist.search.searcher import Searcher, SearchOptions
-from shortlist.text.expansions import parse_expansions
+from shortlist.text.queries import parse_expansions
 from tests.fakes import WORKPLACE, catalog, found, searcher
 
 

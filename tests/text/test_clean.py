@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.text.clean import clean_text, fold, one_line
+from shortlist.text.tokens import clean_text, fold, one_line
 
 hostile = st.text(st.one_of(st.characters(), st.sampled_from("\x1b[]m\x07\r\n\t\x9b\u200b\u202e\U000e0041\ud800")))
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput
-from shortlist.text.expansions import parse_expansions, read_expansions, shipped_expansions
-from shortlist.text.queries import texts_to_embed
+from shortlist.text.queries import parse_expansions, read_expansions, shipped_expansions, texts_to_embed
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from shortlist.catalog.openapi import is_openapi, server_of
 from shortlist.errors import InvalidCatalog
 from shortlist.models import Annotations, Server, Tool, ToolId
 from shortlist.schema import text_of
-from shortlist.text.clean import clean_text, one_line
+from shortlist.text.tokens import clean_text, one_line
 
 Raw: TypeAlias = Mapping[str, Any]
 

@@ -24,7 +24,7 @@ from shortlist.config.load import find_config, settings_of, user_config_path
 from shortlist.config.masking import masked
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 Edit: TypeAlias = Callable[[str], str]
 

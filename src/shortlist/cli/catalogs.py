@@ -13,7 +13,7 @@ from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.errors import InvalidInput
 from shortlist.storage.local import open_local
-from shortlist.text.expansions import Expansions, read_expansions
+from shortlist.text.queries import Expansions, read_expansions
 
 
 def add_catalog_arguments(parser: argparse.ArgumentParser) -> None:

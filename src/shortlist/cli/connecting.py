@@ -31,7 +31,7 @@ from shortlist.config.load import user_config_path
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.paths import data_folder
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 NAMES = tuple(client.name for client in CLIENTS)
 _EPHEMERAL = ("archive-v0", "uv/cache", "uv\\cache")

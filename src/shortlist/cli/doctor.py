@@ -20,7 +20,7 @@ from shortlist.config.load import find_config, load_settings
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.models import Json
-from shortlist.text.clean import clean_text
+from shortlist.text.tokens import clean_text
 from shortlist.upstream.events import UpstreamEvent, UpstreamStatus
 from shortlist.upstream.pool import UpstreamPool
 

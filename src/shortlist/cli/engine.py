@@ -17,7 +17,7 @@ from shortlist.search.presets import PIPELINES, nothing_together
 from shortlist.search.rerank import choose_reranker
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
-from shortlist.text.expansions import Expansions
+from shortlist.text.queries import Expansions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from shortlist.config.clients.known import ClientName, Place, well_known_files
 from shortlist.config.load import user_config_path
 from shortlist.config.masking import masked
 from shortlist.errors import InvalidInput
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 _MARKS = {"add": "+", "present": "=", "left_out": "!"}
 

@@ -14,7 +14,7 @@ from shortlist.models import Json
 from shortlist.storage.local import open_local
 from shortlist.storage.port import LearnedPair
 from shortlist.telemetry.exemplars import mined_cases, weight_of
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 OK = 0
 SHOWN = 20

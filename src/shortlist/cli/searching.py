@@ -18,8 +18,8 @@ from shortlist.index.shipped import open_vectors
 from shortlist.models import Filters, Query, SearchMode, SearchResult
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
-from shortlist.text.clean import one_line
-from shortlist.text.expansions import Expansions
+from shortlist.text.queries import Expansions
+from shortlist.text.tokens import one_line
 
 
 def register(subparsers: Any) -> None:

@@ -43,7 +43,7 @@ from shortlist.gateway.view import ServeOptions, definition_tokens
 from shortlist.models import Json
 from shortlist.observability.metrics import KEPT_BYTES, GatewayMetrics
 from shortlist.observability.otlp import exporting
-from shortlist.text.clean import clean_text, one_line
+from shortlist.text.tokens import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.upstream.stderr import log_path

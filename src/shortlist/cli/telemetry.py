@@ -15,7 +15,7 @@ from shortlist.storage.local import open_local
 from shortlist.storage.port import EventQuery, EventStore, StoredEvent
 from shortlist.telemetry.events import EVENTS
 from shortlist.telemetry.figures import parse_since, stats, stats_text
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 OK = 0
 FOLLOW_SECONDS = 0.5

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shortlist.text.expansions import Expansions
+    from shortlist.text.queries import Expansions
 
 Stamp = tuple[int, int]
 
@@ -26,7 +26,7 @@ class Words:
         if now == self._seen:
             return False
         self._seen = now  # also where reading fails: a mistake is told once, and its correction seen
-        self.expansions = import_module("shortlist.text.expansions").read_expansions(*files) if files else None
+        self.expansions = import_module("shortlist.text.queries").read_expansions(*files) if files else None
         return True
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 from shortlist.disclosure.render import bound_definition
 from shortlist.errors import InvalidInput
 from shortlist.models import Json, Tool
-from shortlist.text.clean import clean_text
+from shortlist.text.tokens import clean_text
 
 Format: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "mcp"]
 Named: TypeAlias = tuple[Tool, str]

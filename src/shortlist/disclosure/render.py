@@ -11,7 +11,7 @@ from toon_format import encode
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.models import Annotations, Hit, Json, Parameter, Tool, ToolId
 from shortlist.schema import parameters_of
-from shortlist.text.clean import clean_text, one_line
+from shortlist.text.tokens import clean_text, one_line
 
 Detail: TypeAlias = Literal["compact", "standard", "full"]
 NameOf: TypeAlias = Callable[[ToolId], str]

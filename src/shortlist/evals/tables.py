@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from shortlist.gateway.tools import (
 )
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
 from shortlist.text.asks import read_ask
-from shortlist.text.clean import one_line
 from shortlist.text.conversation import relation_of
+from shortlist.text.tokens import one_line
 
 LABELS = ("servers", "categories", "tags")
 CIRCLE_SEARCHES = 3

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.config.settings import Mode
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 NAMED_SERVERS = 60
 DESCRIBED_SERVERS = 12

@@ -21,7 +21,7 @@ from shortlist.gateway.tools import (
     toolset_request,
 )
 from shortlist.models import ToolId
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 DESCRIPTION = 100
 _WORKSPACE = {"workspace": {**STRING, "description": "Handle from an earlier load"}}

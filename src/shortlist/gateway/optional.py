@@ -27,7 +27,7 @@ from shortlist.gateway.tools import (
 )
 from shortlist.models import Query, SearchResult
 from shortlist.selection import Selection, Selector
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 DESCRIPTION = 120
 

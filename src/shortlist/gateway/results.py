@@ -12,7 +12,7 @@ from typing import Any
 
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
-from shortlist.text.clean import fold
+from shortlist.text.tokens import fold
 from shortlist.workers import WorkerFailed, run_apart
 
 KEPT_BYTES = 64 * 1024 * 1024

@@ -13,7 +13,7 @@ from shortlist.disclosure.formats import Definition, anthropic, openai_responses
 from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound
 from shortlist.library.filter import ToolFilter
 from shortlist.models import Json, Server, Tool, ToolId
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 
 SEARCH_TOOL = "search_tools"
 FOUND = 5

@@ -11,7 +11,7 @@ from shortlist.library.filter import Chat, ToolFilter
 from shortlist.library.options import Choices
 from shortlist.library.results import FilterResult
 from shortlist.models import Json, Tool
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 from shortlist.validation import check_arguments
 
 MENU_DESCRIPTION = 100

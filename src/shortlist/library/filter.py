@@ -36,7 +36,7 @@ from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.selection import LIMIT as SELECTED
 from shortlist.selection import LanguageModel, Selection, Selector, WholeCatalog, model_from_environment
 from shortlist.storage.local import local_vectors
-from shortlist.text.expansions import read_expansions
+from shortlist.text.queries import read_expansions
 
 BY_VECTORS = ("hybrid", "dense")
 """The modes of search that ask for a query's vector."""

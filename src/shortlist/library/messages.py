@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
 from shortlist.text.asks import quoted, read_ask
-from shortlist.text.clean import clean_text
 from shortlist.text.conversation import TAKEN_CHARS, Asked, ChatTurn, Role, asked_now
+from shortlist.text.tokens import clean_text
 
 Messages: TypeAlias = Sequence[Any]
 

@@ -19,8 +19,7 @@ from shortlist.index.ports import Candidates, Rows, best, masked
 from shortlist.index.postings import SATURATION
 from shortlist.models import Scores
 from shortlist.search.pipeline import Request
-from shortlist.text.clean import fold
-from shortlist.text.tokens import compact, words
+from shortlist.text.tokens import compact, fold, words
 
 FUZZY_CUTOFF = 60.0
 MAX_PATTERN_CHARS = 1_000

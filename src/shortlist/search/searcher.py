@@ -33,9 +33,8 @@ from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import read_ask
-from shortlist.text.clean import clean_text
-from shortlist.text.expansions import Expansions
-from shortlist.text.queries import analyse, texts_to_embed
+from shortlist.text.queries import Expansions, analyse, texts_to_embed
+from shortlist.text.tokens import clean_text
 from shortlist.text.wishes import Wish, wishes
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
-from shortlist.text.expansions import shipped_expansions
 from shortlist.text.languages.detecting import english_words
 from shortlist.text.languages.reading import read_query
+from shortlist.text.queries import shipped_expansions
 from shortlist.text.tokens import ascii_words, stem, terms
 
 MIN_LENGTH = 3

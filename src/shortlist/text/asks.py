@@ -11,8 +11,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-from shortlist.text.clean import one_line
-from shortlist.text.tokens import read_words, terms
+from shortlist.text.tokens import one_line, read_words, terms
 
 SHORT = 400
 """A message of one paragraph up to this length is an ask as it stands."""

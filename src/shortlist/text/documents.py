@@ -8,9 +8,8 @@ from typing import Literal, TypeAlias, get_args
 
 from shortlist.models import Server, Tool
 from shortlist.schema import nested_properties, parameters_of, texts_of
-from shortlist.text.clean import fold, one_line
 from shortlist.text.languages.reading import GlossedText, read
-from shortlist.text.tokens import compact, split_identifier, terms, words
+from shortlist.text.tokens import compact, fold, one_line, split_identifier, terms, words
 
 Field: TypeAlias = Literal[
     "name",

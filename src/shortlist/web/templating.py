@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from shortlist.text.clean import clean_text, one_line
+from shortlist.text.tokens import clean_text, one_line
 
 TEMPLATES = Path(__file__).parent / "templates"
 

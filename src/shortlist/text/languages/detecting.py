@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 
-from shortlist.text.clean import fold
 from shortlist.text.languages.glossing import LATIN
 from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES
-from shortlist.text.tokens import STOPWORDS, read_words
+from shortlist.text.tokens import STOPWORDS, fold, read_words
 
 NAMES = {
     "ar": "Arabic", "de": "German", "es": "Spanish", "fr": "French", "hi": "Hindi", "it": "Italian", "ja": "Japanese",

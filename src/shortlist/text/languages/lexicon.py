@@ -7,9 +7,9 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from shortlist.text.clean import fold
 from shortlist.text.languages.hindi import latin_key
 from shortlist.text.languages.spelling import normal, stems
+from shortlist.text.tokens import fold
 
 LANGUAGES = ("ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "vi", "zh")
 UNSPACED = frozenset({"ja", "zh"})

@@ -6,9 +6,9 @@ from functools import cache, lru_cache
 
 import Stemmer
 
-from shortlist.text.clean import fold
 from shortlist.text.languages.hindi import latin_key
 from shortlist.text.languages.korean import bare_forms
+from shortlist.text.tokens import fold
 
 MAX_REMEMBERED_WORDS = 20_000
 

@@ -9,7 +9,7 @@ from shortlist.models import Filters, Hit, Query, SearchResult, ToolId
 from shortlist.search.explain import Explanation
 from shortlist.search.presets import PIPELINES
 from shortlist.search.searcher import Explained
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 from shortlist.web.page import Page, Visit
 
 LIMITS = (5, 10, 20)
