@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.text.wishes import MAX_WISHES, wishes
+from shortlist.text.queries import MAX_WISHES, wishes
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ from shortlist.gateway.tools import (
     text_result,
 )
 from shortlist.models import Filters, Hit, Json, Query, SearchResult, Tool, ToolId
-from shortlist.text.asks import read_ask
 from shortlist.text.conversation import relation_of
+from shortlist.text.queries import ask_of
 from shortlist.text.tokens import one_line
 
 LABELS = ("servers", "categories", "tags")
@@ -124,7 +124,7 @@ def _query(
         preferred=narrowing.preferred,
         recent_tools=recent,
         recent_servers=tuple(dict.fromkeys(tools[i].server for i in recent)),
-        relation=relation_of(read_ask(text).text, called=bool(recent)),
+        relation=relation_of(ask_of(text).text, called=bool(recent)),
         collapse=True,
     )
 

@@ -32,10 +32,8 @@ from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled
 from shortlist.search.wishes import serve_each
-from shortlist.text.asks import read_ask
-from shortlist.text.queries import Expansions, analyse, texts_to_embed
+from shortlist.text.queries import Expansions, Wish, analyse, ask_of, asked_text, texts_to_embed, wishes
 from shortlist.text.tokens import clean_text
-from shortlist.text.wishes import Wish, wishes
 
 T = TypeVar("T")
 
@@ -256,7 +254,7 @@ class Searcher:
     def texts_to_embed(self, text: str) -> tuple[str, ...]:
         """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
         speller = self._current().parts.speller
-        queries = (read_ask(clean_text(text)).query, *(wish.query for wish in _wishes(text)))
+        queries = (asked_text(clean_text(text)), *(wish.query for wish in _wishes(text)))
         spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
         return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
 
@@ -285,7 +283,7 @@ class Searcher:
         ready, started = self._current(), perf_counter()
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
-        asked = read_ask(clean_text(query.text)).query if query.mode in CORRECTED else query.text
+        asked = asked_text(clean_text(query.text)) if query.mode in CORRECTED else query.text
         spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
@@ -390,7 +388,7 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
         at_large=at_large(ready.fitted.background, search.request),
     )
     judged = ready.fitted.calibration.judge(features, proven)
-    ask = read_ask(clean_text(search.request.query.text))
+    ask = ask_of(clean_text(search.request.query.text))
     return judged if ask.is_clear else mostly_pasted(judged, ask.characters)
 
 
@@ -412,7 +410,7 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
 
 
 def _wishes(text: str) -> tuple[Wish, ...]:
-    return wishes(read_ask(clean_text(text)).text)
+    return wishes(ask_of(clean_text(text)).text)
 
 
 def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from shortlist.models import Confidence, Hit, SearchResult, ToolId, WishServed
-from shortlist.text.wishes import Wish
+from shortlist.text.queries import Wish
 
 CLEAR = 0.25
 """The chance of being right that the first tool of a part needs for the part to count as a wish of its own."""
