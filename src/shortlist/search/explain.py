@@ -11,9 +11,9 @@ from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES, named
 from shortlist.search.pipeline import Pipeline, PipelineRun, Request, Retriever
 from shortlist.search.presets import Parts
 from shortlist.text.asks import read_ask
-from shortlist.text.clean import clean_text, one_line
 from shortlist.text.documents import FIELDS
-from shortlist.text.wishes import wishes
+from shortlist.text.queries import wishes
+from shortlist.text.tokens import clean_text, one_line
 
 SHOWN = 80
 """Characters that are shown of a request."""
