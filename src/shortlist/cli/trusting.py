@@ -19,7 +19,7 @@ from shortlist.config.load import find_config, load_settings
 from shortlist.errors import InvalidInput
 from shortlist.storage.local import open_local
 from shortlist.storage.port import PinStore
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.diff import words_changed
 from shortlist.trust.keeping import decide, held_of

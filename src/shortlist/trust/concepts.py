@@ -9,7 +9,7 @@ from typing import Any
 
 import re2
 
-from shortlist.text.clean import fold
+from shortlist.text.tokens import fold
 
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _WORD = re.compile(r"[^\W_]+")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any, Literal, NamedTuple
 
-from shortlist.text.clean import clean_text
+from shortlist.text.tokens import clean_text
 from shortlist.trust.pins import PinnedEntry
 
 MAX_WORDS = 4_000

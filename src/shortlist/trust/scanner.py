@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shortlist.text.clean import one_line
+from shortlist.text.tokens import one_line
 from shortlist.trust.characters import oddities
 from shortlist.trust.definitions import TextField, ToolDefinition, spoken_name
 from shortlist.trust.encodings import COMMAND, decoded, joined_letters
