@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.upstream.support import DEADLINE_SECONDS, pool_of, script, text_of
+from tests.upstream.support import DEADLINE_SECONDS, QUICK, pool_of, script, text_of
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 HOLDER = """
@@ -75,7 +76,8 @@ async def test_servers_that_come_and_go_leave_no_descriptor_and_no_zombie() -> N
 @linux
 @pytest.mark.anyio
 async def test_servers_start_again_when_the_guardian_itself_was_killed() -> None:
-    async with pool_of(script("frail")) as (pool, _):
+    patient = replace(QUICK, reconnect_seconds=DEADLINE_SECONDS)
+    async with pool_of(script("frail"), cadence=patient) as (pool, _):
         (guardian,) = [pid for pid in _children(os.getpid()) if "guardian" in Path(f"/proc/{pid}/cmdline").read_text()]
         os.kill(guardian, 9)
         with pytest.raises(Exception, match="may have received"):
