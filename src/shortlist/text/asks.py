@@ -273,7 +273,7 @@ def _introduced(text: str) -> list[_Block]:
     ]
     if not found:
         return []
-    _, ask, rest, is_first = max(found, key=lambda each: each[0])
+    _, ask, rest, is_first = max(found, key=lambda each: (len(terms(each[1])) >= SAYS_ENOUGH, each[0]))
     if not is_first:
         return [_Block(rest, is_pasted=True), _Block(ask, is_pasted=False)]
     more = _MORE_BELOW.search(rest, max(len(rest) - SHORT_ASK, 0))
