@@ -8,7 +8,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -44,9 +44,10 @@ def usage(pid: int) -> Usage:
 def children(pid: int) -> list[int]:
     """Return the processes that a process started and that still run, theirs included."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += [int(child), *children(int(child))]
+    with suppress(FileNotFoundError, ProcessLookupError):  # processes end while they are listed
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *children(int(child))]
     return found
 
 
