@@ -10,7 +10,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
-from shortlist.text.languages.detecting import english_words
+from shortlist.text.languages.lexicon import english_words
 from shortlist.text.languages.reading import read_query
 from shortlist.text.queries import shipped_expansions
 from shortlist.text.tokens import ascii_words, stem, terms

@@ -1,7 +1,7 @@
 import pytest
 
-from shortlist.text.languages.detecting import english_words, language_of
-from shortlist.text.languages.lexicon import LANGUAGES, lexicon
+from shortlist.text.languages.detecting import language_of
+from shortlist.text.languages.lexicon import LANGUAGES, english_words, lexicon
 from shortlist.text.languages.reading import read
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 
 from shortlist.text.languages.glossing import LATIN
-from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES
+from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, english_words
 from shortlist.text.tokens import STOPWORDS, fold, read_words
 
 NAMES = {
@@ -75,12 +75,6 @@ _FUNCTION = frozenset({FUNCTION_WORD, "how", "what", "which", "who", "where", "w
 CORE_WEIGHT, WORD_WEIGHT = 3.0, 0.5
 ENOUGH = 1.7
 NOWHERE: frozenset[str] = frozenset()
-
-
-@cache
-def english_words() -> frozenset[str]:
-    """Return the ordinary words of English requests and tool texts."""
-    return read_words("english.txt")
 
 
 def language_of(clause: str, *, kana: bool = False) -> str | None:

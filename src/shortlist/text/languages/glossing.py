@@ -4,12 +4,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shortlist.text.languages.lexicon import UNSPACED, Lexicon, Sense, lexicon, unaccented
+from shortlist.text.languages.lexicon import UNSPACED, Lexicon, Sense, english_words, lexicon, unaccented
 from shortlist.text.languages.spelling import normal, stems
 
 MIN_PART = {"de": 4, "ko": 2}
 COMPOUNDING = frozenset(MIN_PART)
 PREFIX_SHARE = 0.7
+MIN_SAME = 5
+"""Letters that a word and a form must begin with in common."""
 ALSO_LIKELY = 0.4
 
 
@@ -50,6 +52,7 @@ PARTICLES = frozenset(
     }
 )
 FARTHEST_PARTICLE = 12
+NAMES_BY_CAPITALS = frozenset({"es", "fr", "it", "pl", "pt", "tr", "vi"})
 LATIN = frozenset({"de", "es", "fr", "it", "pl", "pt", "tr", "vi"})
 
 
@@ -137,6 +140,8 @@ def _separated(tokens: Sequence[str], exact: Sequence[str], words: Lexicon) -> d
 
 def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexicon) -> tuple[list[Gloss], int]:
     language = words.language
+    if at and language in NAMES_BY_CAPITALS and tokens[at][0].isupper() and tokens[at].lower() in english_words():
+        return [Gloss(tokens[at])], 1  # a name: `el vault Personal`
     for size in range(min(words.longest, len(tokens) - at), 0, -1):
         text, key = " ".join(tokens[at : at + size]), " ".join(exact[at : at + size])
         if size == 1 and key in words.function_words:
@@ -151,7 +156,7 @@ def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexico
 
 
 def _one(token: str, exact: str, words: Lexicon) -> list[Gloss]:
-    if token.isdigit():
+    if token.isdigit() or (words.language in LATIN and token.lower() in english_words()):
         return [Gloss(token)]
     for stem in stems(token, words.language):
         if senses := words.stems.get(stem) or words.forms.get(stem):
@@ -192,7 +197,7 @@ def _by_beginning(word: str, words: Lexicon) -> tuple[Sense, ...] | None:
     best, share = None, PREFIX_SHARE
     for key in words.prefixes.get(word[:4], ()):
         same = next((i for i, (a, b) in enumerate(zip(word, key, strict=False)) if a != b), min(len(word), len(key)))
-        if same / max(len(word), len(key)) > share:
+        if same >= MIN_SAME and same / max(len(word), len(key)) > share:
             best, share = key, same / max(len(word), len(key))
     return None if best is None else words.forms.get(best) or words.stems[best]
 

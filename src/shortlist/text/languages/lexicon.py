@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from shortlist.text.languages.hindi import latin_key
 from shortlist.text.languages.spelling import normal, stems
-from shortlist.text.tokens import fold
+from shortlist.text.tokens import fold, read_words
 
 LANGUAGES = ("ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "vi", "zh")
 UNSPACED = frozenset({"ja", "zh"})
@@ -44,6 +44,12 @@ class Lexicon:
     """One-word forms and stems by their first letters, for inflections that no stemmer knows."""
     longest: int
     """Most words of a phrase, or letters of a form where there are no spaces."""
+
+
+@cache
+def english_words() -> frozenset[str]:
+    """Return the ordinary words of English requests and tool texts."""
+    return read_words("english.txt")
 
 
 @cache

@@ -49,7 +49,7 @@ def read_query(text: str) -> GlossedText | None:
 
 def read(text: str) -> GlossedText | None:
     """Read a text; None where all of it is English or has no words."""
-    if text.isascii() and language_of(text) is None:
+    if text.isascii() and language_of(_QUOTED.sub(" ", text) if _has_quotes(text) else text) is None:
         return None  # most texts, in a few microseconds
     units: list[Gloss] = []
     said: list[str] = []
@@ -72,6 +72,10 @@ def read(text: str) -> GlossedText | None:
     clauses = tuple(clause for clause in said if len(clause.split()) >= MIN_CLAUSE_WORDS)
     text = " ".join(filter(None, said))
     return GlossedText(tuple(units), text, supported, clauses[:MAX_CLAUSES] if len(clauses) > 1 else (), unknown)
+
+
+def _has_quotes(text: str) -> bool:
+    return "'" in text or '"' in text or "`" in text
 
 
 def _clauses(text: str, *, kana: bool) -> Iterator[tuple[str, str | None]]:
