@@ -126,7 +126,7 @@ def _text(result: SearchResult) -> str:
         closest = " The closest:" if result.hits else " Nothing comes close."
         lines = [f"No good match here ({sure.match_probability:.0%} likely that there is one).{closest}"]
     lines += [f"{hit.rank}. {hit.tool.id}  {one_line(hit.tool.description, 80)}" for hit in result.hits]
-    lines += [f"did you mean {right!r} for {typed!r}?" for typed, right in result.did_you_mean.items()]
+    lines += [f"searched for {meant!r} instead of {typed!r}" for typed, meant in result.did_you_mean.items()]
     return "\n".join([*lines, *result.notes])
 
 

@@ -427,7 +427,7 @@ def _spelling(results: Sequence[SearchResult]) -> list[str]:
     found = {unknown: known for result in results for unknown, known in result.did_you_mean.items()}
     if not found:
         return []
-    return ["Did you mean " + ", ".join(f"{k!r} for {u!r}" for u, k in found.items()) + "?"]
+    return ["Searched for " + ", ".join(f"{k!r} instead of {u!r}" for u, k in found.items()) + "."]
 
 
 def _structured(

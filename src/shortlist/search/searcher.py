@@ -32,7 +32,17 @@ from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled
 from shortlist.search.wishes import serve_each
-from shortlist.text.queries import Expansions, Wish, analyse, ask_of, asked_text, texts_to_embed, wishes
+from shortlist.text.queries import (
+    READING_WEIGHTS,
+    Expansions,
+    Wish,
+    analyse,
+    ask_of,
+    asked_text,
+    is_glossed,
+    texts_to_embed,
+    wishes,
+)
 from shortlist.text.tokens import clean_text
 
 T = TypeVar("T")
@@ -302,11 +312,13 @@ class Searcher:
             return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
 
     def _vectors(self, embedder: Embedder, asked: str, spelled: Spelled) -> Vectors:
-        """Embed a query; where it was corrected, the text as it was typed still takes part."""
+        """Embed a query: one vector for all readings of it, and the text as typed takes part where it was corrected."""
         vectors = query_vectors(embedder, self._texts(spelled.text))
+        if is_glossed(spelled.text):
+            return _unit(np.array(READING_WEIGHTS, np.float32) @ vectors)[None]
         if spelled.corrected:
             both = CORRECTED_WEIGHT * vectors[0] + embedder.embed_query(self._texts(asked)[0])
-            vectors[0] = both / max(float(np.linalg.norm(both)), 1e-9)
+            vectors[0] = _unit(both)
         return vectors
 
     def _current(self) -> _Ready:
@@ -416,6 +428,11 @@ def _wishes(text: str) -> tuple[Wish, ...]:
 def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:
     """Embed the texts of one query: the whole of it, and its parts where it asks for several things."""
     return np.array([embedder.embed_query(text) for text in texts], np.float32)
+
+
+def _unit(vector: Vectors) -> Vectors:
+    unit: Vectors = vector / max(float(np.linalg.norm(vector)), 1e-9)
+    return unit
 
 
 def check(query: Query) -> None:

@@ -30,6 +30,8 @@ PASTED_WEIGHT = 0.35
 """Words inside placeholders, paths, links and quotes: arguments more often than the thing asked for."""
 EXPANSION_WEIGHT = 0.45
 """A synonym is a guess; the word itself is not."""
+READING_WEIGHTS = (1.0, 1.0, 1.0, 0.5)
+"""What three glosses of a query and the query itself count in its vector."""
 SENSE_WEIGHT = 0.6
 """What another English word for the same foreign one counts, by how likely it is meant."""
 UNREAD_WEIGHT = 0.3
@@ -299,13 +301,22 @@ def asked_text(text: str) -> str:
 
 
 def texts_to_embed(text: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
-    """Return the query as a model knows its words and, where it asks for several things, each of them."""
+    """Return the query as a model knows its words and, where it asks for several things, each of them.
+
+    A query of another language has `READING_WEIGHTS` texts instead, which make one vector.
+    """
     asked = asked_text(clean_text(text))
     reading = read_query(asked)
     if reading is not None and reading.languages:
-        return (reading.text, *reading.clauses) if apart else (reading.text,)
+        return (*reading.readings, asked)
     spelled = (expansions or shipped_expansions()).spelled_out(asked)
     return (spelled, *clauses(spelled)) if apart else (spelled,)
+
+
+def is_glossed(text: str) -> bool:
+    """Say whether the texts to embed of a query are readings of it."""
+    reading = read_query(asked_text(clean_text(text)))
+    return reading is not None and bool(reading.languages)
 
 
 def clauses(text: str) -> tuple[str, ...]:

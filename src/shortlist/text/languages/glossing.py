@@ -64,12 +64,10 @@ class Gloss(NamedTuple):
     function: bool = False
 
 
-def written_out(units: Sequence[Gloss]) -> str:
-    """Write a gloss as one line for a model: each word, with a second reading where that is nearly as likely."""
+def written_out(units: Sequence[Gloss], senses: int = 2, at_least: float = ALSO_LIKELY) -> str:
+    """Write a gloss as one line for a model: each word with up to so many of its senses that are likely enough."""
     said = (
-        " ".join(sense.english for sense in unit.senses[:2] if sense.weight >= ALSO_LIKELY)
-        if unit.senses
-        else unit.text
+        " ".join(s.english for s in unit.senses[:senses] if s.weight >= at_least) if unit.senses else unit.text
         for unit in units
         if not unit.function
     )

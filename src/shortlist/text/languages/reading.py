@@ -10,7 +10,6 @@ from shortlist.text.languages.glossing import Gloss, gloss, written_out
 
 MAX_CHARS = 4_000
 MAX_REMEMBERED = 512
-MIN_CLAUSE_WORDS, MAX_CLAUSES = 3, 8
 
 _CLAUSE = re.compile(r"(?:[^.!?;\n。！？；।؟]|[.!?;](?!\s))+(?:[.!?;]\s+|[\n。！？；।؟]\s*|$)|[.!?;\s。！？；।؟]+")
 _QUOTED = re.compile("\"[^\"\n]*\"|(?<!\\w)'[^'\n]*'(?!\\w)|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』")
@@ -25,10 +24,13 @@ class GlossedText(NamedTuple):
     text: str
     """The gloss as one line, for a model."""
     languages: tuple[str, ...]
-    clauses: tuple[str, ...]
-    """The same by clauses, where there are several."""
     unknown: tuple[str, ...]
     """The languages that there is no lexicon for; their words stand as they are."""
+
+    @property
+    def readings(self) -> tuple[str, str, str]:
+        """The gloss with fewer and more of the senses: no single choice of words is right for a model."""
+        return self.text, written_out(self.units, 1), written_out(self.units, 3, 0.0)
 
     @property
     def note(self) -> str:
@@ -69,9 +71,7 @@ def read(text: str) -> GlossedText | None:
         return None
     supported = tuple(language for language in found if language in SUPPORTED)
     unknown = tuple(language for language in found if language not in SUPPORTED)
-    clauses = tuple(clause for clause in said if len(clause.split()) >= MIN_CLAUSE_WORDS)
-    text = " ".join(filter(None, said))
-    return GlossedText(tuple(units), text, supported, clauses[:MAX_CLAUSES] if len(clauses) > 1 else (), unknown)
+    return GlossedText(tuple(units), " ".join(filter(None, said)), supported, unknown)
 
 
 def _has_quotes(text: str) -> bool:
