@@ -1,6 +1,8 @@
 """What a new configuration changes for those who are connected, and what a scope is made of."""
 
 import logging
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -25,7 +27,8 @@ from shortlist.config.settings import (
 from shortlist.errors import InvalidConfig
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
-from shortlist.upstream.events import Notified
+from shortlist.models import Tool
+from shortlist.upstream.events import Notified, ToolsChanged
 from tests.gateway.support import DEADLINE_SECONDS, Fixture, Served, serve, words
 from tests.gateway.test_http import connect, listening
 from tests.gateway.test_modes import small
@@ -282,3 +285,30 @@ async def test_advice_names_only_tools_in_reach() -> None:
         described = words(await client.call_tool("describe_tools", {"names": ["a__add"]}))
     assert "often used with: a__echo" in described
     assert "b__" not in described
+
+
+class SlowGate:
+    """Admits every definition, once it is released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def admit(self, server: str, tools: Sequence[Tool], said: Mapping[str, str]) -> Sequence[Tool]:  # noqa: ARG002
+        if tools and server == "b":
+            self.released.wait(DEADLINE_SECONDS)
+        return tools
+
+    def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+        return said
+
+
+async def test_a_server_whose_tools_are_being_admitted_is_still_starting() -> None:
+    gate = SlowGate()
+    echo = Tool(id="b/echo", name="echo", server="b")
+    async with serve(small("a", "echo"), small("b"), seams=Seams(gate=gate)) as served, served.client() as client:
+        served.gateway.on_upstream(ToolsChanged(server="b", tools=(echo,)))
+        early = words(await client.call_tool("call_tool", {"name": "b__echo", "arguments": {}}))
+        gate.released.set()
+        await served.gateway.settled()
+        assert "b/echo" in served.gateway.state.everything.catalog.tools
+    assert "still starting" in early

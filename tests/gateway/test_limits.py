@@ -19,7 +19,7 @@ from shortlist.front import resumption
 from shortlist.front.audience import SHUTTING_DOWN, Admission
 from shortlist.front.connections import RESERVED_DESCRIPTORS, descriptor_limit, guarded_protocol
 from shortlist.front.http import build_app
-from shortlist.front.modern import RelayedCalls
+from shortlist.front.server import RelayedCalls
 from shortlist.front.streams import encode_event
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 from tests.gateway.test_http import connect

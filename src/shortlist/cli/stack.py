@@ -27,8 +27,7 @@ from shortlist.config.settings import EMPTY, ServerSettings, Settings, Telemetry
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.audience import Admission, Answerer
-from shortlist.front.modern import RelayedCalls
-from shortlist.front.server import Front, ObservedRequests
+from shortlist.front.server import Front, ObservedRequests, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch
 from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.state import ListChanged, Seams

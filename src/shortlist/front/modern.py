@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 from mcp.server._streamable_http_modern import _SingleExchangeDispatchContext
 from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.server.streamable_http import check_accept_headers
 from mcp.shared.dispatcher import CallOptions
@@ -33,28 +33,17 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from shortlist.front.audience import RequestContext, connection_of
-from shortlist.front.server import DualServer
+from shortlist.front.server import CALL, CallParams, DualServer, is_usual_call
 
-CALL = "tools/call"
 WATCH_SECONDS = 0.25
 """Calls that take longer are cancelled when their client disconnects; most are answered before."""
 PING_SECONDS = 15.0
 _PARAM_PREFIX = MCP_PARAM_HEADER_PREFIX.lower()
-_USUAL = frozenset({"name", "arguments", "_meta"})
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class CallParams:
-    """What a handler of `tools/call` reads of its typed params."""
-
-    name: str
-    arguments: dict[str, Any] | None
 
 
 async def serve_call(server: DualServer, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
@@ -86,15 +75,7 @@ def _usual_call(body: bytes) -> dict[str, Any] | None:
         return None
     number = message.get("id")
     is_numbered = isinstance(number, (int, str)) and not isinstance(number, bool)
-    return message if is_numbered and _is_usual(message.get("params")) else None
-
-
-def _is_usual(params: Any) -> bool:
-    """Return whether params hold a name and arguments, and nothing that only the SDK knows how to read."""
-    if not isinstance(params, Mapping) or not _USUAL.issuperset(params):
-        return False
-    has_arguments = params.get("arguments") is None or isinstance(params["arguments"], dict)
-    return isinstance(params.get("name"), str) and has_arguments
+    return message if is_numbered and is_usual_call(message.get("params")) else None
 
 
 def _mirrors_headers(server: DualServer, name: str) -> bool:
@@ -102,22 +83,6 @@ def _mirrors_headers(server: DualServer, name: str) -> bool:
     lookup = server.get_tool_input_schema
     schema = lookup(name) if lookup is not None else None
     return schema is not None and "x-mcp-header" in str(schema)
-
-
-@dataclass(frozen=True, slots=True)
-class RelayedCalls:
-    """The innermost middleware: makes legacy calls without validating their params and results against models."""
-
-    server: DualServer
-
-    async def __call__(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-        entry = self.server.get_request_handler(CALL) if ctx.method == CALL else None
-        if entry is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or not _is_usual(ctx.params):
-            return await call_next(ctx)
-        if not connection_of(ctx).initialize_accepted:
-            return await call_next(ctx)  # the SDK refuses what comes before the handshake
-        params: Mapping[str, Any] = ctx.params or {}
-        return await entry.handler(ctx, CallParams(params["name"], params.get("arguments")))
 
 
 class _Exchange:

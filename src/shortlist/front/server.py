@@ -51,6 +51,8 @@ from shortlist.upstream.events import Era
 Handler: TypeAlias = Callable[[RequestContext, Any], Awaitable[dict[str, Any]]]
 
 NAME = "shortlist"
+CALL = "tools/call"
+_USUAL = frozenset({"name", "arguments", "_meta"})
 HANDLE_PARAMETER = "handle"
 """The part of the endpoint's path that names a workspace."""
 PRINCIPAL = "shortlist.principal"
@@ -325,3 +327,35 @@ def _own_tool(ctx: ServerRequestContext) -> str:
 
 def _failure(error: BaseException) -> str:
     return str(error.error.code) if isinstance(error, MCPError) else failure_name(error)
+
+
+@dataclass(frozen=True, slots=True)
+class CallParams:
+    """What a handler of `tools/call` reads of its typed params."""
+
+    name: str
+    arguments: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedCalls:
+    """The innermost middleware: makes legacy calls without validating their params and results against models."""
+
+    server: DualServer
+
+    async def __call__(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        entry = self.server.get_request_handler(CALL) if ctx.method == CALL else None
+        if entry is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or not is_usual_call(ctx.params):
+            return await call_next(ctx)
+        if not connection_of(ctx).initialize_accepted:
+            return await call_next(ctx)  # the SDK refuses what comes before the handshake
+        params: Mapping[str, Any] = ctx.params or {}
+        return await entry.handler(ctx, CallParams(params["name"], params.get("arguments")))
+
+
+def is_usual_call(params: Any) -> bool:
+    """Return whether params hold a name and arguments, and nothing that only the SDK knows how to read."""
+    if not isinstance(params, Mapping) or not _USUAL.issuperset(params):
+        return False
+    has_arguments = params.get("arguments") is None or isinstance(params["arguments"], dict)
+    return isinstance(params.get("name"), str) and has_arguments

@@ -111,6 +111,7 @@ class Gateway:
         """Take a server's report: its tools, its state, its notifications."""
         if isinstance(event, ToolsChanged):
             self._waiting += 1
+            self.state.arriving.add(event.server)
             self._send.send_nowait(event)
         elif isinstance(event, Notified):
             self.state.announce(event)
@@ -134,6 +135,7 @@ class Gateway:
                 waiting.append(self._changes.receive_nowait())
             latest = {event.server: event for event in waiting}
             await self.state.background.contained("taking the tools of servers", partial(self._take_tools, latest))
+            self.state.arriving.difference_update(latest)
             self._waiting -= len(waiting)
             self._settled.set()
             self._settled = anyio.Event()

@@ -162,6 +162,8 @@ class GatewayState:
         self.seams = seams
         self.recording = Recording(seams.record, arguments=settings.telemetry.arguments != "omit")
         self.stale = set(seams.stale)
+        self.arriving: set[str] = set()
+        """Servers whose tools were reported and are not part of the view yet."""
         self.workspaces = Workspaces(seconds=limits.workspace_seconds, most=limits.workspaces)
         self.results = Results(
             characters=limits.result_characters,
@@ -265,7 +267,9 @@ class GatewayState:
         return tuple(
             name
             for name, state in self.upstreams.states.items()
-            if state == "connecting" and seen.tools.knows_server(name) and name not in seen.tools.servers
+            if (state == "connecting" or name in self.arriving)
+            and seen.tools.knows_server(name)
+            and name not in seen.tools.servers
         )
 
     def server_note(self, server: str) -> str:
