@@ -41,7 +41,13 @@ def register(subparsers: Any) -> None:
     add_json(scan)
     scan.set_defaults(run=_scan)
     review = add_command(subparsers, "review")
-    review.add_argument("action", nargs="?", choices=("list", "show", "approve", "reject", "export"), default="list")
+    review.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "show", "approve", "reject", "export"),
+        default="list",
+        help="what to do (default: list); export prints all decisions as JSON lines",
+    )
     review.add_argument("names", nargs="*", metavar="SERVER[/NAME]", help="a server, or one definition of it")
     add_json(review)
     review.set_defaults(run=_review)
