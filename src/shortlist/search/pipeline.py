@@ -353,10 +353,15 @@ class Deprecated:
 
     def __init__(self, index: Index) -> None:
         self._index = index
+        self._successors: dict[int, str | None] = {}
+        """By row; the same tools are found again and again."""
 
     def __call__(self, _: Request, ranking: Ranking) -> Ranking:
-        old = {row: _successor(self._index.tool(row)) for row in ranking.rows[:LOOKED_AT].tolist()}
-        old = {row: successor for row, successor in old.items() if successor is not None}
+        rows, known = ranking.rows[:LOOKED_AT].tolist(), self._successors
+        for row in rows:
+            if row not in known:
+                known[row] = _successor(self._index.tool(row))
+        old = {row: successor for row in rows if (successor := known[row]) is not None}
         if not old:
             return ranking
         scores = ranking.scores.copy()

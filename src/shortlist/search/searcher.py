@@ -48,8 +48,6 @@ from shortlist.text.tokens import clean_text
 T = TypeVar("T")
 
 MAX_LIMIT = 1_000
-_RANKING = threading.BoundedSemaphore(2)
-"""How many threads rank at once. More would only compete for the interpreter's lock, also with the event loop."""
 CORRECTED_WEIGHT = 3
 """How much more the corrected text counts than the one that was typed, for the model."""
 CORRECTED = ("hybrid", "lexical", "dense")
@@ -304,12 +302,11 @@ class Searcher:
                 failure = f"Searching by words alone: {error}"
                 ready = _Ready.of(ready.index, None, self._options)
                 pipeline = ready.pipeline(pipeline.name)
-        with _RANKING:
-            started = perf_counter()
-            analysed = analyse(spelled.text, self._options.expansions)
-            request = Request(query, analysed, ready.index.among(query.filters), vectors, spelled.corrected)
-            steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
-            return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
+        started = perf_counter()
+        analysed = analyse(spelled.text, self._options.expansions)
+        request = Request(query, analysed, ready.index.among(query.filters), vectors, spelled.corrected)
+        steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
+        return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
 
     def _vectors(self, embedder: Embedder, asked: str, spelled: Spelled) -> Vectors:
         """Embed a query: one vector for all readings of it, and the text as typed takes part where it was corrected."""

@@ -67,7 +67,7 @@ class Speller:
 
     def _strange(self, text: str) -> list[str]:
         english = english_words()
-        if all(word in english for word in ascii_words(text)):
+        if english.issuperset(ascii_words(text)):
             return []
         found = dict.fromkeys(
             match[0].lower()

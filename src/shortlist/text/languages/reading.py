@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from shortlist.text.languages.detecting import NAMES, SUPPORTED, language_of
+from shortlist.text.languages.detecting import NAMES, SUPPORTED, english_words, language_of
 from shortlist.text.languages.glossing import Gloss, gloss, written_out
+from shortlist.text.tokens import ascii_words
 
 MAX_CHARS = 4_000
 MAX_REMEMBERED = 512
@@ -51,7 +52,8 @@ def read_query(text: str) -> GlossedText | None:
 
 def read(text: str) -> GlossedText | None:
     """Read a text; None where all of it is English or has no words."""
-    if text.isascii() and language_of(_QUOTED.sub(" ", text) if _has_quotes(text) else text) is None:
+    asked = _QUOTED.sub(" ", text) if _has_quotes(text) else text
+    if text.isascii() and (english_words().issuperset(ascii_words(asked)) or language_of(asked) is None):
         return None  # most texts, in a few microseconds
     units: list[Gloss] = []
     said: list[str] = []
