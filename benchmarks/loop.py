@@ -37,7 +37,7 @@ from shortlist.front.audience import Answerer
 from shortlist.gateway.callers import Caller, Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.index.embedders import Progress, Vectors, shipped
-from shortlist.index.query_vectors import QueryVectors
+from shortlist.index.vectors import QueryVectors
 from shortlist.library.filter import ToolFilter
 from shortlist.models import Json, Query, Server, Tool
 from shortlist.search.engine import Engine

@@ -8,7 +8,7 @@ import pytest
 
 from shortlist.errors import ModelError
 from shortlist.index.embedders import Progress, Vectors
-from shortlist.index.query_vectors import COOL_DOWN_SECONDS, QueryVectors
+from shortlist.index.vectors import COOL_DOWN_SECONDS, QueryVectors
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog
 from tests.library.support import MERGE, workplace
 

@@ -23,7 +23,7 @@ from shortlist.index.providers import (
     embedder_of,
     openai_embedder,
 )
-from shortlist.index.query_vectors import COOL_DOWN_SECONDS, QueryVectors
+from shortlist.index.vectors import COOL_DOWN_SECONDS, QueryVectors
 from shortlist.library.filter import ToolFilter
 from shortlist.remote import Patience, ProviderRefused, ProviderUnavailable
 from shortlist.storage.sqlite_vectors import SqliteVectors

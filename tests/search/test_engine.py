@@ -10,7 +10,7 @@ import pytest
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import ModelError
 from shortlist.index.embedders import Progress, Vectors
-from shortlist.index.query_vectors import QueryVectors
+from shortlist.index.vectors import QueryVectors
 from shortlist.models import Confidence, Query, SearchResult, Tool, ToolId
 from shortlist.search import engine as engine_module
 from shortlist.search.engine import Engine

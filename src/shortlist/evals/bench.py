@@ -18,7 +18,7 @@ from shortlist.search.exemplars import Memory
 from shortlist.search.pipeline import Pipeline, Request
 from shortlist.search.presets import Parts, stackone, weighted
 from shortlist.search.searcher import Searcher, SearchOptions, query_vectors
-from shortlist.text.queries import analyse, texts_to_embed
+from shortlist.text.queries import analyse, asked_text, texts_to_embed
 
 DENSE = "dense"
 
@@ -119,7 +119,7 @@ class Bench:
 
     def _embed_query(self, text: str, apart: bool) -> Vectors | None:
         return (
-            query_vectors(self._embedder, texts_to_embed(text, apart=apart))
+            query_vectors(self._embedder, texts_to_embed(asked_text(text), apart=apart))
             if self._embedder and text.strip()
             else None
         )

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.embedders import Embedder, shipped
-from shortlist.index.query_vectors import CAPACITY, QueryVectors
+from shortlist.index.vectors import CAPACITY, QueryVectors
 
 EmbedderChoice: TypeAlias = Embedder | Mapping[str, Any] | str | None
 """`auto`, `small`, `small:256`, `static`, `none`, a model folder, `provider:model`, an object of your own, or a

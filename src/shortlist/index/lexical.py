@@ -158,7 +158,7 @@ class ExactLexicalIndex:
         number = self.vocabulary.get(term)
         if number is None:
             return NO_POSTINGS
-        main = self._inverted.postings(number)
+        main = self._main_postings(number)
         late = self._late_postings.get(number)
         if not late:
             return main
@@ -168,6 +168,13 @@ class ExactLexicalIndex:
             np.concatenate([main.weights, np.array(weights, np.float32)]),
             np.concatenate([main.fields, np.array(fields, np.uint16)]),
         )
+
+    def _main_postings(self, number: int) -> Postings:
+        starts, every = self._inverted.starts, self._inverted.all
+        if number + 1 >= len(starts):
+            return NO_POSTINGS
+        start, end = starts[number : number + 2].tolist()
+        return Postings(every.rows[start:end], every.weights[start:end], every.fields[start:end])
 
     def terms_of(self, row: int) -> NDArray[np.int32]:
         part, start, end = self._place(row)
@@ -204,7 +211,7 @@ class ExactLexicalIndex:
         return cls(Forward.restore(arrays), np.array(arrays["alive"]), words)
 
     def _place(self, row: int) -> tuple[Forward, int, int]:
-        main = self._main.count
+        main = len(self._main.starts) - 1
         part, row = (self._main, row) if row < main else (self._late, row - main)
         start, end = part.starts[row : row + 2].tolist()
         return part, start, end

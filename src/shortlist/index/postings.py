@@ -151,12 +151,6 @@ class Inverted:
     def empty(cls) -> "Inverted":
         return cls(np.zeros(1, np.int64), NO_POSTINGS)
 
-    def postings(self, term: int) -> Postings:
-        if term + 1 >= len(self.starts):
-            return NO_POSTINGS
-        start, end = self.starts[term : term + 2].tolist()
-        return Postings(self.all.rows[start:end], self.all.weights[start:end], self.all.fields[start:end])
-
     def frequencies(self) -> NDArray[np.int32]:
         return np.diff(self.starts).astype(np.int32)
 

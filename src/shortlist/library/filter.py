@@ -14,9 +14,9 @@ from shortlist.catalog.naming import Names
 from shortlist.errors import ModelError, ToolNotFound
 from shortlist.index.choosing import EmbedderChoice, choose_embedder, static_model
 from shortlist.index.index import Index, IndexChange
-from shortlist.index.query_vectors import COOL_DOWN_SECONDS
 from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
+from shortlist.index.vectors import COOL_DOWN_SECONDS
 from shortlist.library.choosing import choose, query_of, recalled
 from shortlist.library.messages import read_context
 from shortlist.library.options import Choices, FilterOptions

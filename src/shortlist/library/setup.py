@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from shortlist.index.index import VectorCache
-from shortlist.index.query_vectors import CAPACITY
+from shortlist.index.vectors import CAPACITY
 from shortlist.search.rerank import RERANKED, Reranker
 
 

@@ -10,7 +10,15 @@ from shortlist.index.postings import FieldWeight
 from shortlist.models import SearchMode, ToolId
 from shortlist.search.confidence import Fitted
 from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
-from shortlist.search.fusion import AdaptiveFusion, FeatureReader, RankFusion, SingleArm, WeightedFusion
+from shortlist.search.fusion import (
+    AdaptiveFusion,
+    DenseRetriever,
+    FeatureReader,
+    LexicalRetriever,
+    RankFusion,
+    SingleArm,
+    WeightedFusion,
+)
 from shortlist.search.modes import (
     Exhaustive,
     NameScores,
@@ -37,7 +45,6 @@ from shortlist.search.pipeline import (
     Together,
     no_precedence,
 )
-from shortlist.search.retrievers import DenseRetriever, LexicalRetriever
 from shortlist.search.spelling import Speller
 from shortlist.text.documents import FIELDS
 

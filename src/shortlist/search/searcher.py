@@ -13,7 +13,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
-from shortlist.index.query_vectors import QueryVectors
+from shortlist.index.vectors import QueryVectors
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.confidence import NOTHING, Fitted, at_large, confidence_features, fitted_to, mostly_pasted
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
@@ -36,7 +36,7 @@ from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
     Wish,
-    analyse,
+    analyse_ask,
     ask_of,
     asked_text,
     is_glossed,
@@ -262,7 +262,7 @@ class Searcher:
     def texts_to_embed(self, text: str) -> tuple[str, ...]:
         """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
         speller = self._current().parts.speller
-        queries = (asked_text(clean_text(text)), *(wish.query for wish in _wishes(text)))
+        queries = map(asked_text, (text, *(wish.query for wish in _wishes(text))))
         spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
         return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
 
@@ -279,8 +279,8 @@ class Searcher:
             with suppress(ModelError):  # the search reports it, and goes on with words
                 active.look_up_all(self.texts_to_embed(query.text))
 
-    def _texts(self, text: str) -> tuple[str, ...]:
-        return texts_to_embed(text, self._options.expansions, apart=self._options.clauses)
+    def _texts(self, asked: str) -> tuple[str, ...]:
+        return texts_to_embed(asked, self._options.expansions, apart=self._options.clauses)
 
     def _use(self, index: Index, embedder: Embedder | None) -> None:
         self._ready = _Ready.of(index, embedder, self._options)
@@ -291,7 +291,7 @@ class Searcher:
         ready, started = self._current(), perf_counter()
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
-        asked = asked_text(clean_text(query.text)) if query.mode in CORRECTED else query.text
+        asked = asked_text(query.text)
         spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
@@ -303,7 +303,7 @@ class Searcher:
                 ready = _Ready.of(ready.index, None, self._options)
                 pipeline = ready.pipeline(pipeline.name)
         started = perf_counter()
-        analysed = analyse(spelled.text, self._options.expansions)
+        analysed = analyse_ask(spelled.text, self._options.expansions)
         request = Request(query, analysed, ready.index.among(query.filters), vectors, spelled.corrected)
         steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
         return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))

@@ -216,7 +216,11 @@ class AnalysedQuery(NamedTuple):
 
 def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
     """Read a query; nothing in it can make this fail."""
-    short = asked_text(clean_text(text))
+    return analyse_ask(asked_text(text), expansions)
+
+
+def analyse_ask(short: str, expansions: Expansions | None = None) -> AnalysedQuery:
+    """Read what `asked_text` returns."""
     reading = read_query(short)
     if reading is not None and reading.languages:
         return _analysed_reading(short, reading, expansions or shipped_expansions())
@@ -295,17 +299,16 @@ def ask_of(text: str) -> Ask:
 
 
 def asked_text(text: str) -> str:
-    """Return what to search by."""
-    ask = ask_of(text)
+    """Return what to search by: the text cleaned, without what was pasted into it."""
+    ask = ask_of(clean_text(text))
     return ask.query if ask.pasted else ask.text
 
 
-def texts_to_embed(text: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
-    """Return the query as a model knows its words and, where it asks for several things, each of them.
+def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
+    """Return what is asked as a model knows its words and, where these are several things, each of them.
 
     A query of another language has `READING_WEIGHTS` texts instead, which make one vector.
     """
-    asked = asked_text(clean_text(text))
     reading = read_query(asked)
     if reading is not None and reading.languages:
         return (*reading.readings, asked)
