@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from shortlist.text.languages.detecting import NAMES, SUPPORTED, english_words, language_of
+from shortlist.text.languages.detecting import NAMES, SUPPORTED, language_of
 from shortlist.text.languages.glossing import Gloss, gloss, written_out
+from shortlist.text.languages.lexicon import english_words
 from shortlist.text.tokens import ascii_words
 
 MAX_CHARS = 4_000
