@@ -26,7 +26,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "storage": WORDS | {"paths"},
     "catalog": GROUND | {"storage.port"},
     "trust": GROUND | {"catalog", "storage.port"},
-    "access": GROUND | {"catalog"},
+    "access": GROUND | {"catalog", "storage.port"},
     "workers": frozenset(),
     "validation": WORDS | {"text", "workers"},
     "remote": WORDS | {"text"},

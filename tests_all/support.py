@@ -117,7 +117,7 @@ class Gateway:
     @contextmanager
     def serving(cls, config: Path, *options: str) -> Iterator[Self]:
         """Serve a configuration over HTTP on a free port, with data of its own."""
-        command = [*SHORTLIST, "serve", "--config", str(config), "--http", "127.0.0.1:0", *options]
+        command = [*SHORTLIST, "serve", "--config", str(config), "--http", "127.0.0.1:0", "--open", *options]
         with process(command, environment(config.parent)) as lines:
             yield cls(lines.after("serving "))
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from tests_all.support import SHORTLIST, START_SECONDS, Gateway, environment, process
 
@@ -42,7 +44,7 @@ async def reach(client: Client, tool: str) -> None:
 async def test_a_changed_configuration_is_taken_up_and_a_broken_one_is_not(tmp_path: Path) -> None:
     config = tmp_path / "shortlist.json"
     configure(config, "one")
-    command = [*SHORTLIST, "serve", "--config", str(config), "--http", "127.0.0.1:0"]
+    command = [*SHORTLIST, "serve", "--config", str(config), "--http", "127.0.0.1:0", "--open"]
     with process(command, environment(tmp_path)) as lines:
         async with Client(lines.after("serving ")) as client:
             await until(client, "one__echo", there=True)
@@ -74,9 +76,13 @@ async def test_without_a_configuration_the_demo_servers_are_served_with_the_json
         assert "demo servers" in await anyio.to_thread.run_sync(lines.after, "no configuration")
         url = lines.after("serving ")
         pasted = json.loads(lines.after("paste into a client: "))
-        assert pasted["mcpServers"]["shortlist"]["url"] == url
+        entry = pasted["mcpServers"]["shortlist"]
+        assert entry["url"] == url
         first = json.loads(lines.after("search_tools "))
-        async with Client(url) as client:
+        async with (
+            httpx2.AsyncClient(headers=entry["headers"], timeout=START_SECONDS) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
             found = words(await client.call_tool("search_tools", first))
     assert "slack" in found
 

@@ -102,7 +102,8 @@ def gateway(
         config.write_text(json.dumps({"mcpServers": servers, "shortlist": dict(options or {})}))
         folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
         environment = {**os.environ, "HOME": name, **folders}
-        command = [sys.executable, "-m", "shortlist.cli", "serve", "--http", "127.0.0.1:0", "--config", str(config)]
+        serve = ["serve", "--http", "127.0.0.1:0", "--open", "--config", str(config)]
+        command = [sys.executable, "-m", "shortlist.cli", *serve]
         with log.open("wb") as out, subprocess.Popen([*command, *arguments], env=environment, stderr=out) as process:
             try:
                 port = _port(log, process)

@@ -16,7 +16,11 @@ ENTRIES = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_an_entry_to_paste_starts_or_reaches_the_gateway(entry: str) -> None:
-    transport = settings_of(json.loads(entry), source="docs", environment={}).servers["shortlist"].transport
+    transport = (
+        settings_of(json.loads(entry), source="docs", environment={"SHORTLIST_TOKEN": "slt_x"})
+        .servers["shortlist"]
+        .transport
+    )
     if isinstance(transport, StdioTransport):
         assert (transport.command, transport.args) == ("shortlist", ("serve",))
         assert "serve" in COMMANDS

@@ -14,7 +14,15 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 
 from shortlist.access.principal import Principal
 from shortlist.catalog.catalog import Catalog
-from shortlist.config.settings import Limits, MemoryTransport, ServerSettings, Settings, hash_token
+from shortlist.config.settings import (
+    Effect,
+    Limits,
+    MemoryTransport,
+    ServerSettings,
+    Settings,
+    ToolOverride,
+    hash_token,
+)
 from shortlist.front.audience import Answerer
 from shortlist.front.server import Front
 from shortlist.gateway.callers import Caller
@@ -66,6 +74,8 @@ class Fixture:
         self.cancelled = anyio.Event()
         self.waiting = anyio.Event()
         self.tools = dict(TOOLS)
+        self.effects: dict[str, Effect] = {}
+        """What the configuration says that tools do."""
         self.bus = InMemorySubscriptionBus()
         self.level: str | None = None
         self._subscribed: list[Any] = []
@@ -269,7 +279,11 @@ async def serve(
 ) -> AsyncIterator[Served]:
     """Start fixtures, a pool over them and a gateway, and wait until all tools are known."""
     servers = {
-        f.name: ServerSettings(name=f.name, transport=MemoryTransport(build=lambda f=f: f.server))  # type: ignore[misc]
+        f.name: ServerSettings(
+            name=f.name,
+            transport=MemoryTransport(build=lambda f=f: f.server),  # type: ignore[misc]
+            tools={name: ToolOverride(effect=effect) for name, effect in f.effects.items()},
+        )
         for f in fixtures
     }
     whole = Settings(servers=servers, **{"limits": Limits(), **settings})

@@ -13,10 +13,11 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
-from mcp.shared.subscriptions import ToolsListChanged
+from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
 from shortlist.access.principal import OWNER, Principal
 from shortlist.config.settings import (
+    Action,
     Mode,
     SelectionSettings,
     TelemetrySettings,
@@ -74,6 +75,7 @@ MENUS: dict[str, ServeOptions] = {
 def guarded(name: str) -> Fixture:
     fixture = Fixture(name)
     text = schema(text="string")
+    fixture.effects = {"echo": "read_only", "treasury": "write"}
     fixture.tools = {
         "echo": ("Say a text back.", text),
         "treasury": ("Count the bullion.", schema()),
@@ -101,6 +103,7 @@ class Walk:
     kept: str
     """The handle of a result that somebody else owns."""
     is_revoked: bool = False
+    has_resources: bool = False
 
     async def knock(self, sent: str, work: Awaitable[Any]) -> str:
         """Return what came back, without the words that the client itself sent."""
@@ -186,7 +189,7 @@ async def set_level(walk: Walk) -> list[str]:
 
 
 async def listen(walk: Walk) -> list[str]:
-    """Subscribe to a hidden resource; it must never fire."""
+    """Subscribe to a resource; it must never fire where it is hidden."""
     if walk.era == "legacy":
         return []
     heard: list[str] = []
@@ -199,7 +202,8 @@ async def listen(walk: Walk) -> list[str]:
             async for event in subscription:
                 heard.append(repr(event))
                 break
-    assert heard == ([] if walk.is_revoked else [repr(ToolsListChanged())])
+    first = ResourceUpdated(URIS[0]) if walk.has_resources else ToolsListChanged()
+    assert heard == ([] if walk.is_revoked else [repr(first)])
     return heard
 
 
@@ -278,7 +282,8 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
         front = Recognised(served.gateway)
         front.principal = wall.principal
         async with Client(front.server, mode=MODES[era]) as client:
-            yield Walk(client, era, served, kept, wall.principal is GONE)
+            has_resources = any(token.can and "resources" in token.can for token in wall.tokens)
+            yield Walk(client, era, served, kept, wall.principal is GONE, has_resources)
 
 
 def sent_by(arguments: dict[str, Any]) -> list[str]:
@@ -341,6 +346,35 @@ async def test_nothing_hidden_comes_through_a_single_server_that_is_passed_throu
         hidden = tuple(word for word in hidden if word not in OF_SERVERS)
     assert leaks(came, hidden) == []
     assert "treasury" not in touched
+
+
+TOOL_WORDS = ("treasury", "bullion", "unlock", "riches", "echo")
+ACTIONS: dict[str, tuple[tuple[Action, ...], set[str], tuple[str, ...]]] = {
+    "see": (("see",), set(), ()),
+    "read": (("read",), {"echo"}, ()),
+    "call": (("call",), {"echo", "treasury", "unlock"}, ()),
+    "resources and prompts": (("resources", "prompts"), set(), TOOL_WORDS),
+    "admin": (("admin",), set(), TOOL_WORDS),
+}
+"""What a token may do, the tools that it can call, and the words that it must not see."""
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("menu", ["search", "dynamic", "static", "passthrough"])
+@pytest.mark.parametrize("allowed", ACTIONS)
+async def test_a_token_calls_what_its_actions_allow_through_every_door(allowed: str, menu: str, era: Era) -> None:
+    can, called, hidden = ACTIONS[allowed]
+    wall = Wall(GUEST, hidden, tokens=(TokenSettings(name="guest", hash=TOKEN.hash, can=can),))
+    async with before_the_doors(wall, MENUS[menu], era, "lobby", "vault") as walk:
+        came = await walked(walk)
+        for name in ("lobby__echo", "lobby/echo"):
+            await walk.call(name, {"text": "hello"})
+            await walk.call("call_tool", {"name": name, "arguments": {"text": "hello"}})
+        reached = {name for fixture in walk.served.fixtures.values() for name, _ in fixture.calls}
+    assert reached == called
+    assert leaks(came, hidden) == []
+    assert ("brief" in str(came["prompts/list"])) == ("prompts" in can)
+    assert ("today" in str(came["resources/list"])) == ("resources" in can)
 
 
 async def test_the_owner_sees_through_the_same_doors_what_the_walls_hide() -> None:

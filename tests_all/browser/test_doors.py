@@ -37,7 +37,7 @@ def serve(config: Path, *options: str) -> Any:
 
 
 def test_a_server_that_means_harm_is_only_read(chromium: Browser, tmp_path: Path) -> None:
-    with serve(configure(tmp_path, {"evil": HOSTILE})) as lines:
+    with serve(configure(tmp_path, {"evil": HOSTILE}), "--open") as lines:
         link = lines.after("dashboard: ").partition(" ")[0]
         lines.after("server 'evil' is ready")
         with Watched.open(chromium, link) as watched:

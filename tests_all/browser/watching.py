@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
 def gateway(folder: Path, *options: str) -> Iterator[str]:
     """Serve over HTTP after two weeks of use, the demo servers unless told otherwise; give the way in."""
     seed(folder / "data" / "shortlist" / "events.sqlite", time.time())
-    with process([*SHORTLIST, "serve", "--http", "127.0.0.1:0", *options], environment(folder)) as lines:
+    with process([*SHORTLIST, "serve", "--http", "127.0.0.1:0", "--open", *options], environment(folder)) as lines:
         yield lines.after("dashboard: ").partition(" ")[0]
 
 

@@ -10,7 +10,7 @@ from shortlist.access.scope import Scope
 from shortlist.catalog.catalog import Catalog, CatalogDiff
 from shortlist.catalog.naming import Names
 from shortlist.catalog.toolsets import Toolset
-from shortlist.errors import InvalidInput, ToolNotFound
+from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound
 from shortlist.models import Filters, Server, Tool, ToolId
 
 SUGGESTED_NAMES = 3
@@ -36,7 +36,7 @@ class ScopedCatalog:
     ) -> None:
         self.scope = scope
         self._catalog, self._names, self._all_toolsets, self._hidden = catalog, names, toolsets, hidden
-        self._reach = _reach(scope, catalog, before) if scope.is_limited else None
+        self._reach = _reach(scope, catalog, before)
         self._members = catalog.members if self.is_whole else self._within_reach(before)
 
     def __contains__(self, tool_id: ToolId) -> bool:
@@ -61,6 +61,13 @@ class ScopedCatalog:
         if tool_id not in self:
             raise ToolNotFound(tool_id)
         return self._catalog.tools[tool_id]
+
+    def check_call(self, tool_id: ToolId) -> None:
+        """Raise CallNotAllowed unless the scope lets its principal call a tool in reach."""
+        if tool_id not in self:
+            raise ToolNotFound(tool_id)
+        if not self.scope.may_call(tool_id):
+            raise CallNotAllowed(self.name(tool_id), self.scope)
 
     def name(self, tool_id: ToolId) -> str:
         """Return the name under which a client sees a tool."""
@@ -118,7 +125,7 @@ class ScopedCatalog:
         for server, ids in self._catalog.members.items():
             if before is not None and same and before._catalog.members.get(server) is ids:
                 kept[server] = before._members[server]
-            elif self.scope.covers_server(server) and hidden.isdisjoint(ids):
+            elif "see" in self.scope.actions and self.scope.covers_server(server) and hidden.isdisjoint(ids):
                 kept[server] = ids
             else:
                 kept[server] = tuple(i for i in ids if (reach is None or i in reach) and i not in hidden)
@@ -151,6 +158,18 @@ class ScopedCatalog:
         return found
 
 
+class CallNotAllowed(ShortlistError):
+    """A tool that a principal may see and may not call."""
+
+    def __init__(self, name: str, scope: Scope) -> None:
+        why = (
+            "your token may call only tools that are configured as read_only"
+            if "read" in scope.actions
+            else "your token may find tools, not call them"
+        )
+        super().__init__(f"{name} was NOT invoked: {why}. The operator of this gateway can change that.")
+
+
 @dataclass(frozen=True, slots=True)
 class Hidden:
     """What `--exclude` hides from everybody."""
@@ -163,7 +182,12 @@ class Hidden:
         return scope.covers_server(server) and server not in self.servers
 
 
-def _reach(scope: Scope, catalog: Catalog, before: ScopedCatalog | None) -> frozenset[ToolId]:
+def _reach(scope: Scope, catalog: Catalog, before: ScopedCatalog | None) -> frozenset[ToolId] | None:
+    """Return the tools in reach; None: all of them. Who may not see tools reaches none."""
+    if "see" not in scope.actions:
+        return frozenset()
+    if not scope.is_limited:
+        return None
     if before is None or before.scope != scope or before._reach is None:
         return frozenset(_covered(scope, catalog))
     diff: CatalogDiff = before._catalog.diff(catalog)

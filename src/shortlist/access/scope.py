@@ -1,21 +1,21 @@
 """What a principal may reach and do. A scope is compiled from the configuration alone, never from what servers say.
 
-A token is limited by servers and toolsets. A toolset works in a scope when servers, tool globs, tags and categories
-written in the configuration, or configured effects, define it.
+A token is limited by servers, tool globs and toolsets, and by the actions it may take. A toolset works in a scope when
+servers, tool globs, tags and categories written in the configuration, or configured effects, define it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
-from shortlist.config.settings import Effect, Settings, TokenSettings, ToolsetSettings
+from shortlist.config.settings import Action, Effect, Settings, TokenSettings, ToolsetSettings
 from shortlist.errors import InvalidConfig
 from shortlist.models import ToolId
 
-Action: TypeAlias = Literal["see", "read", "call", "resources", "prompts", "be_asked", "admin"]
-"""`read` calls only tools that are configured as read-only; `call` calls any tool in the scope."""
 ACTIONS: frozenset[Action] = frozenset(get_args(Action))
+IMPLIED: Mapping[Action, frozenset[Action]] = {"call": frozenset({"read", "see"}), "read": frozenset({"see"})}
+"""Who may call a tool may also find it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,16 @@ class Scope:
     grants: tuple[Grant, ...] | None = None
     """None: everything."""
     actions: frozenset[Action] = ACTIONS
+    read_only: frozenset[ToolId] = frozenset()
+    """The tools that are configured as read-only."""
 
     @property
     def is_limited(self) -> bool:
-        return self.grants is not None
+        return self.grants is not None or "see" not in self.actions
+
+    def may_call(self, tool_id: ToolId) -> bool:
+        """Return whether a tool in reach may be called."""
+        return "call" in self.actions or ("read" in self.actions and tool_id in self.read_only)
 
     def covers(self, tool_id: ToolId) -> bool:
         return self.grants is None or any(grant.covers(tool_id) for grant in self.grants)
@@ -74,7 +80,7 @@ NOTHING = Scope(grants=(), actions=frozenset())
 
 def scopes_of(settings: Settings) -> dict[str, Scope]:
     """Compile the scope of every token; raise InvalidConfig for one that depends on what servers say of themselves."""
-    return {name: _scope(token, settings) for name, token in settings.tokens.items()}
+    return {name: scope_of(token, settings) for name, token in settings.tokens.items()}
 
 
 def effects_of(settings: Settings) -> dict[ToolId, Effect]:
@@ -103,16 +109,27 @@ def server_of(tool_id: ToolId) -> str:
     return tool_id.partition("/")[0]
 
 
-def _scope(token: TokenSettings, settings: Settings) -> Scope:
+def scope_of(token: TokenSettings, settings: Settings) -> Scope:
+    """Compile the scope of one token."""
+    actions = ACTIONS if token.can is None else with_implied(token.can)
+    read_only = frozenset(i for i, effect in effects_of(settings).items() if effect == "read_only")
     if not token.limited:
-        return EVERYTHING
+        return Scope(actions=actions, read_only=read_only)
     grants = [Grant(servers=frozenset(token.servers))] if token.servers else []
+    if token.tools:
+        grants.append(Grant(globs=token.tools))
     for name in token.toolsets or ():
         if name in settings.toolsets:
             grants.append(_grant(settings.toolsets[name], settings, token.name))
         elif name in settings.servers:
             grants.append(Grant(servers=frozenset({name})))
-    return Scope(grants=tuple(grants))
+    return Scope(grants=tuple(grants), actions=actions, read_only=read_only)
+
+
+def with_implied(actions: Iterable[Action]) -> frozenset[Action]:
+    """Return actions with those that they imply."""
+    chosen = frozenset(actions)
+    return chosen.union(*(IMPLIED.get(action, frozenset()) for action in chosen))
 
 
 def _grant(toolset: ToolsetSettings, settings: Settings, token: str) -> Grant:

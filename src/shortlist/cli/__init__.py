@@ -29,6 +29,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "serve": ("serving", "serve all configured MCP servers as one"),
         "status": ("serving", "connect to every server and show its state"),
         "tools": ("serving", "list tools, or show one"),
+        "token": ("tokens", "create, list, revoke and rotate the tokens that let clients in over HTTP"),
         "call": ("serving", "call a tool; the exit status is 1 when it fails"),
         "toolsets": ("serving", "list toolsets with their size and token cost"),
         "logs": ("serving", "show what a server wrote to stderr"),

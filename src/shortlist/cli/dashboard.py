@@ -62,7 +62,7 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
     app = Starlette(routes=[Mount("/", dashboard(sources, access))], middleware=[Middleware(LocalOnly, host=host)])
 
     def announce(base: str) -> None:
-        link = entrance(access, base, tokens=bool(settings.tokens))
+        link = entrance(access, base, settings.tokens)
         say(f"dashboard: {link}")
         if open_browser:
             webbrowser.open(link.partition(" ")[0])

@@ -1,5 +1,6 @@
 """How a browser comes to the dashboard of a gateway."""
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
@@ -8,6 +9,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shortlist.cli.stack import Stack
+from shortlist.config.settings import TokenSettings
 from shortlist.web.access import Access
 
 
@@ -25,6 +27,8 @@ def dashboard_route(stack: Stack, access: Access) -> Mount:
     return Mount("/", app)
 
 
-def entrance(access: Access, base: str, *, tokens: bool) -> str:
-    """Say how a browser comes in."""
-    return f"{base}/ (sign in with a token)" if tokens else f"{base}/open?key={access.link()} (opens once)"
+def entrance(access: Access, base: str, tokens: Mapping[str, TokenSettings], own: TokenSettings | None = None) -> str:
+    """Describe how a browser comes in: by a link of the user's own token, or with any token."""
+    if tokens and own is None:
+        return f"{base}/ (sign in with a token)"
+    return f"{base}/open?key={access.link(own)} (opens once)"

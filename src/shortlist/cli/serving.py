@@ -7,6 +7,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, get_args
 import anyio
 
 from shortlist.access.principal import OWNER
+from shortlist.access.tokens import OwnTokens
 from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
@@ -29,12 +31,13 @@ from shortlist.cli.stack import (
     run_plainly,
     say,
 )
+from shortlist.cli.tokens import OwnToken, own_token
 from shortlist.config.settings import LogLevel, Mode, SearchSettings, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.front.audience import Admission
-from shortlist.front.http import build_app
+from shortlist.front.http import Border, build_app
 from shortlist.front.probes import probe_routes
 from shortlist.front.stdio import check_front, open_front
 from shortlist.gateway.callers import Caller, Round
@@ -43,6 +46,7 @@ from shortlist.gateway.view import ServeOptions, definition_tokens
 from shortlist.models import Json
 from shortlist.observability.metrics import KEPT_BYTES, GatewayMetrics
 from shortlist.observability.otlp import exporting
+from shortlist.storage.local import open_local
 from shortlist.text.tokens import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import UpstreamStatus
@@ -86,6 +90,7 @@ def _register_serve(subparsers: Any) -> None:
     serve = add_command(subparsers, "serve")
     serve.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
     serve.add_argument("--http", metavar="HOST:PORT", help="serve Streamable HTTP instead of stdio")
+    serve.add_argument("--open", action="store_true", help="with --http: let every user of this machine in")
     serve.add_argument("--mode", choices=get_args(Mode), help="what clients see (default: from the configuration)")
     serve.add_argument("--dynamic", action="store_true", help="the same as --mode dynamic")
     serve.add_argument("--menu", choices=("search", "minimal"), default="search", help="how many tools the menu has")
@@ -178,12 +183,20 @@ def _serve(arguments: argparse.Namespace) -> int:
 
         check_search(settings.search)
     pages = settings.dashboard and not arguments.no_dashboard
+    _check_open(arguments, settings)
+    own = None
+    with closing(open_local()) as storage:
+        if where is not None and not arguments.open:
+            own = own_token(storage.tokens) if not settings.tokens else None
+            tokens: OwnTokens | None = OwnTokens(storage.tokens)
+        else:
+            tokens = None
     metrics = GatewayMetrics()
     sys.setswitchinterval(SWITCH_SECONDS)
 
     async def run() -> None:
-        async with open_stack(settings, options, metrics=metrics) as stack:
-            await (_serve_http(stack, *where, pages=pages) if where else _serve_stdio(stack))
+        async with open_stack(settings, options, metrics=metrics, tokens=tokens) as stack:
+            await (_serve_http(stack, *where, pages=pages, entry=Entry(tokens, own)) if where else _serve_stdio(stack))
             export.end()
 
     with exporting(os.environ, metrics.instruments, client_info()["version"]) as export:
@@ -216,21 +229,56 @@ async def _stop_on_signal(scope: anyio.CancelScope, admission: Admission) -> Non
             return
 
 
-async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool) -> None:
-    access = Access()
-    probes = probe_routes(stack.gateway.state, stack.metrics.instruments, host)
-    app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])])
+def _check_open(arguments: argparse.Namespace, settings: Settings) -> None:
+    if arguments.open and not arguments.http:
+        raise InvalidInput("--open goes with --http: over stdio a client needs no token.")
+    if arguments.open and settings.tokens:
+        raise InvalidInput(
+            f"--open serves without tokens, and {settings.source} defines some. Remove one or the other."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How clients are let in over HTTP: with tokens, one of which may be this user's own, or open to all."""
+
+    tokens: OwnTokens | None
+    own: OwnToken | None
+
+    def border(self, stack: Stack) -> Border:
+        if self.tokens is None:
+            return Border(stack.gateway.state, token_required=False)
+        return Border(stack.gateway.state, token_required=True, on_use=self.tokens.used)
+
+    def pasted(self, url: str) -> str:
+        """Return what a client's configuration needs; the token itself is shown to a person, or when it is new."""
+        server: dict[str, Json] = {"type": "http", "url": url}
+        if self.own is not None:
+            shown = self.own.secret if self.own.is_new or sys.stderr.isatty() else f"<the token in {self.own.path}>"
+            server["headers"] = {"Authorization": f"Bearer {shown}"}
+        elif self.tokens is not None:
+            server["headers"] = {"Authorization": "Bearer <a token from `shortlist token create NAME`>"}
+        return json.dumps({"mcpServers": {"shortlist": server}}, ensure_ascii=False)
+
+
+async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry: Entry) -> None:
+    access, border = Access(), entry.border(stack)
+    probes = probe_routes(stack.gateway.state, stack.metrics.instruments, border)
+    app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])], border)
     kept, sent = stack.gateway.state.results, app.state.sessions.log
     stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
 
     def announce(base: str) -> None:
         url = f"{base}/mcp"
         say(f"serving {url}")
-        say("paste into a client: " + json.dumps({"mcpServers": {"shortlist": {"type": "http", "url": url}}}))
+        if entry.tokens is None:
+            say("warning: --open lets every program and every user of this machine call every tool")
+        say(f"paste into a client: {entry.pasted(url)}")
         if not stack.settings.source:
             say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCHES[0]})}")
         if pages:
-            say(f"dashboard: {entrance(access, base, tokens=bool(stack.settings.tokens))}")
+            own = entry.own.settings if entry.own is not None else None
+            say(f"dashboard: {entrance(access, base, stack.settings.tokens, own)}")
 
     await listen(app, host, port, announce, admission=stack.admission)
 

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from shortlist import upstream
+from shortlist.access.tokens import OwnTokens
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.pinning import open_keeper
@@ -118,15 +119,19 @@ async def open_stack(
     models: bool = True,
     metrics: GatewayMetrics | None = None,
     start: Starting = "all",
+    tokens: OwnTokens | None = None,
 ) -> AsyncIterator[Stack]:
-    """Start servers, search and gateway; searches are answered at once from the saved catalog."""
+    """Start servers, search and gateway; searches are answered at once from the saved catalog.
+
+    With `tokens`, those are valid beside the configured ones, and their changes are followed.
+    """
     # A command that looks at the servers is no use of them: only what is served is recorded.
     with (
         closing(open_local()) as storage,
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
     ):
         parts = (settings, options, telemetry, storage)
-        async with _open_stack(*parts, _Opening(models, metrics or GatewayMetrics(), start)) as stack:
+        async with _open_stack(*parts, _Opening(models, metrics or GatewayMetrics(), start, tokens)) as stack:
             yield stack
 
 
@@ -137,6 +142,7 @@ class _Opening:
     models: bool
     metrics: GatewayMetrics
     start: Starting
+    tokens: OwnTokens | None
 
     def servers(self, settings: Settings, known: Catalog) -> dict[str, ServerSettings]:
         """Return the servers to start at once."""
@@ -154,7 +160,8 @@ async def _open_stack(
     storage: Storage,
     opening: _Opening,
 ) -> AsyncIterator[Stack]:
-    models, metrics = opening.models, opening.metrics
+    models, metrics, tokens = opening.models, opening.metrics, opening.tokens
+    configured, settings = settings, tokens.added_to(settings) if tokens is not None else settings
     saved = SavedCatalog(storage.catalogs, settings.servers)
     keeper = open_keeper(storage.pins, lambda: gateway.state.settings if started else settings)
     started = False
@@ -207,8 +214,8 @@ async def _open_stack(
                 tasks.start_soon(_follow_experiments, telemetry, gateway)
             if teacher is not None:
                 tasks.start_soon(_learn, teacher, gateway)
-            if settings.source:
-                tasks.start_soon(_reload, stack, saved, words)
+            if settings.source or tokens is not None:
+                tasks.start_soon(_Reloads(stack, saved, words, configured, tokens).follow)
             tasks.start_soon(_follow_reviews, keeper, gateway)
             yield stack
         tasks.cancel_scope.cancel()
@@ -331,19 +338,46 @@ async def _learn(teacher: Teacher, gateway: Gateway) -> None:
         took = anyio.current_time() - started
 
 
-async def _reload(stack: Stack, saved: SavedCatalog, words: Words) -> None:
-    """Take up changes of the configuration and of the files it names."""
-    path, restarts = Path(stack.settings.source), Restarts()
-    seen = stamp(path)
-    while True:
-        await anyio.sleep(WATCH_SECONDS)
-        now = stamp(path)
-        if now not in (seen, None):
-            seen = now
-            await _reload_settings(path, stack, saved)
-        for server in restarts.asked():
-            await _restart(stack, server)
-        await _reload_words(stack, words)
+class _Reloads:
+    """Applies changes of the configuration, of the files it names, and of the tokens."""
+
+    def __init__(
+        self, stack: Stack, saved: SavedCatalog, words: Words, configured: Settings, tokens: OwnTokens | None
+    ) -> None:
+        self._stack = stack
+        self._saved = saved
+        self._words = words
+        self._configured = configured  # without the tokens that were created by command
+        self._tokens = tokens
+
+    async def follow(self) -> None:
+        """Look for changes until cancelled."""
+        path, restarts = Path(self._configured.source), Restarts()
+        seen = stamp(path) if self._configured.source else None
+        while True:
+            await anyio.sleep(WATCH_SECONDS)
+            now = stamp(path) if self._configured.source else None
+            if now not in (seen, None):
+                seen = now
+                await self._reload_settings(path)
+            if self._tokens is not None and await anyio.to_thread.run_sync(self._tokens.follow):
+                await self._stack.gateway.configure(self._tokens.added_to(self._configured))
+            for server in restarts.asked():
+                await _restart(self._stack, server)
+            await _reload_words(self._stack, self._words)
+
+    async def _reload_settings(self, path: Path) -> None:
+        """Apply the configuration whole; one that cannot be served is reported and the running one is kept."""
+        try:
+            settings = load_settings(path)
+            reload = await self._stack.gateway.configure(self._tokens.added_to(settings) if self._tokens else settings)
+        except InvalidConfig as error:
+            logger.warning("%s (the running configuration is kept)", error)
+            return
+        self._configured, self._saved.servers = settings, settings.servers
+        changes = await self._stack.pool.reload(settings.servers, settings.limits)
+        changed = [*reload.changes, *([str(changes)] if changes else [])]
+        say(f"reloaded {path}" + (f": {'; '.join(changed)}" if changed else ""))
 
 
 async def _restart(stack: Stack, server: str) -> None:
@@ -352,20 +386,6 @@ async def _restart(stack: Stack, server: str) -> None:
         await stack.pool.reload({name: settings for name, settings in servers.items() if name != server})
         await stack.pool.reload(servers)
         say(f"restarted {server!r}")
-
-
-async def _reload_settings(path: Path, stack: Stack, saved: SavedCatalog) -> None:
-    """Apply the configuration whole; one that cannot be served is reported and the running one is kept."""
-    try:
-        settings = load_settings(path)
-        reload = await stack.gateway.configure(settings)
-    except InvalidConfig as error:
-        logger.warning("%s (the running configuration is kept)", error)
-        return
-    saved.servers = settings.servers
-    changes = await stack.pool.reload(settings.servers, settings.limits)
-    changed = [*reload.changes, *([str(changes)] if changes else [])]
-    say(f"reloaded {path}" + (f": {'; '.join(changed)}" if changed else ""))
 
 
 async def _reload_words(stack: Stack, words: Words) -> None:

@@ -15,6 +15,9 @@ Effect: TypeAlias = Literal["read_only", "write", "destructive"]
 Trust: TypeAlias = Literal["review", "scan", "auto"]
 """How a server's new and changed definitions are treated: see docs/trust.md."""
 Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
+Action: TypeAlias = Literal["see", "read", "call", "resources", "prompts", "be_asked", "admin"]
+"""What a caller may do. `see` finds and describes tools, `read` also calls those that are configured as read-only,
+`call` calls any. `be_asked` lets servers ask the caller's client; `admin` uses the actions of the dashboard."""
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 Keeping: TypeAlias = Literal["keep", "hash", "omit"]
 """What becomes of a text that is recorded; secrets in it are masked in any case."""
@@ -120,18 +123,21 @@ class PresetSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSettings:
-    """A caller's name, the hash of its bearer token, and what it may see; None means everything."""
+    """A caller's name, the hash of its bearer token, and what it may reach and do; None means everything."""
 
     name: str
     hash: str = field(repr=False)
     servers: tuple[str, ...] | None = None
     toolsets: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
+    """Globs over tool ids (`server/name`)."""
+    can: tuple[Action, ...] | None = None
     group: str | None = None
     """Callers of one group learn from each other's use; None learns from its own alone."""
 
     @property
     def limited(self) -> bool:
-        return self.servers is not None or self.toolsets is not None
+        return self.servers is not None or self.toolsets is not None or self.tools is not None
 
     def matches(self, token: str) -> bool:
         return hmac.compare_digest(self.hash, hash_token(token))
@@ -263,4 +269,4 @@ class Settings:
 
 def hash_token(token: str) -> str:
     """Return the form in which a token is stored; tokens are long and random, so one round is enough."""
-    return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
+    return "sha256:" + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from shortlist.config.settings import Effect, Keeping, LogLevel, Mode, Provider, Trust
+from shortlist.config.settings import Action, Effect, Keeping, LogLevel, Mode, Provider, Trust
 
 Kind = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamableHttp", "remote", "sse"]
 Positive = Annotated[float, Field(gt=0)]
@@ -173,6 +173,13 @@ class TokenShape(Shape):
     """Servers that the caller may use; without it, and without `toolsets`, all of them. Example: `["wiki"]`"""
     toolsets: Texts | None = None
     """Toolsets that the caller may use. Example: `["reading"]`"""
+    tools: Texts | None = None
+    """Tools that the caller may use, as globs over tool ids. Example: `["wiki/get_*"]`"""
+    can: tuple[Action, ...] | None = None
+    """What the caller may do; without it, everything. `see` finds and describes tools; `read` also calls tools whose
+    `effect` is configured as `read_only`; `call` calls any tool; `resources` and `prompts` use those of servers;
+    `be_asked` lets servers question the caller's client; `admin` uses the actions of the dashboard.
+    Example: `["read"]`"""
     group: str | None = None
     """Callers of one group learn from each other's use. Example: `"support"`"""
 

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shortlist.access.principal import ANONYMOUS, token_principal
+from shortlist.access.principal import ANONYMOUS, Principal, token_principal
 from shortlist.config.settings import Limits, TokenSettings
 from shortlist.errors import InvalidConfig
 from shortlist.front.modern import serve_call
@@ -30,10 +30,11 @@ ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be ref
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
-def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Starlette:
+def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border: "Border | None" = None) -> Starlette:
     """Return the app: `/mcp`, `/mcp/w/<handle>`, and the given routes, each with its own guard."""
     state = front.gateway.state
     limits = state.settings.limits
+    border = border or Border(state, token_required=not is_loopback(host))
     check_binding(host, state.settings.tokens)
     manager = ResumableSessions(
         front.server,
@@ -43,7 +44,7 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = ()) -> Star
         max_request_body_size=MAX_BODY_BYTES,
     )
     front.audience.end_sessions = manager.end_unless
-    endpoint, guards = Endpoint(front.server, manager, limits), [behind_token(state, host)]
+    endpoint, guards = Endpoint(front.server, manager, limits), [border.guard]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -126,9 +127,34 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def behind_token(state: GatewayState, host: str) -> Middleware:
-    """Return the guard of `/mcp` for another route: a bearer token where any is configured or others can connect."""
-    return Middleware(Bearer, tokens=lambda: state.settings.tokens, required=not is_loopback(host))
+class Border:
+    """Decides who a request comes from, for `/mcp` and every other route that is only for clients.
+
+    A bearer token is required while there are any, and with `token_required` also while there are none.
+    """
+
+    def __init__(
+        self, state: GatewayState, *, token_required: bool, on_use: Callable[[str], None] | None = None
+    ) -> None:
+        self._state = state  # read each time: the configuration may change while serving
+        self._required = token_required
+        self._on_use = on_use
+
+    @property
+    def guard(self) -> Middleware:
+        return Middleware(Bearer, border=self)
+
+    def recognise(self, headers: Headers) -> Principal | None:
+        """Return the principal of a request, or None for one that is not let in."""
+        tokens = self._state.settings.tokens
+        if not tokens and not self._required:
+            return ANONYMOUS
+        token = bearer_token(headers.get("authorization", ""), tokens)
+        if token is None:
+            return None
+        if self._on_use is not None:
+            self._on_use(token.name)
+        return token_principal(token)
 
 
 def check_binding(host: str, tokens: Mapping[str, TokenSettings]) -> None:
@@ -175,25 +201,19 @@ class LocalOnly:
 
 
 class Bearer:
-    """Recognises the principal of a request by its bearer token, once, before anything else sees the request.
+    """Recognises the principal of a request by its bearer token, once, before anything else sees the request."""
 
-    Without tokens in the configuration, everybody on this machine is the owner.
-    """
-
-    def __init__(self, app: ASGIApp, tokens: Callable[[], Mapping[str, TokenSettings]], required: bool) -> None:
+    def __init__(self, app: ASGIApp, border: Border) -> None:
         self._app = app
-        self._tokens = tokens  # asked each time: the configuration may change while serving
-        self._required = required
+        self._border = border
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal = ANONYMOUS
-        if scope["type"] == "http" and (self._tokens() or self._required):
-            token = bearer_token(Headers(scope=scope).get("authorization", ""), self._tokens())
-            if token is None:
-                challenge = {"WWW-Authenticate": 'Bearer realm="shortlist"'}
-                await PlainTextResponse("A bearer token is required", 401, challenge)(scope, receive, send)
-                return
-            principal = token_principal(token)
+        principal = self._border.recognise(Headers(scope=scope))
+        if principal is None:
+            challenge = {"WWW-Authenticate": 'Bearer realm="shortlist"'}
+            await PlainTextResponse("A bearer token is required", 401, challenge)(scope, receive, send)
+            return
+        if not principal.anonymous:
             # The SDK ties a session to this user, and refuses it to any other.
             user = AccessToken(token="", client_id=principal.name, subject=principal.credential, scopes=[])
             scope["user"] = AuthenticatedUser(user)

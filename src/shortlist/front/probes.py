@@ -5,7 +5,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from shortlist.access.principal import NOBODY
-from shortlist.front.http import behind_token
+from shortlist.front.http import Border
 from shortlist.front.server import PRINCIPAL
 from shortlist.gateway.state import GatewayState
 from shortlist.observability.metrics import CONTENT_TYPE, Instruments
@@ -13,7 +13,7 @@ from shortlist.observability.metrics import CONTENT_TYPE, Instruments
 LIMITED = "This token may not see every server, and the metrics name them all."
 
 
-def probe_routes(state: GatewayState, instruments: Instruments, host: str) -> list[Route]:
+def probe_routes(state: GatewayState, instruments: Instruments, border: Border) -> list[Route]:
     """Return `/healthz` and `/readyz`, which are open and reveal nothing else, and `/metrics` behind a token."""
 
     async def alive(_: Request) -> Response:
@@ -31,7 +31,7 @@ def probe_routes(state: GatewayState, instruments: Instruments, host: str) -> li
     return [
         Route("/healthz", alive),
         Route("/readyz", ready),
-        Route("/metrics", metrics, middleware=[behind_token(state, host)]),
+        Route("/metrics", metrics, middleware=[border.guard]),
     ]
 
 

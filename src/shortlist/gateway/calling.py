@@ -40,6 +40,8 @@ from shortlist.validation import Check, check_call
 SCHEMA_CHARACTERS = 6_000
 """How much of a schema a refused call shows."""
 MAX_ROUNDS = 10
+MAX_QUESTIONS = 10
+"""How many questions a server may ask in one round."""
 
 
 async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> McpResult:
@@ -57,8 +59,9 @@ async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> M
 
 
 async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, native: bool = True) -> McpResult:
-    """Call a tool exactly as if the client spoke to its server."""
+    """Call a tool exactly as if the client spoke to its server. Every call of a tool comes through here."""
     started, state = perf_counter(), call.state
+    call.seen.tools.check_call(tool.id)
     outcome: CallOutcome = "failed"
     result: McpResult | None = None
     try:
@@ -187,7 +190,10 @@ async def relay(
         working = state.in_flight.setdefault(server, [])
         working.append(asker)
         try:
-            return await state.upstreams.request(server, method, {**params, **more}, options=options)
+            result = await state.upstreams.request(server, method, {**params, **more}, options=options)
+            if is_input_required(result):
+                _check_questions(state, exchange, server, result)
+            return result
         finally:
             working.remove(asker)
 
@@ -198,6 +204,20 @@ async def relay(
         open_calls = state.open_calls
         return await (open_calls.start(exchange, send) if turn.is_first else open_calls.resume(exchange, turn))
     return await send(exchange, turn.params())
+
+
+def _check_questions(state: State, exchange: Exchange, server: str, result: Mapping[str, Json]) -> None:
+    """Refuse questions that a server may not ask: of a caller that may not be asked, of unknown kinds, or too many."""
+    asked = result.get("inputRequests")
+    questions = list(asked.values()) if isinstance(asked, dict) else []
+    if "be_asked" not in state.reach(exchange.caller.principal).scope.actions:
+        raise RequestRefused(f"{server!r} asks the client for input, which this token does not allow (`be_asked`)")
+    if len(questions) > MAX_QUESTIONS:
+        raise RequestRefused(f"{server!r} asks {len(questions)} questions at once; {MAX_QUESTIONS} are allowed")
+    for question in questions:
+        method = question.get("method") if isinstance(question, dict) else None
+        if method not in QUESTIONS:
+            raise RequestRefused(f"{server!r} asks the client for {method!r}, which servers may not ask for")
 
 
 async def _ask_until_done(exchange: Exchange, send: Send) -> dict[str, Json]:

@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote
 import anyio
 
 from shortlist.access.catalog import ScopedCatalog
-from shortlist.access.scope import Action
 from shortlist.catalog.naming import names_of
+from shortlist.config.settings import Action
 from shortlist.errors import RequestRefused, ShortlistError
 from shortlist.gateway.callers import Exchange, Round
 from shortlist.gateway.calling import relay

@@ -11,10 +11,10 @@ import anyio.to_thread
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.access.principal import Principal
-from shortlist.access.scope import Action, Scope
+from shortlist.access.scope import Scope
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import Toolset, UsedWith
-from shortlist.config.settings import Mode, SelectionSettings, Settings
+from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, WorkspaceKey, Workspaces, activity_key
 from shortlist.gateway.ports import ToolSearch, Upstreams

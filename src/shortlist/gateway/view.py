@@ -86,7 +86,14 @@ class ServedView:
         if found is None:
             earlier = before.scoped_catalogs.get(principal) if before else None
             scope = self.scope(principal)
-            found = ScopedCatalog(self.catalog, self.names, self.toolsets, scope, self.hidden, before=earlier)
+            found = ScopedCatalog(
+                self.catalog,
+                self.names,
+                self.toolsets,
+                scope,
+                self.hidden,
+                before=earlier,
+            )
             if scope is not NOTHING:  # callers that are not let in must not fill the memory
                 self.scoped_catalogs[principal] = found
         return found

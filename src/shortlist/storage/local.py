@@ -10,6 +10,7 @@ from shortlist.storage.sqlite_events import SqliteEvents
 from shortlist.storage.sqlite_learning import SqliteExemplars, SqliteExperiments
 from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.storage.sqlite_vectors import SqliteVectors
+from shortlist.storage.tokens import TokenFile
 
 
 def events_path() -> Path:
@@ -35,5 +36,6 @@ def open_local(folder: Path | None = None) -> Storage:
         catalogs=CatalogFiles(place / "catalog"),
         vectors=local_vectors(),
         pins=SqlitePins(place / "trust.sqlite"),
+        tokens=TokenFile(place / "tokens.json"),
         close=database.close,
     )

@@ -365,6 +365,44 @@ class PinStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredToken:
+    """A token that `shortlist token create` made: its hash, its scope, and when it was used last."""
+
+    name: str
+    hash: str = field(repr=False)
+    created: float
+    """Seconds since 1970, as are the other times."""
+    expires: float | None = None
+    last_used: float | None = None
+    servers: tuple[str, ...] | None = None
+    toolsets: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
+    can: tuple[str, ...] | None = None
+    group: str | None = None
+
+    def is_valid(self, now: float) -> bool:
+        return self.expires is None or now < self.expires
+
+
+class TokenStore(Protocol):
+    """Tokens by name, shared by all processes of this user; raises StoreError where they cannot be read."""
+
+    def load(self) -> Mapping[str, StoredToken]: ...
+
+    def put(self, token: StoredToken) -> None:
+        """Add a token, or replace the one of the same name."""
+        ...
+
+    def remove(self, name: str) -> bool:
+        """Remove a token; return whether there was one."""
+        ...
+
+    def note_use(self, used: Mapping[str, float]) -> None:
+        """Note when tokens were used; those that are gone are left out."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """Every store, opened once by whoever puts the parts together."""
 
@@ -375,4 +413,5 @@ class Storage:
     catalogs: CatalogStore
     vectors: VectorStore
     pins: PinStore
+    tokens: TokenStore
     close: Callable[[], None]

@@ -30,7 +30,7 @@ class Session:
     """A signed-in browser."""
 
     token: TokenSettings | None = None
-    """The token it was opened with; None for a link, which works only without tokens."""
+    """The token it was opened with; None for a link of a gateway without tokens."""
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(SECRET_BYTES), repr=False)
 
     @property
@@ -55,9 +55,9 @@ class Access:
         # Browsers send a cookie to every port of a host, so each gateway uses its own name.
         self.cookie = f"shortlist-{secrets.token_hex(4)}"
 
-    def link(self) -> str:
-        """Make the key of a link that opens once."""
-        return self._links.keep(Session())
+    def link(self, token: TokenSettings | None = None) -> str:
+        """Make the key of a link that opens once, for the principal of a token where there are tokens."""
+        return self._links.keep(Session(token=token))
 
     def follow(self, key: str) -> str | None:
         """Use a link up and return the secret of the session that it opens; None for a link that is unknown or used."""

@@ -62,8 +62,9 @@ class Visit:
 
     @property
     def limited(self) -> bool:
-        """Whether the visitor can reach only some tools, and so may not see what other callers do."""
-        return self.reach.scope.is_limited
+        """Whether the visitor may neither see what other callers do nor act: it lacks `admin`, or reaches only some."""
+        scope = self.reach.scope
+        return scope.is_limited or "admin" not in scope.actions
 
     def record(self) -> Storage:
         """Return what was recorded; raises where it is not for this caller."""

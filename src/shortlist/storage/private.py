@@ -1,0 +1,63 @@
+"""Private files: readable by their owner alone from the first byte, replaced whole, never through a link."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+
+
+def private_folder(folder: Path) -> Path:
+    """Return a folder that only its owner can enter, made if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+    return folder
+
+
+def read_private(path: Path) -> bytes | None:
+    """Return the bytes of a file that is not a link; None where there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _NO_LINKS)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file whole: a reader sees the old content or the new, and a full disk leaves the old."""
+    private_folder(path.parent)
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, FILE_MODE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that other processes respect while a file is read and replaced."""
+    private_folder(path.parent)
+    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | _NO_LINKS, FILE_MODE)
+    try:
+        _lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        import fcntl  # noqa: PLC0415 - not on Windows, where an exclusive open has to do
+    except ImportError:
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
