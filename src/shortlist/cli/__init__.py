@@ -43,6 +43,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "dashboard": ("dashboard", "show in a browser what the gateway has recorded"),
         "stats": ("telemetry", "show usage statistics: recall, misses, ranks, tokens saved, latency, errors"),
         "events": ("telemetry", "show recorded events one by one"),
+        "audit": ("auditing", "verify or export the audit log"),
         "learned": ("learning", "show, export or clear what searches have learned from use"),
         "mine": ("learning", "write evaluation cases from recorded searches, to be reviewed before use"),
     },

@@ -3,6 +3,7 @@
 import gc
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
 from shortlist.paths import data_folder
 from shortlist.search.engine import Engine, Preparable
+from shortlist.storage.audit import AuditFiles, prune_audit
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
 from shortlist.telemetry.events import record_to
@@ -129,9 +131,12 @@ async def open_stack(
     with (
         closing(open_local()) as storage,
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
+        closing(AuditFiles(audit_folder())) as audit,
     ):
+        if models and settings.audit.enabled:
+            prune_audit(audit_folder(), settings.audit.days, time.time())
         parts = (settings, options, telemetry, storage)
-        async with _open_stack(*parts, _Opening(models, metrics or GatewayMetrics(), start, tokens)) as stack:
+        async with _open_stack(*parts, _Opening(models, metrics or GatewayMetrics(), start, tokens, audit)) as stack:
             yield stack
 
 
@@ -143,6 +148,7 @@ class _Opening:
     metrics: GatewayMetrics
     start: Starting
     tokens: OwnTokens | None
+    audit: AuditFiles
 
     def servers(self, settings: Settings, known: Catalog) -> dict[str, ServerSettings]:
         """Return the servers to start at once."""
@@ -185,6 +191,7 @@ async def _open_stack(
         experiment=telemetry.experiment,
         save=saved.save,
         explain=partial(_explained, search),
+        audit=opening.audit,
         stale=frozenset(catalog.servers),
     )
     gateway = Gateway(
@@ -196,7 +203,14 @@ async def _open_stack(
     )
     started = True
     watch(gateway.state, metrics.instruments)
-    metrics.instruments.read(DROPPED, lambda: {("",): 0, **{(why,): count for why, count in telemetry.lost().items()}})
+    metrics.instruments.read(
+        DROPPED,
+        lambda: {
+            ("",): 0,
+            ("audit",): gateway.state.audit.lost,
+            **{(why,): count for why, count in telemetry.lost().items()},
+        },
+    )
     telemetry.follow()  # before the first request, so that nobody is served twice
     events.take = gateway.on_upstream
     async with gateway, anyio.create_task_group() as tasks:
@@ -295,6 +309,11 @@ def _searcher_of(
         return make_searcher(catalog, settings.search, known)
 
     return make
+
+
+def audit_folder() -> Path:
+    """Return where the audit log is kept."""
+    return data_folder() / "audit"
 
 
 def log_folder() -> Path:

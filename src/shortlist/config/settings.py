@@ -203,6 +203,19 @@ DEFAULT_TELEMETRY = TelemetrySettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """The audit log: who was allowed or refused which request, and how it ended."""
+
+    enabled: bool = False
+    required: bool = False
+    """Refuse requests that cannot be recorded."""
+    arguments: bool = False
+    """Record the arguments of calls, and not only their hash."""
+    days: float = 365.0
+    """How long it is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionSettings:
     """Who picks for smart_select_tools; where nothing is said, the first provider whose key is in the environment."""
 
@@ -253,6 +266,7 @@ class Settings:
     tokens: Mapping[str, TokenSettings] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
     telemetry: TelemetrySettings = DEFAULT_TELEMETRY
+    audit: AuditSettings = AuditSettings()
     logs: LogSettings = LogSettings()
     smart_select: SelectionSettings | None = None
     """None: smart_select_tools is not offered."""

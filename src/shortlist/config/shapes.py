@@ -244,6 +244,19 @@ class TelemetryShape(Shape):
     """Offer `get_stats`, `get_ab_test_report` and `report_task` to clients. Example: `true`"""
 
 
+class AuditShape(Shape):
+    """The audit log; see [audit](audit.md)."""
+
+    enabled: bool = False
+    """Record every request to a server: who, what, allowed or refused, and how it ended. Example: `true`"""
+    required: bool = False
+    """Refuse requests that cannot be recorded, for example on a full disk. Example: `true`"""
+    arguments: bool = False
+    """Record the arguments of calls, and not only their hash. Example: `true`"""
+    days: Positive = 365.0
+    """How long records are kept. Example: `90`"""
+
+
 class SelectionShape(Shape):
     """Which model picks tools for `smart_select_tools`."""
 
@@ -324,6 +337,8 @@ class Options(Shape):
     """Bounds of size, number and time. Example: `{"result_characters": 5000}`"""
     telemetry: TelemetryShape = TelemetryShape()
     """What is recorded. Example: `{"days": 90}`"""
+    audit: AuditShape = AuditShape()
+    """The audit log. Example: `{"enabled": true}`"""
     dashboard: bool = True
     """Serve the dashboard beside `/mcp`. Example: `false`"""
     logs: LogsShape = LogsShape()

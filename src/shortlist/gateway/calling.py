@@ -12,6 +12,8 @@ from time import perf_counter
 
 import anyio
 
+from shortlist.access.audit import AuditedRequest
+from shortlist.access.catalog import CallNotAllowed
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ToolNotFound
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round
@@ -61,7 +63,11 @@ async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> M
 async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, native: bool = True) -> McpResult:
     """Call a tool exactly as if the client spoke to its server. Every call of a tool comes through here."""
     started, state = perf_counter(), call.state
-    call.seen.tools.check_call(tool.id)
+    try:
+        call.seen.tools.check_call(tool.id)
+    except CallNotAllowed as error:
+        state.audit.refused(_audited(state, call.exchange, tool.server, "tools/call", {"name": tool.name}), str(error))
+        raise
     outcome: CallOutcome = "failed"
     result: McpResult | None = None
     try:
@@ -106,6 +112,7 @@ async def _find(call: ToolCall, name: str, arguments: ToolArguments) -> Tool:
         return await call.state.find(call.seen, name)
     except ToolNotFound as error:
         call.state.recording.refused(call.seen.caller, name, "unknown", arguments, str(error))
+        call.state.audit.refused(_audited(call.state, call.exchange, "", "tools/call", {"name": name}), "not in reach")
         raise
 
 
@@ -183,7 +190,34 @@ def is_input_required(result: Mapping[str, Json]) -> bool:
 async def relay(
     state: GatewayState, exchange: Exchange, server: str, method: str, params: Mapping[str, Json], turn: Round
 ) -> McpResult:
-    """Relay a request to a server, in as many round trips as it takes, whatever the eras of its two ends."""
+    """Relay a request to a server. It is recorded in the audit log before it is sent, and again when it has ended."""
+    request, outcome = _audited(state, exchange, server, method, params), "failed"
+    state.audit.allowed(request)
+    try:
+        result = await _relayed(state, exchange, server, method, params, turn)
+        outcome = _outcome(result)
+        return result
+    finally:
+        state.audit.ended(request, outcome)
+
+
+def _audited(state: State, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]) -> AuditedRequest:
+    name = str(params.get("name") or params.get("uri") or "")
+    arguments = params.get("arguments")
+    return AuditedRequest(
+        principal=exchange.caller.principal.key,
+        action=method,
+        name=name,
+        server=server,
+        definition=state.everything.catalog.hashes.get(f"{server}/{name}", "") if method == "tools/call" else "",
+        arguments=arguments if isinstance(arguments, dict) else {},
+    )
+
+
+async def _relayed(
+    state: State, exchange: Exchange, server: str, method: str, params: Mapping[str, Json], turn: Round
+) -> McpResult:
+    """Relay a request in as many round trips as it takes, whatever the eras of its two ends."""
 
     async def send(asker: Exchange, more: Mapping[str, Json]) -> dict[str, Json]:
         options = CallOptions(meta=turn.meta or None, on_progress=asker.progress, on_pause=asker.pause, caller=asker)

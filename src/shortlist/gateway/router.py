@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 import anyio
 
+from shortlist.access.audit import AuditedRequest
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.catalog.naming import names_of
 from shortlist.config.settings import Action
@@ -197,6 +198,7 @@ class Router:
                 await self.listing(exchange, PROMPTS, None)
             server, own = self._prompts.get(name, ("", ""))
         if server not in able:
+            self._refuse(exchange, "prompts/get", name)
             raise RequestRefused(f"Unknown prompt: {name}")
         return server, own
 
@@ -211,8 +213,13 @@ class Router:
         if server is None:
             server = await self._lister(exchange, uri, able)
         if server not in able:
+            self._refuse(exchange, "resources/read", uri)
             raise RequestRefused(f"Unknown resource: {uri}", data={"uri": uri})
         return server, own
+
+    def _refuse(self, exchange: Exchange, action: str, name: str) -> None:
+        request = AuditedRequest(principal=exchange.caller.principal.key, action=action, name=name)
+        self._state.audit.refused(request, "not in reach")
 
     async def _lister(self, exchange: Exchange, uri: str, servers: Sequence[str]) -> str:
         if len(servers) == 1:

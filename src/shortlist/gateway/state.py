@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 import anyio
 import anyio.to_thread
 
+from shortlist.access.audit import AuditTrail
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.access.principal import Principal
 from shortlist.access.scope import Scope
@@ -34,6 +35,7 @@ from shortlist.gateway.view import (
 )
 from shortlist.models import Asker, Json, Query, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
+from shortlist.storage.port import AuditLog
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assign, Variant
 from shortlist.upstream.errors import UpstreamUnavailable
@@ -100,6 +102,7 @@ class Seams:
     """What get_stats and get_ab_test_report answer, by the name of the tool."""
     experiment: Assigner | None = None
     """Decides which variant of the running experiment a workspace is served."""
+    audit: AuditLog | None = None
     stale: frozenset[str] = field(default_factory=frozenset)
     """Servers whose tools come from a saved catalog until they connect."""
     gate: DefinitionGate | None = None
@@ -160,6 +163,7 @@ class GatewayState:
         self.search = search
         self.upstreams = upstreams
         self.seams = seams
+        self.audit = AuditTrail(seams.audit, settings.audit)
         self.recording = Recording(seams.record, arguments=settings.telemetry.arguments != "omit")
         self.stale = set(seams.stale)
         self.arriving: set[str] = set()
@@ -328,6 +332,7 @@ class GatewayState:
             most=limits.results,
             most_bytes=limits.results_bytes,
         )
+        self.audit.settings = settings.audit
         self.recording.arguments = settings.telemetry.arguments != "omit"
         self.reloaded = Reload(settings_changes(before.settings, after.settings), after.problems)
         for change in self.reloaded.changes:

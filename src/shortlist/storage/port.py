@@ -362,6 +362,34 @@ class PinStore(Protocol):
     def state(self) -> int:
         """Return a number that grows with every decision."""
         ...
+AuditDecision: TypeAlias = Literal["allowed", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One decision. Hashes stand for what may be private: the definition that was in force, and the arguments."""
+
+    at: float
+    principal: str
+    action: str
+    decision: AuditDecision
+    server: str = ""
+    tool: str = ""
+    why: str = ""
+    outcome: str = ""
+    definition: str = ""
+    """The content hash of the tool's definition."""
+    arguments_hash: str = ""
+    arguments: str | None = None
+    """The arguments themselves, where the configuration keeps them."""
+
+
+class AuditLog(Protocol):
+    """Where audit records go; `record` raises StoreError when one cannot be kept."""
+
+    def record(self, record: AuditRecord) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
