@@ -201,7 +201,9 @@ async def relay(
         state.audit.ended(request, outcome)
 
 
-def _audited(state: State, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]) -> AuditedRequest:
+def _audited(
+    state: GatewayState, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]
+) -> AuditedRequest:
     name = str(params.get("name") or params.get("uri") or "")
     arguments = params.get("arguments")
     return AuditedRequest(
@@ -215,7 +217,7 @@ def _audited(state: State, exchange: Exchange, server: str, method: str, params:
 
 
 async def _relayed(
-    state: State, exchange: Exchange, server: str, method: str, params: Mapping[str, Json], turn: Round
+    state: GatewayState, exchange: Exchange, server: str, method: str, params: Mapping[str, Json], turn: Round
 ) -> McpResult:
     """Relay a request in as many round trips as it takes, whatever the eras of its two ends."""
 
@@ -240,7 +242,7 @@ async def _relayed(
     return await send(exchange, turn.params())
 
 
-def _check_questions(state: State, exchange: Exchange, server: str, result: Mapping[str, Json]) -> None:
+def _check_questions(state: GatewayState, exchange: Exchange, server: str, result: Mapping[str, Json]) -> None:
     """Refuse questions that a server may not ask: of a caller that may not be asked, of unknown kinds, or too many."""
     asked = result.get("inputRequests")
     questions = list(asked.values()) if isinstance(asked, dict) else []
