@@ -362,6 +362,8 @@ class PinStore(Protocol):
     def state(self) -> int:
         """Return a number that grows with every decision."""
         ...
+
+
 AuditDecision: TypeAlias = Literal["allowed", "refused"]
 
 
