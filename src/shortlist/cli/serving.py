@@ -196,7 +196,9 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     async def run() -> None:
         async with open_stack(settings, options, metrics=metrics, tokens=tokens) as stack:
-            await (_serve_http(stack, *where, pages=pages, entry=Entry(tokens, own)) if where else _serve_stdio(stack))
+            await (
+                _serve_http(stack, *where, pages=pages, entry=LettingIn(tokens, own)) if where else _serve_stdio(stack)
+            )
             export.end()
 
     with exporting(os.environ, metrics.instruments, client_info()["version"]) as export:
@@ -239,7 +241,7 @@ def _check_open(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LettingIn:
     """How clients are let in over HTTP: with tokens, one of which may be this user's own, or open to all."""
 
     tokens: OwnTokens | None
@@ -261,7 +263,7 @@ class Entry:
         return json.dumps({"mcpServers": {"shortlist": server}}, ensure_ascii=False)
 
 
-async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry: Entry) -> None:
+async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry: LettingIn) -> None:
     access, border = Access(), entry.border(stack)
     probes = probe_routes(stack.gateway.state, stack.metrics.instruments, border)
     app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])], border)
