@@ -30,7 +30,7 @@ from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import shipped
 from shortlist.models import Confidence, Filters, Query, SearchResult, ToolId
 from shortlist.paths import cache_folder
-from shortlist.search.confidence import NOTHING
+from shortlist.search.fusion import NO_MATCH
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.sqlite_vectors import SqliteVectors
 from shortlist.text.tokens import compact
@@ -125,7 +125,7 @@ def _stated(searcher: Searcher, cases: Sequence[Case], what: str) -> Stated:
     show, sure, right = progress(what), [], []
     for done, case in enumerate(cases, start=1):
         result = _search(searcher, Query(text=case.query, limit=LIMIT))
-        sure.append(result.confidence if result else NOTHING)
+        sure.append(result.confidence if result else NO_MATCH)
         right.append(_right(result, case))
         show(done, len(cases))
     return Stated(tuple(sure), np.array(right))
@@ -138,7 +138,7 @@ def _with_and_without(searcher: Searcher, dataset: Dataset, sample: int) -> tupl
     for case in cases:
         gone = _family(case, searcher.catalog, names)
         result = _search(searcher, Query(text=case.query, limit=LIMIT, filters=Filters(exclude=gone)))
-        without.append(result.confidence if result else NOTHING)
+        without.append(result.confidence if result else NO_MATCH)
     say(f"{dataset.name}: {len(cases)} without their tools")
     return _stated(searcher, cases, f"{dataset.name} with"), Stated(tuple(without), np.zeros(len(cases)))
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from shortlist.evals.calibration import expected_calibration_error
-from shortlist.search.confidence import CONFIDENCE_FEATURES, FARTHEST, SURE, Calibration, confidence_features
+from shortlist.search.fusion import CONFIDENCE_FEATURES, FARTHEST, SURE, Calibration, confidence_features
 from training.samples import Sample, group_of, logits
 
 FALSE_ABSTENTION = 0.045

@@ -14,7 +14,7 @@ from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder
 from shortlist.index.index import embed_cached
 from shortlist.models import Query
-from shortlist.search.confidence import Background
+from shortlist.search.fusion import Background
 from shortlist.search.pipeline import Evidence
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.documents import embedding_text

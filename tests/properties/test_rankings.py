@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.index.ports import LARGE, Among, Candidates
-from shortlist.index.ports import best as best_rows
-from shortlist.index.ports import masked as keep
+from shortlist.index.ports import Among, Candidates
+from shortlist.index.vectors import LARGE
+from shortlist.index.vectors import best as best_rows
+from shortlist.index.vectors import masked as keep
 from shortlist.models import Filters, Query, SearchMode, SearchResult, ToolId
-from shortlist.search.confidence import fitted_for
-from shortlist.search.fusion import RankFusion, SingleArm, WeightedFusion
+from shortlist.search.fusion import fitted_for
+from shortlist.search.modes import RankFusion, SingleArm, WeightedFusion
 from shortlist.search.pipeline import Found, Fuse, Request, _together, rank
 from shortlist.search.presets import PIPELINES, Parts
 from shortlist.search.searcher import Searcher

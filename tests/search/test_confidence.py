@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from shortlist.models import Filters, Query
-from shortlist.search.confidence import CONFIDENCE_FEATURES, FARTHEST, Calibration
+from shortlist.search.fusion import CONFIDENCE_FEATURES, FARTHEST, Calibration
 from shortlist.search.pipeline import Matrix
 from shortlist.search.searcher import Searcher
 from tests.fakes import searcher

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shortlist.errors import ModelError
-from shortlist.search.confidence import ANY_MODEL, FOLDER, WITHOUT_VECTORS, fitted_for, read_fitted
+from shortlist.search.fusion import ANY_MODEL, FOLDER, WITHOUT_VECTORS, fitted_for, read_fitted
 
 
 def shipped() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.models import Filters, Query
-from shortlist.search.confidence import CONFIDENCE_FEATURES, HIGH, MEDIUM, NONE_AT_MOST, fitted_to
+from shortlist.search.fusion import CONFIDENCE_FEATURES, HIGH, MEDIUM, NONE_AT_MOST, fitted_to
 from shortlist.search.searcher import Searcher
 from tests.fakes import catalog
 

@@ -13,8 +13,8 @@ from shortlist.evals.sweep import Make
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, VectorCache
 from shortlist.models import Asker, Filters, Query, SearchResult, Tool, ToolId
-from shortlist.search.confidence import fitted_to
 from shortlist.search.exemplars import Memory
+from shortlist.search.fusion import fitted_to
 from shortlist.search.pipeline import Pipeline, Request
 from shortlist.search.presets import Parts, stackone, weighted
 from shortlist.search.searcher import Searcher, SearchOptions, query_vectors

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shortlist.index.ports import Among, Candidates, Rows, best, masked
+from shortlist.index.ports import Among, Candidates, Rows
 from shortlist.index.postings import (
     NAME_BIT,
     NO_POSTINGS,
@@ -24,6 +24,7 @@ from shortlist.index.postings import (
     Forward,
     Postings,
 )
+from shortlist.index.vectors import best, masked
 from shortlist.models import Scores
 from shortlist.text.documents import FIELDS, Document, Field
 from shortlist.text.queries import QueryTerm

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shortlist.errors import ModelError
 from shortlist.index.embedders import Embedder, OnnxEmbedder, Progress, StaticEmbedder, Vectors
-from shortlist.index.ports import Among, Candidates, Rows, best, masked
+from shortlist.index.ports import Among, Candidates, Mask, Rows
 from shortlist.models import Scores
 
 LEVELS = np.float32(127)
@@ -32,6 +32,10 @@ COOL_DOWN_SECONDS = 15.0
 """A provider that failed is left alone for this long: no turn should wait for its timeout again and again."""
 SAME_LENGTH = 1e-3
 """Vectors whose length is this near to one are left as they are."""
+LARGE = 5_000
+"""With fewer scores than this, the best are found faster without a floor."""
+BLOCKS = 4
+"""Blocks per score that is sought: more give a closer floor, fewer are read faster."""
 
 
 class ExactVectorIndex:
@@ -284,3 +288,35 @@ class QueryVectors:
         if self.clock() - since < COOL_DOWN_SECONDS:
             raise error
         self._failed = None
+
+
+def best(scores: Scores, limit: int) -> Rows:
+    """Return the rows of the best `limit` positive scores, with all that tie with the last of them."""
+    last = _score_at(scores, limit)
+    return (scores >= last if last > 0 else scores > 0).nonzero()[0]
+
+
+def _score_at(scores: Scores, depth: int) -> float:
+    """Return the score at rank `depth`, or zero where fewer rows match.
+
+    With many scores, the best of each block sets a floor that at least `depth` of them reach, and only scores above it
+    are looked at again.
+    """
+    if len(scores) > LARGE:
+        blocks = BLOCKS * depth
+        bests = scores[: len(scores) // blocks * blocks].reshape(blocks, -1).max(axis=1)
+        floor = np.partition(bests, -depth)[-depth]
+        scores = scores[scores >= floor] if floor > 0 else scores[scores > 0]
+    if len(scores) < depth:
+        return 0.0
+    scores = scores.copy()
+    scores.partition(-depth)
+    return float(scores[-depth])
+
+
+def masked(scores: Scores, mask: Mask | None) -> Scores:
+    """Set the scores of rows that may not answer to zero."""
+    if mask is None:
+        return scores
+    kept: Scores = np.where(mask, scores, np.float32(0))
+    return kept

@@ -29,8 +29,8 @@ from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.paths import cache_folder
 from shortlist.remote import ProviderUnavailable
-from shortlist.search.confidence import NOTHING, with_taken_words
 from shortlist.search.explain import Explanation
+from shortlist.search.fusion import NO_MATCH, with_taken_words
 from shortlist.search.rerank import choose_reranker, reranked
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.selection import LIMIT as SELECTED
@@ -307,7 +307,7 @@ class ToolFilter:
         """Search, and give the view of the catalog that was searched: it may have changed since the call began."""
         if not narrowing.evaluated:
             reason = "No tool passes the filters." if len(self.catalog) else "The catalog is empty."
-            return SearchResult(query=asked, hits=(), confidence=NOTHING, notes=(reason,)), self._view
+            return SearchResult(query=asked, hits=(), confidence=NO_MATCH, notes=(reason,)), self._view
         with self._lock:
             return self._ready(looked).search(asked), self._view
 

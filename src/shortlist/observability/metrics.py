@@ -341,7 +341,7 @@ class SearchSpan:
         if not self._span.is_recording():
             return
         self._span.set_attribute("shortlist.search.hits", len(result.hits))
-        self._span.set_attribute("shortlist.search.confidence", result.confidence.level)
+        self._span.set_attribute("shortlist.search.fusion", result.confidence.level)
         began = self._started
         for step in result.steps:
             child = _tracer.start_span(

@@ -4,7 +4,7 @@ Each is a function from a request to a score for every row; `Exhaustive` makes a
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -15,16 +15,19 @@ from rapidfuzz import fuzz
 from shortlist.errors import InvalidQuery
 from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex
-from shortlist.index.ports import Candidates, Rows, best, masked
+from shortlist.index.ports import Candidates, Rows
 from shortlist.index.postings import SATURATION
-from shortlist.models import Scores
-from shortlist.search.pipeline import Request
+from shortlist.index.vectors import best, masked
+from shortlist.models import Scores, ToolId
+from shortlist.search.pipeline import DEPTH, Found, Fused, Request, rank
 from shortlist.text.tokens import compact, fold, words
 
 FUZZY_CUTOFF = 60.0
 MAX_PATTERN_CHARS = 1_000
 
 ScoreAll: TypeAlias = Callable[[Request], Scores]
+RRF_DAMPING = 60
+"""The constant of the reciprocal rank fusion paper."""
 
 
 class Exhaustive:
@@ -159,3 +162,67 @@ def _compiled(pattern: str) -> "re2._Regexp":
 def _log_frequency(saturated: NDArray[np.float32]) -> NDArray[np.float32]:
     frequency = SATURATION * saturated / (SATURATION + 1 - saturated)
     return 1 + np.log(np.maximum(frequency, math.exp(-1) + 1e-6))
+
+
+class WeightedFusion:
+    """Scores stretched to 0…1 among the candidates and mixed by fixed weights."""
+
+    def __init__(self, weights: Mapping[str, float], ids: list[ToolId]) -> None:
+        self._weights = weights
+        self._ids = ids
+
+    def __call__(self, _: Request, found: Found) -> Fused:
+        rows, signals = found.rows, found.signals
+        mixed = np.zeros(len(rows), np.float32)
+        for name, weight in _present(self._weights, signals):
+            mixed += np.float32(weight) * _stretched(signals[name])
+        return Fused(rank(mixed, rows.astype(np.int32), self._ids, len(rows)))
+
+
+class RankFusion:
+    """Weighted reciprocal rank fusion."""
+
+    def __init__(self, weights: Mapping[str, float], ids: list[ToolId]) -> None:
+        self._weights = weights
+        self._ids = ids
+
+    def __call__(self, _: Request, found: Found) -> Fused:
+        rows, signals = found.rows, found.signals
+        total = np.zeros(len(rows), np.float32)
+        for name, weight in _present(self._weights, signals):
+            total += np.float32(weight) * self._reciprocal(signals[name], rows)
+        return Fused(rank(total, rows.astype(np.int32), self._ids, len(rows)))
+
+    def _reciprocal(self, scores: Scores, rows: Rows) -> Scores:
+        ranking = rank(scores, np.arange(len(rows), dtype=np.int32), [self._ids[row] for row in rows], len(rows))
+        given = np.zeros(len(rows), np.float32)
+        given[ranking.rows] = 1 / (RRF_DAMPING + 1 + np.arange(len(rows), dtype=np.float32))
+        given[scores <= 0] = 0
+        return given
+
+
+class SingleArm:
+    """Ranks one signal as it is; what it does not match is left out."""
+
+    def __init__(self, name: str, ids: list[ToolId]) -> None:
+        self._name = name
+        self._ids = ids
+
+    def __call__(self, request: Request, found: Found) -> Fused:
+        scores = found.signals[self._name]
+        kept = scores > 0
+        rows = found.rows[kept].astype(np.int32)
+        return Fused(rank(scores[kept], rows, self._ids, max(DEPTH, request.query.limit)))
+
+
+def _stretched(scores: Scores) -> Scores:
+    if not len(scores):
+        return scores
+    low, high = float(scores.min()), float(scores.max())
+    stretched: Scores = (scores - low) / max(high - low, 1e-9)
+    return stretched
+
+
+def _present(weights: Mapping[str, float], signals: Mapping[str, Scores]) -> list[tuple[str, float]]:
+    """Return the weights of the signals there are: an ablation leaves some out."""
+    return [(name, weight) for name, weight in weights.items() if name in signals]

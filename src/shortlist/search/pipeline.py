@@ -5,7 +5,7 @@ of them make of the same rows. Stages reorder the fused ranking for reasons that
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from time import perf_counter
@@ -18,7 +18,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.ports import Among, Candidates, Rows
-from shortlist.models import Query, Ranking, Relation, Scores, Signal, Step, Tool, ToolId
+from shortlist.models import Query, Ranking, Relation, Scores, Step, Tool, ToolId
 from shortlist.text.queries import AnalysedQuery
 from shortlist.text.tokens import compact, split_identifier
 
@@ -245,31 +245,6 @@ def _ties(falling: Scores) -> list[slice]:
         return []
     edges = np.flatnonzero(np.diff(equal, prepend=False, append=False))
     return [slice(start, end + 1) for start, end in edges.reshape(-1, 2).tolist()]
-
-
-class HitSignals(Mapping[str, Signal]):
-    """What each retriever made of one hit, worked out when asked for: most callers want the tools alone."""
-
-    __slots__ = ("_found", "_row")
-
-    def __init__(self, found: Found, row: int) -> None:
-        self._found = found
-        self._row = row
-
-    def __getitem__(self, name: str) -> Signal:
-        """Place the hit among the candidates: the best of every retriever, so a rank that matters is exact."""
-        scores = self._found.signals[name]
-        score = float(scores[self._found.rows == self._row][0])
-        return Signal(score, int(np.count_nonzero(scores > score)) + 1 if score > 0 else None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found.signals)
-
-    def __len__(self) -> int:
-        return len(self._found.signals)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
 
 
 def spelled_rows(index: Index, request: Request) -> dict[int, float]:

@@ -8,23 +8,23 @@ from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.postings import FieldWeight
 from shortlist.models import SearchMode, ToolId
-from shortlist.search.confidence import Fitted
 from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
 from shortlist.search.fusion import (
     AdaptiveFusion,
     DenseRetriever,
     FeatureReader,
+    Fitted,
     LexicalRetriever,
-    RankFusion,
-    SingleArm,
-    WeightedFusion,
 )
 from shortlist.search.modes import (
     Exhaustive,
     NameScores,
     PlainScores,
+    RankFusion,
     RegexScores,
+    SingleArm,
     TfIdfScores,
+    WeightedFusion,
     exact_match,
     fuzzy_match,
     prefix_match,

@@ -1,7 +1,7 @@
 """From a query to an answer, over an index that is replaced but never changed: many threads may search at once."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -14,13 +14,13 @@ from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFo
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
 from shortlist.index.vectors import QueryVectors
-from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.confidence import NOTHING, Fitted, at_large, confidence_features, fitted_to, mostly_pasted
+from shortlist.models import Confidence, Hit, Query, SearchResult, Signal, Step, ToolId
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
+from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to, mostly_pasted
 from shortlist.search.pipeline import (
     Evidence,
-    HitSignals,
+    Found,
     Pipeline,
     PipelineRun,
     Precedence,
@@ -30,8 +30,9 @@ from shortlist.search.pipeline import (
 )
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import Spelled
+from shortlist.search.spelling import Spelled, Speller
 from shortlist.search.wishes import serve_each
+from shortlist.text.languages.lexicon import english_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
@@ -43,7 +44,7 @@ from shortlist.text.queries import (
     texts_to_embed,
     wishes,
 )
-from shortlist.text.tokens import clean_text
+from shortlist.text.tokens import ascii_words, clean_text
 
 T = TypeVar("T")
 
@@ -263,7 +264,9 @@ class Searcher:
         """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
         speller = self._current().parts.speller
         queries = map(asked_text, (text, *(wish.query for wish in _wishes(text))))
-        spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
+        spellings = [
+            spelling for query in queries for spelling in dict.fromkeys((_spelled(speller, query).text, query))
+        ]
         return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
 
     @property
@@ -292,7 +295,7 @@ class Searcher:
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
         asked = asked_text(query.text)
-        spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
+        spelled = _spelled(ready.parts.speller, asked) if query.mode in CORRECTED else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:
@@ -385,7 +388,7 @@ def _evidence(search: _Search) -> tuple[Evidence, np.ndarray]:
 def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Confidence:
     run, ready = search.run, search.ready
     if not len(run.ranking):
-        return NOTHING
+        return NO_MATCH
     first = int(run.ranking.rows[0])
     learned = run.found.signals.get(EXEMPLARS)
     proven = float(learned[run.found.rows == first][0]) / MOST_LIFT if learned is not None else 0.0
@@ -399,6 +402,31 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
     judged = ready.fitted.calibration.judge(features, proven)
     ask = ask_of(clean_text(search.request.query.text))
     return judged if ask.is_clear else mostly_pasted(judged, ask.characters)
+
+
+class HitSignals(Mapping[str, Signal]):
+    """What each retriever made of one hit, worked out when asked for: most callers want the tools alone."""
+
+    __slots__ = ("_found", "_row")
+
+    def __init__(self, found: Found, row: int) -> None:
+        self._found = found
+        self._row = row
+
+    def __getitem__(self, name: str) -> Signal:
+        """Place the hit among the candidates: the best of every retriever, so a rank that matters is exact."""
+        scores = self._found.signals[name]
+        score = float(scores[self._found.rows == self._row][0])
+        return Signal(score, int(np.count_nonzero(scores > score)) + 1 if score > 0 else None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found.signals)
+
+    def __len__(self) -> int:
+        return len(self._found.signals)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 def _hits(search: _Search) -> tuple[Hit, ...]:
@@ -416,6 +444,12 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
             for position, (row, score) in enumerate(ranking, 1)
         ]
     )
+
+
+def _spelled(speller: Speller, asked: str) -> Spelled:
+    """Correct typing errors; words of ordinary English are left alone."""
+    is_plain = asked.isascii() and english_words().issuperset(ascii_words(asked))
+    return Spelled(asked, {}) if is_plain else speller(asked)
 
 
 def _wishes(text: str) -> tuple[Wish, ...]:
