@@ -3,7 +3,8 @@
 A search and a call go through a whole gateway in this process, from an MCP client to the bundled demo servers and back.
 An event goes from the gateway's recorder to the figures that are computed from it. A profile hook notes the file of
 every function that runs, in every thread. Each flow runs once before it is traced, so lazy imports and first-time setup
-do not count. Then it is traced three times, and the files that run each time are counted. Neither do the demo servers, nor, in a search or a call, the threads that write events or make vectors.
+do not count. Then it is traced three times, and the files that run each time are counted. Neither do the demo servers
+count, nor, in a search or a call, the threads that write events or make vectors.
 """
 
 import argparse

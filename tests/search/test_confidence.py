@@ -57,7 +57,7 @@ def features(first: float = 0.0) -> Matrix:
 def test_a_doubtful_match_is_none_and_no_likelier_right_than_there() -> None:
     judged = calibration(right=1.0, present=-2.0).judge(features())
     assert judged.level == "none"
-    assert judged.probability == judged.match_probability < 0.2
+    assert judged.probability <= judged.match_probability < 0.2
 
 
 def test_a_first_hit_that_is_sure_is_answered_however_few_of_the_words_it_has() -> None:
