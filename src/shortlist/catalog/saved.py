@@ -4,6 +4,9 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from shortlist.catalog.catalog import Catalog
@@ -15,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 
-Saved = TypeVar("Saved", Server, Tool, Annotations)
+Saved = TypeVar("Saved", Server, Tool)
 
 
 class SavedCatalog:
@@ -68,23 +71,31 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
 
 def _tool(raw: Mapping[str, Any], server: Server) -> Tool:
     lists = {key: tuple(raw[key]) for key in ("tags", "keywords")}
-    tool = _checked(Tool(**{**raw, **lists, "annotations": _checked(Annotations(**raw["annotations"]))}))
+    tool = _checked(Tool(**{**raw, **lists, "annotations": _annotations(**raw["annotations"])}))
     if tool.server != server.name or not tool.definition.startswith("{"):
         raise ValueError(f"the tool {tool.id!r} is damaged")
     return tool
 
 
+@lru_cache(maxsize=100, typed=True)
+def _annotations(**claims: bool | None) -> Annotations:
+    """Return the claims of a tool; there are few different ones."""
+    for name, claimed in claims.items():
+        if not isinstance(claimed, bool | None):
+            raise TypeError(f"{name} is {claimed!r}")
+    return Annotations(**claims)
+
+
+_TEXTS = {kind: attrgetter(*(each.name for each in fields(kind) if each.type is str)) for kind in (Server, Tool)}
+_LISTS = {Server: attrgetter("categories", "tags"), Tool: attrgetter("tags", "keywords")}
+_TEXT_ALONE = {str}
+
+
 def _checked(value: Saved) -> Saved:
     """Raise TypeError unless every field has its type: a wrong one would fail much later, in a search."""
-    for each in fields(value):
-        found = getattr(value, each.name)
-        good = (
-            isinstance(found, str)
-            if each.type is str
-            else all(isinstance(item, str) for item in found)
-            if isinstance(found, tuple)
-            else found is None or isinstance(found, bool | Annotations)
-        )
-        if not good:
-            raise TypeError(f"{each.name} is {found!r}")
+    kind: type[Server] | type[Tool] = type(value)
+    texts = (*_TEXTS[kind](value), *chain.from_iterable(_LISTS[kind](value)))
+    if set(map(type, texts)) != _TEXT_ALONE:
+        wrong = next(text for text in texts if type(text) is not str)
+        raise TypeError(f"{wrong!r} is not a text")
     return value
