@@ -33,7 +33,7 @@ if sys.argv[1] == "build":
     index = Index.build(read_catalog(sys.argv[2]).catalog)
     model = RandomEmbedder()
     model.model_id = OnnxEmbedder(WEIGHTS / "small").model_id
-    index.embed(model)
+    index = index.embedded(model)
     save_index(index, Path(sys.argv[3]))
     print(json.dumps({"tools": len(index)}))
 else:

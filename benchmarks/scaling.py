@@ -68,7 +68,7 @@ def _measured(size: int) -> dict[str, Any]:
     building = milliseconds(lambda: built.append(Index.build(catalog))) / 1000
     index, embedder = built[0], RandomEmbedder()
     words = resident_megabytes() - before
-    index.embed(embedder)
+    index = index.embedded(embedder)
     searcher = Searcher(index, embedder)
     queries = [row["query"] for row in spread(rows(bench_file("eval", "mcp_union", "queries.jsonl.gz")), QUERIES)]
     search = interleaved({"search": lambda text: searcher.search(Query(text=text, limit=10))}, queries)["search"]

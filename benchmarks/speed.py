@@ -127,7 +127,7 @@ def _costs(catalog: Catalog) -> dict[str, Any]:
     built: list[Index] = []
     building = milliseconds(lambda: built.append(Index.build(catalog))) / 1000
     index, embedder = built[0], RandomEmbedder()
-    index.embed(embedder)
+    index = index.embedded(embedder)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "index"
         saving = milliseconds(lambda: save_index(index, place)) / 1000
@@ -164,7 +164,9 @@ def _updates(index: Index) -> dict[str, Times]:
         tools = [changed if each.id == tool_id else each for each in catalog.of_server(tool.server)]
         server, made = catalog.servers[tool.server], list[Catalog]()
         catalogs.append(milliseconds(lambda c=catalog, s=server, t=tools, m=made: m.append(c.with_server(s, t))))  # type: ignore[misc]
-        indexes.append(milliseconds(lambda m=made: index.update(m[0])))  # type: ignore[misc]
+        followed = list[Index]()
+        indexes.append(milliseconds(lambda i=index, m=made, f=followed: f.append(i.updated(m[0])[0])))  # type: ignore[misc]
+        index = followed[0]
     return {"catalog": Times.of([catalogs]), "index": Times.of([indexes])}
 
 
@@ -178,11 +180,13 @@ def _filters(index: Index, embedder: RandomEmbedder) -> dict[str, dict[str, floa
         "read-only": Filters(read_only=True),
         "5,000 ids": Filters(among=frozenset(spread(list(index.rows), 5_000))),
     }
-    index.facets.mask(asked["10 servers"], index.rows)
+    index.facets.mask(asked["10 servers"], index.rows, index.size)
     text = "list the open issues of a project"
     return {
         name: {
-            "mask_milliseconds": min(milliseconds(lambda f=f: index.facets.mask(f, index.rows)) for _ in range(7)),  # type: ignore[misc]
+            "mask_milliseconds": min(
+                milliseconds(lambda f=f: index.facets.mask(f, index.rows, index.size)) for _ in range(7)
+            ),  # type: ignore[misc]
             "search_milliseconds": min(
                 milliseconds(lambda f=f: searcher.search(Query(text=text, filters=f)))  # type: ignore[misc]
                 for _ in range(15)
