@@ -5,6 +5,7 @@ from shortlist.index.index import Index
 from shortlist.models import Query, Tool
 from shortlist.search.searcher import Searcher
 from shortlist.search.spelling import Speller
+from shortlist.text.queries import parse_expansions, shipped_expansions
 
 TOOLS = (
     Tool(id="git/merge", server="git", name="merge_branch", description="Merge a branch into another one."),
@@ -59,3 +60,10 @@ def test_the_answer_and_the_explanation_say_what_was_assumed() -> None:
     assert found.result.hits[0].tool.id == "vault/read"
     assert found.result.did_you_mean == {"raed": "read", "secrte": "secret"}
     assert "'secrte' taken as 'secret'" in found.explanations[0].text()
+
+
+def test_a_word_that_a_team_has_given_a_meaning_is_not_corrected() -> None:
+    index = Index.build(Catalog.of(TOOLS))
+    own = parse_expansions("brnach => fork\n", "words.txt").added_to(shipped_expansions())
+    assert Speller(index)("open the brnach").corrected == {"brnach": "branch"}
+    assert Speller(index, own)("open the brnach").corrected == {}

@@ -47,6 +47,7 @@ from shortlist.search.pipeline import (
 )
 from shortlist.search.spelling import Speller
 from shortlist.text.documents import FIELDS
+from shortlist.text.queries import Expansions
 
 STACKONE_ALPHA = 0.2
 """Their published mix: α·BM25 + (1−α)·TF-IDF."""
@@ -79,9 +80,11 @@ class Parts:
         together: Together = nothing_together,
         memory: Memory | None = None,
         precedence: Precedence = no_precedence,
+        expansions: Expansions | None = None,
     ) -> "Parts":
         lexical = LexicalRetriever(index)
-        return cls(index, fitted, lexical, FeatureReader(index, lexical), Speller(index), together, memory, precedence)
+        reader, speller = FeatureReader(index, lexical), Speller(index, expansions)
+        return cls(index, fitted, lexical, reader, speller, together, memory, precedence)
 
     def stages(self) -> dict[str, Stage]:
         return {

@@ -109,7 +109,7 @@ class _Ready:
             index,
             embedder,
             fitted,
-            Parts.of(index, fitted, options.together, options.memory, options.precedence),
+            Parts.of(index, fitted, options.together, options.memory, options.precedence, options.expansions),
             taught,
         )
 

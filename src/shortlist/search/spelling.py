@@ -12,7 +12,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 from shortlist.index.index import Index
 from shortlist.text.languages.lexicon import english_words
 from shortlist.text.languages.reading import read_query
-from shortlist.text.queries import shipped_expansions
+from shortlist.text.queries import Expansions, shipped_expansions
 from shortlist.text.tokens import ascii_words, stem, terms
 
 MIN_LENGTH = 3
@@ -50,8 +50,10 @@ class Respelling(NamedTuple):
 class Speller:
     """Corrects words of a query by the words of one catalog and of ordinary English."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, expansions: Expansions | None = None) -> None:
         self._index = index
+        self._expansions = expansions
+        """Words that a team has given a meaning, and the shipped ones; None: the shipped ones."""
         self._lexical = index.lexical
         self.correction = lru_cache(maxsize=2_000)(self._correction)
 
@@ -74,8 +76,16 @@ class Speller:
             for match in _PLAIN_WORD.finditer(text)
             if match[0].islower() or match.start() == 0  # a capital letter elsewhere makes a name
         )
-        abbreviations = shipped_expansions().long_forms
-        return [word for word in found if word not in english and word not in abbreviations and not self._has(word)]
+        shipped = shipped_expansions()
+        given = self._expansions or shipped
+        return [
+            word
+            for word in found
+            if word not in english
+            and word not in given.long_forms
+            and (word not in given.phrases or word in shipped.phrases)  # stems of synonyms are shipped too
+            and not self._has(word)
+        ]
 
     def _has(self, word: str) -> bool:
         """Say whether the catalog has a word, or another form of it: `merg` is not a form of `merge`."""
