@@ -298,3 +298,15 @@ def _alias(node: ast.AST) -> str | None:
 def test_each_public_type_name_has_one_meaning() -> None:
     repeated = {name: places for name, places in public_types().items() if len(places) > 1}
     assert repeated == {}
+
+
+# Sizes
+
+
+LONGEST = 500
+"""Lines of a module; a longer one tells more than one story."""
+
+
+def test_no_module_is_longer_than_five_hundred_lines() -> None:
+    sizes = {name: len(path.read_text("utf-8").splitlines()) for name, path in modules()}
+    assert {name: lines for name, lines in sizes.items() if lines > LONGEST} == {}
