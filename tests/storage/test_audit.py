@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.access.audit import hash_arguments
 from shortlist.errors import StoreError
+from shortlist.gateway.recording import hash_arguments
 from shortlist.storage.audit import AuditFiles, prune_audit, read_audit, verify_audit
 from shortlist.storage.port import AuditRecord
 

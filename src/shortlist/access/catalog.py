@@ -6,7 +6,7 @@ from functools import cached_property
 
 from rapidfuzz import process
 
-from shortlist.access.scope import Scope
+from shortlist.access.scope import EVERYTHING, Scope
 from shortlist.catalog.catalog import Catalog, CatalogDiff
 from shortlist.catalog.naming import Names
 from shortlist.catalog.toolsets import Toolset
@@ -66,7 +66,7 @@ class ScopedCatalog:
         """Raise CallNotAllowed unless the scope lets its principal call a tool in reach."""
         if tool_id not in self:
             raise ToolNotFound(tool_id)
-        if not self.scope.may_call(tool_id):
+        if self.scope is not EVERYTHING and not self.scope.may_call(tool_id):
             raise CallNotAllowed(self.name(tool_id), self.scope)
 
     def name(self, tool_id: ToolId) -> str:

@@ -12,12 +12,11 @@ from time import perf_counter
 
 import anyio
 
-from shortlist.access.audit import AuditedRequest
 from shortlist.access.catalog import CallNotAllowed
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ToolNotFound
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round
-from shortlist.gateway.recording import Finished
+from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.results import blocks_of, page_notice, paged_result
 from shortlist.gateway.rounds import Send
 from shortlist.gateway.state import GatewayState
@@ -207,7 +206,7 @@ def _audited(
     name = str(params.get("name") or params.get("uri") or "")
     arguments = params.get("arguments")
     return AuditedRequest(
-        principal=exchange.caller.principal.key,
+        principal=exchange.caller.principal,
         action=method,
         name=name,
         server=server,

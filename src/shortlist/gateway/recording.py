@@ -1,26 +1,32 @@
-"""What the gateway does, as events, and the wrappers that trace and time its searches and requests.
+"""What the gateway does, as events and audit records, and the wrappers that trace and time its searches and requests.
 
-Tokens are counted later, by whoever stores the events.
+Tokens are counted later, by whoever stores the events. The audit trail says who was allowed or refused what, and how it
+ended.
 """
 
+import hashlib
+import json
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 from shortlist.access.catalog import ScopedCatalog
+from shortlist.access.principal import Principal
 from shortlist.catalog.catalog import Catalog
-from shortlist.config.settings import EMPTY, Mode
+from shortlist.config.settings import EMPTY, AuditSettings, Mode
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import compact_json
-from shortlist.errors import RequestRefused
+from shortlist.errors import RequestRefused, ShortlistError, StoreError
 from shortlist.gateway.callers import Caller, WorkspaceKey, activity_key
 from shortlist.gateway.ports import ToolSearch, Upstreams
 from shortlist.gateway.view import ServedView
 from shortlist.models import Hit, Json, Query, SearchResult, ToolId
 from shortlist.observability.metrics import GatewayMetrics, Measure, Operation, mark_failed, search_span, upstream_span
 from shortlist.selection import Selection
+from shortlist.storage.port import AuditDecision, AuditLog, AuditRecord
 from shortlist.telemetry.events import (
     Called,
     CallOutcome,
@@ -336,3 +342,85 @@ def failure_name(error: BaseException) -> str:
     if isinstance(error, RequestRefused):
         return str(error.code)
     return _FAILURES.get(type(error)) or type(error).__name__
+
+
+class NotRecorded(ShortlistError):
+    """A request that was refused because its audit record could not be written."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The request was NOT sent: the audit log cannot be written, and `audit.required` is set. "
+            "Tell the operator of this gateway."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedRequest:
+    """A request to a server, as the audit log names it."""
+
+    principal: Principal
+    action: str
+    """The method of the protocol, such as `tools/call`."""
+    name: str
+    """The tool, the prompt or the URI."""
+    server: str = ""
+    definition: str = ""
+    arguments: Mapping[str, Json] = field(default_factory=dict, repr=False)
+
+
+class AuditTrail:
+    """Records every decision about a request to a server, where the configuration asks for it."""
+
+    def __init__(self, log: AuditLog | None, settings: AuditSettings, now: Callable[[], float] = time.time) -> None:
+        self._log = log
+        self._now = now
+        self.settings = settings
+        self.lost = 0
+        """Records that could not be written."""
+
+    def allowed(self, request: AuditedRequest) -> None:
+        """Record a request before it is sent; raise NotRecorded where that fails and is required."""
+        if not self._record(request, "allowed") and self.settings.required:
+            raise NotRecorded
+
+    def refused(self, request: AuditedRequest, why: str) -> None:
+        self._record(request, "refused", why=why)
+
+    def ended(self, request: AuditedRequest, outcome: str) -> None:
+        """Record how an allowed request ended."""
+        self._record(request, "allowed", outcome=outcome)
+
+    def _record(self, request: AuditedRequest, decision: AuditDecision, *, why: str = "", outcome: str = "") -> bool:
+        if self._log is None or not self.settings.enabled:
+            return True
+        kept = _arguments_text(request.arguments) if self.settings.arguments and not outcome else None
+        record = AuditRecord(
+            at=self._now(),
+            principal=request.principal.key,
+            action=request.action,
+            decision=decision,
+            server=request.server,
+            tool=request.name,
+            why=why,
+            outcome=outcome,
+            definition=request.definition,
+            arguments_hash=hash_arguments(request.arguments),
+            arguments=kept,
+        )
+        try:
+            self._log.record(record)
+        except StoreError as error:
+            if not self.lost:
+                logger.warning("%s", error)
+            self.lost += 1
+            return False
+        return True
+
+
+def hash_arguments(arguments: Mapping[str, Json]) -> str:
+    """Return a hash that is the same for the same arguments, whatever their order."""
+    return hashlib.sha256(_arguments_text(arguments).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _arguments_text(arguments: Mapping[str, Json]) -> str:
+    return json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)

@@ -14,13 +14,13 @@ from urllib.parse import quote, unquote
 
 import anyio
 
-from shortlist.access.audit import AuditedRequest
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.catalog.naming import names_of
 from shortlist.config.settings import Action
 from shortlist.errors import RequestRefused, ShortlistError
 from shortlist.gateway.callers import Exchange, Round
 from shortlist.gateway.calling import relay
+from shortlist.gateway.recording import AuditedRequest
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json
@@ -218,7 +218,7 @@ class Router:
         return server, own
 
     def _refuse(self, exchange: Exchange, action: str, name: str) -> None:
-        request = AuditedRequest(principal=exchange.caller.principal.key, action=action, name=name)
+        request = AuditedRequest(principal=exchange.caller.principal, action=action, name=name)
         self._state.audit.refused(request, "not in reach")
 
     async def _lister(self, exchange: Exchange, uri: str, servers: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ from typing import Protocol, TypeAlias
 import anyio
 import anyio.to_thread
 
-from shortlist.access.audit import AuditTrail
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.access.principal import Principal
 from shortlist.access.scope import Scope
@@ -19,7 +18,7 @@ from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, WorkspaceKey, Workspaces, activity_key
 from shortlist.gateway.ports import ToolSearch, Upstreams
-from shortlist.gateway.recording import Recording
+from shortlist.gateway.recording import AuditTrail, Recording
 from shortlist.gateway.results import Results
 from shortlist.gateway.rounds import OpenCalls
 from shortlist.gateway.tasks import BackgroundTasks
