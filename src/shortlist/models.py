@@ -113,7 +113,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, and the group of callers with whom it shares what was learned from use."""
+    """The caller, and the group of callers it shares exemplars with."""
 
     name: str = "local"
     group: str = "local"

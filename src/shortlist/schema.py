@@ -14,12 +14,12 @@ _OUTER = ("properties", "items")
 
 
 def parameters_of(tool: Tool) -> tuple[Parameter, ...]:
-    """Give the top-level parameters of a tool."""
+    """Return the top-level parameters of a tool."""
     return tuple(_parameters(tool.input_schema))
 
 
 def nested_properties(schema: Json) -> list[tuple[str, Json]]:
-    """Give the properties of a schema and those inside them, outermost first, bounded in depth and number."""
+    """Return the properties of a schema and their nested ones, outermost first, bounded in depth and number."""
     found: list[tuple[str, Json]] = []
     level = [schema]
     for _ in range(MAX_DEPTH):
@@ -57,7 +57,7 @@ def type_name(schema: Json) -> str:
 
 
 def enum_of(schema: Json) -> tuple[str, ...]:
-    """Give the values that a schema, or the items of one, may have."""
+    """Return the enumerated values of a schema or of its items."""
     if not isinstance(schema, dict):
         return ()
     values, items = schema.get("enum"), schema.get("items")
@@ -67,12 +67,12 @@ def enum_of(schema: Json) -> tuple[str, ...]:
 
 
 def description_of(schema: Json) -> str:
-    """Give what a schema says of itself."""
+    """Return the description of a schema."""
     return text_of(schema.get("description")) if isinstance(schema, dict) else ""
 
 
 def texts_of(schema: Json) -> tuple[str, ...]:
-    """Give all that a schema says in words: of itself, and of the values that it may have."""
+    """Return the texts of a schema: its description and its enumerated values."""
     if not isinstance(schema, dict):
         return ()
     said = text_of(schema.get("description"))
@@ -98,7 +98,7 @@ def _properties(schema: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _inside(schema: dict[str, Json]) -> list[Json]:
-    """Give what has properties of its own: a property, or the items of one."""
+    """Return the schemas that have nested properties: the property itself, its items, or both."""
     return [inner for inner in (schema, schema.get("items")) if isinstance(inner, dict) and "properties" in inner]
 
 

@@ -52,7 +52,7 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What was picked, and by whom."""
+    """The picked tools, and whether the model or search picked them."""
 
     tools: tuple[Tool, ...]
     by: Literal["model", "search"]
@@ -106,7 +106,7 @@ class Selector:
         self._tools, self._search, self._model = tools, search, model
 
     def select(self, request: str, limit: int = LIMIT) -> Selection:
-        """Pick at most `limit` tools. Where the model fails, search answers and the note says why."""
+        """Pick at most `limit` tools. If the model fails, the result comes from search, with the reason in its note."""
         if not request.strip():
             raise InvalidQuery("The request is empty. Say what should be done, in a few words.")
         if not 1 <= limit <= LISTED_WHOLE:
@@ -288,7 +288,7 @@ def language_model(
     api_key: str | None = None,
     patience: Patience = PATIENCE,
 ) -> RemoteModel:
-    """Make a model of a provider, or of any server that speaks like OpenAI (`openai` with a `base_url`)."""
+    """Return a model of a provider, or of any OpenAI-compatible server (`openai` with a `base_url`)."""
     if provider not in CHATS:
         raise InvalidInput(f"No provider {provider!r}: there are {', '.join(CHATS)}.")
     wire = CHATS[provider]

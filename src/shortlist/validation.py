@@ -234,7 +234,7 @@ def _alternatives(allowed: list[Any]) -> frozenset[Hashable]:
 
 
 def _key(value: Any) -> Hashable:
-    """Return what two values share exactly when JSON Schema calls them equal: 1 is 1.0, and true is not 1."""
+    """Return a key that is equal for values that JSON Schema calls equal: 1 is 1.0, and true is not 1."""
     _budget.values -= 1
     if _budget.values < 0:
         raise TooManySteps("checking its schema compares too many values")

@@ -276,7 +276,7 @@ MANIFEST = json.dumps({"server": {"mcp_config": {"command": "node", "args": ["${
         (bundle(**{"manifest.json": MANIFEST, "index.js": ""}), False, ""),
         (bundle(**{"manifest.json": MANIFEST}), True, "does not have the SHA-256"),
         (bundle(**{"manifest.json": "{}"}), False, "is not a bundle that can be used"),
-        (bundle(**{"..__..__evil": "x", "manifest.json": MANIFEST}), False, "it holds the path"),
+        (bundle(**{"..__..__evil": "x", "manifest.json": MANIFEST}), False, "it contains the path"),
         (b"no zip", False, "is not a bundle that can be used"),
     ],
 )

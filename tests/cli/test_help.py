@@ -47,8 +47,8 @@ def test_without_a_command_they_are_all_listed(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        (["eval", "--sizes", "100,many"], "'many' is not a whole number from 1 up"),
-        (["eval", "--limit", "0"], "'0' is not a whole number from 1 up"),
+        (["eval", "--sizes", "100,many"], "'many' is not a whole number of 1 or more"),
+        (["eval", "--limit", "0"], "'0' is not a whole number of 1 or more"),
         (["sweep", "--values", "half"], "'half' is not a list of numbers separated by commas"),
         (["eval", "--out", "."], "'.' is a folder; name a file in it"),
         (["mine", "nowhere/cases.jsonl"], "there is no folder 'nowhere'; create it first"),
@@ -99,7 +99,7 @@ def test_help_and_version_import_no_third_party() -> None:
         (["tools", "show"], "`shortlist tools show` needs the name of a tool"),
         (["tools", "list", "a__b"], "`shortlist tools show a__b`?"),
         (["tools", "--server", "wether"], "No server 'wether'"),
-        (["logs", "weather", "--lines", "-3"], "'-3' is not a whole number from 1 up"),
+        (["logs", "weather", "--lines", "-3"], "'-3' is not a whole number of 1 or more"),
         (["serve", "--http", "nonsense"], "--http takes HOST:PORT"),
     ],
 )

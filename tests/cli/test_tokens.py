@@ -90,7 +90,7 @@ def test_a_revoked_token_is_gone(home: Path, capsys: pytest.CaptureFixture[str])
         (["create", "ci", "--servers", "slak"], "no server 'slak'. Did you mean 'slack'?"),
         (["create", "ci", "--toolsets", "slak"], "no toolset 'slak'. Did you mean 'slack'?"),
         (["create", "ci", "--servers", ","], "it is empty"),
-        (["create", "ci", "--can", "fly"], "no action 'fly'; there are see, read"),
+        (["create", "ci", "--can", "fly"], "unknown action 'fly'; choose from see, read"),
         (["create", "ci", "--expires", "soon"], "'soon' is not a duration; write 90m, 12h, 30d or 8w"),
         (["create", "ci", "--expires", "0d"], "'0d' is not a duration"),
         (["rotate", "nobody"], "No token 'nobody'"),

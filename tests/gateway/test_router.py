@@ -68,7 +68,7 @@ async def test_a_servers_question_goes_to_the_client_whose_call_is_in_flight() -
 
 @pytest.mark.anyio
 async def test_a_question_while_several_clients_call_is_put_to_none_of_them() -> None:
-    with pytest.raises(MCPError, match="not clear whom"):
+    with pytest.raises(MCPError, match="not clear which one"):
         await Answerer().answer("s", "sampling/createMessage", {}, (Asked(ONE), Asked(TWO)))
 
 
@@ -78,7 +78,7 @@ async def test_a_client_that_cannot_answer_is_not_asked() -> None:
         "by": "two",
         "of": "roots/list",
     }
-    with pytest.raises(MCPError, match="No client"):
+    with pytest.raises(MCPError, match="No connected client"):
         await Answerer().answer("s", "roots/list", {}, (Asked(ONE, able=False),))
 
 

@@ -21,7 +21,7 @@ class Principal:
     credential: str = field(default="", repr=False)
     """The hash of the token it presented. A rotated token is another credential."""
     anonymous: bool = False
-    """Let in over HTTP without a token, which is valid only while the configuration has no tokens."""
+    """Accepted over HTTP without a token; valid only while the configuration has no tokens."""
 
     @property
     def key(self) -> str:
@@ -29,7 +29,7 @@ class Principal:
         return f"{self.kind}:{self.name}"
 
     def is_current(self, tokens: Mapping[str, TokenSettings]) -> bool:
-        """Return whether this principal would still be let in with these tokens."""
+        """Return whether this principal is still valid with these tokens."""
         if self.kind == "token":
             token = tokens.get(self.name)
             return token is not None and token.hash == self.credential

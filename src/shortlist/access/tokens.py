@@ -84,7 +84,7 @@ class OwnTokens:
         except StoreError as error:
             if str(error) != self._problem:
                 self._problem = str(error)
-                logger.warning("%s (the tokens known so far are kept)", error)
+                logger.warning("%s (the previous tokens stay in use)", error)
         before, self._valid = self._valid, self._valid_now()
         return self._valid != before
 

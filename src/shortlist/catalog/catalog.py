@@ -96,7 +96,7 @@ class Catalog:
         return (_tools_digest(self.hashes.items()) + sum(map(_server_digest, self.servers.values()))) % _MODULUS
 
     def diff(self, newer: "Catalog") -> CatalogDiff:
-        """Say what `newer` adds, changes and removes."""
+        """Return what `newer` adds, changes and removes."""
         old, new = self.hashes, newer.hashes
         touched = _perhaps_different(old, new)
         return CatalogDiff(

@@ -88,7 +88,7 @@ class _Reader:
         return _node(parameter.get("schema")) or _node(content.get("schema"))
 
     def _add_body(self, operation: OpenApiNode, properties: dict[str, Any], required: list[str]) -> None:
-        """Put the fields of a JSON body beside the parameters; a body that is no object is one argument."""
+        """Add the fields of a JSON body to the parameters; a body that is not an object becomes one argument."""
         body = self._resolved(operation.get("requestBody"))
         content = _node(body.get("content"))
         media = content.get("application/json") or next(iter(content.values()), None)

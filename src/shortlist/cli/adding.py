@@ -57,10 +57,24 @@ def _register_add(subparsers: Any) -> None:
         metavar="NAME",
         help="a name, with the command after -- (add web -- npx …), a URL, or @NAME in a registry",
     )
-    parser.add_argument("--as", dest="called", help="what to call the server in your configuration")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable (repeatable)")
-    parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="a header (repeatable)")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="what a registry asks for")
+    parser.add_argument("--as", dest="called", help="name of the server in your configuration")
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an environment variable of the server (repeatable)",
+    )
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header for the server (repeatable)"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a value that the registry entry requires (repeatable)",
+    )
     parser.add_argument("--with", dest="kind", help="how to run it: remote, npm, pypi, nuget, oci or mcpb")
     parser.add_argument("--registry", help="another registry, by its URL")
     parser.add_argument("--yes", action="store_true", help="add without asking")
@@ -71,9 +85,9 @@ def _register_add(subparsers: Any) -> None:
 def _register_registry(subparsers: Any) -> None:
     actions = add_command(subparsers, "registry").add_subparsers(metavar="ACTION", required=True)
     for name, run, what in (
-        ("sync", _sync, "fetch the list of all servers, to search and add without a network"),
+        ("sync", _sync, "save the list of all servers, to search and add offline"),
         ("search", _search, "find servers by words"),
-        ("show", _show, "show what a server runs and asks for"),
+        ("show", _show, "show how a server runs and which values it needs"),
     ):
         parser = add_command(actions, name, what)
         if name == "search":
@@ -263,7 +277,7 @@ def _edit(arguments: argparse.Namespace) -> int:
 
 
 def _restart(arguments: argparse.Namespace) -> int:
-    """Need every gateway that runs to start a server afresh; each watches this file."""
+    """Make every running gateway restart a server; each watches this file."""
     path = _own(arguments)
     _keys(path, arguments.name)
     request_restart(arguments.name)

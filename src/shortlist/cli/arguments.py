@@ -22,7 +22,7 @@ def add_json(parser: ArgumentParser) -> None:
 def count(text: str) -> int:
     """Parse a whole number from 1 up."""
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+        raise ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
 
 

@@ -4,7 +4,7 @@ import sys
 
 
 def confirmed(question: str) -> bool:
-    """Ask for a yes; without a terminal nobody can answer, and it is a no."""
+    """Ask the user to confirm; without a terminal the answer is no."""
     if not sys.stdin.isatty():
         return False
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -47,7 +47,7 @@ class Loaded:
 
 
 def read_datasets(args: argparse.Namespace, default: str) -> list[Dataset]:
-    """Read the sets that are named and the caller's own; the default where there are none."""
+    """Read the sets that are named and the caller's own; the default if there are none."""
     if bool(args.catalog) != bool(args.cases):
         raise InvalidInput("--catalog and --cases go together: your tools and your labelled queries.")
     own = [own_dataset(args.catalog, args.cases)] if args.cases else []

@@ -17,12 +17,17 @@ from shortlist.text.queries import Expansions, read_expansions
 
 
 def add_catalog_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the user say where the tools are, and what is meant by words that others do not use."""
+    """Add options for the source of the tools and for expansion files."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--catalog", type=Path, help="a file or folder with tools (default: those of your servers)")
     where.add_argument("--config", help="a configuration file (default: your own, else the bundled demo)")
     parser.add_argument(
-        "--expansions", action="append", type=Path, default=[], metavar="FILE", help="what your own words mean"
+        "--expansions",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="your own abbreviations and synonyms (repeatable)",
     )
 
 
@@ -47,7 +52,7 @@ def read_tools(path: Path) -> Catalog:
 
 
 def _of_servers(settings: Settings) -> Catalog:
-    """Take what the servers said when they were last connected to; ask them if that was never."""
+    """Return the saved tool lists of the servers; connect to the servers if nothing is saved."""
     catalog = SavedCatalog(open_local().catalogs, settings.servers).load()
     if not catalog.tools:
         # The servers and the client of their protocol take most of a second to import.

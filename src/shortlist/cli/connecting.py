@@ -42,7 +42,10 @@ def register(subparsers: Any) -> None:
     """Add `connect`, `disconnect` and `setup`."""
     parser = add_command(subparsers, "connect")
     parser.add_argument(
-        "clients", nargs="*", metavar="CLIENT", help=f"which ones (default: all that are found): {', '.join(NAMES)}"
+        "clients",
+        nargs="*",
+        metavar="CLIENT",
+        help=f"clients to connect (default: all that are found): {', '.join(NAMES)}",
     )
     parser.add_argument("--keep-servers", action="store_true", help="leave the client's own servers where they are")
     parser.add_argument(
@@ -52,7 +55,9 @@ def register(subparsers: Any) -> None:
     add_json(parser)
     parser.set_defaults(run=_connect)
     undo = add_command(subparsers, "disconnect")
-    undo.add_argument("clients", nargs="*", metavar="CLIENT", help="which ones (default: all that are connected)")
+    undo.add_argument(
+        "clients", nargs="*", metavar="CLIENT", help="clients to disconnect (default: all that are connected)"
+    )
     undo.add_argument("--yes", action="store_true", help="write without asking")
     add_json(undo)
     undo.set_defaults(run=_disconnect)

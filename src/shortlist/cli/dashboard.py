@@ -34,7 +34,9 @@ def register(subparsers: Any) -> None:
     """Add `dashboard`."""
     parser = add_command(subparsers, "dashboard")
     parser.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
-    parser.add_argument("--http", metavar="HOST:PORT", default="127.0.0.1:0", help="where (default: any free port)")
+    parser.add_argument(
+        "--http", metavar="HOST:PORT", default="127.0.0.1:0", help="address to listen on (default: any free port)"
+    )
     parser.add_argument("--open", action="store_true", help="open it in the browser of this machine")
     parser.set_defaults(run=_dashboard)
 

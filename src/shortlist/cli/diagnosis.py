@@ -252,7 +252,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _last_words(lines: Iterable[str]) -> str:
-    """Return the line of stderr that says most: an error's own, else the last one that is not a bracket or a stack."""
+    """Return the most informative line of stderr: an error message, else the last line outside a stack."""
     written = [line.strip() for line in lines if line.strip() and not line.startswith("[exited")]
     named = [line for line in written if re.search(r"\b(error|fatal|exception|failed|cannot)\b", line, re.IGNORECASE)]
     plain = [line for line in written if len(line) > 3 and not re.match(r"at |\^+$|File |node:|Node\.js", line)]

@@ -31,7 +31,7 @@ SETTLE_SECONDS = 45.0
 def register(subparsers: Any) -> None:
     """Add `doctor`."""
     parser = add_command(subparsers, "doctor")
-    parser.add_argument("servers", nargs="*", metavar="SERVER", help="which ones (default: all)")
+    parser.add_argument("servers", nargs="*", metavar="SERVER", help="servers to examine (default: all)")
     parser.add_argument("--config", help="a configuration file (default: your own)")
     parser.add_argument("--yes", action="store_true", help="apply every fix without asking")
     add_json(parser)
@@ -104,7 +104,7 @@ def _statuses(settings: Settings) -> Mapping[str, UpstreamStatus]:
 
 
 def _ignore(_: UpstreamEvent) -> None:
-    """Take no note of an event: the statuses at the end are what counts."""
+    """Ignore an event: only the final statuses count."""
 
 
 def _report(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, ServerDiagnosis]) -> str:

@@ -59,11 +59,15 @@ def _add_eval(subparsers: Subparsers) -> None:
     _add_engine_arguments(parser)
     parser.add_argument("--strict", action="store_true", help="count only the gold tool, no alternatives")
     parser.add_argument("--sizes", type=_sizes, metavar="N,N,…", help="measure by catalog size instead")
-    parser.add_argument("--distractors", type=Path, action="append", default=[], help="a catalog to fill sizes up with")
+    parser.add_argument(
+        "--distractors", type=Path, action="append", default=[], help="a catalog with additional tools for larger sizes"
+    )
     parser.add_argument("--baseline", type=Path, metavar="RUN.jsonl", help="compare with an earlier run")
-    _add_gate_argument(parser, "--fail-under", "exit with 1 where a metric is lower, as in top1=0.8 (repeatable)")
-    _add_gate_argument(parser, "--max-drop", "exit with 1 where it fell by more since the baseline (repeatable)")
-    parser.add_argument("--out", type=new_file, metavar="RUN.jsonl", help="save what happened to every query")
+    _add_gate_argument(parser, "--fail-under", "exit with status 1 if a metric is lower, as in top1=0.8 (repeatable)")
+    _add_gate_argument(
+        parser, "--max-drop", "exit with status 1 if a metric dropped by more than this since the baseline (repeatable)"
+    )
+    parser.add_argument("--out", type=new_file, metavar="RUN.jsonl", help="save the result of every query")
     _add_limit_argument(parser)
     _add_learned_arguments(parser)
     _add_format_arguments(parser)
@@ -78,7 +82,7 @@ def _add_compare(subparsers: Subparsers) -> None:
         "--dataset", dest="datasets", action="append", default=[], help="NAME or NAME:SPLIT (repeatable)"
     )
     _add_own_arguments(parser)
-    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help=f"where a side names none: {EMBEDDERS}")
+    parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help=f"for a side without an embedder: {EMBEDDERS}")
     _add_format_arguments(parser)
 
 
@@ -87,7 +91,7 @@ def _add_ablate(subparsers: Subparsers) -> None:
     _add_dataset_arguments(parser)
     _add_engine_arguments(parser)
     parser.add_argument("--segment", default="", help="only this segment of the queries")
-    parser.add_argument("--verbose", action="store_true", help="list the queries that each part moves")
+    parser.add_argument("--verbose", action="store_true", help="list the queries that each part affects")
     _add_format_arguments(parser)
 
 
@@ -135,14 +139,12 @@ def _add_own_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pipeline", action="append", default=[], help="a way of searching, by its name: default, bm25 …"
-    )
+    parser.add_argument("--pipeline", action="append", default=[], help="search pipeline: default, bm25 …")
     parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help=EMBEDDERS)
 
 
 def _add_limit_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=count, default=LIMIT, help=f"how many tools to ask for (default: {LIMIT})")
+    parser.add_argument("--limit", type=count, default=LIMIT, help=f"number of tools per query (default: {LIMIT})")
 
 
 def _add_gate_argument(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
@@ -150,8 +152,8 @@ def _add_gate_argument(parser: argparse.ArgumentParser, name: str, help_text: st
 
 
 def _add_learned_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--exemplars", type=Path, metavar="FILE", help="what `shortlist learned export` wrote")
-    parser.add_argument("--as", dest="caller", default=LOCAL.name, help="the caller whose own exemplars these are")
+    parser.add_argument("--exemplars", type=Path, metavar="FILE", help="a file written by `shortlist learned export`")
+    parser.add_argument("--as", dest="caller", default=LOCAL.name, help="the caller to search as")
 
 
 def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
@@ -372,5 +374,5 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _show(args: Arguments, tables: Callable[[], Sequence[Table]], data: Callable[[], Any]) -> None:
-    """Print one of the two forms; the other is not even made."""
+    """Print one of the two forms; only that one is rendered."""
     print(to_json(data()) if args.json else to_markdown(tables()).rstrip("\n"))

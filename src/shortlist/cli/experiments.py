@@ -35,15 +35,15 @@ def register(subparsers: Any) -> None:
     ab = add_command(subparsers, "ab")
     actions = ab.add_subparsers(metavar="ACTION", required=True)
     _register_start(actions)
-    _action(actions, "status", _status, "say which experiment runs and how far it is")
-    report = _action(actions, "report", _report, "judge an experiment; looking early and often is fine")
+    _action(actions, "status", _status, "show the running experiment and its progress")
+    report = _action(actions, "report", _report, "report the results of an experiment; valid at any time")
     report.add_argument("name", nargs="?", help="default: the latest")
-    stop = _action(actions, "stop", _stop, "end an experiment; everybody is served as configured again")
+    stop = _action(actions, "stop", _stop, "stop an experiment; all clients get the configured settings again")
     stop.add_argument("name", nargs="?", help="default: the one that runs")
 
 
 def _register_start(actions: Any) -> None:
-    start = _action(actions, "start", _start, "serve workspaces the variants of an experiment, by chance")
+    start = _action(actions, "start", _start, "start an experiment: assign workspaces to variants at random")
     start.add_argument("name", help="name of the experiment")
     start.add_argument(
         "--variant",

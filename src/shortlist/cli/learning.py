@@ -31,7 +31,7 @@ def register(subparsers: Any) -> None:
         actions, "export", _export, "write them as JSON lines, for `eval --exemplars` and `rank --exemplars`"
     )
     export.add_argument("file", type=new_file, metavar="FILE.jsonl", help="where to write them")
-    _action(actions, "clear", _clear, "forget them; what was called so far is not learned again")
+    _action(actions, "clear", _clear, "delete them; calls so far are not learned again")
     mine = _action(subparsers, "mine", _mine)
     mine.add_argument("file", type=new_file, metavar="CASES.jsonl", help="where to write them")
 

@@ -90,7 +90,7 @@ async def _end_on_signal(server: uvicorn.Server, admission: Admission | None) ->
 
 
 def exit_soon() -> None:
-    """End the process in time even where a thread computes on, or a stdin that nobody closes is being read."""
+    """Exit in time, even if a thread is still computing or a stdin that is never closed is being read."""
     timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
     timer.daemon = True
     timer.start()

@@ -95,7 +95,7 @@ def _extract(data: bytes, folder: Path) -> None:
         with zipfile.ZipFile(io.BytesIO(data)) as bundle:
             for name in bundle.namelist():
                 if not (fresh / name).resolve().is_relative_to(fresh.resolve()):
-                    raise ValueError(f"it holds the path {name!r}")
+                    raise ValueError(f"it contains the path {name!r}")
             if sum(each.file_size for each in bundle.infolist()) > 4 * MOST_BUNDLE_BYTES:
                 raise ValueError("it is too large when unpacked")
             bundle.extractall(fresh)

@@ -29,11 +29,9 @@ def register(subparsers: Any) -> None:
     add_catalog_arguments(search)
     _common(search)
     search.add_argument("--limit", type=count, default=5, help="how many tools to show (default: 5)")
-    search.add_argument("--mode", default="hybrid", choices=get_args(SearchMode), help="how to look (default: hybrid)")
+    search.add_argument("--mode", default="hybrid", choices=get_args(SearchMode), help="search mode (default: hybrid)")
     search.add_argument("--server", action="append", dest="servers", help="only tools of this server (repeatable)")
-    search.add_argument(
-        "--read-only", action="store_true", default=None, help="only tools that say they change nothing"
-    )
+    search.add_argument("--read-only", action="store_true", default=None, help="only tools annotated as read-only")
     search.set_defaults(run=_search)
     explain = add_command(subparsers, "explain")
     explain.add_argument("query", help="what the tool should do, in quotes")
@@ -51,7 +49,7 @@ def register(subparsers: Any) -> None:
 
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--embedder", default="small", help=EMBEDDERS)
-    parser.add_argument("--pipeline", default="default", help="a way of searching, by its name: default, bm25 …")
+    parser.add_argument("--pipeline", default="default", help="search pipeline: default, bm25 …")
     add_json(parser)
 
 

@@ -90,25 +90,34 @@ def _register_serve(subparsers: Any) -> None:
     serve = add_command(subparsers, "serve")
     serve.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
     serve.add_argument("--http", metavar="HOST:PORT", help="serve Streamable HTTP instead of stdio")
-    serve.add_argument("--open", action="store_true", help="with --http: let every user of this machine in")
+    serve.add_argument(
+        "--open", action="store_true", help="with --http: serve without tokens, to every user of this machine"
+    )
     serve.add_argument("--mode", choices=get_args(Mode), help="what clients see (default: from the configuration)")
     serve.add_argument("--dynamic", action="store_true", help="the same as --mode dynamic")
-    serve.add_argument("--menu", choices=("search", "minimal"), default="search", help="how many tools the menu has")
-    serve.add_argument("--preset", help="what is bound from the start: default, full, or one of your own")
-    serve.add_argument("--toolsets", type=_names, default=(), help="toolsets to bind from the start, by commas")
-    serve.add_argument("--exclude", type=_names, default=(), help="toolsets to hide altogether, by commas")
+    serve.add_argument(
+        "--menu",
+        choices=("search", "minimal"),
+        default="search",
+        help="which gateway tools are listed (default: search)",
+    )
+    serve.add_argument("--preset", help="tools to list from the start: default, full, or your own preset")
+    serve.add_argument(
+        "--toolsets", type=_names, default=(), help="toolsets to list from the start, separated by commas"
+    )
+    serve.add_argument("--exclude", type=_names, default=(), help="toolsets to hide completely, separated by commas")
     serve.add_argument("--embedder", metavar="MODEL", help="small, small:256, static, none, a folder, PROVIDER:MODEL")
     serve.add_argument("--pipeline", help="how candidates are ranked (default: from the configuration)")
     serve.add_argument("--reranker", metavar="PROVIDER", help="rerank the best hits: cohere, voyage or jina")
-    serve.add_argument("--no-dashboard", action="store_true", help="with --http: no pages for a browser")
-    serve.add_argument("--toon", action="store_true", help="write hit lists in TOON where that is smaller")
-    serve.add_argument("--log-level", choices=get_args(LogLevel), help="how much is said on stderr (default: info)")
-    serve.add_argument("--log-json", action="store_true", help="say it in JSON, one object a line")
+    serve.add_argument("--no-dashboard", action="store_true", help="with --http: do not serve the dashboard")
+    serve.add_argument("--toon", action="store_true", help="render results as TOON if that is smaller")
+    serve.add_argument("--log-level", choices=get_args(LogLevel), help="log level on stderr (default: info)")
+    serve.add_argument("--log-json", action="store_true", help="log JSON, one object per line")
     serve.set_defaults(run=_serve)
 
 
 def _add_refresh(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--refresh", action="store_true", help="ask every server again instead of using saved lists")
+    parser.add_argument("--refresh", action="store_true", help="connect to every server instead of using saved lists")
 
 
 def _common(
@@ -242,7 +251,7 @@ def _check_open(arguments: argparse.Namespace, settings: Settings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LettingIn:
-    """How clients are let in over HTTP: with tokens, one of which may be this user's own, or open to all."""
+    """How clients authenticate over HTTP: with tokens, one of which may be this user's own, or not at all."""
 
     tokens: OwnTokens | None
     own: OwnToken | None

@@ -81,7 +81,7 @@ class Stack:
 
 
 def say(line: str) -> None:
-    """Tell the user something, on stderr: stdout belongs to the protocol."""
+    """Print a message to stderr; stdout belongs to the protocol."""
     notices.info(line)
 
 
@@ -127,7 +127,7 @@ async def open_stack(
 
     With `tokens`, those are valid beside the configured ones, and their changes are followed.
     """
-    # A command that looks at the servers is no use of them: only what is served is recorded.
+    # Commands that inspect servers are not recorded as usage; only served requests are.
     with (
         closing(open_local()) as storage,
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
@@ -211,7 +211,7 @@ async def _open_stack(
             **{(why,): count for why, count in telemetry.lost().items()},
         },
     )
-    telemetry.follow()  # before the first request, so that nobody is served twice
+    telemetry.follow()  # before the first request, so that nobody gets two variants
     events.take = gateway.on_upstream
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
@@ -268,7 +268,7 @@ def list_tools(settings: Settings) -> Catalog:
 
 
 def list_everything(settings: Settings) -> tuple[Catalog, dict[str, str]]:
-    """Ask every server for its tools and for what it says of itself, held or not."""
+    """List the tools of every server with its title and instructions, held or not."""
 
     async def listed() -> tuple[Catalog, dict[str, str]]:
         accepting = replace(settings, servers={n: replace(s, trust="auto") for n, s in settings.servers.items()})
@@ -332,7 +332,7 @@ class _Events:
 
 
 async def _follow_experiments(telemetry: Telemetry, gateway: Gateway) -> None:
-    """Serve the variants of whatever experiment runs; who is served otherwise than before is told to list again."""
+    """Serve the variants of the running experiment; notify clients whose variant changed to list again."""
     while True:
         await anyio.sleep(RELOAD_SECONDS)
         if await anyio.to_thread.run_sync(telemetry.follow):
@@ -348,7 +348,7 @@ async def _follow_reviews(keeper: Keeper, gateway: Gateway) -> None:
 
 
 async def _learn(teacher: Teacher, gateway: Gateway) -> None:
-    """Keep what searches know from use up with the log, taking a twentieth of a core's time at most."""
+    """Update exemplars from the event log, using at most 5 % of one core."""
     took = 0.0
     while True:
         await anyio.sleep(max(RELOAD_SECONDS, 20 * took))
@@ -408,13 +408,13 @@ async def _restart(stack: Stack, server: str) -> None:
 
 
 async def _reload_words(stack: Stack, words: Words) -> None:
-    """Take up the team's own words; a broken file is reported and the words known so far are kept."""
+    """Load the expansion files again; if one is broken, log it and keep the previous words."""
     files = stack.gateway.state.settings.expansions
     try:
         if not await anyio.to_thread.run_sync(words.follow, files):
             return
     except InvalidInput as error:
-        logger.warning("%s (the words known so far are kept)", error)
+        logger.warning("%s (the previous words stay in use)", error)
         return
     stack.search.renew()
     say(f"reloaded the words of {', '.join(map(str, files)) or 'no file'}")

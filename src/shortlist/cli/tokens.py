@@ -40,7 +40,7 @@ def register(subparsers: Any) -> None:
     ):
         create.add_argument(option, type=_names, help=what)
     create.add_argument("--can", type=_actions, default=USUAL, help=f"what it may do (default: {','.join(USUAL)})")
-    create.add_argument("--expires", type=_duration, help="how long it is valid, as in 12h or 30d (default: no end)")
+    create.add_argument("--expires", type=_duration, help="lifetime, as in 12h or 30d (default: unlimited)")
     create.add_argument("--group", help="callers of one group learn from each other's use")
     create.add_argument("--config", help="a configuration file, against which names are checked (default: your own)")
     add_json(create)
@@ -50,7 +50,7 @@ def register(subparsers: Any) -> None:
     listing.set_defaults(run=_list)
     for name, what, run in (
         ("revoke", "revoke a token; running gateways end its connections within a second", _revoke),
-        ("rotate", "replace a token by a new one with the same scope; the old one ends", _rotate),
+        ("rotate", "replace a token by a new one with the same scope; the old one stops working", _rotate),
     ):
         parser = add_command(actions, name, what)
         parser.add_argument("name", help="its name, as `shortlist token list` shows it")
@@ -232,7 +232,7 @@ def _actions(text: str) -> tuple[str, ...]:
     chosen = _names(text)
     for action in chosen:
         if action not in ACTIONS:
-            raise ArgumentTypeError(f"no action {action!r}; there are {', '.join(get_args(Action))}")
+            raise ArgumentTypeError(f"unknown action {action!r}; choose from {', '.join(get_args(Action))}")
     return chosen
 
 

@@ -12,7 +12,7 @@ Stamp = tuple[int, int]
 
 
 class Words:
-    """The words of files; one that is not there or not right raises, and changes nothing."""
+    """The expansions of files; a missing or broken file raises and changes nothing."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.expansions: Expansions | None = None
@@ -25,7 +25,7 @@ class Words:
         now = tuple((file, stamp(file)) for file in files)
         if now == self._seen:
             return False
-        self._seen = now  # also where reading fails: a mistake is told once, and its correction seen
+        self._seen = now  # also if reading fails, so that a mistake is reported once and its correction noticed
         self.expansions = import_module("shortlist.text.queries").read_expansions(*files) if files else None
         return True
 

@@ -390,5 +390,5 @@ def _shown(key: str) -> str:
 
 
 def _is_branch(part: str) -> bool:
-    """Tell the alternatives of a union, which pydantic puts into the place, from keys."""
+    """Return whether a part of a location is an alternative of a union, which pydantic includes, and not a key."""
     return part.endswith("Shape") or part.startswith("tuple[") or part in ("str", "int", "float", "bool")

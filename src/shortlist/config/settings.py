@@ -276,7 +276,7 @@ class Settings:
     """The file it was read from."""
 
     def asker(self, caller: str) -> Asker:
-        """Return as whom a caller asks, and the group with which it shares what is learned."""
+        """Return the identity of a caller for learning, and the group it shares exemplars with."""
         token = self.tokens.get(caller)
         return Asker(caller, f"group:{token.group}" if token and token.group else caller)
 

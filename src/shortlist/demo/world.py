@@ -175,7 +175,7 @@ def _some(act: Act, found: list[DemoRecord], arguments: Mapping[str, Json]) -> D
 
 
 def _agrees(record: DemoRecord, arguments: Mapping[str, Json]) -> bool:
-    """Compare only what both sides speak of, so that a filter works where it was once written."""
+    """Compare only the keys that both sides have, so that a filter ignores fields that a record lacks."""
     return all(record[key] == value for key, value in arguments.items() if key in record)
 
 

@@ -74,7 +74,7 @@ def kind_of(match: re.Match[str]) -> tuple[str, int]:
 
 
 def fit(items: Iterable[Item], tokens: int, cost: Callable[[Item], int]) -> tuple[tuple[Item, ...], int]:
-    """Take items in order while they fit in a budget of tokens; say how many did not."""
+    """Take items in order while they fit in a token budget; also return how many did not."""
     queue: Sequence[Item] = tuple(items)
     spent = 0
     for taken, item in enumerate(queue):

@@ -45,7 +45,7 @@ def gemini(tool: Tool, name: str) -> Definition:
 
 
 def described(tool: Tool) -> str:
-    """Say what a tool does, without characters that nobody can see; a tool must say something."""
+    """Return the description of a tool without invisible characters; it is never empty."""
     return clean_text(tool.description).strip() or clean_text(tool.title).strip() or tool.name
 
 

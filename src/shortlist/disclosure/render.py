@@ -122,7 +122,7 @@ def effects_text(annotations: Annotations) -> str:
 
 
 def compact_json(value: Json) -> str:
-    """Write JSON without spaces and without characters that nobody can see."""
+    """Write JSON without spaces and without invisible characters."""
     return clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 

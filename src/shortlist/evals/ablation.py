@@ -1,4 +1,4 @@
-"""What each part of a pipeline earns: the whole against the whole without it, per segment."""
+"""The contribution of each part of a pipeline: the whole compared with the whole without it, per segment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

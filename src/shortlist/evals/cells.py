@@ -1,4 +1,4 @@
-"""Figures as they stand in a table's cell."""
+"""Formatting of figures for table cells."""
 
 import math
 

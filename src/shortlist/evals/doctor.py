@@ -1,4 +1,4 @@
-"""What is wrong with a catalog: tools nobody finds, copies, empty or bloated texts, and what servers cost."""
+"""Problems of a catalog: tools that cannot be found, copies, empty or bloated texts, and token costs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class Doctor:
         )
 
     def _unfindable(self, asked: Mapping[ToolId, str], families: tuple[tuple[ToolId, ...], ...]) -> Iterator[Finding]:
-        """Ask for each tool in other words; finding a copy of it counts as finding it."""
+        """Search for each tool in other words; finding a copy of it counts."""
         copies = {tool_id: family for family in families for tool_id in family}
         for done, (tool_id, question) in enumerate(asked.items(), start=1):
             found = self.rank(question, FOUND_WITHIN).ids

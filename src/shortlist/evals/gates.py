@@ -18,7 +18,7 @@ class Gate:
     baseline: tuple[Run, ...] = ()
 
     def failures(self, runs: Sequence[Run]) -> tuple[str, ...]:
-        """Say which limits the macro averages of these runs break."""
+        """Return the limits that the macro averages of these runs exceed."""
         return (*self._below(runs), *self._fallen(runs))
 
     def _below(self, runs: Sequence[Run]) -> list[str]:

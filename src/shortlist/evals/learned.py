@@ -1,4 +1,4 @@
-"""Exemplars for a measurement: what `shortlist learned export` wrote, less what the cases themselves ask."""
+"""Exemplars for a measurement: a file written by `shortlist learned export`, less what the cases themselves ask."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,13 +13,13 @@ LOCAL = Asker()
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Exemplars of one group, and as whom its queries are asked."""
+    """Exemplars of one group, and the caller that its queries are searched as."""
 
     exemplars: tuple[Exemplar, ...]
     asker: Asker = LOCAL
 
     def besides(self, queries: Iterable[str]) -> "Learned":
-        """Leave out what asks the same as one of these queries: an answer that was told is not found."""
+        """Drop exemplars whose query is one of these: a known answer would not measure search."""
         asked = set(map(_plain, queries))
         return replace(self, exemplars=tuple(each for each in self.exemplars if _plain(each.query) not in asked))
 

@@ -103,7 +103,7 @@ class Runner:
     progress: RunProgress = no_progress
 
     def run(self, dataset: Dataset, contender: Contender) -> Run:
-        """Ask every query; refuses a contender that was fitted on what would be reported."""
+        """Run every query; refuse a contender that was fitted on the split to be reported."""
         refuse_if_fitted(contender.fitted_on, dataset)
         return Run(
             dataset=dataset.name,
@@ -144,7 +144,7 @@ class Runner:
         return sum(estimate_tokens(tool.definition) for tool in shown)
 
     def _toolset(self, case: Case, ids: Sequence[ToolId]) -> dict[str, float]:
-        """Say whether the first hit at least comes from a right toolset: its category, else its server."""
+        """Return whether the first hit comes from a right toolset: its category, or else its server."""
         if not case.answerable:
             return {}
         wanted = {self._toolset_of(tool_id) for tool_id in (*case.gold, *frozenset().union(*case.groups))}

@@ -1,4 +1,4 @@
-"""Accuracy by catalog size: gold tools among growing crowds of real ones, and which pipeline to use when."""
+"""Accuracy by catalog size: gold tools among a growing number of real ones, and which pipeline to use."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +95,7 @@ def samples_of_size(pool: Sequence[ToolId], cases: Sequence[Case], size: int) ->
 
 
 def advise(points: Sequence[SizePoint]) -> tuple[Advice, ...]:
-    """Say for each size which pipeline to use."""
+    """Recommend a pipeline for each catalog size."""
     sizes = dict.fromkeys(point.size for point in points)
     return tuple(_advice([point for point in points if point.size == size]) for size in sizes)
 

@@ -1,4 +1,4 @@
-"""The clients that are connected: how many requests each may run, the way back to it, what it is told and asked.
+"""Connected clients: their request limits, their back channels, notifications and requests to them.
 
 A client hears of a server, and is asked something by it, only within its scope. When a principal loses access, its
 streams and running requests end.
@@ -226,7 +226,7 @@ class Audience:
         if self.end_sessions is not None:
             self._state.background.spawn("ending revoked sessions", self.end_sessions(self._is_current))
 
-    # Who is told
+    # Notifications
 
     def tell(self, change: GatewayChange) -> None:
         """Pass a change on to the clients that it concerns and that can reach what it is about."""
@@ -261,7 +261,7 @@ class Audience:
                 listener(ToolsListChanged())
 
     async def _tell_in_turns(self, links: Sequence[Link]) -> None:
-        """Tell a few clients at a time: telling a thousand at once would stall every call for half a second."""
+        """Notify a few clients at a time: a thousand at once would stall every call for half a second."""
         for start in range(0, len(links), TOLD_AT_ONCE):
             for link in links[start : start + TOLD_AT_ONCE]:
                 self._spawn("telling a client that its tools changed", link.connection.send_tool_list_changed)
@@ -339,9 +339,11 @@ class Answerer:
         candidates: list[Exchange] = [e for e in callers or self.idle(server) if e is not None] if known else []
         askable = [e for e in candidates if self.may_be_asked(e.caller) and e.can(method)]
         if not askable:
-            raise MCPError(METHOD_NOT_FOUND, f"No client that is connected can answer {method}")
+            raise MCPError(METHOD_NOT_FOUND, f"No connected client can answer {method}")
         if len({exchange.caller for exchange in askable}) > 1:
-            raise MCPError(METHOD_NOT_FOUND, f"Several clients use {server!r}: it is not clear whom {method} is for")
+            raise MCPError(
+                METHOD_NOT_FOUND, f"Several clients use {server!r}, so it is not clear which one {method} is for"
+            )
         return await askable[-1].ask(method, params)
 
 

@@ -145,7 +145,7 @@ class Border:
         return Middleware(Bearer, border=self)
 
     def recognise(self, headers: Headers) -> Principal | None:
-        """Return the principal of a request, or None for one that is not let in."""
+        """Return the principal of a request, or None if it is not authenticated."""
         tokens = self._state.settings.tokens
         if not tokens and not self._required:
             return ANONYMOUS
@@ -229,7 +229,7 @@ def bearer_token(header: str, tokens: Mapping[str, TokenSettings]) -> TokenSetti
 
 
 def find_token(token: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings | None:
-    # Every token is compared, so that the time says nothing about which one is near.
+    # Every token is compared, so that timing reveals nothing about which one is close.
     found = [settings for settings in tokens.values() if settings.matches(token)]
     return found[0] if found and token else None
 

@@ -126,7 +126,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
         super().__init__(app, retry_interval=RETRY_MILLISECONDS, **options)
 
     def end_unless(self, is_current: Callable[[Principal], bool]) -> Callable[[], Awaitable[None]]:
-        """Return the work that ends every session whose principal is no longer let in, with all its streams."""
+        """Return the task that ends every session whose principal is no longer valid, with all its streams."""
 
         async def end() -> None:
             for session, transport in tuple(self._server_instances.items()):

@@ -56,7 +56,7 @@ _USUAL = frozenset({"name", "arguments", "_meta"})
 HANDLE_PARAMETER = "handle"
 """The part of the endpoint's path that names a workspace."""
 PRINCIPAL = "shortlist.principal"
-"""Where the HTTP border puts the principal of a request, in its scope. Without it nobody calls."""
+"""The scope key under which the HTTP layer stores the principal of a request. Without it, no call is accepted."""
 PRESENTED: ContextVar[Principal] = ContextVar("shortlist.presented", default=NOBODY)
 """The same principal, for the one callback of the SDK that gets no request."""
 RESERVED_META = "io.modelcontextprotocol/"
@@ -202,7 +202,7 @@ class Front:
         return result
 
     def _round(self, context: RequestContext, caller: Caller) -> Round:
-        """Read what a request carries beside its params; a modern server also gets what a legacy session has set."""
+        """Read the metadata of a request; a modern server also gets the settings of a legacy session."""
         turn = _round(context)
         meta = {**turn.meta, CLIENT_CAPABILITIES_META_KEY: _answerable(context)}
         if caller.era == "modern":

@@ -32,7 +32,7 @@ FLUSH_SECONDS = 1.0
 """How long a client that closed its end may take to read the last answers."""
 CHUNK_BYTES = 64 * 1024
 UNREAD_MESSAGES = 1_000
-"""So many may wait for a client to read them; until it does, it is not read either."""
+"""The maximum number of unread responses; beyond it, the gateway stops reading from the client."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def _are_pipes() -> bool:
 async def _open_pipes(limit: int) -> AsyncIterator[Streams]:
     stdin, stdout = os.dup(STDIN), os.fdopen(os.dup(STDOUT), "wb")
     _divert(STDIN, os.open(os.devnull, os.O_RDONLY))
-    _divert(STDOUT, os.dup(STDERR))  # what is printed by mistake, here or in a child, is no message
+    _divert(STDOUT, os.dup(STDERR))  # output printed by mistake, here or in a child, must not look like a message
     os.set_blocking(stdin, False)
     loop = asyncio.get_running_loop()
     writing, flow = await loop.connect_write_pipe(lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), stdout)
@@ -142,7 +142,7 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 class _Outbox(ObjectSendStream[SessionMessage]):
-    """Writes messages whole, whoever is cancelled meanwhile."""
+    """Writes complete messages, even if the caller is cancelled."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer

@@ -32,7 +32,7 @@ METHOD_NOT_FOUND = -32601
 
 
 class WorkspaceUnknown(InvalidInput):
-    """A handle that was never minted for this caller, or that expired."""
+    """A handle that was never issued to this caller, or that expired."""
 
     def __init__(self) -> None:
         super().__init__("No such workspace: the handle expired or was never given. Load again without one.")

@@ -95,7 +95,7 @@ def _in_reach(result: SearchResult, tools: ScopedCatalog, offset: int) -> Search
 
 
 def _working_first(result: SearchResult, tools: ScopedCatalog, down: frozenset[str]) -> SearchResult:
-    """Put the tools of servers that do not answer behind the others, and behind their own doubles that work."""
+    """Rank tools of servers that do not answer below the others, and below near-duplicates that work."""
     if not any(hit.tool.server in down for hit in result.hits):
         return result
     ordered = sorted((_working(hit, tools, down) for hit in result.hits), key=lambda hit: hit.tool.server in down)
@@ -390,7 +390,7 @@ def _head(result: SearchResult, around: Surroundings) -> str:
 
 
 def _wishes(result: SearchResult, around: Surroundings) -> list[str]:
-    """Say which hit is for which wish, and how to search for each by itself."""
+    """Describe which hit belongs to which wish, and how to search for each separately."""
     if not result.wishes or not _fits(result):
         return []
     lines = []

@@ -55,7 +55,7 @@ class Gateway:
         await self.state.background.__aexit__(kind, error, trace)
 
     async def instructions(self, caller: Caller) -> str:
-        """Return what a client is told when it connects; the same bytes while what it can reach is the same."""
+        """Return the instructions for a client that connects; they change only when its scope changes."""
         seen = await self.state.admit(caller)
         return instructions_of(seen.mode, seen.tools)
 
@@ -168,7 +168,7 @@ class Gateway:
             state.recording.catalog_changed(name, len(admitted[name]), after)
 
     def _take_state(self, status: UpstreamStatus) -> None:
-        """Tell clients that prompts and resources came with a server, or went with it."""
+        """Notify clients that the prompts and resources of a server were added or removed."""
         self.state.recording.upstream_changed(status.server, status.state)
         if status.state == "stopped":
             self.state.stale.discard(status.server)

@@ -56,7 +56,7 @@ class _OpenCall:
         with anyio.move_on_after(ANSWER_SECONDS):
             await question.answered.wait()
             return question.answer
-        raise RequestRefused("The client did not come back with an answer in time", code=INVALID_REQUEST)
+        raise RequestRefused("The client did not answer in time", code=INVALID_REQUEST)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         await self.current.progress(progress, total, message)
@@ -93,7 +93,7 @@ class OpenCalls:
         """Begin a call; return its result, or the first questions of the server."""
         if len(self._open) >= MAX_OPEN:
             raise RequestRefused(
-                "Too many calls wait for their clients' answers; try again later", code=INVALID_REQUEST
+                "Too many calls are waiting for answers of their clients; try again later", code=INVALID_REQUEST
             )
         call = _OpenCall(exchange)
         self._background.spawn("a call that waits for its client", partial(_drive, call, send))

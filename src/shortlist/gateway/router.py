@@ -98,7 +98,7 @@ class Router:
                 pages = _pages(lambda params: self._ask(exchange, server, kind.method, params), kind.key)
                 items.extend([item async for item in pages if isinstance(item.get(kind.renamed), str)])
             except ShortlistError:
-                return  # the other servers' items are listed all the same
+                return  # the items of the other servers are still listed
 
     def _renamed(self, kind: ListedKind, found: Mapping[str, list[Any]]) -> list[Any]:
         if kind is not PROMPTS:

@@ -231,7 +231,7 @@ class GatewayState:
         )
 
     def asker(self, caller: Caller) -> Asker:
-        """Return as whom a caller asks, and with which group it shares what is learned."""
+        """Return the identity of a caller for learning, and the group it shares exemplars with."""
         return self.everything.askers.get(caller.name) or Asker(caller.name, caller.name)
 
     async def find(self, seen: CallerView, name: str) -> Tool:
@@ -367,7 +367,7 @@ class GatewayState:
         return {**words, "instructions": peer.instructions}
 
     def on_change(self, listener: OnChange) -> Callable[[], None]:
-        """Tell a listener about every change that clients should hear of; return the way to stop it."""
+        """Notify a listener of every change that concerns clients; return a function that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -75,7 +75,7 @@ class ServedView:
     scoped_catalogs: dict[Principal, ScopedCatalog] = field(default_factory=dict, compare=False)
 
     def scope(self, principal: Principal) -> Scope:
-        """Return what a principal may reach; nothing for one that would not be let in any more."""
+        """Return the scope of a principal; empty if it is no longer valid."""
         if not principal.is_current(self.settings.tokens):
             return NOTHING
         return self.scopes[principal.name] if principal.kind == "token" else EVERYTHING
@@ -94,7 +94,7 @@ class ServedView:
                 self.hidden,
                 before=earlier,
             )
-            if scope is not NOTHING:  # callers that are not let in must not fill the memory
+            if scope is not NOTHING:  # unauthenticated callers must not fill the memory
                 self.scoped_catalogs[principal] = found
         return found
 
@@ -193,7 +193,7 @@ def _draft(settings: Settings, options: ServeOptions, catalog: Catalog, toolsets
 
 
 def _finished(draft: ServedView, before: ServedView | None) -> ServedView:
-    """Bind what is bound, and make the scoped catalogs of everybody served before, so that no request waits for one."""
+    """Resolve the bound tools and build the scoped catalogs of earlier callers, so that no request waits for them."""
     view = replace(served_as(draft, draft.options, before), scoped_catalogs={})
     for principal in tuple(before.scoped_catalogs) if before else ():
         view.scoped(principal, before)

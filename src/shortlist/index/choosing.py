@@ -51,7 +51,7 @@ def _named(choice: str | Mapping[str, Any], dimensions: int | None) -> Embedder 
     if isinstance(choice, Mapping):
         return _described(choice, dimensions)
     provider, colon, model = choice.partition(":")
-    if not colon or len(provider) == 1 or model.isdigit():  # a drive letter is no provider, a width no model
+    if not colon or len(provider) == 1 or model.isdigit():  # a drive letter is not a provider, a width is not a model
         return shipped(choice if dimensions is None or colon else f"{choice}:{dimensions}")
     return _described({"provider": provider, "model": model}, dimensions)
 

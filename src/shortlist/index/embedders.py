@@ -51,7 +51,7 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What `model.json` beside the weights says of them."""
+    """The contents of `model.json`, which describes the weights."""
 
     name: str
     kind: Literal["onnx", "static"]
@@ -154,11 +154,11 @@ class OnnxEmbedder:
         except Exception as error:
             raise ModelError(
                 f"{str(model)!r} does not take input_ids and attention_mask alone: {error}. "
-                "Export it with pooling inside the graph; docs/models.md says how."
+                "Export it with pooling inside the graph; see docs/models.md."
             ) from error
         if probe.ndim != 2 or probe.shape[1] < self.dimensions:
             raise ModelError(
-                f"{str(model)!r} gives shape {probe.shape}; model.json promises {self.dimensions} dimensions."
+                f"{str(model)!r} returns shape {probe.shape}; model.json declares {self.dimensions} dimensions."
             )
         return session, tokenizer
 
@@ -252,7 +252,7 @@ def _opened(folder: Path, dimensions: int | None) -> Embedder:
 
 
 def runtime_available() -> bool:
-    """Say whether onnxruntime can be imported, without importing it."""
+    """Return whether onnxruntime can be imported, without importing it."""
     import importlib.util  # noqa: PLC0415
 
     return importlib.util.find_spec("onnxruntime") is not None

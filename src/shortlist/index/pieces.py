@@ -1,4 +1,4 @@
-"""Texts to word pieces, a word at a time: the same few words come again and again, and a tokenizer reads each anew."""
+"""Splits texts into word pieces, with a cache per word, because a tokenizer would process repeated words again."""
 
 import re
 from collections import ChainMap
@@ -43,7 +43,7 @@ class Pieces:
 
 
 def _words(text: str) -> list[str]:
-    """Split where BERT's tokenizer does; what is not plain ASCII only at spaces, and the tokenizer sees to the rest."""
+    """Split as BERT's tokenizer does; non-ASCII text is split only at spaces, and the tokenizer does the rest."""
     return _ASCII_WORD.findall(text.lower()) if text.isascii() and text.isprintable() else text.split(" ")
 
 

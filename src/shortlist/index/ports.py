@@ -38,7 +38,7 @@ class Candidates(NamedTuple):
     deviation: float = 1.0
     """Mean and standard deviation of the scores of every row that may answer."""
     every: Scores | None = None
-    """The score of each row, where the index has them at hand: nobody has to ask it again with `score`."""
+    """The score of each row, if the index already has it, so that `score` need not be called."""
 
 
 class LexicalIndex(Protocol):

@@ -1,4 +1,4 @@
-"""Embedders behind HTTP: OpenAI and all that speak like it, Azure, Voyage, Cohere, Gemini."""
+"""Embedders behind HTTP: OpenAI and compatible servers, Azure, Voyage, Cohere, Gemini."""
 
 import hashlib
 import os
@@ -250,7 +250,7 @@ class RemoteEmbedder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Where and as whom a provider is asked."""
+    """The URL and credentials of a provider."""
 
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
@@ -298,7 +298,7 @@ def openai_embedder(
     dimensions: int | None = None,
     pace: Pace = Pace(),  # noqa: B008
 ) -> RemoteEmbedder:
-    """Make an embedder of OpenAI, or of whatever speaks like it: Ollama, vLLM, LM Studio, TEI, a proxy."""
+    """Return an embedder for OpenAI or a compatible server: Ollama, vLLM, LM Studio, TEI, a proxy."""
     account = Account(base_url=base_url, api_key=api_key)
     return embedder_of("openai", model, dimensions=dimensions, account=account, pace=pace)
 

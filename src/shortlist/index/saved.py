@@ -49,7 +49,7 @@ class SavedIndexes:
         return Index.build(catalog)
 
     def keep(self, index: Index) -> None:
-        """Save an index that differs enough from the saved one; a full disk is no reason to fail."""
+        """Save an index that differs enough from the saved one; a full disk is not an error."""
         if len(index) < SAVED_FROM:
             return
         if self._saved is not None and _share_changed(self._saved, index.catalog) <= CHANGED_SHARE:

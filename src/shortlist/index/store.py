@@ -69,7 +69,7 @@ def load_index(folder: Path) -> Index:
             f"The index in {str(folder)!r} is damaged or missing ({error}); build it again."
         ) from None
     raise IndexFormatError(
-        f"The index in {str(folder)!r} is of format {version!r}, this version reads {VERSION}; build it again."
+        f"The index in {str(folder)!r} has format {version!r}, but this version reads {VERSION}; build it again."
     )
 
 

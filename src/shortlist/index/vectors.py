@@ -201,7 +201,7 @@ class QueryVectors:
 
     @property
     def is_local(self) -> bool:
-        """Whether the model runs in this process, so that nobody else has to be waited for."""
+        """Whether the model runs in this process, without waiting for a provider."""
         return isinstance(self.embedder, OnnxEmbedder | StaticEmbedder)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
@@ -263,7 +263,7 @@ class QueryVectors:
         return vector
 
     def _checked(self, made: Any, wanted: int) -> Vectors:
-        """Return vectors of length one as an array, or say what is wrong with them."""
+        """Return normalised vectors as an array; raise if they are invalid."""
         try:
             vectors: Vectors = np.asarray(made, np.float32)
         except (TypeError, ValueError) as error:

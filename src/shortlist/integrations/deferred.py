@@ -56,7 +56,7 @@ class AnthropicTools:
         return [search, *(self._defined(tool) for tool in self._source.catalog.tools.values())]
 
     def is_search(self, block: Any) -> bool:
-        """Tell our search tool's use from that of the tools it finds."""
+        """Return whether a block uses our search tool, not a tool that it found."""
         return (_get(block, "type"), _get(block, "name")) == ("tool_use", SEARCH_TOOL)
 
     def answer(self, block: Any) -> Definition:
@@ -102,7 +102,7 @@ class OpenAITools:
         return [search, *self._grouped([tools[tool_id] for tool_id in self._loaded], deferred=False)]
 
     def is_search(self, item: Any) -> bool:
-        """Tell a search that waits for us from one that the API ran itself."""
+        """Return whether a search waits for our answer; the API may also run one itself."""
         return (_get(item, "type"), _get(item, "execution")) == ("tool_search_call", "client")
 
     def answer(self, item: Any) -> Definition:

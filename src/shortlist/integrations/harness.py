@@ -42,7 +42,7 @@ class PreparedCall:
         return not self.problems
 
     def text(self) -> str:
-        """Say what to correct."""
+        """Describe what to correct."""
         return "\n".join((f"{self.tool.name} was not called:", *(f"- {problem}" for problem in self.problems)))
 
 

@@ -15,7 +15,7 @@ from shortlist.models import Tool
 
 
 def langchain_tools(tools: Iterable[ScoredTool], call: Call | None = None) -> list[BaseTool]:
-    """Return LangChain tools: those that went in as they were, the others made anew around `call`."""
+    """Return LangChain tools: the original objects, and wrappers around `call` for tools of other kinds."""
     return [_tool(scored, call) for scored in tools]
 
 

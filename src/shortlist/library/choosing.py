@@ -15,7 +15,7 @@ RECALLED = 3
 
 
 def query_of(context: Context, view: View, options: FilterOptions, narrowing: Narrowing) -> Query:
-    """Ask for what a chat needs now, knowing what it called before."""
+    """Search for what a chat needs now, given its earlier calls."""
     called = [tool_id for name in context.called for tool_id in sorted(view.resolve(name))]
     servers = dict.fromkeys(view.catalog.tools[tool_id].server for tool_id in called)
     return Query(
@@ -43,7 +43,7 @@ def recalled(asked: Query, narrowing: Narrowing, limit: int) -> tuple[ToolId, ..
 def choose(
     found: SearchResult, view: View, always: tuple[ToolId, ...], options: FilterOptions
 ) -> tuple[ScoredTool, ...]:
-    """Take the best up to the limit; what must be there takes the places of the weakest."""
+    """Return the best tools up to the limit; always-included tools replace the lowest-ranked ones."""
     scores = chances([hit.score for hit in found.hits], found.confidence)
     ranked = {hit.tool.id: (score, hit.rank) for hit, score in zip(found.hits, scores, strict=True)}
     least = options.min_score if options.min_score is not None else 0.0

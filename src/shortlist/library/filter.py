@@ -86,7 +86,7 @@ class ToolFilter:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Say what was left out of the source, and why."""
+        """Return what was skipped in the source, and why."""
         return self._view.problems
 
     @property
@@ -153,7 +153,7 @@ class ToolFilter:
         return self._ask(Query(text=text, **fields))
 
     def explain(self, text: str, tool: str, **fields: Any) -> Explanation:
-        """Say why a tool, by id or by name, ranks where it does for a query."""
+        """Explain the rank of a tool, given by id or name, for a query."""
         tool_id = self.tool(tool).id
         asked = Query(text=text, **fields)
         looked = self._look_up(asked, Turn(self.defaults))
@@ -170,7 +170,7 @@ class ToolFilter:
         return Selector(WholeCatalog(self.catalog), self._ask, asked).select(context.text, limit)
 
     def update(self, tools: Source) -> IndexChange:
-        """Take up a new catalog in the place of the old: what is not in it any more is gone."""
+        """Replace the catalog; tools that the new one does not contain are removed."""
         view = self._viewed(read_source(tools))
         self.wait()  # before the lock: the searches of others must not wait for vectors in the making
         with self._lock:
@@ -220,7 +220,7 @@ class ToolFilter:
             self._vectors.clear()
 
     def close(self) -> None:
-        """Let go of a provider's connections."""
+        """Close the connections to a provider."""
         for part in (self._vectors.embedder if self._vectors is not None else None, self._reranker):
             closing = getattr(part, "close", None)
             if callable(closing):
@@ -233,7 +233,7 @@ class ToolFilter:
         self.close()
 
     def _is_answered(self) -> bool:
-        """Ask a provider once before anything depends on it; a shipped model needs no asking."""
+        """Check a provider with one request before it is used; shipped models need no check."""
         check = getattr(self._vectors.embedder, "check", None) if self._vectors is not None else None
         try:
             if check is not None:
@@ -248,7 +248,7 @@ class ToolFilter:
         self._checked_at = self._clock()
 
     def _recover(self) -> None:
-        """Try again beside the turns, now and then, what failed at the start."""
+        """Retry in the background what failed at the start."""
         waiting = self._clock() - self._checked_at < COOL_DOWN_SECONDS
         if self._vectors is None or waiting or (self._worker is not None and self._worker.is_alive()):
             return

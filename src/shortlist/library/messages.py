@@ -67,7 +67,7 @@ def read_turns(messages: Iterable[Any]) -> list[ChatTurn]:
 
 
 def clip(text: str, tokens: int) -> str:
-    """Keep both ends of a text that is over the budget: what asks stands first or last."""
+    """Keep both ends of a text that exceeds the budget: the request is at the start or the end."""
     if len(text.encode("utf-8", "replace")) <= tokens:  # no text has more tokens than bytes
         return text
     short = _both_ends(text, tokens * CHARS_PER_TOKEN)

@@ -45,7 +45,7 @@ class Preparable(Protocol):
         ...
 
     def fetch(self, query: Query) -> None:
-        """Wait until the vectors of a query are there, or cannot be had."""
+        """Wait until the vectors of a query are available, or have failed."""
         ...
 
     def update(self, catalog: Catalog) -> object: ...
@@ -175,7 +175,7 @@ class Engine:
                     searcher = self._make(catalog)
                 else:
                     searcher.update(catalog)
-            except Exception as error:  # raised to whoever searches; the thread of a server must not end in silence
+            except Exception as error:  # raised to the searches that wait; the thread must not end silently
                 logger.warning("the tools could not be indexed: %s", error)
                 with self._state:
                     self._failure = error
@@ -202,7 +202,7 @@ class Engine:
             try:
                 self._caught_up().prepare()
             except ShortlistError as error:
-                logger.warning("searching by words alone: %s", error)
+                logger.warning("falling back to lexical search: %s", error)
             with self._state:
                 if not self._unembedded.is_set():
                     self._embedder = None

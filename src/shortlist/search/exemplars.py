@@ -38,7 +38,7 @@ EASE = 0.05
 
 
 class Likeness(Protocol):
-    """Says how like a request's query each exemplar's is, 0 to 1; None where it cannot."""
+    """Computes the similarity of a query to each exemplar, 0 to 1; None if that is not possible."""
 
     def __call__(self, request: Request, model_id: str | None, /) -> Scores | None: ...
 
@@ -127,7 +127,7 @@ class Shelf:
 
 
 def _backed(offers: Sequence[Said], asker: str) -> Iterator[Said]:
-    """Leave out the tools that a single other caller names: they could only take the places of others."""
+    """Drop tools that only one other caller has called: they get no boost and would displace others."""
     backers: defaultdict[ToolId, set[str]] = defaultdict(set)
     for said in offers:
         backers[said.tool].add(said.caller)
@@ -167,7 +167,7 @@ class Memory:
         return len(self._exemplars)
 
     def teach(self, exemplars: Iterable[Exemplar]) -> None:
-        """Take up what is known now in place of what was."""
+        """Replace all exemplars."""
         with self._lock:
             self._exemplars = tuple(exemplars)
             self._shelves = self._arranged()
@@ -181,7 +181,7 @@ class Memory:
                 self._shelves = self._arranged()
 
     def lifts(self, request: Request, model_id: str | None) -> Mapping[ToolId, float]:
-        """Say how far each tool is lifted for a request, in the units of fused scores."""
+        """Return the boost of each tool for a request, in the units of fused scores."""
         shelf = self._shelves.get(request.query.asker.group)
         return shelf.lifts(request, model_id) if shelf else {}
 
@@ -272,7 +272,7 @@ def embed_queries(embedder: Embedder, queries: Sequence[str], cache: VectorCache
 
 
 def _places(callers: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-    """Count, from 0, how many of the same caller stand before each."""
+    """Return for each exemplar how many of the same caller precede it."""
     grouped = np.argsort(callers, kind="stable")
     sizes = np.bincount(callers, minlength=count)
     places = np.empty(len(callers), np.intp)

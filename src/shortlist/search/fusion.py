@@ -178,7 +178,7 @@ class FeatureReader:
         )
 
     def _cosines(self, cosines: Matrix, rows: Rows, lexical: Matrix) -> Matrix:
-        """Let words stand for a vector that is still to come: the best match by words counts as the nearest."""
+        """Approximate a missing vector by lexical scores: the best lexical match counts as the nearest."""
         waiting = self._index.dense.waiting(rows) if self._index.dense else None
         if waiting is None or waiting.all():
             return cosines
@@ -262,7 +262,7 @@ class FusionWeights:
     def parse(cls, raw: Mapping[str, Any]) -> "FusionWeights":
         """Read the part of a fitted file that is about fusion."""
         if tuple(raw["candidate_features"]) != CANDIDATE_FEATURES or tuple(raw["query_features"]) != QUERY_FEATURES:
-            raise ValueError("the fusion weights are of another version")
+            raise ValueError("the fusion weights belong to another version")
         return cls(np.array(raw["theta"], np.float32))
 
     def for_query(self, evidence: Evidence) -> Matrix:
@@ -309,7 +309,7 @@ class Calibration:
     def parse(cls, raw: Mapping[str, Any]) -> "Calibration":
         """Read the part of a fitted file that is about confidence."""
         if tuple(raw["features"]) != CONFIDENCE_FEATURES:
-            raise ValueError("the calibration is of another version")
+            raise ValueError("the calibration belongs to another version")
         arrays = {name: np.array(raw[name], np.float32) for name in ("centre", "spread", "weights", "pairs", "bias")}
         return cls(**arrays, none_below=float(raw["none_below"]))
 

@@ -25,9 +25,9 @@ from shortlist.text.tokens import compact, split_identifier
 DEPTH = 50
 """How many of each retriever's best are compared; deeper ones were never the right ones on the training sets."""
 SPELLED_BOOST = 4.0
-"""Typing a name is stronger evidence than everything else, save a whole sentence about another tool."""
+"""A typed tool name is stronger evidence than anything else, except a whole sentence about another tool."""
 COMPLETION_BOOST = 30.0
-"""For a name typed to its last letter, in proportion for the others: a beginning says nothing else about them."""
+"""For a complete name; a prefix gets a proportional share."""
 FOLLOW_UPS: Mapping[Relation, tuple[float, float]] = {
     "new": (0.4, 0.0),
     "continues": (1.75, -1.5),
@@ -36,13 +36,15 @@ FOLLOW_UPS: Mapping[Relation, tuple[float, float]] = {
     "fills": (0.5, 0.5),
     "corrects": (0.5, -2.5),
 }
-"""What the server and the tool called last gain, by how a request relates to that call."""
+"""Boosts for the server and the tool called last, by the relation of the request to that call.
+
+`continues` is fitted by `training/fit_follow_ups.py`; the others were set by hand."""
 PREFERRED_BOOST = 1.0
-"""What a guess of a model is worth: it decides between near equals."""
+"""The boost of a hint from a model: it decides between tools with similar scores."""
 PROTECTED = 5
-"""First hits that a guess never pushes out, right or wrong."""
+"""First hits that a hint never displaces, right or wrong."""
 DEPRECATED_PENALTY = 2.0
-"""What a tool loses that says it is deprecated: another that fits about as well is meant."""
+"""The penalty of a deprecated tool: an equally good one that is not deprecated ranks first."""
 DEPRECATION_CHARS = 240
 """Where a description says that its tool is deprecated; further down it speaks of something else."""
 LOOKED_AT = 20

@@ -141,7 +141,7 @@ def reranker_of(
     api_key: str | None = None,
     sleep: Callable[[float], object] | None = None,
 ) -> RemoteReranker:
-    """Make a reranker: `cohere`, `voyage` or `jina`, theirs or a server that speaks like them."""
+    """Return a reranker: `cohere`, `voyage` or `jina`, or a compatible server."""
     if provider not in WIRES:
         raise InvalidInput(f"No reranker {provider!r}: there are {', '.join(WIRES)}.")
     wire = WIRES[provider]

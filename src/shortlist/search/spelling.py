@@ -88,7 +88,7 @@ class Speller:
         ]
 
     def _has(self, word: str) -> bool:
-        """Say whether the catalog has a word, or another form of it: `merg` is not a form of `merge`."""
+        """Return whether the catalog has a word or another form of it: `merg` is not a form of `merge`."""
         found = terms(word)
         if len(found) != 1 or not self._lexical.frequency(found[0]):
             return not found

@@ -44,13 +44,13 @@ class AuditFiles:
             raise StoreError(f"The audit log in {str(self._folder)!r} cannot be written: {error}.") from None
 
     def close(self) -> None:
-        """End the file with a line that says so."""
+        """Write the closing line of the file."""
         if self._descriptor is None:
             return
         try:
             self._append({"action": CLOSED, "at": self._now()})
         except OSError:
-            pass  # the chain ends here all the same, and verification says that it was not closed
+            pass  # the chain ends here; verification reports that it was not closed
         finally:
             os.close(self._descriptor)
             self._descriptor = None

@@ -434,7 +434,7 @@ class TokenStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Every store, opened once by whoever puts the parts together."""
+    """Every store, opened once when the program is assembled."""
 
     events: EventStore
     tallies: TallyStore

@@ -54,7 +54,7 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit what happens inside, or nothing of it."""
+        """Commit everything inside, or roll it back."""
         with self._explained():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -130,7 +130,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, create: bool = True) -> Iterator[sqlite3.Connection]:
-        """Commit what happens inside, or nothing of it; without `create`, raises where there is no file yet."""
+        """Commit everything inside, or roll it back; without `create`, raise if the file does not exist."""
         if not create and not os.path.isfile(self.path):
             raise _nothing_recorded(self.path)
         with self._writing:

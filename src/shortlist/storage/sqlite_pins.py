@@ -80,7 +80,7 @@ class SqlitePins:
 
     @contextmanager
     def _opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Open the file, and commit what happens inside or nothing of it; yields None where there is no file."""
+        """Open the file, and commit everything that happens inside or roll it back; yield None if there is no file."""
         if not create and (not os.path.lexists(self.path) or os.path.getsize(self.path) == 0):
             yield None  # type: ignore[misc]
             return
@@ -95,7 +95,7 @@ class SqlitePins:
         except (sqlite3.Error, OSError) as error:
             raise StoreError(
                 f"{self.path}: {error}. If the file is damaged, move it away: definitions are then scanned and pinned "
-                "anew, and approvals have to be given again."
+                "again, and you have to approve them again."
             ) from error
 
     def _create(self) -> None:

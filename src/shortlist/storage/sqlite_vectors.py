@@ -106,7 +106,7 @@ class SqliteVectors:
             oldest = "SELECT key FROM uses ORDER BY day, key LIMIT ?"
             connection.execute(f"DELETE FROM uses WHERE key IN ({oldest})", (count - kept,))  # noqa: S608
             connection.execute(_FORGET)
-            logger.info("%s: %d vectors that were not used for longest were removed", self._path, count - kept)
+            logger.info("%s: removed the %d least recently used vectors", self._path, count - kept)
 
     @contextmanager
     def _excused(self) -> Iterator[None]:

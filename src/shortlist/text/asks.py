@@ -172,7 +172,7 @@ def _blocks(text: str) -> list[_Block]:
 
 
 def _is_pasted(kind: str, total: int) -> bool:
-    """Leave a single odd line of a message alone unless it is surely not the writer's own."""
+    """Keep a single unusual line as the writer's own unless it is certainly pasted."""
     return bool(kind) and (total > 1 or kind in ("log", "fence", "mail", "statement"))
 
 
@@ -302,13 +302,13 @@ def _ends_apart(text: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _is_addressed(text: str) -> bool:
-    """Tell whether a text speaks to somebody in most of its sentences, as a long request does."""
+    """Return whether most sentences of a text address a reader, as in a long request."""
     sentences = [part for part in _ends(_SENTENCE.split(text)) if part.strip()]
     return sum(bool(_ADDRESSED.search(part)) for part in sentences) >= len(sentences) / 2
 
 
 def _with_narrative(blocks: list[_Block]) -> list[_Block]:
-    """Take long runs of prose that addresses nobody for a pasted text."""
+    """Classify long runs of prose that address no reader as pasted text."""
     sentences = [part for block in blocks for part in _ends(_SENTENCE.split(block.text)) if part.strip()]
     runs = [
         (is_told, list(run))

@@ -113,7 +113,7 @@ class Asked:
 
     @property
     def may_stand_alone(self) -> bool:
-        """Tell whether the request may be about something new after all, which only a search can tell."""
+        """Return whether the request may be a new topic after all, which only a search can decide."""
         words = len(terms(self.text))
         return self.relation in ("continues", "repeats") and (
             words >= FEW_WORDS or (words > 1 and not _POINTS_BACK.search(self.text))
@@ -131,7 +131,7 @@ def asked_now(text: str, earlier: Sequence[ChatTurn], *, called: bool = False) -
 
 
 def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = False) -> Relation:
-    """Tell how a request relates to the turns before it, or to the calls before it where no turns are known."""
+    """Return how a request relates to the turns before it, or to the calls before it if no turns are known."""
     if not (earlier or called) or _CHANGES_TOPIC.match(ask):
         return "new"
     said, acts, words = _said_last(earlier), _acts(ask), len(terms(ask))
@@ -157,7 +157,7 @@ def _fills(ask: str, said: str) -> bool:
 
 
 def _acts(ask: str) -> bool:
-    """Tell whether a request names an action of its own; "do" and "make" leave it to the turns before."""
+    """Return whether a request names its own action; "do" and "make" leave it to the turns before."""
     rest = re.sub(_START, "", ask, flags=re.IGNORECASE)
     first = _WORD.search(rest)
     return bool(first and first[0].lower() in _ACTIONS and first[0].lower() != "repeat")

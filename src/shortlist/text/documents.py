@@ -140,7 +140,7 @@ def _name_terms(name: str) -> list[str]:
 
 
 def _unstuffed(found: list[str]) -> list[str]:
-    """Take each word once where a text repeats itself over and over to be found."""
+    """Count each word once if a text repeats itself excessively (keyword stuffing)."""
     stuffed = len(found) >= STUFFED_REPEATS * len(set(found))
     return list(dict.fromkeys(found)) if stuffed else found
 

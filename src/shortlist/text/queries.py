@@ -126,7 +126,7 @@ class Expansions:
         return word if word.istitle() else self.long_forms.get(word.lower(), word)
 
     def added_to(self, others: "Expansions") -> "Expansions":
-        """Put these before others: what they say an abbreviation is short for holds."""
+        """Return these expansions merged with others; these take precedence."""
         phrases = dict(others.phrases)
         for word, mine in self.phrases.items():
             phrases[word] = tuple(dict.fromkeys((*mine, *phrases.get(word, ()))))
@@ -189,7 +189,7 @@ def _entries(line: str, place: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _is_short_for(word: str, phrase: str) -> bool:
-    """Say whether a word is short for a phrase: its letters stand there in this order, `k8s` in `kubernetes`."""
+    """Return whether a word abbreviates a phrase: the phrase has its letters in order, as `kubernetes` has `k8s`."""
     letters, rest = [c for c in word if c.isalpha()], iter(phrase)
     short = word.isalnum() and 3 * len(word) <= 2 * len(phrase) and "," not in phrase
     return short and phrase.startswith(word[0]) and all(letter in rest for letter in letters)
@@ -317,7 +317,7 @@ def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: b
 
 
 def is_glossed(text: str) -> bool:
-    """Say whether the texts to embed of a query are readings of it."""
+    """Return whether the texts to embed are glosses of the query."""
     reading = read_query(asked_text(clean_text(text)))
     return reading is not None and bool(reading.languages)
 
@@ -346,7 +346,7 @@ def _spelled(word: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=MAX_REMEMBERED_WORDS)
 def _asked(term: str, weight: float, phrases: Phrases | None) -> QueryTerm:
-    """Put what may stand for a term beside it."""
+    """Add the synonyms of a term."""
     guesses = [(word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases or () for word in phrase]
     return QueryTerm(term, weight, tuple(guesses))
 
@@ -364,7 +364,7 @@ class Wish(NamedTuple):
 
 
 def wishes(text: str) -> tuple[Wish, ...]:
-    """Take a request apart; nothing where it asks for one thing."""
+    """Split a request into wishes; empty if it asks for one thing."""
     may_be_list = not text.isprintable() or _has_any(text, _LIST_SIGNS)
     if not may_be_list and not _has_any(text, _JOINT_SIGNS):
         return ()
@@ -381,7 +381,7 @@ def wishes(text: str) -> tuple[Wish, ...]:
 
 
 def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
-    """Put the pieces together again that are no wishes by themselves."""
+    """Join pieces that are not wishes by themselves."""
     parts: list[str] = []
     for number, piece in enumerate(pieces):
         text = piece.strip()

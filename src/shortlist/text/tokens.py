@@ -55,7 +55,7 @@ def clean_text(text: str) -> str:
 
 
 def one_line(text: str, length: int | None = None) -> str:
-    """Give cleaned text on one line, shortened at a word with an ellipsis."""
+    """Return cleaned text on one line, shortened at a word boundary with an ellipsis."""
     line = _SPACE.sub(" ", clean_text(text)).strip()
     if length is None or len(line) <= length:
         return line
@@ -92,7 +92,7 @@ def words(identifier: str) -> str:
 
 
 def ascii_words(text: str) -> list[str]:
-    """Split plain ASCII at whatever is no letter or digit, in lower case."""
+    """Split plain ASCII into lower-case runs of letters and digits."""
     return text.lower().translate(_ASCII_SPACED).split()
 
 
@@ -107,7 +107,7 @@ def _without_separators(folded: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """Give the terms of a text in order, stop-words left out."""
+    """Return the terms of a text in order, without stop-words."""
     if not text:
         return []
     clean = clean_text(text)
@@ -130,7 +130,7 @@ _remembered = _Remembered()
 
 
 def _ascii_terms(word: str) -> tuple[str, ...]:
-    """Give the terms of one word or identifier: its parts, stemmed, and the whole if it has several."""
+    """Return the terms of one word or identifier: its stemmed parts, and the whole if it has several."""
     folded = word.lower()
     if not word or folded in STOPWORDS:
         return ()
@@ -145,7 +145,7 @@ def _ascii_terms(word: str) -> tuple[str, ...]:
 
 
 def _terms_of_word(word: str) -> tuple[str, ...]:
-    """Give the same of a word that is not all ASCII."""
+    """Return the terms of a word that contains non-ASCII characters."""
     folded = fold(word)
     if folded in STOPWORDS:
         return ()

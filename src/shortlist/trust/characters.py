@@ -85,7 +85,7 @@ def _in_latin(word: str) -> str:
 
 
 def _flag(text: str, start: int) -> bool:
-    """Tell the flag of a region, a black flag with tags after it, from a hidden text."""
+    """Return whether tag characters form the flag of a region (a black flag followed by tags), not hidden text."""
     return start > 0 and text[start - 1] == "\U0001f3f4"
 
 
@@ -160,7 +160,7 @@ def _imitations(text: str, name: bool) -> Iterator[Oddity]:
 
 
 def _latin_around(text: str, start: int, end: int) -> bool:
-    """Say whether a lone letter stands between Latin words, as only an imitation does; Greek symbols are left alone."""
+    """Return whether a single foreign letter is between Latin words, as in a homoglyph; Greek symbols are ignored."""
     before, after = text[:start].rstrip()[-1:], text[end:].lstrip()[:1]
     return (
         not "\u0370" <= text[start] <= "\u03ff"

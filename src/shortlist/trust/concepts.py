@@ -1,4 +1,4 @@
-"""Which concepts a text speaks of: secrecy, consent, secrets, other tools; in sixteen languages, in linear time."""
+"""Finds the concepts in a text (secrecy, consent, secrets, other tools) in sixteen languages, in linear time."""
 
 import functools
 import re

@@ -38,7 +38,7 @@ _COMMON = frozenset(_SMALL.split())
 COMMAND = re.compile(
     r"curl |wget |https?://|\b(?:ba)?sh\b|rm -|/etc/|\.ssh|\.env\b|eval|exec|import os|powershell|<script|\bnc |chmod"
 )
-"""What an encoded text is made for, even where it is not a sentence."""
+"""Commands and paths that make decoded text suspicious even if it is not a sentence."""
 MIN_COMMON = 3
 """So many everyday words make letters a text."""
 
@@ -97,7 +97,7 @@ def _common(text: str) -> int:
 
 
 def _readable(text: str) -> bool:
-    """Say whether decoded characters are words rather than noise."""
+    """Return whether decoded characters are words rather than noise."""
     if len(text) < 8 or any(not (c.isprintable() or c in "\n\t") for c in text):
         return False
     if COMMAND.search(text):

@@ -68,7 +68,7 @@ _PATTERNS = _compiled(concepts())
 
 @functools.lru_cache(maxsize=20_000)
 def patterns_in(mask: int) -> NDArray[np.bool_]:
-    """Say of each pattern whether its concepts are all there."""
+    """Return for each pattern whether all its concepts are present."""
     return np.array([all(mask & group for group in groups) for _, groups in _PATTERNS], np.bool_)
 
 

@@ -205,7 +205,7 @@ def _held_row(held: Held) -> PinnedDefinition:
 
 
 def _fingerprint(tools: Sequence[Tool], said: Mapping[str, Any], trust: str) -> str:
-    """Tell quickly whether a list is the one that was seen last."""
+    """Return quickly whether a list equals the previous one."""
     digest = hashlib.blake2b(f"{trust}\0{canonical(said)}".encode(), digest_size=16)
     for tool in tools:
         digest.update(tool.definition.encode())

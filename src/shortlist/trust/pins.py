@@ -162,7 +162,7 @@ def listing(
 
 
 def admit(listed: ServerListing, pins: Pins, trust: Trust, judge: Judge) -> Admitted:
-    """Compare a listing with its pins and say what may be served.
+    """Compare a listing with its pins and decide what may be served.
 
     A definition that equals its pin, or was approved, is served. One that was rejected is held. Of the others, `review`
     holds all, `scan` holds what the scanner calls dangerous and every change that could mislead, and `auto` holds none.
@@ -212,7 +212,7 @@ def _finding(
 
 
 def _twin(entry: PinnedEntry, listed: ServerListing, pins: Pins) -> tuple[Cause | None, PinnedEntry | None]:
-    """Say whether a new tool is a known one under another name."""
+    """Return whether a new tool is a known one under another name."""
     if entry.kind != "tool":
         return None, None
     body = _unnamed(entry)
@@ -228,7 +228,7 @@ def _unnamed(entry: PinnedEntry) -> str:
 
 
 def _worse(before: PinnedEntry, after: PinnedEntry) -> Cause | None:
-    """Name what makes a change one that nobody should miss."""
+    """Return why a change needs a review, or None."""
     if before.kind != "tool":
         return "changed"
     old, new = before.value, after.value
@@ -263,7 +263,7 @@ def _definition(server: str, entry: PinnedEntry) -> ToolDefinition:
 
 
 def closed(listed: ServerListing) -> Admitted:
-    """Hold everything: the answer where pins cannot be read."""
+    """Hold everything, because the pins cannot be read."""
     return Admitted({}, tuple(Held(entry, "unreadable") for entry in listed.entries if entry.kind == "tool"))
 
 

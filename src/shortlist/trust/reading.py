@@ -24,7 +24,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionReading:
-    """The windows of a definition that speak of anything, with their features."""
+    """The windows of a definition that contain any concept, with their features."""
 
     fields: tuple[TextField, ...]
     windows: tuple[Window, ...]
@@ -46,7 +46,7 @@ def read(definition: ToolDefinition, around: Neighbours) -> DefinitionReading:
 
 
 def read_text(field: TextField, around: Neighbours) -> list[tuple[Window, NDArray[np.float32]]]:
-    """Return the windows of one field that speak of anything."""
+    """Return the windows of one field that contain any concept."""
     known = concepts()
     seen = unmasked(field.text)
     languages = known.languages(readable(seen))

@@ -118,7 +118,7 @@ class Guardian:
 
     async def _ask(self, request: Mapping[str, Any], pipes: "_Pipes") -> dict[str, Any]:
         if self._socket is None:
-            raise OSError("the process that starts servers is gone")
+            raise OSError("the process that starts servers has exited")
         body, loop = json.dumps(request).encode(), asyncio.get_running_loop()
         self._reply = loop.create_future()
         try:
@@ -149,7 +149,7 @@ class Guardian:
             self._reply.set_result(message)
 
     def _lost(self, ours: socket.socket) -> None:
-        """Go on without the guardian: its processes are told apart by signals, and the next start begins a new one."""
+        """Continue without the guardian: count its processes as ended, and let the next start launch a new one."""
         ours.close()
         self._socket = None
         for child in self._children.values():

@@ -48,7 +48,7 @@ DEFAULT_CADENCE = Cadence()
 
 @dataclass(slots=True)
 class Allowance:
-    """Lets through so many notifications a second, with ten seconds' worth at once, and counts the rest."""
+    """Rate-limits notifications, with bursts of up to ten seconds' allowance, and counts the dropped ones."""
 
     per_second: float
     clock: Callable[[], float] = time.monotonic

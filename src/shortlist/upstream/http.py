@@ -101,7 +101,7 @@ class HttpChannel:
         self._waiting = 0
 
     async def run(self, deliver: Deliver) -> None:
-        """Deliver what the responses carry; there is no stream whose end would be the server's."""
+        """Deliver messages until cancelled; each response has its own stream, so none marks the end of the server."""
         self._deliver = deliver
         await anyio.sleep_forever()
 

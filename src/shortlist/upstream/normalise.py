@@ -76,7 +76,7 @@ def is_wanted(name: str, settings: ServerSettings) -> bool:
 
 
 def _check_schemas(raw: Mapping[str, Json]) -> None:
-    """Leave out what a typed client downstream would refuse, taking the whole list with it."""
+    """Drop definitions that would make a typed client reject the whole list."""
     schema = raw.get("inputSchema")
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise BadTool("its inputSchema is not an object schema ('type': 'object')")

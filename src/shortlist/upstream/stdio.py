@@ -70,7 +70,7 @@ class StdioChannel:
             deliver(message)
 
     async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:  # noqa: ARG002
-        """Write a message whole, whoever is cancelled meanwhile, and wait for a child that reads slowly."""
+        """Write a complete message, even if the caller is cancelled, and wait for a child that reads slowly."""
         if self._stdin.is_closing():
             raise ConnectionFailed("the connection ended", sent=False)
         self._stdin.write(encode(message) + b"\n")

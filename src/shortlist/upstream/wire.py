@@ -296,7 +296,7 @@ class Wire:
             answer["result"] = {} if method == PING else await self._ears.asked(method, params)
         except MCPError as error:
             answer["error"] = error.error.model_dump(mode="json", exclude_none=True)
-        except Exception:  # a mistake of ours is no reason to end the connection
+        except Exception:  # our own bug must not end the connection
             logger.exception("a server's request %r could not be answered", method)
             answer["error"] = {"code": INTERNAL_ERROR, "message": "Internal error"}
         finally:
@@ -385,7 +385,7 @@ async def open_memory(transport: MemoryTransport) -> AsyncIterator[MemoryChannel
 
 @cache
 def client_info() -> dict[str, Json]:
-    """Return the name and version that servers are told; a checkout that is not installed has version 0."""
+    """Return the client name and version to send to servers; an uninstalled checkout has version 0."""
     try:
         return {"name": "shortlist", "version": version("shortlist-mcp")}
     except PackageNotFoundError:

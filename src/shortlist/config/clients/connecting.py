@@ -127,7 +127,7 @@ class Disconnection:
 
 
 def plan_disconnection(client: KnownClient, place: Place, records: Path) -> Disconnection:
-    """Work out how the client's file gets back to what it was."""
+    """Plan how to restore the client's file."""
     record = _load(records, client)
     path = Path(record.path) if record else client.file(place)
     before = read_bytes(path)

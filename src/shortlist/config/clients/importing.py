@@ -135,7 +135,7 @@ def _free_name(candidate: Candidate, taken: Mapping[str, Json]) -> str:
 
 
 def is_gateway(entry: Mapping[str, Json]) -> bool:
-    """Tell our own entry in a client: an imported one would make the gateway start itself without end."""
+    """Return whether an entry is our own: importing it would make the gateway start itself endlessly."""
     words = [str(entry.get("command", "")), *map(str, _list(entry.get("args")))]
     stems = [Path(re.split("@|==", word.replace("\\", "/"))[0]).stem for word in words]  # shortlist-mcp@0.1.0
     return "shortlist-mcp" in stems or ("shortlist" in stems and "serve" in words)

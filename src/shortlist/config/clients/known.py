@@ -264,7 +264,7 @@ def well_known_files(place: Place) -> tuple[tuple[ClientName, Path], ...]:
 
 
 def is_installed(client: KnownClient, place: Place) -> bool:
-    """Tell whether a client has been used here: its file is there, or the folder for it."""
+    """Return whether a client is installed: its file or the folder for it exists."""
     file = client.file(place)
     return file.exists() or (file.parent.is_dir() and file.parent != place.home)
 

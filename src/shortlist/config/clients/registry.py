@@ -127,7 +127,7 @@ def read_server(raw: Any, source: str) -> RegistryServer:
 
 
 def is_usable(raw: Any) -> bool:
-    """Tell the current version of a live server from older and deleted ones."""
+    """Return whether this is the current version of a server that was not deleted."""
     meta = raw.get("_meta", {}).get(_META, {}) if isinstance(raw, Mapping) else {}
     return meta.get("isLatest", True) is not False and meta.get("status", "active") != "deleted"
 

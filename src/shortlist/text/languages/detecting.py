@@ -99,7 +99,7 @@ def _language_of_script(clause: str, *, kana: bool) -> str | None:
 
 
 def _asks_in_english(clause: str) -> bool:
-    """Say whether words of another script only stand in an English sentence: `translate 你好 to English`."""
+    """Return whether words of another script are embedded in an English sentence: `translate 你好 to English`."""
     latin = [word for word in _LATIN_WORD.findall(clause) if not word.isupper()]
     return any(word.lower() in CORE_ENGLISH for word in latin) and 4 * sum(map(len, latin)) > len(clause)
 

@@ -36,12 +36,12 @@ class GlossedText(NamedTuple):
 
     @property
     def note(self) -> str:
-        """Say what was read, for whoever asked."""
+        """Describe the recognised language, for the notes of an answer."""
         found = " and ".join(NAMES[language] for language in self.languages)
         missing = " and ".join(NAMES[language] for language in self.unknown)
         notes = [f"Read word by word from {found}: {self.text}." if found else ""]
         if missing:
-            notes.append(f"{missing} is not among the supported languages: its words were searched for as they stand.")
+            notes.append(f"{missing} is not among the supported languages: its words were searched unchanged.")
         return " ".join(filter(None, notes))
 
 
