@@ -1,4 +1,4 @@
-"""JSON over HTTP to model providers: bounded waiting, retries that listen to the server, two kinds of failure."""
+"""JSON over HTTP to model providers: timeouts, retries that respect Retry-After, two kinds of failure."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from shortlist.text.tokens import one_line
 BACK_OFF_SECONDS = 0.5
 TRY_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 SHOWN_CHARS = 200
-"""What is shown of a provider's own words about a failure."""
+"""The maximum length of a provider's error message that is shown."""
 
 
 class ProviderRefused(ModelError):
@@ -29,7 +29,7 @@ class ProviderRefused(ModelError):
 
 
 class ProviderUnavailable(ModelError):
-    """A provider that may serve again later: down, slow, out of quota, or answering nonsense."""
+    """A provider that may serve again later: down, slow, out of quota, or returning invalid data."""
 
     def __init__(self, provider: str, reason: str) -> None:
         self.provider, self.reason = provider, reason
@@ -46,14 +46,14 @@ class Patience:
 
 
 PATIENT = Patience()
-"""For documents, which are embedded before anybody asks."""
+"""For documents, which are embedded in advance."""
 PROMPT = Patience(seconds=8.0, attempts=2, wait_seconds=1.0)
-"""For a turn that somebody waits for."""
+"""For requests that a user waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderEndpoint:
-    """Where a provider answers, and how it knows us."""
+    """The URL and credentials of a provider."""
 
     provider: str
     url: str
@@ -64,7 +64,7 @@ class ProviderEndpoint:
 
 
 def find_key(provider: str, variables: Sequence[str], given: str | None, base_url: str | None) -> str | None:
-    """Return the key passed, else the environment's; a server of one's own may want none, a provider's always does."""
+    """Return the given key, or else the environment's; a self-hosted server may need none, a provider always does."""
     key = given or next((found for name in variables if (found := os.environ.get(name))), None)
     if key is None and base_url is None and variables:
         raise InvalidInput(f"{provider} needs a key: set {variables[0]}, or pass api_key.")
@@ -85,7 +85,7 @@ class Remote:
         self._client: Any = None
 
     def post(self, path: str, body: Mapping[str, Any], patience: Patience) -> Any:
-        """Send a request and give its JSON; raises ProviderRefused or ProviderUnavailable."""
+        """Send a request and return its JSON; raise ProviderRefused or ProviderUnavailable."""
         reason = ""
         for attempt in range(1, patience.attempts + 1):
             try:
@@ -171,7 +171,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _message(response: Any) -> str:
-    """Find a provider's own words for a failure, whatever shape they come in."""
+    """Find the error message in a provider's response, in any of the known formats."""
     try:
         body = response.json()
     except (json.JSONDecodeError, UnicodeDecodeError):

@@ -6,7 +6,7 @@ from itertools import islice
 from shortlist.models import Json, Parameter, Tool
 
 MAX_DEPTH = 6
-"""Deeper properties are not what anybody searches by; cyclic references end here too."""
+"""Deeper properties do not help search; this also ends cyclic references."""
 MAX_PARAMETERS = 64
 MAX_ENUM_VALUES = 24
 _OUTER = ("properties", "items")

@@ -1,6 +1,6 @@
 """Selection by a language model: it reads a compact list of the catalog and names the tools for a request.
 
-Search comes first where the list would be long, and instead where the model is not there or fails.
+Search preselects from a long list, and answers instead of a model that is missing or fails.
 """
 
 import json
@@ -185,7 +185,7 @@ def _name(item: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatWire:
-    """How one provider's model is asked."""
+    """The request format of one provider."""
 
     provider: str
     url: str

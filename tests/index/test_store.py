@@ -119,7 +119,9 @@ def test_saving_again_replaces_the_whole(tmp_path: Path) -> None:
 def test_another_format_version_is_refused_with_the_remedy(tmp_path: Path, version: Any) -> None:
     saved(tmp_path / "index", catalog(WORKPLACE))
     (tmp_path / "index" / "index.json").write_text(json.dumps({**header(tmp_path / "index"), "version": version}))
-    with pytest.raises(IndexFormatError, match=rf"format {version!r}, this version reads {VERSION}; build it again"):
+    with pytest.raises(
+        IndexFormatError, match=rf"format {version!r}, but this version reads {VERSION}; build it again"
+    ):
         load_index(tmp_path / "index")
 
 

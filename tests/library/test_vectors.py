@@ -118,8 +118,8 @@ def test_a_model_that_fails_mid_turn_is_a_warning_and_the_words_answer() -> None
     made = workplace(embedding=Failing())
     found = made.filter(MERGE)
     assert found.tools[0].id == "github/merge_pull_request"
-    assert found.warnings == ("Searching by words alone: the model is broken",)
-    assert made.search(MERGE).notes == ("Searching by words alone: the model is broken",)
+    assert found.warnings == ("Using lexical search only: the model is broken",)
+    assert made.search(MERGE).notes == ("Using lexical search only: the model is broken",)
 
 
 def test_threads_may_search_while_the_catalog_changes() -> None:
@@ -204,7 +204,7 @@ def test_a_vector_forgotten_while_the_model_failed_is_a_note_and_the_words_answe
     made = workplace(embedding=Fickle(), cache_capacity=0)
     found = made.filter(MERGE)
     assert found.tools[0].id == "github/merge_pull_request"
-    assert found.warnings == ("Searching by words alone: the model is broken",)
+    assert found.warnings == ("Using lexical search only: the model is broken",)
 
 
 class Own:

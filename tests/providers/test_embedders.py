@@ -248,7 +248,7 @@ def test_a_filter_whose_provider_is_down_at_the_start_searches_by_words_and_says
     made = ToolFilter(catalog(WORKPLACE), embedding=embedder(name, provider), vector_cache=None)
     found = made.filter("merge a pull request")
     assert found.tools[0].id == "github/merge_pull_request"
-    assert any("words alone" in warning and name in warning for warning in found.warnings)
+    assert any("lexical search only" in warning and name in warning for warning in found.warnings)
     assert not made.stats().initialised
     made.prepare()
     assert made.stats().initialised
@@ -287,7 +287,7 @@ def test_a_provider_that_goes_down_mid_turn_degrades_to_words_and_recovers(name:
     provider.replies = [PlainTextResponse("down", 503)] * 2
     down = made.filter("merge a pull request")
     assert down.tools[0].id == "github/merge_pull_request"
-    assert any("words alone" in warning for warning in down.warnings)
+    assert any("lexical search only" in warning for warning in down.warnings)
     asked = len(provider.seen)
     assert made.filter("send an email").warnings, "the cool-down still says so"
     assert len(provider.seen) == asked, "and asks nothing meanwhile"

@@ -46,7 +46,7 @@ def test_a_model_that_fails_in_the_middle_is_told_and_words_answer() -> None:
     query = Query(text="create a calendar event")
     result = source.search(query)
     assert result.hits[0].tool.id == "calendar/create_event"
-    assert result.notes == ("Searching by words alone: The weights are damaged.",)
+    assert result.notes == ("Using lexical search only: The weights are damaged.",)
     assert result == replace(searcher(WORKPLACE, dense=False).search(query), steps=result.steps, notes=result.notes)
     assert source.explain(query, "calendar/create_event").text()
     model.failure = None

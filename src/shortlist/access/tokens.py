@@ -1,4 +1,4 @@
-"""Tokens of our own: made here, stored as hashes, and followed by every running gateway."""
+"""Tokens created by Shortlist: stored as hashes, and applied by every running gateway."""
 
 import logging
 import secrets

@@ -14,7 +14,7 @@ MAX_LENGTH = 64
 SEPARATOR = "__"
 _HASH_LENGTH = 8
 _SERVER_LENGTH = 24
-"""What a long name keeps of its server, so that the tool's own words still fit."""
+"""The maximum length of the server part in a long name, so that the tool's name still fits."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 

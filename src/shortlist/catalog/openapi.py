@@ -13,7 +13,7 @@ READING = ("get", "head", "options")
 _SCHEMAS = "#/components/schemas/"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_HOPS = 20
-"""References that lead to references; more is a circle of nothing but references."""
+"""The maximum chain of references; a longer one is a cycle."""
 
 
 def is_openapi(source: OpenApiNode) -> bool:
@@ -122,7 +122,7 @@ class _Reader:
         return _node(found)
 
     def _with_definitions(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Carry the schemas that are referred to, each once, so that circles stay finite."""
+        """Include each referenced schema once, so that cycles stay finite."""
         definitions: dict[str, Any] = {}
         waiting = list(_references(schema))
         while waiting:

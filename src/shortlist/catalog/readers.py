@@ -1,4 +1,4 @@
-"""Catalogs in the formats people have them in, read whole: a bad tool is reported and skipped, the rest load."""
+"""Reads catalogs in common formats: an invalid tool is reported and skipped, the rest is loaded."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ Raw: TypeAlias = Mapping[str, Any]
 
 MAX_NAME_LENGTH = 512
 MAX_NESTING = 200
-"""Deeper than any real schema, and far from where reading it again somewhere else would run out of stack."""
+"""Deeper than any real schema, and far below the recursion limit of other readers."""
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _NO_HINTS = Annotations()
 _HINTS = (
@@ -344,7 +344,7 @@ _NOT_MCP = frozenset(
 
 
 def _as_mcp(raw: Raw) -> dict[str, Any]:
-    """Rename what other formats call differently; whatever else there is passes through."""
+    """Rename the keys of other formats; unknown keys are kept."""
     if "inputSchema" in raw and _NOT_MCP.isdisjoint(raw):
         return dict(raw)
     schema = next((raw[key] for key in _SCHEMA_KEYS if _is_mapping(raw.get(key))), None)

@@ -20,7 +20,7 @@ def add_json(parser: ArgumentParser) -> None:
 
 
 def count(text: str) -> int:
-    """Parse a whole number from 1 up."""
+    """Parse a whole number of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
@@ -40,7 +40,7 @@ def numbers(text: str) -> tuple[float, ...]:
 
 
 def new_file(text: str) -> Path:
-    """Parse the path of a file to write; a long run should not fail at its end for want of a folder."""
+    """Parse the path of a file to write; a long run should not fail at the end because a folder is missing."""
     path = Path(text)
     if path.is_dir():
         raise ArgumentTypeError(f"{text!r} is a folder; name a file in it")

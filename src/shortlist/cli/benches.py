@@ -1,4 +1,4 @@
-"""What an evaluation is made of: labelled queries, their catalog, a model and what was learned, put on a bench."""
+"""Assembles an evaluation: labelled queries, their catalog, a model and exemplars."""
 
 import argparse
 import functools
@@ -25,7 +25,7 @@ PROBLEMS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A dataset with its catalog on the bench."""
+    """A dataset with its indexed catalog."""
 
     dataset: Dataset
     bench: Bench

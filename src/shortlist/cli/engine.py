@@ -22,7 +22,7 @@ from shortlist.text.queries import Expansions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a searcher knows beside the catalog."""
+    """What a searcher uses in addition to the catalog."""
 
     expansions: Expansions | None = None
     memory: Memory | None = None
@@ -67,5 +67,5 @@ def words_alone(catalog: Catalog, expansions: Expansions | None = None) -> Searc
 
 
 def make_memory() -> Memory:
-    """Make an empty memory for what is learned from use."""
+    """Return an empty set of exemplars."""
     return Memory(open_vectors(local_vectors()))

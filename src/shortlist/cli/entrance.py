@@ -1,4 +1,4 @@
-"""How a browser comes to the dashboard of a gateway."""
+"""Access to a gateway's dashboard from a browser."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,7 +14,7 @@ from shortlist.web.access import Access
 
 
 def dashboard_route(stack: Stack, access: Access) -> Mount:
-    """Answer every address that is left with the dashboard."""
+    """Serve the dashboard on all remaining routes."""
 
     @cache
     def pages() -> ASGIApp:
@@ -28,7 +28,7 @@ def dashboard_route(stack: Stack, access: Access) -> Mount:
 
 
 def entrance(access: Access, base: str, tokens: Mapping[str, TokenSettings], own: TokenSettings | None = None) -> str:
-    """Describe how a browser comes in: by a link of the user's own token, or with any token."""
+    """Describe how to open the dashboard: by a link with the user's own token, or with any token."""
     if tokens and own is None:
         return f"{base}/ (sign in with a token)"
     return f"{base}/open?key={access.link(own)} (opens once)"

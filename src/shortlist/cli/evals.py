@@ -39,7 +39,7 @@ DEFAULT_DATASET = "golden:test"
 SIZES_DATASET = "mcp_union"
 SIZES_PIPELINES = ("lexical", "dense", "default")
 SWEEP_DATASET = "golden:validation"
-"""A number is chosen where nothing is reported."""
+"""Sweeps choose a parameter, so they use data that is not reported."""
 DEFAULT_PIPELINE = "default"
 DEFAULT_EMBEDDER = "small"
 OWN_TOOLS = "a file or folder with your tools (repeatable)"

@@ -71,7 +71,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Ends without raising the signal again: that would end the process before what it serves has ended."""
+    """Exits without raising the signal again, which would end the process before its requests have ended."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

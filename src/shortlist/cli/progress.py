@@ -1,4 +1,4 @@
-"""What a command says on stderr while it works."""
+"""Progress output on stderr."""
 
 import sys
 from collections.abc import Iterator

@@ -271,7 +271,7 @@ class Settings:
     smart_select: SelectionSettings | None = None
     """None: smart_select_tools is not offered."""
     dashboard: bool = True
-    """Serve the pages of `web` beside `/mcp`."""
+    """Serve the dashboard next to `/mcp`."""
     source: str = ""
     """The file it was read from."""
 

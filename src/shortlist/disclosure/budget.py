@@ -33,7 +33,7 @@ _HANGUL_END = 0xD7B0
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Tokens per piece of a kind (per character for scripts other than ASCII), and of pieces known by heart."""
+    """Tokens per piece of a kind (per character for scripts other than ASCII), and exact counts of common pieces."""
 
     kinds: Mapping[str, float]
     pieces: Mapping[str, int]

@@ -26,7 +26,7 @@ def formatted(format_: Format, tools: Iterable[Named]) -> Any:
 
 
 def openai_function(tool: Tool, name: str) -> Definition:
-    """Write a tool for OpenAI's Chat Completions, and all who copied it."""
+    """Write a tool for OpenAI's Chat Completions and compatible APIs."""
     return {"type": "function", "function": _function(tool, name)}
 
 

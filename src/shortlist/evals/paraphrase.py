@@ -1,4 +1,4 @@
-"""A tool's description as a stranger might ask for it: by rule, so the same tool gives the same query."""
+"""Rewords a tool's description as a user might ask for it, by fixed rules."""
 
 import re
 
@@ -6,7 +6,7 @@ from shortlist.models import Tool
 from shortlist.text.tokens import STOPWORDS, split_identifier, stem
 
 FEWEST_WORDS = 3
-"""With fewer words that are not verbs, too little is left to ask with: the name's words stay in."""
+"""With fewer words that are not verbs, the words of the name are kept."""
 MOST_WORDS = 12
 """People ask in a line, not in a paragraph."""
 

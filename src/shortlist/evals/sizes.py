@@ -22,7 +22,7 @@ TOOLS_IN_ALL_DRAWS = 1_000
 CERTAIN = 0.05
 
 Build: TypeAlias = Callable[[Mapping[ToolId, Tool]], Mapping[str, Contender]]
-"""Index these tools and give what ranks them, by name."""
+"""Index these tools and return their rankers by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def to_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Turn results into JSON values; what is unknown (NaN) or endless (a miss's rank) becomes null."""
+    """Turn results into JSON values; NaN and infinity (the rank of a miss) become null."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

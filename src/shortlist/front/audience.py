@@ -61,7 +61,7 @@ _WORK = frozenset(
 )
 """Requests that a gateway that shuts down refuses; clients may still list and unsubscribe while their calls end."""
 _LASTING = frozenset({"subscriptions/listen"})
-"""Requests that are answered when the client leaves; nothing waits for them."""
+"""Requests that last until the client disconnects; shutdown does not wait for them."""
 
 
 class _Asked(BaseModel):
@@ -150,7 +150,7 @@ class IdleExchange:
         return await self._link.connection.send_raw_request(method, dict(params) or None)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Drop it: no request is in flight that it could belong to."""
+        """Drop it: there is no request in flight to send it with."""
 
     async def pause(self) -> None:
         """Do nothing: no request of the client is open."""
@@ -318,7 +318,7 @@ class Audience:
 
 
 class Answerer:
-    """Puts what a legacy server asks to the client whose call is in flight there."""
+    """Forwards requests of a legacy server to the client whose call is in flight."""
 
     capabilities: Mapping[str, Json] = {
         "sampling": {"tools": {}, "context": {}},

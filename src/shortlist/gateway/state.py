@@ -65,7 +65,7 @@ OnChange: TypeAlias = Callable[[GatewayChange], None]
 
 
 Report: TypeAlias = Callable[[Mapping[str, Json], frozenset[ToolId] | None], str]
-"""From the arguments of a tool and the tools in its caller's reach to its answer; may take a while."""
+"""Maps a tool's arguments and the tools in its caller's scope to an answer; may be slow."""
 
 
 class Assigner(Protocol):

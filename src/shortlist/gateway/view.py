@@ -312,7 +312,7 @@ def check_settings(settings: Settings, options: ServeOptions) -> tuple[str, ...]
 
 
 def _trusting(settings: Settings, options: ServeOptions) -> Iterator[str]:
-    """Describe excluded toolsets that believe what servers say of themselves."""
+    """Describe excluded toolsets that depend on what servers declare about themselves."""
     for name in options.exclude:
         toolset = settings.toolsets.get(name)
         claims = [each for each in ("effects", "tags") if toolset is not None and getattr(toolset, each)]

@@ -115,7 +115,7 @@ class _Run:
         self.made: list[tuple[str, CallAnswer]] = []
         """Calls by the tool that they reached."""
         self.refused: ProviderRefused | None = None
-        """A refusal that would meet every other task as well."""
+        """A refusal that applies to every other task as well."""
 
     async def through(self) -> str:
         """Take turns until the model makes no more calls; returns why it could not continue, or an empty string."""

@@ -44,7 +44,7 @@ def _auto(dimensions: int | None) -> tuple[Embedder | None, str]:
             return shipped(f"{tier}:{dimensions}" if dimensions and tier == "small" else tier), ""
         except ModelError as error:
             reason = reason or str(error)
-    return None, f"Searching by words alone: {reason}"
+    return None, f"Using lexical search only: {reason}"
 
 
 def _named(choice: str | Mapping[str, Any], dimensions: int | None) -> Embedder | None:

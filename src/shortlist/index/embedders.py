@@ -20,7 +20,7 @@ from shortlist.index.pieces import Pieces
 
 Vectors: TypeAlias = NDArray[np.float32]
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many of how many are done."""
+"""Called with the number done and the total."""
 Tier: TypeAlias = Literal["small", "static", "none"]
 EMBEDDERS = "small (the default), small:256 (the first of its dimensions), static, none, or a folder with a model.json"
 
@@ -28,10 +28,10 @@ MODEL_FILE = "model.onnx"
 LAST_TEXT_SECONDS = 2.0
 """How long the end of the program waits for the texts that are being read, and for a model that is loading."""
 FEW_TEXTS = 16
-"""So many are read in less time than it takes to open another session for them."""
+"""For this many texts, opening another session would take longer than embedding them."""
 WEIGHTS = Path(__file__).parent.parent / "weights"
 MAX_TEXT_CHARS = 4_000
-"""No model here reads further; a megabyte of text must not reach a tokenizer."""
+"""Longer than any model reads; a megabyte of text must not reach a tokenizer."""
 
 
 @runtime_checkable
@@ -164,7 +164,7 @@ class OnnxEmbedder:
 
 
 class StaticEmbedder:
-    """A vector for each word piece, averaged: numpy alone, microseconds a text."""
+    """Averages one vector per word piece; needs only numpy and takes microseconds per text."""
 
     def __init__(self, folder: Path) -> None:
         self.card = ModelCard.read(folder)
@@ -237,7 +237,7 @@ def shipped(tier: str) -> Embedder | None:
 
 
 def _parted(tier: str) -> tuple[str, int | None]:
-    """Part a model from the number of its dimensions, where one is named."""
+    """Split a model name from the number of dimensions, if there is one."""
     found = None if Path(tier).is_dir() else re.fullmatch(r"(.+):(\d{1,5})", tier)
     return (found[1], int(found[2])) if found else (tier, None)
 
@@ -288,7 +288,7 @@ _PROGRAM = _Program()
 
 
 def _side_by_side(work: Callable[[Progress | None], None], progress: Progress | None) -> None:
-    """Do the work here, telling of it, and on every other core, in threads that do not outlive the program."""
+    """Work on every core, reporting progress, in threads that end with the program."""
     failures: list[Exception] = []
 
     def guarded() -> None:

@@ -1,4 +1,4 @@
-"""What filters ask about, by row."""
+"""The filterable attributes of each row."""
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -198,7 +198,7 @@ class Index:
         return waiting
 
     def _registered(self, rows: dict[ToolId, int], tools: Iterable[Tool]) -> dict[ToolId, int]:
-        """Return each tool the next row."""
+        """Assign the next row to each tool."""
         for tool in tools:
             row = rows[tool.id] = len(self.ids)
             self.ids.append(tool.id)

@@ -343,7 +343,7 @@ class Matches(NamedTuple):
 
 
 UNREAD = Matches(NO_MATCH.rows, NO_MATCH.worth, 0.0, 0.0, np.empty(0, np.float32))
-"""Stands for a query whose words were not looked up: an ablation, or a search by vectors alone."""
+"""Placeholder for a query without lexical lookup: an ablation, or dense search only."""
 
 
 def _together(matches: Sequence[Match]) -> tuple[Rows | None, Lines]:

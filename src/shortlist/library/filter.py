@@ -244,7 +244,7 @@ class ToolFilter:
         return True
 
     def _failed(self, error: ModelError) -> None:
-        self._trouble = f"Searching by words alone: {error}"
+        self._trouble = f"Using lexical search only: {error}"
         self._checked_at = self._clock()
 
     def _recover(self) -> None:
@@ -299,7 +299,7 @@ class ToolFilter:
         try:
             hit = vectors.look_up_all(self._searcher.texts_to_embed(asked.text))
         except ModelError as error:
-            turn.warnings.append(f"Searching by words alone: {error}")
+            turn.warnings.append(f"Using lexical search only: {error}")
             return _Vector("failed", failed=True)
         return _Vector("cache hit" if hit else "cache miss", hit=hit)
 

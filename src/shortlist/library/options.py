@@ -1,4 +1,4 @@
-"""What can be asked of a filter, for one call or as its defaults."""
+"""The options of a filter, for one call or as defaults."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterOptions:
-    """How many tools, how sure, out of which, and how much of a chat is read."""
+    """The number of tools, their minimum score, filters, and how much of a chat is read."""
 
     limit: int = LIMIT
     min_score: float | None = None
-    """The least chance of being right that a tool may have; None keeps all up to `limit`."""
+    """The minimum score of a tool; None keeps all up to `limit`."""
     context_messages: int = CONTEXT_MESSAGES
     max_context_tokens: int = MAX_CONTEXT_TOKENS
     always_include: Iterable[str] = ()

@@ -39,7 +39,7 @@ class ScoredTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """What an answer took."""
+    """The cost of an answer."""
 
     total_milliseconds: float
     embedding_milliseconds: float
@@ -48,7 +48,7 @@ class Metrics:
     """None where nothing was reranked."""
     tools_evaluated: int
     cache_hit: bool
-    """The query's vector was there already, or another call was making it."""
+    """The query's vector was cached, or being computed by another call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +81,14 @@ class FilterResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """How a filter stands."""
+    """The state of a filter."""
 
     initialised: bool
-    """Every tool can be found by words and, with a model, by its vector."""
+    """Every tool is indexed and, with a model, has a vector."""
     tools: int
     servers: int
     waiting: int
-    """Tools whose vectors are still to come."""
+    """Tools without a vector yet."""
     cache_size: int
     cache_capacity: int
     dimensions: int | None

@@ -1,4 +1,4 @@
-"""From a ranking's scores to chances."""
+"""Converts scores of a ranking to probabilities."""
 
 from collections.abc import Sequence
 from itertools import accumulate

@@ -1,4 +1,4 @@
-"""How a filter is made: what is fixed once it is there."""
+"""The settings of a filter that are fixed when it is created."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from shortlist.search.rerank import RERANKED, Reranker
 
 
 class SetupChoices(TypedDict, total=False):
-    """The settings of a filter that are fixed once it is made."""
+    """The settings of a filter that are fixed when it is created."""
 
     include_server_description: bool
     expansions: Sequence[Path]
@@ -31,9 +31,9 @@ class Setup:
     """How a filter is made."""
 
     include_server_description: bool = True
-    """Whether a server's own words help to find each of its tools."""
+    """Whether server descriptions are part of the searched text."""
     expansions: Sequence[Path] = ()
-    """Files of what your own words mean, beside the shipped one."""
+    """Files with your own abbreviations and synonyms, in addition to the shipped one."""
     dimensions: int | None = None
     """Keep only the first dimensions of the model's vectors."""
     pipeline: str = "default"
@@ -44,10 +44,10 @@ class Setup:
     """Where documents' vectors are kept between starts; None keeps none."""
     cache_capacity: int = CAPACITY
     saved_index: bool = True
-    """Save the index, so that the next start does not build it again; `save_index` is the older word."""
+    """Save the index, so that the next start does not build it again; `save_index` is the older name."""
     save_index: bool = True
     wait: bool = True
-    """False answers at once by words, and by vectors as soon as they are made."""
+    """False: answer at once with lexical search, and with vectors when they are ready."""
 
     @property
     def saves(self) -> bool:

@@ -1,4 +1,4 @@
-"""Catalogs from whatever a program has: JSON, files, framework tools, plain callables, live servers."""
+"""Reads catalogs from JSON, files, framework tools, plain callables and running servers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module

@@ -10,7 +10,7 @@ log = logging.getLogger("shortlist.library.filter")
 
 
 class Turn:
-    """Collects while an answer goes from step to step."""
+    """Collects warnings and timings during one turn."""
 
     def __init__(self, options: FilterOptions) -> None:
         self.options = options

@@ -10,12 +10,12 @@ from shortlist.library.reading import SourceReading
 from shortlist.models import Filters, ToolId
 
 SIMILAR = 60
-"""How alike two names must be, of 100, for one to be suggested in the other's place."""
+"""The minimum similarity, of 100, for a name to be suggested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What an answer is limited to, and the names in the options that mean nothing here."""
+    """The limits of an answer, and the names in the options that match nothing."""
 
     filters: Filters
     always: tuple[ToolId, ...]
@@ -103,7 +103,7 @@ class _Reading:
         return frozenset(found)
 
     def among(self, options: FilterOptions) -> frozenset[ToolId] | None:
-        """Return the tools that pass every limit, or None where there is none."""
+        """Return the tools that pass every limit, or None if there are no limits."""
         passing = list(self._parts(options))
         return frozenset.intersection(*passing) if passing else None
 

@@ -64,9 +64,9 @@ class Engine:
         self._make = make
         self._latest = catalog
         self._vectors = vectors
-        """Whether to make vectors in the background; without, words answer."""
+        """Whether to make vectors in the background; otherwise search is lexical."""
         self._state = threading.Condition()
-        """Guards all that follows, and tells of every change to it."""
+        """Guards the fields below, and notifies of every change to them."""
         self._searcher: Preparable | None = None
         self._failure: Exception | None = None
         self._outdated = False
@@ -80,7 +80,7 @@ class Engine:
 
     @classmethod
     def over(cls, searcher: Preparable) -> "Engine":
-        """Return an engine over a searcher that exists, whose vectors are somebody else's business."""
+        """Return an engine over an existing searcher, whose vectors are made elsewhere."""
         engine = cls(lambda _: searcher, searcher.catalog, vectors=False)
         engine._searcher = searcher
         return engine
@@ -108,7 +108,7 @@ class Engine:
         return await self._in_a_thread(query, lambda searcher: searcher.explain(query, tool_id))
 
     def explained_here(self, query: Query) -> Any:
-        """Do what `explained` does, in the caller's own thread."""
+        """Like `explained`, in the caller's thread."""
         return self._caught_up().explained(query)
 
     def update(self, catalog: Catalog) -> None:
@@ -118,7 +118,7 @@ class Engine:
             self._index_soon()
 
     def renew(self) -> None:
-        """Make the searcher again from what has changed beside the catalog; the one there is answers meanwhile."""
+        """Rebuild the searcher after a change other than the catalog; the old one answers meanwhile."""
         with self._state:
             self._outdated = True
             self._index_soon()

@@ -1,4 +1,4 @@
-"""Learning from use: queries that led to a call lift the called tools for queries like them.
+"""Learning from use: queries that led to a call boost the called tools for similar queries.
 
 What a caller did counts for itself. Others of its group count only where they agree: of what they say for a tool,
 the loudest is left out, so one caller alone lifts nothing for anybody else. docs/learning.md says what that bounds.
@@ -24,17 +24,17 @@ from shortlist.search.pipeline import Found, Fuse, Fused, Request, rank
 from shortlist.text.queries import AnalysedQuery, analyse
 
 EXEMPLARS = "exemplars"
-"""The arm's name: what it gives is added to the fused scores as it is."""
+"""The retriever's name; its boost is added to the fused scores unchanged."""
 MOST_LIFT = 6.0
-"""In log-odds, for what every near exemplar says; a first hit that is farther ahead stays first."""
+"""The maximum boost in log-odds; a first hit that leads by more stays first."""
 DOUBT = 0.3
-"""A share of the lift that no tool gets: a few distant exemplars have little effect on the ranking."""
+"""The share of the boost that no tool gets: a few distant exemplars have little effect on the ranking."""
 NEAREST = 12
-"""So many exemplars are listened to …"""
+"""The number of nearest exemplars that count …"""
 NEAREST_OF_ANOTHER = 4
-"""… and so many of one other caller at most."""
+"""… and the maximum of one other caller."""
 EASE = 0.05
-"""How slowly an exemplar counts less as it is less like the query: at a cosine of 0.9 a third, at 0.5 a twentieth."""
+"""How fast the weight falls with similarity: at a cosine of 0.9 to a third, at 0.5 to a twentieth."""
 
 
 class Likeness(Protocol):
@@ -86,7 +86,7 @@ class LikeWords:
 
 
 class Said(NamedTuple):
-    """What one exemplar says for its tool."""
+    """The evidence of one exemplar for its tool."""
 
     tool: ToolId
     caller: str
@@ -105,7 +105,7 @@ class Shelf:
     likeness: Likeness
 
     def lifts(self, request: Request, model_id: str | None) -> dict[ToolId, float]:
-        """Share the lift among the tools that the nearest exemplars name."""
+        """Distribute the boost among the tools of the nearest exemplars."""
         likeness = self.likeness(request, model_id)
         if likeness is None:
             return {}
@@ -135,9 +135,9 @@ def _backed(offers: Sequence[Said], asker: str) -> Iterator[Said]:
 
 
 def believed(heard: Iterable[Said], tool: ToolId, asker: str) -> float:
-    """Add up what is said for a tool: all of the asker's own, and of the others all but the loudest.
+    """Sum the evidence for a tool: all of the caller's own, and of the others all but the strongest.
 
-    Another caller counts for one perfect match at most, however often it says the same.
+    Another caller counts at most as one perfect match, however often it repeats itself.
     """
     by_caller: defaultdict[str, float] = defaultdict(float)
     for said in heard:
@@ -161,7 +161,7 @@ class Memory:
         self._embedder: Embedder | None = None
         self._shelves: Mapping[str, Shelf] = {}
         self.taught = 0
-        """Counts what was taught, so that a searcher can see when to look again."""
+        """A counter of changes, so that a searcher knows when to read again."""
 
     def __len__(self) -> int:
         return len(self._exemplars)
@@ -209,7 +209,7 @@ class Memory:
 
 
 class ExemplarRetriever:
-    """Finds the tools that exemplars lift."""
+    """Finds the tools that exemplars boost."""
 
     def __init__(self, index: Index, memory: Memory) -> None:
         self._index = index
@@ -230,7 +230,7 @@ class ExemplarRetriever:
         return scores
 
     def _lifts(self, request: Request) -> dict[int, float]:
-        """Return the lift of each row that has one and may answer."""
+        """Return the boosts of the rows that pass the filters."""
         found: dict[int, float] | None = request.kept.get(self)
         if found is None:
             model_id = self._index.dense.model_id if self._index.dense else None
@@ -243,7 +243,7 @@ class ExemplarRetriever:
 
 
 class LiftedFusion:
-    """Another fusion, with the lift of exemplars added."""
+    """Another fusion, plus the boosts of exemplars."""
 
     def __init__(self, fuse: Fuse, ids: list[ToolId]) -> None:
         self._fuse = fuse

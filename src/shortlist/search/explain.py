@@ -21,7 +21,7 @@ SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class TermMatch:
-    """A term of the query that the tool has, where, and what it gave."""
+    """A query term that the tool has, the fields it is in, and its contribution."""
 
     asked: str
     found: str
@@ -40,7 +40,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Everything that made a tool's place in one ranking."""
+    """Everything that determined a tool's rank."""
 
     tool: ToolId
     rank: int | None
@@ -49,7 +49,7 @@ class Explanation:
     unmatched: tuple[str, ...]
     arms: Mapping[str, Arm]
     parts: Mapping[str, float]
-    """What each feature added to the fused score."""
+    """The contribution of each feature to the fused score."""
     query: Mapping[str, float]
     """What the query was like, which decides how much each feature counts."""
     stages: Mapping[str, tuple[int | None, int | None]]
@@ -62,7 +62,7 @@ class Explanation:
     """How the request was read: what was set aside as pasted, what it follows on from, and its wishes."""
 
     def text(self) -> str:
-        """Write it for a person."""
+        """Render the explanation as text."""
         place = f"rank {self.rank}" if self.rank else "not among the results"
         lines = [f"{self.tool}: {place}" + (f", score {self.score:.2f}" if self.score is not None else "")]
         lines += [f"  {line}" for line in self.reading]

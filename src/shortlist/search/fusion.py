@@ -1,4 +1,4 @@
-"""Words and vectors in one ranking, and how sure its first hit is.
+"""Combines lexical and dense scores into one ranking, and estimates the confidence in its first hit.
 
 The two default retrievers find candidates, features tell how much each arm counts for a query, and a calibration turns
 the same features into the chance that the first hit is right, and that the catalog has a right tool at all. The numbers
@@ -60,7 +60,7 @@ QUERY_FEATURES = (
 
 
 _NO_MATCH, _TENTH = np.array(0, np.float32), np.array(0.1, np.float32)
-"""As arrays: numpy takes as long to read a number as to compare a hundred with it."""
+"""Arrays, because converting a number takes numpy as long as a hundred comparisons."""
 FOLDER = Path(__file__).parent.parent / "weights" / "search"
 WITHOUT_VECTORS = "none"
 ANY_MODEL = "any"
@@ -70,15 +70,15 @@ NEAREST = 10
 HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
 PASTED_AT_MOST = 0.35
-"""The most that an answer to a paste without a request may claim; within `low`."""
+"""The maximum confidence for a paste without a request; within `low`."""
 TAKEN_AT_MOST = 0.74
-"""The most that an answer may claim whose query holds words of earlier turns; within `medium`."""
+"""The maximum confidence for a query with words of earlier turns; within `medium`."""
 NONE_AT_MOST = 0.1
 """Where `low` begins and `none` ends, so that a level and its probability never contradict each other."""
 SURE = 0.8
-"""A first hit this likely is never withheld as `none`: a web search, say, has few words of what it may find."""
+"""A first hit this likely is never answered with `none`: a web search shares few words with its queries."""
 FARTHEST = 4.0
-"""How far from the usual a feature may take part, in standard deviations."""
+"""Standardised features are clipped to this many standard deviations."""
 
 CONFIDENCE_FEATURES = (
     *(f"first_{name}" for name in CANDIDATE_FEATURES),
@@ -96,7 +96,7 @@ _EXACT, _UNKNOWN, _COVERAGE, _AGREEMENT, _SHARE = map(
 
 
 class LexicalRetriever:
-    """BM25F over the fields; a word that has stand-ins counts once, by the best of them."""
+    """BM25F over the fields; a word with synonyms counts once, by the best match."""
 
     def __init__(self, index: Index) -> None:
         self._lexical = index.lexical
@@ -189,7 +189,7 @@ class FeatureReader:
 
 
 class _Arm(NamedTuple):
-    """The candidates as one arm sees them, and how clear its first is."""
+    """The candidates of one retriever, and how clearly its first one leads."""
 
     scores: Matrix
     ranks: Matrix
@@ -214,7 +214,7 @@ def _ranked(scores: Matrix) -> _Arm:
 
 @lru_cache(maxsize=256)
 def _reciprocals(count: int) -> Matrix:
-    """Return 1 / rank by how many of so many scores are no better."""
+    """Return the reciprocal rank, from the number of scores that are not better."""
     return np.concatenate([[0], 1 / np.arange(count, 0, -1)], dtype=np.float32)
 
 
@@ -273,8 +273,8 @@ class FusionWeights:
 class AdaptiveFusion:
     """A weighted sum of features whose weights depend on the query.
 
-    An identifier trusts the words, a sentence the vectors; so does a query that one arm answers clearly and the
-    other does not. Linear in the candidate's features, so every hit's score is a list of parts.
+    Identifiers rely on lexical scores and sentences on vectors, and so does any query on the retriever with the clearer
+    answer. The score is linear in the candidate's features, so it can be shown as a list of parts.
     """
 
     def __init__(self, reader: FeatureReader, weights: FusionWeights, ids: list[ToolId]) -> None:
@@ -446,7 +446,7 @@ class Fitted:
     calibration: Calibration
     fitted_on: frozenset[str]
     fixed_dense: float
-    """The vectors' share in the best fixed mix: what the adaptive fusion has to beat."""
+    """The weight of the vectors in the best fixed mix, the baseline of the adaptive fusion."""
     background: Background | None = None
 
 

@@ -116,7 +116,7 @@ def prefix_match(text: str) -> Callable[[str], float]:
 
 
 def fuzzy_match(text: str) -> Callable[[str], float]:
-    """Forgive typing errors and word order."""
+    """Tolerate typing errors and word order."""
     wanted = " ".join(fold(text).split())[:200]
 
     def score(name: str) -> float:
@@ -132,7 +132,7 @@ def fuzzy_match(text: str) -> Callable[[str], float]:
 
 
 class RegexScores:
-    """A pattern over names and descriptions, by an engine whose time grows with the text alone."""
+    """A pattern over names and descriptions, in linear time."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -165,7 +165,7 @@ def _log_frequency(saturated: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 class WeightedFusion:
-    """Scores stretched to 0…1 among the candidates and mixed by fixed weights."""
+    """Scores normalised to 0…1 over the candidates and combined with fixed weights."""
 
     def __init__(self, weights: Mapping[str, float], ids: list[ToolId]) -> None:
         self._weights = weights
@@ -202,7 +202,7 @@ class RankFusion:
 
 
 class SingleArm:
-    """Ranks one signal as it is; what it does not match is left out."""
+    """Ranks by one signal; rows without a match are dropped."""
 
     def __init__(self, name: str, ids: list[ToolId]) -> None:
         self._name = name

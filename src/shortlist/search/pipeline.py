@@ -1,4 +1,4 @@
-"""A search as a value: retrievers, one fusion, stages. The trace and ablations come for free.
+"""A search as a value: retrievers, one fusion, stages. This makes traces and ablations possible.
 
 Every retriever returns its best candidates and then scores the candidates of the others, so that fusion sees what all
 of them make of the same rows. Stages reorder the fused ranking for reasons that are not in the query.
@@ -46,9 +46,9 @@ PROTECTED = 5
 DEPRECATED_PENALTY = 2.0
 """The penalty of a deprecated tool: an equally good one that is not deprecated ranks first."""
 DEPRECATION_CHARS = 240
-"""Where a description says that its tool is deprecated; further down it speaks of something else."""
+"""The length of a description that is searched for a deprecation notice."""
 LOOKED_AT = 20
-"""First hits that are read for being deprecated."""
+"""The number of first hits checked for deprecation."""
 _DEPRECATED = re.compile(r"\b(?:deprecated|obsolete|superseded by|no longer (?:supported|maintained))\b", re.IGNORECASE)
 _INSTEAD = re.compile(
     r"\b(?:use|prefer|superseded by|replaced by|in favou?r of)\s+(?:the\s+)?"

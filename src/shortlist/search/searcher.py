@@ -302,7 +302,7 @@ class Searcher:
                 vectors = self._vectors(ready.embedder, asked, spelled)
                 steps = (Step("embed", (perf_counter() - started) * 1000, len(vectors)),)
             except ModelError as error:
-                failure = f"Searching by words alone: {error}"
+                failure = f"Using lexical search only: {error}"
                 ready = _Ready.of(ready.index, None, self._options)
                 pipeline = ready.pipeline(pipeline.name)
         started = perf_counter()

@@ -376,7 +376,7 @@ def _both_ends(text: str, most: int = MAX_ASK_CHARS) -> str:
 
 
 def quoted(text: str) -> str:
-    """Put a text in quotes, a line of words in each."""
+    """Quote a text line by line."""
     words = one_line(text.replace('"', " ")).split()
     lines, line = [], ""
     for word in (word[:QUOTE_CHARS] for word in words):

@@ -22,11 +22,11 @@ from shortlist.text.tokens import read_words, terms
 Role: TypeAlias = Literal["user", "assistant", "other"]
 
 FEW_WORDS = 3
-"""A last turn with at most so many words that tell tools apart may need the turns before."""
+"""A last turn with at most this many informative words may depend on earlier turns."""
 SELF_CONTAINED = 6
-"""One with so many stands alone even where it says "it" or "that"."""
+"""A turn with this many is self-contained, even if it contains "it" or "that"."""
 MAX_TAKEN = 2
-"""Requests that are looked back at until one stands alone."""
+"""How many earlier requests to read until one is self-contained."""
 TAKEN_CHARS = 240
 
 _ACTIONS = read_words("actions.txt")
@@ -204,7 +204,7 @@ def _thing(_: str, earlier: Sequence[ChatTurn]) -> str:
 
 
 def _corrected(ask: str, earlier: Sequence[ChatTurn]) -> str:
-    """Return the last request less the words that are rejected now."""
+    """Return the last request without the words that are rejected now."""
     rejected = {word.lower() for word in _REJECTED.findall(ask)}
     return " ".join(word for word in _open_request(ask, earlier).split() if word.strip(".,!?").lower() not in rejected)
 

@@ -1,4 +1,4 @@
-"""A query as weighted terms: what is asked counts, what was pasted into it hardly does.
+"""A query as weighted terms: the request has full weight, pasted text very little.
 
 Abbreviations and synonyms come from files that users extend. A request for several things is taken apart:
 "merge it and tell #dev" asks for two tools.
@@ -29,7 +29,7 @@ MAX_QUERY_TERMS = 160
 PASTED_WEIGHT = 0.35
 """Words inside placeholders, paths, links and quotes: arguments more often than the thing asked for."""
 EXPANSION_WEIGHT = 0.45
-"""A synonym is a guess; the word itself is not."""
+"""The weight of a synonym relative to the word itself."""
 READING_WEIGHTS = (1.0, 1.0, 1.0, 0.5)
 """What three glosses of a query and the query itself count in its vector."""
 SENSE_WEIGHT = 0.6
@@ -270,7 +270,7 @@ def _unit_terms(unit: Gloss, expansions: Expansions) -> list[QueryTerm]:
 
 
 def _apart(text: str) -> tuple[str, str]:
-    """Part what asks from what was pasted into it, less what no word can be read from."""
+    """Separate the request from pasted text, and drop text without readable words."""
     plainer = text.translate(_PLAINER)
     if not text.isascii():
         plainer += "0"  # other scripts have digits of their own
@@ -293,7 +293,7 @@ def _pasted_by(signs: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def ask_of(text: str) -> Ask:
-    """Part what is asked from what is pasted; a short line is all ask."""
+    """Separate the request from pasted text; a short line is all request."""
     stripped = text.strip()
     return Ask(stripped) if len(stripped) <= SHORT and "\n" not in stripped else read_ask(stripped)
 
