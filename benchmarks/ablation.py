@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _variants(dataset: Dataset, model: Model) -> dict[str, Rank]:
-    """Give the default pipeline whole and less each of its parts."""
+    """Return the default pipeline whole and less each of its parts."""
     catalog = read_catalogs(dataset.catalogs).catalog
     bench = Bench(catalog, model, vectors=model.cache)
     contenders = {FULL: bench.contender(DEFAULT), **bench.without_each(DEFAULT)}

@@ -144,7 +144,7 @@ def _with_and_without(searcher: Searcher, dataset: Dataset, sample: int) -> tupl
 
 
 def _family(case: Case, catalog: Catalog, names: Mapping[str, frozenset[ToolId]]) -> frozenset[ToolId]:
-    """Give the right tools, those that the labels call equivalent, and those of the same name on other servers."""
+    """Return the right tools, those that the labels call equivalent, and those of the same name on other servers."""
     named = [names[compact(catalog.tools[each].name)] for each in case.gold if each in catalog.tools]
     return frozenset(case.gold).union(*case.groups, *named)
 

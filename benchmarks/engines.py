@@ -61,7 +61,7 @@ class Read:
         )
 
     def masks(self) -> dict[str, NDArray[np.bool_]]:
-        """Give the rows of each server, for engines that filter by a mask."""
+        """Return the rows of each server, for engines that filter by a mask."""
         servers = np.array([self.catalog.tools[i].server for i in self.documents])
         return {name: servers == name for name in [_largest_server(self.catalog)]}
 

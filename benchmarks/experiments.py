@@ -43,7 +43,7 @@ Simulate: TypeAlias = Callable[[np.random.Generator, Treated], World]
 
 
 def arrived() -> NDArray[np.bool_]:
-    """Say which workspaces are there at which look: as many new ones before each."""
+    """Return which workspaces exist at each look; the same number is added before each."""
     return np.arange(WORKSPACES)[:, np.newaxis] < np.linspace(WORKSPACES / LOOKS, WORKSPACES, LOOKS)
 
 

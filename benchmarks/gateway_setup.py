@@ -40,7 +40,7 @@ class Bench:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def some(self, count: int) -> list[Tool]:
-        """Give so many real tools, those that the queries are about among them."""
+        """Return this many real tools, including those that the queries are about."""
         chosen = {tool.id: tool for tool in (*self.wanted[:count], *spread(self.tools, count))}
         return list(chosen.values())[:count]
 

@@ -133,7 +133,7 @@ async def tokens_at(bench: Bench, size: int) -> dict[str, Any]:
 
 
 def proxied(tool: Tool) -> dict[str, Any]:
-    """Give a hit as MCPProxy's retrieve_tools does."""
+    """Return a hit as MCPProxy's retrieve_tools does."""
     return {**definition(tool), "server": tool.server, "score": 0.5}
 
 

@@ -180,7 +180,7 @@ def _whole(name: str) -> tuple[Dataset, Catalog]:
 
 
 def _development(name: str) -> tuple[Dataset, Catalog]:
-    """Give the development queries and the tools of a set of train/, or of one source of train/labelled."""
+    """Return the development queries and the tools of a set of train/, or of one source of train/labelled."""
     from training.holdout import is_held_out
 
     source = name.removeprefix(DEVELOPMENT)

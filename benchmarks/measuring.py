@@ -163,7 +163,7 @@ def publish(name: str, tables: Sequence[Table], data: Mapping[str, Any]) -> Path
 
 
 def machine() -> dict[str, Any]:
-    """Say where it was measured, as far as it matters for the figures."""
+    """Describe the machine, as far as it matters for the figures."""
     info = Path("/proc/cpuinfo")
     models = [line.partition(":")[2].strip() for line in _lines(info) if line.startswith(("model name", "CPU part"))]
     return {

@@ -58,7 +58,7 @@ def _found(result: Any) -> list[list[Any]]:
 
 
 def differences(before: Mapping[str, Rankings], after: Mapping[str, Rankings]) -> list[str]:
-    """Say where two recordings differ; a score may differ by what rounding makes of it."""
+    """Return the differences between two recordings; scores may differ by rounding."""
     return [
         f"{model}: {asked}: {old} is now {new}"
         for model, rankings in before.items()

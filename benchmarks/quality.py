@@ -207,7 +207,7 @@ def _macro_cells(
 
 
 def _intervals(answers: Sequence[Answers], *, by_split: bool = False) -> tuple[Interval, ...]:
-    """Give every metric's macro mean and interval, over sets or over the splits of one."""
+    """Return every metric's macro mean and interval, over sets or over the splits of one."""
     columns = [[values for each in answers for values in each.strata(m, by_split=by_split)] for m in METRICS]
     return bootstrap_columns([np.stack(each, axis=1) for each in zip(*columns, strict=True)])
 
@@ -249,7 +249,7 @@ def _check_table(held: Sequence[Check]) -> Table:
 def _left_out_tables(
     found: Mapping[str, Mapping[str, Answers]], left_out: Mapping[str, Mapping[str, str]]
 ) -> list[Table]:
-    """Say what peers could not do; what runs as it should is not listed."""
+    """List the failures of peers."""
     said = [(name, each, reason) for name, sets in left_out.items() for each, reason in sets.items()]
     said += [(name, each, a.note) for name, sets in found.items() for each, a in sets.items() if a.note]
     return [Table("Peers that were left out, or needed help", ("peer", "set", "what"), tuple(said))] if said else []

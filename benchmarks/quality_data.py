@@ -80,7 +80,7 @@ class Answers:
     note: str = ""
 
     def strata(self, metric: str, *, by_split: bool) -> list[Values]:
-        """Give the values as what a macro average is taken over: the splits, or the whole."""
+        """Return the values as what a macro average is taken over: the splits, or the whole."""
         if not by_split:
             return [self.values[metric]]
         return [self.of_split(metric, split) for split in dict.fromkeys(self.splits)]
@@ -151,7 +151,7 @@ def peer(dataset: Dataset, label: str, model: Model | None, most: int, *, fresh:
 
 
 def asked_of_peers(dataset: Dataset, most: int) -> tuple[Case, ...]:
-    """Give what peers are asked: everything, or of a large catalog's queries as many of every split as there are."""
+    """Return what peers are asked: everything, or of a large catalog's queries as many of every split as there are."""
     if _size(dataset.catalogs[0]) <= LARGE or len(dataset.cases) <= most:
         return dataset.cases
     by_split: dict[str, list[Case]] = defaultdict(list)

@@ -97,7 +97,7 @@ def _updated(searcher: Searcher) -> Times:
 
 
 def _tools(size: int) -> Iterator[Tool]:
-    """Give the tools of all catalogs, then the same again with noise, until there are enough."""
+    """Return the tools of all catalogs, then the same again with noise, until there are enough."""
     tools = _union()
     draw = random.Random(5)
     draw.shuffle(tools)

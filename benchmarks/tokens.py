@@ -72,7 +72,7 @@ def unpack_ranks() -> None:
 
 @cache
 def exact() -> Callable[[str], int]:
-    """Give the exact counter; tiktoken checks the ranks against its own hash."""
+    """Return the exact counter; tiktoken checks the ranks against its own hash."""
     os.environ["TIKTOKEN_CACHE_DIR"] = str(RANKS)
     import tiktoken
 
@@ -141,7 +141,7 @@ def bucket(tokens: int) -> str:
 
 
 def texts_of(path: Path, tools: int = TOOLS_PER_CATALOG) -> Iterator[str]:
-    """Give a catalog's tools in the shapes that a model is shown: prose, definition, schema, signature."""
+    """Return a catalog's tools in the shapes that a model is shown: prose, definition, schema, signature."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     random.Random(SEED).shuffle(rows)

@@ -78,7 +78,7 @@ def ids(result: SearchResult) -> list[ToolId]:
 
 
 def found(source: Searcher, text: str, **more: Any) -> list[ToolId]:
-    """Give the ids that a query finds, best first."""
+    """Return the ids that a query finds, best first."""
     return ids(source.search(Query(text=text, **more)))
 
 

@@ -71,7 +71,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
 
 
 def violations(module: str, source: str) -> list[str]:
-    """Say what a module of the package (`search.fusion`) imports or does that it may not."""
+    """Return the violations of a module of the package (`search.fusion`)."""
     tree = ast.parse(source)
     found = list(dict.fromkeys(p for name in _imported(tree, module) if (p := _problem(module, name))))
     if _part(module) != "cli":

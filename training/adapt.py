@@ -36,7 +36,7 @@ def unit(vectors: Vectors) -> Vectors:
 
 
 def own_words(passage: str) -> Iterator[str]:
-    """Give what a tool says of itself: its name, and its first sentence."""
+    """Return what a tool says of itself: its name, and its first sentence."""
     name, _, about = passage.partition(":")
     yield name.strip()
     sentence = re.split(r"(?<=[.!?])\s", about.strip())[0]

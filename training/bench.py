@@ -52,7 +52,7 @@ class Folder:
 
 
 def data_folder(given: str | None = None) -> Path:
-    """Say where the benchmark data lies: the argument, the environment, else the git-ignored default."""
+    """Return the folder of the benchmark data: the argument, the environment, else the git-ignored default."""
     return Path(given or os.environ.get("SHORTLIST_BENCH_DATA") or "benchmarks/data")
 
 
@@ -82,7 +82,7 @@ def write_lines(path: Path, records: Iterator[Mapping[str, Any]]) -> None:
 
 
 def file_hashes(data: Path) -> dict[str, str]:
-    """Give the SHA-256 of every file that training or its checks read."""
+    """Return the SHA-256 of every file that training or its checks read."""
     return {
         str(path.relative_to(data)): hashlib.sha256(path.read_bytes()).hexdigest()
         for part in ("train", "catalogs", "eval")

@@ -113,7 +113,7 @@ def score_pairs(model: CrossEncoder, queries: TokenTable, texts: TokenTable, pai
 def lists(
     material: Material, rows: Tensor, mined: Tensor, count: int, random: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Give a positive and `count` negatives for each row, and the columns drawn."""
+    """Return a positive and `count` negatives for each row, and the columns drawn."""
     choice = torch.rand(len(rows), mined.shape[1], generator=random, device=rows.device).argsort(1)[:, :count]
     positive = material.arrays.positives[rows, :1]
     return torch.cat([positive, mined[rows].gather(1, choice)], 1), choice
@@ -202,7 +202,7 @@ def _spread(scores: np.ndarray) -> np.ndarray:
 
 
 def cross_recipe(seed: int, steps: int, batch: int, distil: float) -> Recipe:
-    """Give the settings that differ from the encoder's."""
+    """Return the settings that differ from the encoder's."""
     return replace(
         Recipe(),
         seed=seed,

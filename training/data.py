@@ -168,7 +168,7 @@ def _supervised_pairs(
 
 
 def _variant(query: str, tool: Tool, seed: int) -> str:
-    """Say a written query another way by rule: placeholders, a slip, a frame, or everyday verbs."""
+    """Rephrase a written query by rule: placeholders, a slip, a frame, or everyday verbs."""
     random = Random(f"{seed}:{query}")
     names = tuple(parameter.name for parameter in parameters_of(tool))
     plain = imperative(query.rstrip(".!? "))
@@ -227,7 +227,7 @@ def _leak(pair: Pair, guard: EvaluationGuard) -> str:
 
 
 def development_sets(data: Path, holdout: HoldOut) -> Iterator[Mapping[str, object]]:
-    """Give the held-out queries per source, each with the whole pool of tools it is searched in."""
+    """Return the held-out queries per source, each with the whole pool of tools it is searched in."""
     catalogs = folders(data, "catalogs")
     for folder in folders(data, "train"):
         by_source: defaultdict[str, list[Case]] = defaultdict(list)

@@ -59,7 +59,7 @@ class Panel:
     """Of all members together; divided by it, products are cosines again."""
 
     def opinion(self, rows: Tensor, documents: Tensor) -> Tensor:
-        """Say how likely each document is the right one for each row: for an errand, for any of its wishes."""
+        """Return the probability that each document is right for each row; for an errand, for any of its wishes."""
         wishes = self.parts[rows]
         owner, _ = (wishes != NOTHING).nonzero(as_tuple=True)
         each = (self.queries[wishes[wishes != NOTHING]] @ self.texts[documents].T).float().softmax(1)
@@ -95,7 +95,7 @@ def run_ensemble(bench: Workbench, plan: Plan, companion: Path) -> None:
 
 
 def tuned_companion(bench: Workbench, plan: Plan, soup: State, path: Path) -> tuple[Encoder, Encoder]:
-    """Give the companion tuned on the soup's negatives, mostly, and as it came."""
+    """Return the companion tuned on the soup's negatives, mostly, and as it came."""
     untuned = load_encoder(bench.base, path, layers=bench.layers).to(bench.device)
     before = {name: value.clone() for name, value in untuned.state_dict().items()}
     negatives = mined_with(bench.encoder(soup), bench.material)

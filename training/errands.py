@@ -100,7 +100,7 @@ def _errand(by_server: Mapping[str, Sequence[Wish]], broad: Sequence[str], rando
 
 
 def told(wishes: Sequence[str], random: Random) -> str:
-    """Tell several wishes as one: in a flow, as a list, or one after the other; mostly with some talk around."""
+    """Combine several wishes into one text: as prose, as a list or in sequence, mostly with conversational filler."""
     how = random.choice((_flowing, _flowing, _listed, _plain))
     parts = [random.choice(OPENINGS)] * (random.random() < 0.7)
     parts.append(how([_sentence(wish) for wish in wishes], random))

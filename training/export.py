@@ -215,7 +215,7 @@ def run(path: Path, texts: tuple[str, ...], tokenizer: Any) -> NDArray[np.float3
 
 
 def parity(weights: Path, small: Path, base: Path) -> float:
-    """Give the lowest cosine between the trained encoder's vectors and the file's over the probes."""
+    """Return the lowest cosine between the trained encoder's vectors and the file's over the probes."""
     tokenizer = load_tokenizer(base)
     exact = TorchEmbedder(load_encoder(base, weights), tokenizer, torch.device("cpu"))
     return float((exact(PROBES, False) * run(small, PROBES, tokenizer)).sum(1).min())

@@ -79,7 +79,7 @@ def _counts(group: str, newness: float) -> float:
 
 
 def is_new(group: str) -> bool:
-    """Say whether the models saw nothing of a source: neither its tools nor its way of asking."""
+    """Return whether the models saw nothing of a source: neither its tools nor its way of asking."""
     return group.partition("/")[0] in WHOLE_SETS
 
 
@@ -94,7 +94,7 @@ def best_fixed(samples: Sequence[Sample], newness: float = NEWNESS) -> float:
 
 
 def ndcg_by_source(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, float]:
-    """Give each source's mean nDCG@10, of the queries whose right tools are among the candidates."""
+    """Return each source's mean nDCG@10, of the queries whose right tools are among the candidates."""
     found: dict[str, list[float]] = {}
     for sample in samples:
         if sample.answerable and sample.right.any():

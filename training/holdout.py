@@ -37,7 +37,7 @@ class HoldOut:
         return digest(f"{source}|{tool_id}") in self.gold_tools
 
     def holds(self, source: str, gold: Iterable[str], servers: Iterable[str] = ()) -> bool:
-        """Say whether a query is development data: by set, by a right tool, or by its server."""
+        """Return whether a query is development data: by set, by a right tool, or by its server."""
         return (
             source in self.whole_sets
             or any(self.holds_gold(source, tool_id) for tool_id in gold)
@@ -51,7 +51,7 @@ def committed_holdout() -> HoldOut:
 
 
 def is_held_out(source: str, gold: Iterable[str]) -> bool:
-    """Say whether a train/ query belongs to the development part; `gold` as its file spells the ids."""
+    """Return whether a train/ query belongs to the development part; `gold` as its file spells the ids."""
     return committed_holdout().holds(source, gold)
 
 

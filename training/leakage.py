@@ -56,7 +56,7 @@ class Overlap:
 
 
 def grams(text: str) -> frozenset[str]:
-    """Give the character grams of the normalised text; they work for every script."""
+    """Return the character grams of the normalised text; they work for every script."""
     plain = f" {normalised(text)} "
     return frozenset(plain[start : start + GRAM] for start in range(max(1, len(plain) - GRAM + 1)))
 
@@ -107,7 +107,7 @@ class EvaluationGuard:
         return normalised(query) in self._plain
 
     def is_near(self, query: str) -> bool:
-        """Say whether the grams overlap an evaluation query's, or the coarse sketch cannot rule it out."""
+        """Return whether the grams overlap an evaluation query's, or the coarse sketch cannot rule it out."""
         signature = min_hashes(query)
         if any(band in self._coarse for band in bands(signature, COARSE_ROWS, COARSE_BANDS)):
             return True

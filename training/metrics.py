@@ -44,7 +44,7 @@ class Score:
 
 
 def rank(queries: Vectors, documents: Vectors, depth: int = DEPTH) -> NDArray[np.int64]:
-    """Give the numbers of the best documents of each query; ties go to the lower number."""
+    """Return the numbers of the best documents of each query; ties go to the lower number."""
     rows = []
     for start in range(0, len(queries), QUERY_CHUNK):
         scores = queries[start : start + QUERY_CHUNK] @ documents.T
@@ -60,7 +60,7 @@ def top_of(scores: Vectors, depth: int) -> NDArray[np.int64]:
 
 
 def judged(ranking: NDArray[np.int64], golds: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.float64]:
-    """Give top-1, nDCG@10 and R@5 of each query; any member of a group counts the group once."""
+    """Return top-1, nDCG@10 and R@5 of each query; any member of a group counts the group once."""
     rows = [_judged(row.tolist(), groups) for row, groups in zip(ranking, golds, strict=True)]
     return np.array(rows, np.float64).reshape(-1, 3)
 

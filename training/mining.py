@@ -64,7 +64,7 @@ def forbidden(arrays: Arrays, rows: Tensor, documents: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def mine(arrays: Arrays, queries: Tensor, texts: Tensor) -> Tensor:
-    """Give each pair its hardest fair negatives, hardest first, `NOTHING` where there are fewer."""
+    """Return the hardest fair negatives of each pair, hardest first, `NOTHING` where there are fewer."""
     found = torch.full((len(queries), KEPT), NOTHING, dtype=torch.long, device=queries.device)
     pool = texts[arrays.pool]
     looked_at = min(LOOKED_AT, len(pool))

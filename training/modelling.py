@@ -33,7 +33,7 @@ class TokenTable:
     lengths: Tensor
 
     def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Give ids and mask of the rows, padded to the longest of them."""
+        """Return ids and mask of the rows, padded to the longest of them."""
         lengths = self.lengths[rows]
         steps = torch.arange(int(lengths.max()), device=rows.device)
         mask = steps < lengths[:, None]

@@ -55,7 +55,7 @@ class Sample:
 
 
 def tasks(data: Path) -> Iterator[Task]:
-    """Give the development queries over catalogs of many sizes, and over catalogs that cannot answer them."""
+    """Return the development queries over catalogs of many sizes, and over catalogs that cannot answer them."""
     chance = random.Random(SEED)
     for name in SETS:
         folder = Folder(data / "train" / name)

@@ -37,7 +37,7 @@ class TextPair:
 
 
 def pairs_of(tool: Tool, seed: int) -> Iterator[TextPair]:
-    """Give every self-supervised pair of one tool; the same tool and seed give the same pairs."""
+    """Return every self-supervised pair of one tool; the same tool and seed give the same pairs."""
     random = Random(f"{seed}:{digest(tool.id + tool.description)}")
     for query, document, kind in _raw_pairs(tool, random):
         text = " ".join(query.split())

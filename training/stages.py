@@ -95,7 +95,7 @@ def run_encoder(bench: Workbench, plan: Plan) -> Tuned:
 
 
 def resume(bench: Workbench, plan: Plan) -> Tuned:
-    """Take up an encoder trained before: mine with it and teach a teacher again."""
+    """Continue from a trained encoder: mine negatives with it and train a teacher again."""
     saved = bench.out / "soup.safetensors"
     state = read_weights(saved) if saved.exists() else bench.base_state
     score = bench.judge("resumed", state, evaluation=False)
@@ -153,7 +153,7 @@ def run_rerank(bench: Workbench, plan: Plan, tuned: Tuned, names: Sequence[str] 
 
 
 class Clock:
-    """Says how long each step took."""
+    """Prints the duration of each step."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()

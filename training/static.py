@@ -67,7 +67,7 @@ class StaticModel(nn.Module):
 
 
 def inner_tokens(table: TokenTable, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Give the word pieces of the rows end to end, without the marks around them, and where each row starts."""
+    """Return the word pieces of the rows end to end, without the marks around them, and where each row starts."""
     lengths = (table.lengths[rows] - MARKS).clamp_min(1)
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)[:-1]])
     owner = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), lengths)

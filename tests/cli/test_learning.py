@@ -91,7 +91,7 @@ async def answer_that(client: Client, fits: Callable[[str], bool], **more: Any) 
 
 
 def complete(text: str) -> bool:
-    """Say whether both tools are found, and by a model that is ready."""
+    """Return whether both tools are found, and by a model that is ready."""
     return all(tool in text for tool in CALLS) and "not ready" not in text and "wait for" not in text
 
 

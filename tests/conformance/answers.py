@@ -38,7 +38,7 @@ def input_required(requests: Mapping[str, Any], state: str | None = None) -> typ
 
 
 def accepted(params: Params | types.GetPromptRequestParams, key: str) -> dict[str, Any] | None:
-    """Give what the user filled in, or None where it has to be asked for again."""
+    """Return what the user filled in, or None where it has to be asked for again."""
     answer = (params.input_responses or {}).get(key)
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         return dict(answer.content or {})

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDepr
 
 
 async def reload(served: Served, *fixtures: Fixture) -> None:
-    """Take up a configuration with these servers, as hot-reload does."""
+    """Apply a configuration with these servers, as a reload does."""
     servers = {
         f.name: served.gateway.state.settings.servers.get(f.name)
         or ServerSettings(name=f.name, transport=MemoryTransport(build=lambda f=f: f.server))  # type: ignore[misc]

@@ -17,7 +17,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="package")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayFolder]:
-    """Give gateways over a demo server a folder of their own, with a saved catalog and nobody's vectors."""
+    """Provide gateways over a demo server with their own folder and a saved catalog, without vectors."""
     folder = tmp_path_factory.mktemp("harness")
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("CACHE", "CONFIG"):

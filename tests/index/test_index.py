@@ -37,7 +37,7 @@ class MemoryCache:
 
 
 def weights(index: Index) -> dict[ToolId, dict[str, float]]:
-    """Give what every live tool is found by."""
+    """Return what every live tool is found by."""
     found: dict[ToolId, dict[str, float]] = {tool_id: {} for tool_id in index.rows}
     for term in index.lexical.vocabulary:
         postings = index.lexical.postings(term)

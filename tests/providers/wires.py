@@ -174,7 +174,7 @@ RERANKERS: Mapping[str, Dialect] = {
 
 
 def chat_dialects(provider: Provider) -> Mapping[str, Dialect]:
-    """Give chat models that say what the test wants."""
+    """Return chat models that say what the test wants."""
 
     def openai(seen: Seen) -> Any:
         assert [message["role"] for message in seen.body["messages"]] == ["system", "user"]

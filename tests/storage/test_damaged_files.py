@@ -234,7 +234,7 @@ def test_a_damaged_file_ends_nothing_is_reported_and_is_not_overwritten(
 
 
 def _is_same_database(path: Path, before: bytes | str) -> bool:
-    """Tell whether only SQLite's own header changed, which it does when a file is opened."""
+    """Return whether only SQLite's own header changed, which it does when a file is opened."""
     now = snapshot(path)
     return isinstance(now, bytes) and isinstance(before, bytes) and now[100:] == before[100:] != b""
 

@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def used_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address of a gateway that has been used in every way that is counted."""
+    """Return the address of a gateway that has been used in every way that is counted."""
     with serving(tmp_path_factory.mktemp("gateway")) as base:
         anyio.run(use_everything, base, SECRETS["ada"])
         yield base

@@ -31,7 +31,7 @@ SECRETS = {"ada": "ada-secret", "bob": "bob-secret"}
 
 
 def environment_in(tmp_path: Path) -> dict[str, str]:
-    """Give a home of its own, so that nobody's configuration is read, and no collector but ours."""
+    """Return an environment with its own home, so that no user configuration is read and only our collector is used."""
     folders = {f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
     return {**inherited, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), **folders}

@@ -27,7 +27,7 @@ def call(tool: str, outcome: CallOutcome = "ok", caller: str = "local") -> Event
 
 
 def used(query: str, tool: str, *outcomes: CallOutcome, caller: str = "local") -> list[Event]:
-    """Give a search that finds a tool, and calls of it."""
+    """Return a search that finds a tool, and calls of it."""
     return [search(query, tool, caller=caller), *(call(tool, outcome, caller) for outcome in outcomes or ("ok",))]
 
 

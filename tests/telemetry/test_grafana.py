@@ -35,7 +35,7 @@ def queries(node: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def exposed(used_gateway: str) -> dict[str, set[str]]:
-    """Give the samples of a gateway, with their labels."""
+    """Return the samples of a gateway, with their labels."""
     text = get(f"{used_gateway}/metrics", SECRETS["ada"]).text
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):

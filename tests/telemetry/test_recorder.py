@@ -31,7 +31,7 @@ def recorder_to(path: Path, **more: Any) -> Recorder:
 
 
 def sizes(path: Path) -> list[int]:
-    """Give the numbers of all calls that were kept, in their order."""
+    """Return the numbers of all calls that were kept, in their order."""
     return [event.data["size"] for event in events_in(path).events(EventQuery(kinds=("called",)))]
 
 

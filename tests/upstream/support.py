@@ -34,7 +34,7 @@ class Recorder:
         self._pulse = anyio.Event()
 
     async def until(self, matches: Callable[[UpstreamEvent], bool]) -> UpstreamEvent:
-        """Give the first event, past or future, that matches; fail past the deadline."""
+        """Return the first event, past or future, that matches; fail past the deadline."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while not (found := [event for event in self.events if matches(event)]):
                 await self._pulse.wait()

@@ -67,7 +67,7 @@ class Visitor:
         return await self.http.post(path, data=form, headers={"Origin": ORIGIN} if headers is None else headers)
 
     async def read(self, path: str) -> "Seen":
-        """Give what a page shows."""
+        """Return what a page shows."""
         answer = await self.http.get(path)
         assert answer.status_code == 200, answer.text
         return Seen(answer.text)
@@ -123,12 +123,12 @@ class Seen(HTMLParser):
         self.words += " " if tag in BLOCKS else ""
 
     def links(self) -> list[str]:
-        """Give all that a browser could load or follow."""
+        """Return all that a browser could load or follow."""
         keys = ("href", "src", "action")
         return [str(attributes[key]) for _, attributes in self.elements for key in keys if key in attributes]
 
     def inline(self) -> list[str]:
-        """Give what the policy of the pages forbids: scripts and styles that stand in the page itself."""
+        """Return what the policy of the pages forbids: scripts and styles that stand in the page itself."""
         attributes = [f"{tag}.{name}" for tag, found in self.elements for name in found if _runs(name)]
         return attributes + [
             tag for tag, found in self.elements if tag == "style" or (tag == "script" and "src" not in found)

@@ -1,4 +1,4 @@
-"""Servers to try everything with, and what to ask them first."""
+"""Demo servers, and example queries for them."""
 
 from pathlib import Path
 

@@ -37,7 +37,7 @@ class World:
     _count: dict[str, int] = field(default_factory=dict)
 
     def perform(self, act: Act, arguments: Mapping[str, Json]) -> DemoRecord:
-        """Do what the tool says and give the answer as an object."""
+        """Simulate the tool and return its answer as an object."""
         return _ACTIONS[act.action](self, act, arguments)
 
     def records(self, entity: str) -> dict[str, DemoRecord]:

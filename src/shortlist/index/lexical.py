@@ -37,7 +37,7 @@ MERGE_SHARE = 0.1
 """Once this share of the rows came by updates, they are merged into the main arrays."""
 MAX_REMEMBERED_TERMS = 10_000
 MAX_REMEMBERED_ROWS = 2_000_000
-"""Of all remembered terms together: forty megabytes, however large the catalog."""
+"""The limit for all cached terms together: 40 MB, whatever the size of the catalog."""
 SCORE_AND_GAINS = 5
 """What a match is worth to a row: its score, and how telling it is, if it stands there at all, in the name, in the
 server's name; and, between these two, what part of the name it is."""
@@ -147,7 +147,7 @@ class ExactLexicalIndex:
         return ExactLexicalIndex(main, np.ones(self.live, np.bool_), self.vocabulary, self._field_weights)
 
     def idf(self, term: str) -> float:
-        """Return how telling a term is in this catalog: most of all one that the catalog does not have."""
+        """Return the IDF of a term; it is highest for a term that the catalog does not have."""
         frequency = self.frequency(term)
         return math.log1p((self.live - frequency + 0.5) / (frequency + 0.5))
 
@@ -272,7 +272,7 @@ class Match(NamedTuple):
     worth: Lines
     """A column for each row."""
     telling: float
-    """How much it tells that this was asked: its idf, by its weight in the query."""
+    """The IDF of the term times its weight in the query."""
 
     @classmethod
     def of(cls, index: ExactLexicalIndex, asked: QueryTerm, stand_ins: Sequence[tuple[str, float]]) -> "Match":

@@ -31,7 +31,7 @@ class EmbeddingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderWire:
-    """How one provider is spoken to."""
+    """The request format of one provider."""
 
     provider: str
     url: str

@@ -29,7 +29,7 @@ SPARE_SHARE = 0.05
 """Room left for later rows once an index has been updated."""
 CAPACITY = 1_000
 COOL_DOWN_SECONDS = 15.0
-"""A provider that failed is left alone for this long: no turn should wait for its timeout again and again."""
+"""How long a failed provider is not contacted, so that not every turn waits for its timeout."""
 SAME_LENGTH = 1e-3
 """Vectors whose length is this near to one are left as they are."""
 LARGE = 5_000
@@ -170,7 +170,7 @@ def mean_and_deviation(cosines: Vectors) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A query's vector, and whether somebody else had paid for it."""
+    """A query's vector, and whether it was cached or computed by another call."""
 
     vector: Vectors
     hit: bool

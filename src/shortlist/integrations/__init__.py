@@ -1,1 +1,1 @@
-"""Tools in the words of other people's APIs and frameworks; each framework is imported by its own module only."""
+"""Adapters to the APIs of providers and frameworks; each framework is imported by its own module only."""

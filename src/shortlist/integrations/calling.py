@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from shortlist.models import Tool
 
 Call: TypeAlias = Callable[[Tool, dict[str, Any]], Any | Awaitable[Any]]
-"""Given a tool and its arguments, gives the answer; for live servers this is `UpstreamPool.call_tool`."""
+"""Calls a tool with its arguments and returns the answer; for running servers, `UpstreamPool.call_tool`."""
 
 
 async def finished(call: Call, tool: Tool, arguments: dict[str, Any]) -> Any:

@@ -47,19 +47,19 @@ class PreparedCall:
 
 
 class Disclosure:
-    """Shows a model ever more of fewer tools."""
+    """Progressive disclosure in three stages."""
 
     def __init__(self, source: ToolFilter) -> None:
         self._source = source
 
     def menu(self, query: Chat, **choices: Unpack[Choices]) -> Menu:
-        """Stage 1: what there is for this turn, a line each."""
+        """Stage 1: the tools for this turn, one line each."""
         result = self._source.filter(query, **choices)
         lines = [f"{found.name}: {_line(found.tool)}" for found in result.tools]
         return Menu("\n".join(lines), result)
 
     def schemas(self, names: Iterable[str]) -> str:
-        """Stage 2: all there is to know of the chosen; a name that does not exist is said, with what is meant."""
+        """Stage 2: the complete definitions of the chosen tools; an unknown name gets a suggestion."""
         return "\n\n".join(map(self._described, names))
 
     def call(self, name: str, arguments: Mapping[str, Json] | str | None) -> PreparedCall:

@@ -33,7 +33,7 @@ class _Indexed:
 
 @dataclass
 class ShortlistToolset(WrapperToolset[Any]):  # type: ignore[misc, unused-ignore]
-    """Any toolset, filtered before each request by prompt and messages; tools called already stay in sight."""
+    """Any toolset, filtered before each request by prompt and messages; tools that were called stay visible."""
 
     options: FilterOptions = field(default_factory=lambda: FilterOptions(limit=SHOWN))
     embedding: Any = "auto"

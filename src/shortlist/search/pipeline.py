@@ -307,7 +307,7 @@ class FollowUp:
 
 
 class Preferred:
-    """Lifts what a guess about the tool points at. The first hits may change places, but none of them drops out."""
+    """Boosts tools that match a hint. The first hits may change places, but none of them drops out."""
 
     def __init__(self, index: Index) -> None:
         self._index = index

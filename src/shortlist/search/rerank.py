@@ -13,7 +13,7 @@ from shortlist.remote import PROMPT, Patience, ProviderEndpoint, ProviderUnavail
 from shortlist.text.documents import embedding_text
 
 RERANKED = 20
-"""How many of the best are looked at again; beyond them the right tool is rare, and each one costs."""
+"""How many of the best hits are reranked; beyond them the right tool is rare, and each one costs time."""
 WEIGHT = 2.0
 """What the reranker's best gains over its worst, in the fused scores' log-odds: mixed in, not put in their place.
 A cross-encoder alone ranks worse than the fused list."""
@@ -46,7 +46,7 @@ def reranked(result: SearchResult, reranker: Reranker, top: int = RERANKED) -> S
 
 
 def mix(fused: Scores, given: Scores) -> Scores:
-    """Add a reranker's opinion, stretched to its full weight, to fused scores.
+    """Add a reranker's scores, scaled to their full weight, to fused scores.
 
     Nothing is taken away, so what was not looked at again stays behind.
     """
@@ -64,7 +64,7 @@ def _reordered(hits: Sequence[Hit], scores: Scores) -> tuple[Hit, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankWire:
-    """How one provider's endpoint is spoken to; the answers differ in one key only."""
+    """The request format of one provider's endpoint; the responses differ in one key only."""
 
     provider: str
     url: str

@@ -62,7 +62,7 @@ class SearchOptions:
     pipeline: str = "default"
     cache: VectorCache | None = None
     expansions: Expansions | None = None
-    """What words mean here; None takes the bundled ones."""
+    """Expansions of abbreviations and synonyms; None uses the bundled ones."""
     together: Together = nothing_together
     """Which tools are called after which."""
     precedence: Precedence = no_precedence

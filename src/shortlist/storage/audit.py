@@ -24,7 +24,7 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 
 
 class AuditFiles:
-    """Appends records; each is with the operating system before the call that it belongs to goes on."""
+    """Appends records; each is flushed to the operating system before its call continues."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder

@@ -25,7 +25,7 @@ UNUSABLE = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorBounds:
-    """How much is kept; what was not used for longest goes first."""
+    """The size limits; the least recently used vectors are removed first."""
 
     megabytes: float = 1_000.0
     days: int = 90

@@ -266,7 +266,7 @@ def share(part: float, whole: float) -> float | None:
 
 
 def _middle(bucket: int) -> float:
-    """Return the duration that stands for all in a bucket."""
+    """Return the representative duration of a bucket."""
     return math.exp((bucket + 0.5) * STEP)
 
 

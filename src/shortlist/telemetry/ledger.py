@@ -26,7 +26,7 @@ from shortlist.telemetry.redaction import Privacy
 from shortlist.text.tokens import terms
 
 SEARCHES = 10
-"""A call is looked up in so many of the last searches of its workspace …"""
+"""A call is attributed to one of this many last searches of its workspace …"""
 SECONDS = 1_800.0
 """… that are not older than this."""
 REPHRASE_SECONDS = 300.0

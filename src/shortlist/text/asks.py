@@ -14,29 +14,29 @@ from typing import NamedTuple
 from shortlist.text.tokens import one_line, read_words, terms
 
 SHORT = 400
-"""A message of one paragraph up to this length is an ask as it stands."""
+"""A message of one paragraph up to this length is all request."""
 MAX_ASK_CHARS = 4_000
 MAX_PASTE_CHARS = 600
-"""What is kept of the paste, so that it can inform a vague ask."""
+"""The length of pasted text that is kept, to complement a vague request."""
 MAX_LINES = 12_000
-"""Lines and sentences that are looked at, half from each end: in a longer message the ask stands at one of them."""
+"""The maximum number of lines and sentences to read, half from each end, where the request usually is."""
 STATEMENT = 60
 """A single line of SQL that is longer than this is pasted; a shorter one may be the request itself."""
 LINE_HEAD = 400
-"""What is looked at of a line to tell what it is."""
+"""The length of a line that is read to classify it."""
 ENOUGH, NEAR_BEST = 3.0, 1.5
-"""A sentence with this score is an ask; others count beside the best one if they come this near to it."""
+"""The score that makes a sentence a request, and how close to the best score others must be."""
 PARAGRAPH = 320
 """A paragraph up to this length is taken whole when one of its sentences asks."""
 SAYS_ENOUGH = 2
-"""An ask with so many words that tell tools apart needs no help from the paste."""
+"""A request with this many informative words is searched without the pasted text."""
 QUOTED_PASTE = 240
 QUOTE_CHARS = 180
 """The length of a quote that the reader of queries knows: quoted words weigh a third of those that ask."""
 SHORT_ASK, BESIDE = 200, 160
-"""A request of at most so many characters beside at least so many is read as being about them."""
+"""A request of at most this length, next to text of at least this length, is about that text."""
 NARRATIVE, NARRATIVE_RUN = 500, 250
-"""As much prose that addresses nobody, in runs of at least so many characters, is taken for a pasted text."""
+"""This much prose that addresses no reader, in runs of at least this length, counts as pasted."""
 
 _ACTIONS = read_words("actions.txt")
 _LEAD = (
@@ -63,7 +63,7 @@ _TEXT_ACTIONS = frozenset(
     {"translate", "summarise", "summarize", "rewrite", "proofread", "correct", "post", "send", "mail", "email"}
     | {"save", "write", "put", "forward", "share", "read"}
 )
-"""What is done to a text that stands beside the request."""
+"""Verbs for operations on an accompanying text."""
 _FIRST_WORD = re.compile(rf"[\s\"'“(]*{_LEAD}([a-z]+)", re.IGNORECASE)
 _PLEASE = re.compile(r"\b(?:please|pls|bitte|for me|so that)\b", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:this|it|that|these|those|them|below|above|following|here|attached)\b", re.IGNORECASE)
@@ -108,7 +108,7 @@ class Ask(NamedTuple):
 
     @property
     def query(self) -> str:
-        """Return the text to search by: the ask, and the paste in quotes where the ask says little by itself."""
+        """Return the text to search by: the request, and the quoted paste if the request is vague."""
         if not self.pasted or len(terms(self.text)) >= SAYS_ENOUGH:
             return self.text
         return f"{self.text}\n{quoted(self.pasted[:QUOTED_PASTE])}"
@@ -120,7 +120,7 @@ class _Block(NamedTuple):
     text: str
     is_pasted: bool
     in_letter: bool = False
-    """It stands between the head of a mail and its sign-off."""
+    """Whether it is between the headers of a mail and its sign-off."""
 
 
 class _Unit(NamedTuple):
@@ -130,7 +130,7 @@ class _Unit(NamedTuple):
 
 
 def read_ask(text: str) -> Ask:
-    """Part what is asked from what is pasted; a plain request comes back whole."""
+    """Separate the request from pasted text; a plain request is returned whole."""
     stripped = text.strip()
     if len(stripped) <= SHORT and "\n" not in stripped:
         return Ask(stripped)
@@ -177,7 +177,7 @@ def _is_pasted(kind: str, total: int) -> bool:
 
 
 def _kinds(lines: list[str]) -> list[str]:
-    """Name what each line looks like; nothing where it is plain prose."""
+    """Classify each line; empty for plain prose."""
     kinds = [_kind(line) for line in lines]
     _mark_fences(lines, kinds)
     _mark_mail(lines, kinds)
@@ -291,7 +291,7 @@ def _is_about(ask: str, rest: str) -> bool:
 
 
 def _ends_apart(text: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield the first line, what stands before a colon in it, and the last line, each with the rest."""
+    """Yield the first line, its part before a colon, and the last line, each with the rest."""
     first, _, below = text.partition("\n")
     yield first.strip(), below.strip(), True
     before, colon, after = text[: SHORT_ASK + 1].partition(": ")

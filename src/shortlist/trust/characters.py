@@ -14,7 +14,7 @@ _CONTROL = re.compile("\x1b|[\x00-\x08\x0e-\x1f\x7f]|\x9b")
 _FAR_AWAY = re.compile(r"[ \t]{120,}(?=\S)|\n(?:[ \t]*\n){30,}(?=[ \t]*\S)")
 _WORD = re.compile(r"[^\W\d_]+")
 MANY_HIDDEN = 8
-"""So many invisible characters in one run are a message."""
+"""A run of this many invisible characters counts as hidden text."""
 
 _CONFUSABLE: dict[str, str] = {}
 for _foreign, _latin in (

@@ -40,12 +40,12 @@ COMMAND = re.compile(
 )
 """Commands and paths that make decoded text suspicious even if it is not a sentence."""
 MIN_COMMON = 3
-"""So many everyday words make letters a text."""
+"""The number of common words that make decoded letters a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A text that was encoded, and where it stood."""
+    """A decoded text, and its position."""
 
     text: str
     start: int

@@ -1,4 +1,4 @@
-"""Putting the gateway into a client's configuration, and taking it out again without a trace."""
+"""Adds the gateway to a client's configuration, and removes it again without a trace."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from shortlist.config.masking import MASK, masked
 from shortlist.models import Json
 
 LEAST_SECRET = 4
-"""Shorter values are not masked in a diff: they would take half of it with them."""
+"""Shorter values are not masked in a diff, because they would match unrelated text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

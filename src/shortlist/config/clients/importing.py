@@ -1,4 +1,4 @@
-"""The servers people already have in their clients: found, compared with the user's own file, added to it."""
+"""Finds the servers of MCP clients, compares them with the user's own file, and adds them."""
 
 import json
 import re
