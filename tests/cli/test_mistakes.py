@@ -18,7 +18,7 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("typed", "answer"),
     [
         (["serach", "rain"], "no command 'serach'; did you mean 'search'?"),
-        (["xyzzy", "stats"], "no command 'xyzzy'; there are import, serve, status"),
+        (["xyzzy", "stats"], "no command 'xyzzy'; there are setup, connect, disconnect"),
         (["events", "--kind", "call"], "choose from"),
         (["search", "rain", "--server", "wether", "--embedder", "none"], "No server 'wether'. There are analytics"),
         (["search", "(", "--mode", "regex", "--embedder", "none"], "no look-around): missing ): ("),
