@@ -65,6 +65,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "jinja2": frozenset({"web"}),
     "numkong": frozenset({"index.vectors"}),
     "sqlite3": frozenset({"storage"}),
+    "cryptography": frozenset({"storage.secrets"}),
     "Stemmer": frozenset({"text.tokens", "text.languages.spelling"}),
 }
 """Packages and modules that may import a third party; what is not here may be imported anywhere."""

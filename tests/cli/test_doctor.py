@@ -71,6 +71,7 @@ def test_a_refused_login_says_how_to_log_in() -> None:
     remote = HttpTransport(url="https://example.com/mcp")
     found = examined(error="HTTP 401", state="needs_auth", transport=remote)
     assert "HTTP 401" in found.cause
+    assert "`shortlist login web`" in found.remedy
     assert "Bearer ${WEB_TOKEN}" in found.remedy
     assert found.fix is None
     having = examined(error="HTTP 401", state="needs_auth", transport=remote, environment={"WEB_TOKEN": "t"})

@@ -168,6 +168,14 @@ def test_secrets_are_masked_and_references_are_not() -> None:
     assert shown["url"] == f"https://{MASK}@h/mcp?key={MASK}&v=${{V}}"
 
 
+def test_the_secret_of_a_client_is_hidden_and_a_reference_to_it_shown() -> None:
+    def shown(secret: str) -> Any:
+        return masked({"url": "https://h", "shortlist": {"oauth": {"client_id": "c", "client_secret": secret}}})
+
+    assert shown("s3cret")["shortlist"]["oauth"] == {"client_id": "c", "client_secret": MASK}
+    assert shown("${WIKI_SECRET}")["shortlist"]["oauth"]["client_secret"] == "${WIKI_SECRET}"
+
+
 @given(st.dictionaries(st.text(), st.text(min_size=8)))
 def test_no_value_of_an_environment_is_shown(environment: dict[str, str]) -> None:
     shown = masked({"command": "x", "env": environment})["env"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shortlist.config import HttpTransport, SseTransport, StdioTransport, hash_token
 from shortlist.config.documents import strip_comments
 from shortlist.config.load import find_config, load_settings, settings_of, user_config_path
-from shortlist.config.settings import Settings, TelemetrySettings
+from shortlist.config.settings import OAuthClientSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig
 
 ENVIRONMENT = {"PATH": "/bin", "HOME": "/home/me", "SECRET": "s3cret", "AWS_KEY": "a", "AWS_REGION": "b"}
@@ -64,6 +64,14 @@ def test_a_child_inherits_only_safe_and_named_variables() -> None:
         (
             {"url": "https://h/${P:-mcp}", "headers": {"Authorization": "Bearer ${env:SECRET}"}},
             HttpTransport(url="https://h/mcp", headers={"Authorization": "Bearer s3cret"}, sse_fallback=True),
+        ),
+        (
+            {
+                "type": "sse",
+                "url": "https://h/sse",
+                "shortlist": {"oauth": {"client_id": "c", "client_secret": "${SECRET}"}},
+            },
+            SseTransport(url="https://h/sse", oauth=OAuthClientSettings(client_id="c", client_secret="s3cret")),
         ),
     ],
 )

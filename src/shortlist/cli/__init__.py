@@ -30,6 +30,8 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "status": ("serving", "connect to every server and show its state"),
         "tools": ("serving", "list tools, or show one"),
         "token": ("tokens", "create, list, revoke and rotate tokens for HTTP clients"),
+        "login": ("logins", "sign in to a server that needs a login"),
+        "logout": ("logins", "forget the login to a server"),
         "call": ("serving", "call a tool; the exit status is 1 when it fails"),
         "toolsets": ("serving", "list toolsets with their size and token cost"),
         "logs": ("serving", "show what a server wrote to stderr"),

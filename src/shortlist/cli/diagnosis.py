@@ -114,7 +114,8 @@ def _needs_login(case: BrokenServer) -> ServerDiagnosis | None:
     name = re.sub(r"\W", "_", case.settings.name).upper() + "_TOKEN"
     reference = f"Bearer ${{{name}}}"
     remedy = (
-        f'Get a token from the provider, set {name} to it, and send it: "headers": {{"Authorization": "{reference}"}}.'
+        f"Run `shortlist login {case.settings.name}`, or get a token from the provider, set {name} to it, "
+        f'and send it: "headers": {{"Authorization": "{reference}"}}.'
     )
     fix = Fix(what=f"send {name} as a bearer token", keys=("headers", "Authorization"), value=reference)
     return case.problem("the server wants a login (HTTP 401)", remedy, fix if case.environment.get(name) else None)

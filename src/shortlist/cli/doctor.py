@@ -13,6 +13,7 @@ from shortlist import upstream
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
 from shortlist.cli.diagnosis import BrokenServer, ServerDiagnosis, diagnose
+from shortlist.cli.grants import open_logins
 from shortlist.cli.stack import log_folder, run_plainly
 from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
@@ -95,7 +96,11 @@ def _statuses(settings: Settings) -> Mapping[str, UpstreamStatus]:
 
     async def run() -> Mapping[str, UpstreamStatus]:
         async with UpstreamPool(
-            settings.servers, on_event=_ignore, limits=settings.limits, log_directory=log_folder()
+            settings.servers,
+            on_event=_ignore,
+            limits=settings.limits,
+            log_directory=log_folder(),
+            logins=open_logins(),
         ) as pool:
             await pool.settled(SETTLE_SECONDS)
             return pool.status()

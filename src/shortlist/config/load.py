@@ -21,6 +21,7 @@ from shortlist.config.settings import (
     HttpTransport,
     Limits,
     LogSettings,
+    OAuthClientSettings,
     PresetSettings,
     SearchSettings,
     SelectionSettings,
@@ -182,9 +183,25 @@ class _Entry:
         if not address.startswith(("http://", "https://")):
             raise self._wrong(key, "it is not an http:// or https:// address; correct it")
         headers = {name: self._expand(text, f"headers.{name}") for name, text in self._shape.headers.items()}
+        oauth = self._oauth()
         if kind == "sse":
-            return SseTransport(url=address, headers=headers)
-        return HttpTransport(url=address, headers=headers, sse_fallback=kind is None and key != "httpUrl")
+            return SseTransport(url=address, headers=headers, oauth=oauth)
+        return HttpTransport(url=address, headers=headers, oauth=oauth, sse_fallback=kind is None and key != "httpUrl")
+
+    def _oauth(self) -> OAuthClientSettings:
+        given = self._shape.shortlist.oauth
+
+        def text(key: str) -> str | None:
+            value = getattr(given, key)
+            return None if value is None else self._expand(value, f"shortlist.oauth.{key}")
+
+        return OAuthClientSettings(
+            client_id=text("client_id"),
+            client_secret=text("client_secret"),
+            client_metadata_url=text("client_metadata_url"),
+            scopes=given.scopes,
+            allow_private_addresses=given.allow_private_addresses,
+        )
 
     def _stdio(self, command: str) -> StdioTransport:
         shape = self._shape

@@ -14,7 +14,7 @@ _USER = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def masked(entry: Mapping[str, Json]) -> dict[str, Json]:
-    """Hide the values of `env` and `headers`, and what looks like a secret in arguments and addresses."""
+    """Hide the values of `env`, `headers` and `client_secret`, and what looks secret in arguments and addresses."""
     shown = dict(entry)
     for key in ("env", "headers"):
         if isinstance(entry.get(key), dict):
@@ -24,6 +24,10 @@ def masked(entry: Mapping[str, Json]) -> dict[str, Json]:
     for key in ("url", "httpUrl", "serverUrl"):
         if isinstance(entry.get(key), str):
             shown[key] = _address(entry[key])
+    ours: Json = entry.get("shortlist")
+    oauth: Json = ours.get("oauth") if isinstance(ours, dict) else None
+    if isinstance(ours, dict) and isinstance(oauth, dict) and "client_secret" in oauth:
+        shown["shortlist"] = {**ours, "oauth": {**oauth, "client_secret": _value(oauth["client_secret"])}}
     return shown
 
 

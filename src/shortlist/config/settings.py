@@ -40,11 +40,26 @@ class StdioTransport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClientSettings:
+    """How this gateway presents itself to one server's authorization server."""
+
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    client_metadata_url: str | None = None
+    scopes: tuple[str, ...] = ()
+    allow_private_addresses: bool = False
+
+
+NO_OAUTH = OAuthClientSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTransport:
     """Streamable HTTP; with `sse_fallback` an endpoint that refuses it is tried as legacy SSE."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: OAuthClientSettings = NO_OAUTH
     sse_fallback: bool = False
 
 
@@ -54,6 +69,7 @@ class SseTransport:
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: OAuthClientSettings = NO_OAUTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

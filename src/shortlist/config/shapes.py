@@ -32,6 +32,22 @@ class ToolShape(Shape):
     """What the tool does: the only statement of effect that access decisions trust. Example: `"read_only"`"""
 
 
+class OAuthShape(Shape):
+    """How `shortlist login SERVER` signs in; most servers need none of it. See [identity](identity.md)."""
+
+    client_id: str | None = None
+    """The client that you registered with the provider. Example: `"shortlist-laptop"`"""
+    client_secret: str | None = None
+    """Its secret, best as a reference to a variable. Example: `"${WIKI_CLIENT_SECRET}"`"""
+    client_metadata_url: str | None = None
+    """The address of a client ID metadata document, for providers that accept one.
+    Example: `"https://example.com/shortlist.json"`"""
+    scopes: Texts = ()
+    """Scopes to request besides those that the server names. Example: `["pages:read"]`"""
+    allow_private_addresses: bool = False
+    """Let the login contact private addresses other than the server's own. Example: `true`"""
+
+
 class ServerOptions(Shape):
     """Settings of Shortlist for one server, under its `shortlist` key."""
 
@@ -60,6 +76,8 @@ class ServerOptions(Shape):
     look dangerous, `auto` accepts all. Example: `"review"`"""
     tools: dict[str, ToolShape] = {}
     """Settings for single tools, by name. Example: `{"search_pages": {"keywords": ["wiki"]}}`"""
+    oauth: OAuthShape = OAuthShape()
+    """How to sign in to a server that needs a login. Example: `{"scopes": ["pages:read"]}`"""
     inherit_env: Texts = ()
     """Environment variables that the server gets from the gateway, as globs. Example: `["AWS_*", "HTTPS_PROXY"]`"""
 

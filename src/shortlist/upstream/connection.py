@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
+import httpx2
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
@@ -56,6 +57,8 @@ class Dial:
     log: StderrLog
     notes: HttpNotes
     guardian: Guardian
+    auth: httpx2.Auth | None = None
+    """Signs the requests over HTTP; None where the server has no login."""
     probe: bool = True
 
 
@@ -147,17 +150,16 @@ class Breaker:
         self._next_try = self.clock() + PROBE_SECONDS
 
 
-def open_channel(
-    transport: Transport, *, log: StderrLog, limit: int, notes: HttpNotes, guardian: Guardian
-) -> AbstractAsyncContextManager[Channel]:
-    """Open a channel; `limit` bounds the bytes of one message."""
+def open_channel(dial: Dial) -> AbstractAsyncContextManager[Channel]:
+    """Open the channel that a server's transport asks for."""
+    transport, limit = dial.transport, dial.limits.message_bytes
     match transport:
         case StdioTransport():
-            return open_stdio(transport, log=log, limit=limit, guardian=guardian)
+            return open_stdio(transport, log=dial.log, limit=limit, guardian=dial.guardian)
         case HttpTransport():
-            return open_http(transport, limit, notes)
+            return open_http(transport, limit, dial.notes, dial.auth)
         case SseTransport():
-            return open_sse(transport, limit, notes)
+            return open_sse(transport, limit, dial.notes, dial.auth)
         case MemoryTransport():
             return open_memory(transport)
 
@@ -165,9 +167,7 @@ def open_channel(
 @asynccontextmanager
 async def connect(dial: Dial) -> AsyncIterator["Connection"]:
     """Open and negotiate a connection, and always close it; the caller bounds the time."""
-    limit = dial.limits.message_bytes
-    opened = open_channel(dial.transport, log=dial.log, limit=limit, notes=dial.notes, guardian=dial.guardian)
-    async with opened as channel, anyio.create_task_group() as tasks:
+    async with open_channel(dial) as channel, anyio.create_task_group() as tasks:
         wire = Wire(channel, dial.ears, dial.capabilities)
         await tasks.start(wire.run)
         try:
@@ -314,7 +314,7 @@ class Connection:
     def _failure(self, error: MCPError | ConnectionFailed) -> Exception:
         """Return the error to raise: the server's own answer, or what happened to the connection."""
         if self._dial.notes.challenge is not None:
-            return UpstreamNeedsAuth(self._server, auth_remedy(self._dial.notes))
+            return UpstreamNeedsAuth(self._server, auth_remedy(self._dial))
         if isinstance(error, MCPError):
             return UpstreamRefused(self._server, error.code, error.message, error.data)
         if not error.sent:
@@ -327,11 +327,15 @@ class Connection:
         return self._wire.in_flight
 
 
-def auth_remedy(notes: HttpNotes) -> str:
-    asked = f" ({notes.challenge})" if notes.challenge else ""
+def auth_remedy(dial: Dial) -> str:
+    """Return what a server that refused the credentials, or the lack of them, needs next."""
+    asked = f" ({dial.notes.challenge})" if dial.notes.challenge else ""
+    refused = f"it answered 401 and wants credentials{asked}"
+    if dial.auth is None:
+        return f'{refused}; set them in the configuration: "headers": {{"Authorization": "Bearer ${{TOKEN}}"}}'
     return (
-        f"it answered 401 and wants credentials{asked}; add them to the configuration, "
-        'for example "headers": {"Authorization": "Bearer ${TOKEN}"}'
+        f"{refused}; sign in with `shortlist login {dial.settings.name}`, "
+        'or set "headers": {"Authorization": "Bearer ${TOKEN}"} in the configuration'
     )
 
 

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from shortlist.config.settings import Limits
 from shortlist.upstream.events import Client, OnEvent
 from shortlist.upstream.guardian import Guardian
+from shortlist.upstream.login import Logins
 
 PARALLEL_STARTS = 8
 BURST_SECONDS = 10.0
@@ -80,6 +81,8 @@ class Host:
     cadence: Cadence
     client: Client | None = None
     log_directory: Path | None = None
+    logins: Logins | None = None
+    """Signs requests to servers that need a login; without it, only configured credentials are sent."""
     guardian: Guardian = field(default_factory=Guardian)
     starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(PARALLEL_STARTS))
 

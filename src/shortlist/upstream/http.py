@@ -140,7 +140,7 @@ class HttpChannel:
         with anyio.move_on_after(NOTICE_SECONDS / 10, shield=True):
             try:
                 await self._client.delete(self._url, headers=self._headers({}))
-            except httpx2.HTTPError as error:
+            except (httpx2.HTTPError, ConnectionFailed) as error:
                 logger.debug("the session was not ended: %r", error)
 
     def _headers(self, more: Mapping[str, str]) -> dict[str, str]:
@@ -320,9 +320,11 @@ class HttpChannel:
 
 
 @asynccontextmanager
-async def open_http(transport: HttpTransport, limit: int, notes: HttpNotes) -> AsyncIterator[HttpChannel]:
+async def open_http(
+    transport: HttpTransport, limit: int, notes: HttpNotes, auth: httpx2.Auth | None
+) -> AsyncIterator[HttpChannel]:
     """Open Streamable HTTP to an endpoint; nothing is sent before the first message."""
-    async with http_client(transport.headers) as client, anyio.create_task_group() as tasks:
+    async with http_client(transport.headers, auth) as client, anyio.create_task_group() as tasks:
         channel = HttpChannel(transport.url, client, tasks, limit, notes)
         try:
             yield channel
@@ -389,10 +391,12 @@ class SseChannel:
 
 
 @asynccontextmanager
-async def open_sse(transport: SseTransport, limit: int, notes: HttpNotes) -> AsyncIterator[SseChannel]:
+async def open_sse(
+    transport: SseTransport, limit: int, notes: HttpNotes, auth: httpx2.Auth | None
+) -> AsyncIterator[SseChannel]:
     """Open the event stream of an older server and read where its messages go."""
     async with (
-        http_client(transport.headers) as client,
+        http_client(transport.headers, auth) as client,
         anyio.create_task_group() as tasks,
         stream_within_origin(client, "GET", transport.url, headers={"accept": "text/event-stream"}) as response,
     ):
@@ -406,10 +410,11 @@ async def open_sse(transport: SseTransport, limit: int, notes: HttpNotes) -> Asy
             tasks.cancel_scope.cancel()
 
 
-def http_client(headers: Any) -> httpx2.AsyncClient:
+def http_client(headers: Any, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
     """Return a client without a read timeout: every request has a deadline of its own, and streams rest for hours."""
     return httpx2.AsyncClient(
         headers={"accept-encoding": "gzip, deflate", **dict(headers)},
+        auth=auth,
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE_SECONDS),
     )

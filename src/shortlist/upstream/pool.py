@@ -22,6 +22,7 @@ from shortlist.upstream.events import (
     UpstreamStatus,
 )
 from shortlist.upstream.host import DEFAULT_CADENCE, Cadence, Host
+from shortlist.upstream.login import Logins
 from shortlist.upstream.supervisor import Upstream
 
 
@@ -49,7 +50,7 @@ class UpstreamPool:
     Events go to `on_event` on the event loop, in order per server; it must not block.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two have a default
         self,
         servers: Mapping[str, ServerSettings],
         *,
@@ -58,6 +59,7 @@ class UpstreamPool:
         limits: Limits = DEFAULT_LIMITS,
         cadence: Cadence = DEFAULT_CADENCE,
         log_directory: str | Path | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self._host = Host(
             on_event=self._note,
@@ -65,6 +67,7 @@ class UpstreamPool:
             limits=limits,
             cadence=cadence,
             log_directory=Path(log_directory) if log_directory else None,
+            logins=logins,
         )
         self._on_event = on_event
         self._upstreams = {name: Upstream(settings, self._host) for name, settings in servers.items()}

@@ -34,8 +34,10 @@ from shortlist.upstream.events import (
     UpstreamEvent,
     UpstreamStatus,
 )
+from shortlist.upstream.grants import SHARED
 from shortlist.upstream.host import Allowance, Host
 from shortlist.upstream.http import HttpNotes
+from shortlist.upstream.login import login_target
 from shortlist.upstream.stderr import StderrLog, log_path
 
 logger = logging.getLogger(__name__)
@@ -308,7 +310,8 @@ class Upstream:
                 raise TimeoutError(f"it did not get ready in {self.settings.start_seconds:g} s")
 
     def _dial(self, notes: HttpNotes) -> Dial:
-        client = self._host.client
+        client, logins = self._host.client, self._host.logins
+        target = login_target(self.settings.name, self._transport)
         return Dial(
             settings=self.settings,
             transport=self._transport,
@@ -318,6 +321,7 @@ class Upstream:
             log=self._log,
             notes=notes,
             guardian=self._host.guardian,
+            auth=logins.auth(target, SHARED) if logins and target else None,
             probe=self._probe and not isinstance(self._transport, SseTransport),
         )
 
@@ -422,7 +426,7 @@ class Upstream:
         self._ready_at = None
         self._attempts += 1
         if notes.challenge is not None:
-            await self._rest("needs_auth", auth_remedy(notes), float("inf"))
+            await self._rest("needs_auth", auth_remedy(self._dial(notes)), float("inf"))
             return
         state: State = "failed" if self._tools is None else "stale"
         await self._rest(state, self._reason(error, notes), self._host.cadence.back_off(self._attempts))
@@ -433,7 +437,7 @@ class Upstream:
             return False
         transport = self._transport
         if isinstance(transport, HttpTransport) and transport.sse_fallback and notes.status in _SSE_ONLY:
-            self._transport = SseTransport(url=transport.url, headers=transport.headers)
+            self._transport = SseTransport(url=transport.url, headers=transport.headers, oauth=transport.oauth)
             return True
         if self._probe and isinstance(error, ClosedByProbe):
             self._probe = False
