@@ -106,7 +106,7 @@ async def main() -> None:
     app: Any = build().streamable_http_app(event_store=Events(), retry_interval=RETRY_MILLISECONDS)
     listener = socket.create_server(("127.0.0.1", options.port))
     print("port", listener.getsockname()[1], flush=True)
-    config = uvicorn.Config(LegacyOnly(app) if options.legacy else app, log_level="warning")
+    config = uvicorn.Config(LegacyOnly(app) if options.legacy else app, log_level="warning", http="h11")
     await uvicorn.Server(config).serve(sockets=[listener])
 
 

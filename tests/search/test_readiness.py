@@ -83,3 +83,12 @@ def test_every_step_is_timed_and_counted(workplace: Searcher) -> None:
 def test_every_pipeline_goes_by_its_name() -> None:
     parts = Parts.of(Index.build(catalog(WORKPLACE)), fitted_for(None))
     assert all(PIPELINES[name](parts).name == name for name in PIPELINES)
+
+
+def test_the_first_tools_of_an_empty_catalog_are_searched_by_the_fallback_until_the_model_has_their_vectors() -> None:
+    source = Searcher(catalog({}), HashingEmbedder("slow@1"), fallback=HashingEmbedder("quick@1"))
+    source.prepare()
+    source.update(catalog(WORKPLACE))
+    assert source.model_id == "quick@1"
+    source.prepare()
+    assert source.model_id == "slow@1"

@@ -185,6 +185,8 @@ class LocalOnly:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # RFC 9110 §5.5: white space around a value is not part of it, and not every HTTP parser takes it away.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = Headers(scope=scope)
         if not self._anywhere and _host(f"//{headers.get('host', '')}") not in self._hosts:
             await PlainTextResponse("Invalid Host header", 421)(scope, receive, send)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -48,6 +49,8 @@ from shortlist.text.tokens import ascii_words, clean_text
 
 T = TypeVar("T")
 
+MOST_ROUNDS = 5
+"""How often vectors are completed for tools that came while others were embedded, before the model takes over."""
 MAX_LIMIT = 1_000
 CORRECTED_WEIGHT = 3
 """How much more the corrected text counts than the one that was typed, for the model."""
@@ -204,8 +207,10 @@ class Searcher:
 
     def _embed(self, embedder: Embedder, cache: VectorCache | None, progress: Progress | None) -> None:
         embedded: set[int] = set()
-        while True:
+        for attempt in count():
             index = self.index
+            if not len(index) and self._stands_in(embedder):
+                break  # the first tools to come are searched by the fallback's vectors, not by none
             texts = index.texts_without_vector(embedder)
             if self._ready.embedder is embedder and texts.keys() <= embedded:  # a vector of zeros counts as none
                 break
@@ -214,11 +219,18 @@ class Searcher:
             with self._writing:
                 if self.index.ids is index.ids:  # else rows have moved: the next round finds the vectors in the cache
                     rows = np.array(list(texts), np.int64)
-                    self._use(self.index.with_vectors(embedder, rows, vectors), embedder)
+                    fresh = self.index.with_vectors(embedder, rows, vectors)
+                    # Tools that came meanwhile have no vector of the model: the fallback answers for one more round.
+                    if not (fresh.waiting and self._stands_in(embedder) and attempt < MOST_ROUNDS):
+                        self._use(fresh, embedder)
                 elif cache is None:
                     self._use(self.index.embedded(embedder), embedder)
         if self._options.memory is not None:
             self._options.memory.follow(embedder)
+
+    def _stands_in(self, embedder: Embedder) -> bool:
+        """Return whether the fallback answers in the place of this model."""
+        return embedder is not self._fallback and self._fallback is not None and self._ready.embedder is self._fallback
 
     def update(self, catalog: Catalog) -> IndexChange:
         """Switch to a changed catalog; new tools are found by their words until they have vectors."""
