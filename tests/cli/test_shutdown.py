@@ -31,7 +31,7 @@ def serving(folder: Path) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
     config.write_text(json.dumps({"mcpServers": {"slow": server}}))
     folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
     environment = {**os.environ, "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path), **folders}
-    command = [*PROGRAM, "serve", "--http", "127.0.0.1:0", "--config", str(config), "--no-dashboard"]
+    command = [*PROGRAM, "serve", "--http", "127.0.0.1:0", "--config", str(config), "--no-dashboard", "--open"]
     with log.open("wb") as out, subprocess.Popen(command, env=environment, stderr=out) as process:
         try:
             deadline = time.monotonic() + SECONDS
