@@ -24,7 +24,9 @@ TAME = Path(__file__).parent.parent.parent / "tests" / "servers" / "modern.py"
 
 
 def configure(folder: Path, programs: dict[str, Path], **ours: Any) -> Path:
-    servers = {name: {"command": sys.executable, "args": [str(path)]} for name, path in programs.items()}
+    # Everything that these servers list is admitted: the pages must be safe whatever they show.
+    admitted = {"shortlist": {"trust": "auto"}}
+    servers = {name: {"command": sys.executable, "args": [str(path)], **admitted} for name, path in programs.items()}
     path = folder / "shortlist.json"
     path.write_text(json.dumps({"mcpServers": servers, "shortlist": ours}))
     return path
