@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.stress.client import Era, RawClient
@@ -44,6 +45,16 @@ def serving(folder: Path) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
             process.kill()
 
 
+async def admitted(port: int) -> None:
+    """Wait until the gateway serves the server's tools: a server is ready before they are admitted."""
+    client = RawClient(port, "modern")
+    await client.open()
+    described: dict[str, Any] = {}
+    while "result" not in described or described["result"].get("isError"):
+        await asyncio.sleep(0.05)
+        described = await client.call("describe_tools", {"names": ["slow__late"]})
+
+
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_calls_that_are_running_at_sigterm_are_answered(era: Era, tmp_path: Path) -> None:
     async def call(port: int) -> dict[str, object]:
@@ -53,6 +64,7 @@ def test_calls_that_are_running_at_sigterm_are_answered(era: Era, tmp_path: Path
         return await client.call("call_tool", inner)
 
     async def calls(process: "subprocess.Popen[bytes]", port: int) -> list[dict[str, object]]:
+        await admitted(port)
         running = [asyncio.create_task(call(port)) for _ in range(8)]
         while not (tmp_path / "now.8").exists():
             await asyncio.sleep(0.02)
@@ -68,6 +80,7 @@ def test_calls_that_are_running_at_sigterm_are_answered(era: Era, tmp_path: Path
 
 def test_a_call_that_never_ends_does_not_keep_a_gateway_at_sigterm(tmp_path: Path) -> None:
     async def hang(process: "subprocess.Popen[bytes]", port: int) -> None:
+        await admitted(port)
         client = RawClient(port, "modern")
         await client.open()
         task = asyncio.create_task(client.call("call_tool", {"name": "slow__late", "arguments": {}}))
