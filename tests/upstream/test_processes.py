@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,12 +74,23 @@ async def test_servers_that_come_and_go_leave_no_descriptor_and_no_zombie() -> N
     assert [pid for pid in _children(os.getpid()) if not _is_running(pid)] == []
 
 
+def _guardians() -> set[int]:
+    """Return the guardians of this process; pools of other tests may have left theirs."""
+    found = set()
+    for pid in _children(os.getpid()):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if "guardian" in Path(f"/proc/{pid}/cmdline").read_text():
+                found.add(pid)
+    return found
+
+
 @linux
 @pytest.mark.anyio
 async def test_servers_start_again_when_the_guardian_itself_was_killed() -> None:
     patient = replace(QUICK, reconnect_seconds=DEADLINE_SECONDS)
+    before = _guardians()
     async with pool_of(script("frail"), cadence=patient) as (pool, _):
-        (guardian,) = [pid for pid in _children(os.getpid()) if "guardian" in Path(f"/proc/{pid}/cmdline").read_text()]
+        (guardian,) = _guardians() - before
         os.kill(guardian, 9)
         with pytest.raises(Exception, match="may have received"):
             await pool.call_tool("frail", "die", {})
