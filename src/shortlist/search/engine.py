@@ -176,7 +176,8 @@ class Engine:
                 else:
                     searcher.update(catalog)
             except Exception as error:  # raised to the searches that wait; the thread must not end silently
-                logger.warning("the tools could not be indexed: %s", error)
+                # Not a warning: searches raise it, and a command that ends may close what the index reads.
+                logger.info("the tools could not be indexed: %s", error)
                 with self._state:
                     self._failure = error
                 continue
