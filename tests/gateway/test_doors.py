@@ -30,7 +30,7 @@ from shortlist.front.server import Front
 from shortlist.gateway.callers import Caller
 from shortlist.gateway.menus import BY_NAME, META_TOOLS
 from shortlist.gateway.state import ListChanged, Seams
-from shortlist.gateway.view import ServeOptions
+from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.upstream.events import Notified
 from tests.gateway.support import DEADLINE_SECONDS, MODES, NOTE, Era, Fixture, Served, schema, serve, words
 
@@ -57,12 +57,15 @@ class Wall:
     words: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     tokens: tuple[TokenSettings, ...] = (TOKEN,)
+    by_connection: bool = False
+    """The options belong to the client's connection; the gateway itself excludes nothing."""
 
 
 WALLS = {
     "token": Wall(GUEST, (*SECRETS, *OF_SERVERS, REPORT)),
     "revoked": Wall(GONE, (*SECRETS, *OF_SERVERS, "lobby", "echo", "public", REPORT)),
     "excluded": Wall(OWNER, SECRETS, exclude=("vault", "riches"), tokens=()),
+    "connection": Wall(OWNER, SECRETS, exclude=("vault", "riches"), tokens=(), by_connection=True),
 }
 
 MENUS: dict[str, ServeOptions] = {
@@ -88,9 +91,10 @@ class Recognised(Front):
     """A front whose border recognises one principal, whatever the transport."""
 
     principal = OWNER
+    options: ServeOptions | None = None
 
     def caller(self, context: RequestContext) -> Caller:
-        return replace(super().caller(context), principal=self.principal)
+        return replace(super().caller(context), principal=self.principal, options=self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +273,10 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
             "get_ab_test_report": lambda *_: REPORT,
         },
     )
+    own = options if wall.by_connection else None
     async with serve(
         *(guarded(name) for name in names),
-        options=options,
+        options=NO_OPTIONS if own else options,
         seams=seams,
         tokens={token.name: token for token in wall.tokens},
         toolsets=TOOLSETS,
@@ -280,8 +285,9 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
     ) as served:
         kept = served.gateway.state.results.keep("token:somebody", ("the bullion",))
         front = Recognised(served.gateway)
-        front.principal = wall.principal
-        async with Client(front.server, mode=MODES[era]) as client:
+        front.principal, front.options = wall.principal, own
+        state = served.gateway.state
+        async with state.serving(own or options), Client(front.server, mode=MODES[era]) as client:
             has_resources = any(token.can and "resources" in token.can for token in wall.tokens)
             yield Walk(client, era, served, kept, wall.principal is GONE, has_resources)
 
@@ -338,7 +344,7 @@ async def test_nothing_hidden_comes_through_a_single_server_that_is_passed_throu
         came["prompts/get"] = [await walk.knock("", walk.client.get_prompt("brief", {"topic": "x"}))]
         came["resources/read"] = [await walk.knock(NOTE, walk.client.read_resource(NOTE, cache_mode="bypass"))]
         touched = [name for name, _ in walk.served.fixtures["lobby"].calls]
-    if wall == "excluded":  # the server itself is in reach, and with it its prompts and resources
+    if WALLS[wall].exclude:  # the server itself is in reach, and with it its prompts and resources
         came = {door: answers for door, answers in came.items() if not door.startswith(("prompts", "resources"))}
     else:
         assert all("Brief of lobby" not in answer for answer in came["prompts/get"])
@@ -414,7 +420,7 @@ NOTICES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.parametrize("wall", ["token", "revoked", "excluded"])
+@pytest.mark.parametrize("wall", WALLS)
 async def test_a_client_hears_nothing_of_a_server_out_of_reach(wall: str) -> None:
     heard: list[str] = []
     done = anyio.Event()
@@ -425,16 +431,18 @@ async def test_a_client_hears_nothing_of_a_server_out_of_reach(wall: str) -> Non
             done.set()
 
     chosen = WALLS[wall]
+    options = ServeOptions(mode="dynamic", exclude=chosen.exclude)
     async with serve(
         guarded("lobby"),
         guarded("vault"),
-        options=ServeOptions(mode="dynamic", exclude=chosen.exclude),
+        options=NO_OPTIONS if chosen.by_connection else options,
         tokens={token.name: token for token in chosen.tokens},
         toolsets=TOOLSETS,
     ) as served:
         front = Recognised(served.gateway)
-        front.principal = chosen.principal
-        async with Client(front.server, mode="legacy", message_handler=hear) as client:
+        front.principal, front.options = chosen.principal, options if chosen.by_connection else None
+        state = served.gateway.state
+        async with state.serving(options), Client(front.server, mode="legacy", message_handler=hear) as client:
             await client.list_tools()
             for method, params in NOTICES:
                 served.gateway.state.announce(Notified(server="vault", method=method, params=params))

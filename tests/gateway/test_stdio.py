@@ -124,7 +124,7 @@ def test_a_connection_that_breaks_ends_the_gateway_with_a_word(config: Path) -> 
         here.close()
         _, said = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
-    assert "the client is gone: stdin cannot be read (Connection reset by peer)" in said
+    assert "the client is gone: its messages cannot be read (Connection reset by peer)" in said
     assert "Traceback" not in said
 
 

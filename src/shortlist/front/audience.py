@@ -247,10 +247,12 @@ class Audience:
     def _concerns(self, caller: Caller, change: ListChanged) -> bool:
         if change.workspace is not None:
             return workspace_key(caller) == change.workspace
-        return self._is_current(caller.principal) and reaches(self._state.everything.scope(caller.principal), change)
+        view = self._state.view_of(caller)
+        is_served = change.options is None or change.options == view.options
+        return is_served and self._is_current(caller.principal) and reaches(view.scope(caller.principal), change)
 
     def _has_server(self, caller: Caller, server: str) -> bool:
-        return self._state.everything.server_in_reach(caller.principal, server)
+        return self._state.view_of(caller).server_in_reach(caller.principal, server)
 
     def _tools_changed(self, change: ListChanged) -> None:
         links = [link for link in self._links.values() if self._concerns(link.caller, change)]

@@ -4,7 +4,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -44,6 +44,7 @@ from shortlist.gateway.menus import META_NAMES
 from shortlist.gateway.recording import failure_name, tool_error
 from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
 from shortlist.gateway.tools import text_result
+from shortlist.gateway.view import ServeOptions
 from shortlist.observability.metrics import OTHER, Measure, Operation
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import Era
@@ -59,6 +60,18 @@ PRINCIPAL = "shortlist.principal"
 """The scope key under which the HTTP layer stores the principal of a request. Without it, no call is accepted."""
 PRESENTED: ContextVar[Principal] = ContextVar("shortlist.presented", default=NOBODY)
 """The same principal, for the one callback of the SDK that gets no request."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClient:
+    """A client of this user over stdio or the local socket: its process, and how its connection is served."""
+
+    process: str = field(default_factory=lambda: secrets.token_hex(8))
+    options: ServeOptions | None = None
+
+
+LOCAL_CLIENT: ContextVar[LocalClient] = ContextVar("shortlist.local_client")
+"""The client whose connection the current task serves; requests that came by HTTP have a principal instead."""
 RESERVED_META = "io.modelcontextprotocol/"
 """The envelope of one hop; the next hop has its own. What a client opts in to is relayed."""
 LOG_LEVEL_META = "io.modelcontextprotocol/logLevel"
@@ -91,7 +104,7 @@ class Front:
     def __init__(self, gateway: Gateway, answerer: Answerer | None = None) -> None:
         self.gateway = gateway
         self.router = Router(gateway.state)
-        self._process = secrets.token_hex(8)
+        self._client = LocalClient()
         self.audience = Audience(gateway.state, self.router)
         if answerer is not None:
             answerer.idle = self.audience.idle_exchanges
@@ -221,12 +234,14 @@ class Front:
         """Return the caller of a request: the principal that the border recognised, and the workspace it names."""
         request = context.request
         era = _era(context)
+        local = LOCAL_CLIENT.get(self._client) if request is None else None
         return Caller(
             principal=OWNER if request is None else request.scope.get(PRINCIPAL, NOBODY),
             era=era,
             session=self._session(context) if era == "legacy" else None,
             handle=request.path_params.get(HANDLE_PARAMETER) if request is not None else None,
-            process=self._process if request is None else None,
+            process=local.process if local is not None else None,
+            options=local.options if local is not None else None,
         )
 
     def _session(self, context: RequestContext) -> str:

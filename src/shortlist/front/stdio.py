@@ -10,8 +10,9 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import TypeAlias
 
 import anyio
@@ -73,9 +74,28 @@ async def _open_pipes(limit: int) -> AsyncIterator[Streams]:
     writing, flow = await loop.connect_write_pipe(lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), stdout)
     outbox = _Outbox(asyncio.StreamWriter(writing, flow, None, loop))
     try:
-        yield _Inbox(stdin, outbox, limit), outbox
+        yield _Inbox(partial(_read_pipe, stdin), outbox, limit), outbox
     finally:
         os.close(stdin)
+        await outbox.flush()
+
+
+async def _read_pipe(stdin: int) -> bytes:
+    while True:
+        await anyio.wait_readable(stdin)
+        try:
+            return os.read(stdin, CHUNK_BYTES)
+        except BlockingIOError:
+            continue
+
+
+@asynccontextmanager
+async def open_socket(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> AsyncIterator[Streams]:
+    """Return the message streams of a client that is connected by a socket; see `open_front`."""
+    outbox = _Outbox(writer)
+    try:
+        yield _Inbox(partial(reader.read, CHUNK_BYTES), outbox, limit), outbox
+    finally:
         await outbox.flush()
 
 
@@ -87,8 +107,8 @@ def _divert(descriptor: int, instead: int) -> None:
 class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
     """Reads the client only when a message is wanted, so that further ones wait in the pipe."""
 
-    def __init__(self, stdin: int, outbox: "_Outbox", limit: int) -> None:
-        self._stdin = stdin
+    def __init__(self, read: Callable[[], Awaitable[bytes]], outbox: "_Outbox", limit: int) -> None:
+        self._read = read
         self._outbox = outbox
         self._splitter = LineSplitter(limit)
         self._lines: deque[bytes | Oversized] = deque()
@@ -124,18 +144,15 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
         return None
 
     async def _chunk(self) -> bytes:
-        while not self._ended:
-            await anyio.wait_readable(self._stdin)
-            try:
-                chunk = os.read(self._stdin, CHUNK_BYTES)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                logger.warning("the client is gone: stdin cannot be read (%s)", error.strerror)
-                chunk = b""
-            self._ended = not chunk
-            return chunk or b"\n"  # a last line may lack its end
-        raise anyio.EndOfStream
+        if self._ended:
+            raise anyio.EndOfStream
+        try:
+            chunk = await self._read()
+        except OSError as error:
+            logger.warning("the client is gone: its messages cannot be read (%s)", error.strerror)
+            chunk = b""
+        self._ended = not chunk
+        return chunk or b"\n"  # a last line may lack its end
 
     async def aclose(self) -> None:
         """Leave the pipe open until its last answers are written."""

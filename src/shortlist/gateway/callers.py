@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 from shortlist.access.principal import OWNER, Principal
 from shortlist.errors import InvalidInput
+from shortlist.gateway.view import ServeOptions
 from shortlist.models import Json, ToolId
 from shortlist.upstream.events import Era
 
@@ -50,6 +51,8 @@ class Caller:
     """From the endpoint's path, or the argument of a tool."""
     process: str | None = None
     """A stdio process has one client. That helps to notice loops, and never decides what is listed."""
+    options: ServeOptions | None = None
+    """How this client's connection is served; None: as the whole gateway is."""
 
     @property
     def name(self) -> str:

@@ -67,7 +67,7 @@ class Gateway:
         if not seen.plain:
             menu += optional_definitions(self.state.settings)
         self._meet(seen)
-        self.state.recording.listed(seen.caller, self.state.everything.tokens, menu, bound, seen.tools)
+        self.state.recording.listed(seen.caller, self.state.view_of(caller).tokens, menu, bound, seen.tools)
         return menu + [bound_definition(seen.tools[i], seen.tools.name(i)) for i in bound]
 
     async def call(self, exchange: Exchange, name: str, arguments: ToolArguments, turn: Round) -> McpResult:

@@ -58,10 +58,10 @@ class Router:
         """Server to its URIs to who subscribed, and under what name."""
         self._levels: dict[object, str] = {}
 
-    @property
-    def _plain(self) -> str | None:
-        """The only server, where its names and URIs are kept."""
-        return next(iter(self._state.settings.servers)) if self._state.is_plain else None
+    def _plain(self, exchange: Exchange) -> str | None:
+        """Return the only server, where its names and URIs are kept."""
+        view = self._state.view_of(exchange.caller)
+        return next(iter(view.settings.servers)) if view.plain else None
 
     def servers(self, tools: ScopedCatalog, capability: str) -> list[str]:
         """Return the connected servers with a capability that are wholly in reach, in configuration order."""
@@ -80,11 +80,12 @@ class Router:
     async def listing(self, exchange: Exchange, kind: ListedKind, cursor: str | None) -> McpResult:
         """List a kind of thing over all servers; a single server's own pages are relayed as they are."""
         servers = self.servers(await self._reach(exchange), kind.capability)
-        if self._plain is not None:
-            if self._plain not in servers:
+        plain = self._plain(exchange)
+        if plain is not None:
+            if plain not in servers:
                 return {kind.key: []}
             params = {"cursor": cursor} if cursor is not None else {}
-            return await self._ask(exchange, self._plain, kind.method, params)
+            return await self._ask(exchange, plain, kind.method, params)
         found: dict[str, list[Any]] = {}
         async with anyio.create_task_group() as tasks:
             for server in servers:
@@ -191,8 +192,8 @@ class Router:
     async def _prompt(self, exchange: Exchange, name: str) -> tuple[str, str]:
         """Return the server of a prompt and its own name for it."""
         able = self.servers(await self._reach(exchange), "prompts")
-        if self._plain is not None:
-            server, own = self._plain, name
+        if (plain := self._plain(exchange)) is not None:
+            server, own = plain, name
         else:
             if name not in self._prompts:
                 await self.listing(exchange, PROMPTS, None)
@@ -206,8 +207,8 @@ class Router:
         """Return the server of a URI and its own URI: by the prefix, by who showed it, or by asking who lists it."""
         able = self.servers(await self._reach(exchange), "resources")
         server: str | None
-        if self._plain is not None:
-            server, own = self._plain, uri
+        if (plain := self._plain(exchange)) is not None:
+            server, own = plain, uri
         else:
             server, own = from_uri(uri) or (self._state.uris.server(uri), uri)
         if server is None:

@@ -1,8 +1,9 @@
 """What the gateway holds: the served view, the workspaces over it, and the parts that others plug in."""
 
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -53,6 +54,8 @@ class ListChanged:
     workspace: WorkspaceKey | None = None
     tools: frozenset[ToolId] | None = None
     """None: whatever a client can reach."""
+    options: ServeOptions | None = None
+    """None: whatever options a client is served with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +185,10 @@ class GatewayState:
         self.selection_model = _SelectionModel()
         self.reloaded = Reload(problems=self.everything.problems)
         self._listeners: list[OnChange] = []
-        self._variants: dict[Variant, ServedView] = {}
+        self._served: dict[ServeOptions, ServedView] = {}
+        """What connections with options of their own are served instead."""
+        self._users: Counter[ServeOptions] = Counter()
+        self._variants: dict[tuple[ServeOptions, Variant], ServedView] = {}
         """What workspaces with a variant are served instead."""
         self._renewing = anyio.Lock()
         for problem in self.everything.problems:
@@ -192,16 +198,37 @@ class GatewayState:
     def settings(self) -> Settings:
         return self.everything.settings
 
-    @property
-    def is_plain(self) -> bool:
-        """Return whether names and URIs are the server's own: passthrough over a single server."""
-        return self.everything.plain
-
     # Who sees what
+
+    @asynccontextmanager
+    async def serving(self, options: ServeOptions) -> AsyncIterator[None]:
+        """Serve connections with options of their own; raise InvalidConfig where these options cannot be served."""
+        self._users[options] += 1
+        try:
+            async with self._renewing:
+                if options not in self._served and options != self.everything.options:
+                    self._served[options] = await anyio.to_thread.run_sync(self._derived, options)
+            yield
+        finally:
+            self._users[options] -= 1
+            if not self._users[options]:
+                del self._users[options]
+                self._served.pop(options, None)
+                self._variants = {key: view for key, view in self._variants.items() if key[0] != options}
+
+    def _derived(self, options: ServeOptions) -> ServedView:
+        present = self.everything
+        return make_view(present.settings, options, present.catalog, co_use=self.seams.co_use)
+
+    def view_of(self, caller: Caller) -> ServedView:
+        """Return the view that a caller's connection is served."""
+        if caller.options is None or caller.options == self.everything.options:
+            return self.everything
+        return self._served[caller.options]
 
     async def admit(self, caller: Caller) -> CallerView:
         """Resolve a caller to its scope. This happens once per request, before anything looks at the catalog."""
-        view = self.everything
+        view = self.view_of(caller)
         tools = view.scoped_catalogs.get(caller.principal)
         if tools is None:
             tools = await anyio.to_thread.run_sync(view.scoped, caller.principal)
@@ -215,9 +242,10 @@ class GatewayState:
         assign = self.seams.experiment.assign if self.seams.experiment is not None else None
         variant = AS_CONFIGURED if assign is None else assign(caller.name, activity_key(caller))
         if variant.mode is not None or variant.preset is not None:
-            if variant not in self._variants:
-                self._variants[variant] = self._served_as(view, variant)
-            view = self._variants[variant]
+            key = (view.options, variant)
+            if key not in self._variants:
+                self._variants[key] = self._served_as(view, variant)
+            view = self._variants[key]
         return CallerView(
             caller=caller,
             variant=variant,
@@ -296,18 +324,26 @@ class GatewayState:
         The next view is derived in a worker thread while the present one answers.
         """
         async with self._renewing:
-            before, earlier = self.everything, dict(self._variants)
+            before, served, earlier = self.everything, dict(self._served), dict(self._variants)
+            views = {before.options: before, **served}
 
-            def derived() -> tuple[ServedView, dict[Variant, ServedView]]:
+            def derived() -> tuple[dict[ServeOptions, ServedView], dict[tuple[ServeOptions, Variant], ServedView]]:
                 catalog, chosen = change(before.catalog), settings or before.settings
-                view = make_view(chosen, before.options, catalog, co_use=self.seams.co_use, before=before)
-                return view, {variant: self._served_as(view, variant, old) for variant, old in earlier.items()}
+                made = {
+                    options: make_view(chosen, options, catalog, co_use=self.seams.co_use, before=old)
+                    for options, old in views.items()
+                }
+                known = {key: old for key, old in earlier.items() if key[0] in made}
+                return made, {key: self._served_as(made[key[0]], key[1], old) for key, old in known.items()}
 
-            after, variants = await anyio.to_thread.run_sync(derived)
+            made, variants = await anyio.to_thread.run_sync(derived)
+            after = made[before.options]
             if after.catalog is not before.catalog:
                 self.search.update(after.catalog)
-            self.everything, self._variants = after, variants
-            self._tell([(before, after), *((earlier[variant], view) for variant, view in variants.items())])
+            self.everything, self._served = after, {options: made[options] for options in self._served}
+            self._variants = {k: view for k, view in variants.items() if k[0] in {after.options, *self._served}}
+            replaced = [(views[options], view) for options, view in made.items()]
+            self._tell([*replaced, *((earlier[key], view) for key, view in variants.items())])
             return before, after
 
     async def configure(self, settings: Settings) -> Reload:
@@ -376,11 +412,14 @@ class GatewayState:
             listener(change)
 
     def _tell(self, views: Collection[tuple[ServedView, ServedView]]) -> None:
-        changed = [listing_changes(before, after) for before, after in views]
-        if any(tools is None for tools in changed):
-            self.announce(ListChanged())
-        elif any(changed):
-            self.announce(ListChanged(tools=frozenset().union(*(tools or () for tools in changed))))
+        changed: dict[ServeOptions, list[frozenset[ToolId] | None]] = {}
+        for before, after in views:
+            changed.setdefault(after.options, []).append(listing_changes(before, after))
+        for options, lists in changed.items():
+            if None in lists:
+                self.announce(ListChanged(options=options))
+            elif any(lists):
+                self.announce(ListChanged(tools=frozenset().union(*(tools or () for tools in lists)), options=options))
 
     def _report(self, before: Collection[str], after: Collection[str]) -> None:
         for problem in after:
