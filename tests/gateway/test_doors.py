@@ -283,7 +283,7 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
         telemetry=TelemetrySettings(tools=True),
         smart_select=SelectionSettings(),
     ) as served:
-        kept = served.gateway.state.results.keep("token:somebody", ("the bullion",))
+        kept = await served.gateway.state.results.keep("token:somebody", ("the bullion",))
         front = Recognised(served.gateway)
         front.principal, front.options = wall.principal, own
         state = served.gateway.state

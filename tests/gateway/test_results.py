@@ -1,13 +1,16 @@
 import json
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput
 from shortlist.gateway.calling import text_of_result
-from shortlist.gateway.results import Results, cut, find_passages, paged_result, pages_of
+from shortlist.gateway.results import ResultPage, Results, cut, find_passages, paged_result, pages_of
+from shortlist.storage.memory import MemoryResults
+from shortlist.storage.port import ResultLimits
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=40),
@@ -17,19 +20,30 @@ values = st.recursive(
 containers = st.lists(values, max_size=8) | st.dictionaries(st.text(max_size=8), values, max_size=8)
 
 
-def results(characters: int = 100, seconds: float = 60, most: int = 3, now: list[float] | None = None) -> Results:
+def results(
+    characters: int = 100,
+    seconds: float = 60,
+    most: int = 3,
+    most_bytes: int = 1_000_000_000,
+    now: list[float] | None = None,
+) -> Results:
     clock = now or [0.0]
-    return Results(characters=characters, seconds=seconds, most=most, clock=lambda: clock[0])
+    store = MemoryResults(ResultLimits(seconds, most, most_bytes), clock=lambda: clock[0])
+    return Results(store, characters=characters)
 
 
 def keep(kept: Results, text: str) -> str:
-    return kept.keep("me", cut(text, kept.characters))
+    return anyio.run(kept.keep, "me", cut(text, kept.characters))
+
+
+def read(kept: Results, owner: str, handle: str, offset: int = 0) -> ResultPage:
+    return anyio.run(kept.page, owner, handle, offset)
 
 
 def read_all(kept: Results, handle: str) -> list[str]:
     pages, offset = [], 0
     while True:
-        page = kept.page("me", handle, offset)
+        page = read(kept, "me", handle, offset)
         pages.append(page.text)
         if page.next_offset is None:
             return pages
@@ -74,7 +88,7 @@ def test_another_caller_cannot_read_a_result() -> None:
     kept = results()
     handle = keep(kept, "secret " * 50)
     with pytest.raises(InvalidInput, match="No kept result"):
-        kept.page("you", handle)
+        read(kept, "you", handle)
 
 
 def test_results_expire_and_are_bounded_in_number() -> None:
@@ -82,11 +96,11 @@ def test_results_expire_and_are_bounded_in_number() -> None:
     kept = results(most=2, seconds=10, now=now)
     first, second, third = (keep(kept, f"text {i}") for i in range(3))
     with pytest.raises(InvalidInput):
-        kept.page("me", first)
-    assert kept.page("me", third).text == "text 2"
+        read(kept, "me", first)
+    assert read(kept, "me", third).text == "text 2"
     now[0] = 11
     with pytest.raises(InvalidInput):
-        kept.page("me", second)
+        read(kept, "me", second)
 
 
 def test_a_handle_has_128_random_bits() -> None:
@@ -100,7 +114,7 @@ def test_a_handle_has_128_random_bits() -> None:
 def test_an_offset_outside_the_result_says_how_long_it_is(offset: int) -> None:
     kept = results()
     with pytest.raises(InvalidInput, match="500 characters"):
-        kept.page("me", keep(kept, "x" * 500), offset)
+        read(kept, "me", keep(kept, "x" * 500), offset)
 
 
 def test_a_query_finds_the_passage_that_holds_its_words() -> None:
@@ -116,25 +130,25 @@ async def test_a_large_result_is_cut_and_searched_in_a_worker_process() -> None:
     kept = results(characters=20_000)
     pages = await kept.cut(json.dumps(rows))
     assert [row for page in pages for row in json.loads(page)] == rows
-    handle = kept.keep("me", pages)
+    handle = await kept.keep("me", pages)
     found = await kept.passages("me", handle, "row 31415")
     assert "31415" in found[0].text
 
 
 def test_kept_results_are_bounded_in_bytes_and_the_oldest_go_first() -> None:
-    kept = Results(characters=1_000, seconds=60, most=100, most_bytes=50_000)
+    kept = results(characters=1_000, most=100, most_bytes=50_000)
     first = keep(kept, "a" * 20_000)
     last = [keep(kept, "\N{PARTY POPPER}" * 5_000) for _ in range(5)][-1]
-    assert kept.bytes <= 50_000
-    assert kept.page("me", last).text.startswith("\N{PARTY POPPER}")
+    assert kept.store.bytes <= 50_000
+    assert read(kept, "me", last).text.startswith("\N{PARTY POPPER}")
     with pytest.raises(InvalidInput, match="No kept result"):
-        kept.page("me", first)
+        read(kept, "me", first)
 
 
 def test_the_end_of_a_result_over_the_byte_limit_is_not_kept_and_says_so() -> None:
-    kept = Results(characters=1_000, seconds=60, most=100, most_bytes=50_000)
+    kept = results(characters=1_000, most=100, most_bytes=50_000)
     pages = read_all(kept, keep(kept, "a" * 100_000))
-    assert kept.bytes <= 50_000
+    assert kept.store.bytes <= 50_000
     assert pages[-1] == "[The rest, over 50,000 bytes, was not kept.]"
 
 
@@ -147,7 +161,7 @@ def test_page_one_keeps_images_and_puts_the_handle_in_place_of_structured_conten
     }
     kept = results()
     handle = keep(kept, text_of_result(result))
-    shown = paged_result(result, kept.page("me", handle), handle)
+    shown = paged_result(result, read(kept, "me", handle), handle)
     assert image in shown["content"]
     assert shown["structuredContent"]["handle"] == handle
     assert shown["_meta"] == {"trace": 1}

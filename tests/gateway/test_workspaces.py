@@ -1,15 +1,19 @@
+from pathlib import Path
+
 import pytest
 
 from shortlist.access.principal import Principal
 from shortlist.errors import InvalidInput
 from shortlist.gateway.callers import Caller, Workspace, Workspaces, workspace_key
+from shortlist.storage.memory import MemoryWorkspaces
+from shortlist.storage.sqlite_workspaces import SqliteWorkspaces
 
 ADA, BOB = Principal(kind="token", name="ada"), Principal(kind="token", name="bob")
 
 
 def workspaces(seconds: float = 60, most: int = 3, now: list[float] | None = None) -> Workspaces:
     clock = now or [0.0]
-    return Workspaces(seconds=seconds, most=most, clock=lambda: clock[0])
+    return Workspaces(MemoryWorkspaces(), seconds=seconds, most=most, clock=lambda: clock[0])
 
 
 @pytest.mark.parametrize(
@@ -102,3 +106,55 @@ def test_the_same_hits_again_and_again_are_a_circle_until_something_is_called() 
     workspace.called("a")
     assert not workspace.circles(found, 3)
     assert not any(workspace.circles(frozenset(), 3) for _ in range(9))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("named", [True, False], ids=["a handle", "a token"])
+async def test_a_gateway_that_starts_again_knows_what_was_loaded(tmp_path: Path, named: bool) -> None:
+    first = saved_in(tmp_path)
+    caller = Caller(principal=ADA, handle=first.mint(Caller(principal=ADA))[0] if named else None)
+    workspace = first.of(caller)
+    assert workspace is not None
+    workspace.load(["s/b", "s/a"], "letters")
+    await first.save(caller)
+    second = saved_in(tmp_path)
+    await second.fetch(caller)
+    again = second.of(caller)
+    assert again is not None
+    assert list(again.loaded.items()) == [("s/b", "letters"), ("s/a", "letters")]
+
+
+@pytest.mark.anyio
+async def test_a_saved_workspace_is_brought_back_for_its_owner_alone_and_within_its_time(tmp_path: Path) -> None:
+    day = [1_000_000.0]
+    first = saved_in(tmp_path, day)
+    handle = first.mint(Caller(principal=ADA))[0]
+    await first.save(Caller(principal=ADA, handle=handle))
+    await (second := saved_in(tmp_path, day)).fetch(Caller(principal=BOB, handle=handle))
+    with pytest.raises(InvalidInput, match="No such workspace"):
+        second.of(Caller(principal=BOB, handle=handle))
+    day[0] += 61
+    await second.fetch(Caller(principal=ADA, handle=handle))
+    with pytest.raises(InvalidInput, match="No such workspace"):
+        second.of(Caller(principal=ADA, handle=handle))
+
+
+@pytest.mark.anyio
+async def test_a_file_that_cannot_be_read_is_reported_once_and_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "w.sqlite").write_bytes(b"not a database" * 100)
+    found, caller = saved_in(tmp_path), Caller(principal=ADA)
+    for _ in range(2):
+        await found.fetch(caller)
+        workspace = found.of(caller)
+        assert workspace is not None
+        workspace.load(["s/a"])
+        await found.save(caller)
+    assert caplog.text.count("workspaces are not saved") == 1
+    assert (tmp_path / "w.sqlite").read_bytes() == b"not a database" * 100
+
+
+def saved_in(folder: Path, day: list[float] | None = None) -> Workspaces:
+    today = day or [1_000_000.0]
+    return Workspaces(SqliteWorkspaces(folder / "w.sqlite"), seconds=60, most=3, today=lambda: today[0])

@@ -7,7 +7,16 @@ import pytest
 
 from shortlist.errors import InvalidInput, NothingRecorded
 from shortlist.storage.local import open_local
-from shortlist.storage.port import Batch, EventQuery, Storage, StoredExperiment, StoredVector, WorkspaceOutcome
+from shortlist.storage.port import (
+    Batch,
+    EventQuery,
+    ResultLimits,
+    Storage,
+    StoredExperiment,
+    StoredVector,
+    StoredWorkspace,
+    WorkspaceOutcome,
+)
 from shortlist.telemetry.events import Exposed
 from tests.telemetry.happenings import NOON, batch_of, call, search
 
@@ -150,3 +159,39 @@ def test_vectors_come_back_by_key(storage: Storage) -> None:
     vector = StoredVector(0.5, b"\x01\x02")
     storage.vectors.put({b"key": vector})
     assert storage.vectors.get([b"key", b"other"]) == {b"key": vector}
+
+
+def workspace(key: str, used: float = 100.0) -> StoredWorkspace:
+    return StoredWorkspace(key=key, loaded={"s/b": "letters", "s/a": ""}, used=used)
+
+
+def test_a_workspace_comes_back_as_it_was_saved(storage: Storage) -> None:
+    assert storage.workspaces.load("handle:ada:1") is None
+    storage.workspaces.save(workspace("handle:ada:1"), since=0, most=10)
+    found = storage.workspaces.load("handle:ada:1")
+    assert found == workspace("handle:ada:1")
+    assert list(found.loaded) == ["s/b", "s/a"]
+    assert storage.workspaces.load("handle:ada:2") is None
+
+
+def test_workspaces_beyond_the_limits_go_the_longest_unused_first(storage: Storage) -> None:
+    for number in range(5):
+        storage.workspaces.save(workspace(f"w{number}", used=number), since=2, most=2)
+    assert [storage.workspaces.load(f"w{number}") is not None for number in range(5)] == [False] * 3 + [True] * 2
+
+
+def test_a_kept_result_is_found_by_its_owner_alone(storage: Storage) -> None:
+    storage.results.keep("ada", "handle", ["one", "two"])
+    assert list(storage.results.find("ada", "handle") or ()) == ["one", "two"]
+    assert storage.results.find("bob", "handle") is None
+    assert storage.results.find("ada", "another") is None
+    assert storage.results.bytes > 0
+
+
+def test_kept_results_obey_new_limits_at_once(storage: Storage) -> None:
+    for handle in ("first", "second"):
+        storage.results.keep("ada", handle, ["page"])
+    storage.results.limit(ResultLimits(seconds=60, most=1, most_bytes=1_000_000))
+    assert [storage.results.find("ada", handle) is not None for handle in ("first", "second")] == [False, True]
+    storage.results.limit(ResultLimits(seconds=60, most=1, most_bytes=0))
+    assert storage.results.bytes == 0

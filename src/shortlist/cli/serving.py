@@ -276,7 +276,7 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry:
     access, border = Access(), entry.border(stack)
     probes = probe_routes(stack.gateway.state, stack.metrics.instruments, border)
     app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])], border)
-    kept, sent = stack.gateway.state.results, app.state.sessions.log
+    kept, sent = stack.storage.results, app.state.sessions.log
     stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
 
     def announce(base: str) -> None:

@@ -194,6 +194,8 @@ async def _open_stack(
         save=saved.save,
         explain=partial(_explained, search),
         audit=opening.audit,
+        workspaces=storage.workspaces,
+        results=storage.results,
         stale=frozenset(catalog.servers),
     )
     gateway = Gateway(

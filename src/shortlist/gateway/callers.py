@@ -6,6 +6,7 @@ by the principal of its token.
 """
 
 import hashlib
+import logging
 import secrets
 import time
 from collections import OrderedDict, deque
@@ -13,11 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+import anyio
+
 from shortlist.access.principal import OWNER, Principal
-from shortlist.errors import InvalidInput
+from shortlist.errors import InvalidInput, StoreError
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Json, ToolId
+from shortlist.storage.port import StoredWorkspace, WorkspaceStore
 from shortlist.upstream.events import Era
+
+logger = logging.getLogger(__name__)
 
 WorkspaceKey: TypeAlias = str
 """Names a workspace; holds only a hash of a handle, so that it may be logged."""
@@ -28,6 +34,10 @@ REMEMBERED_SEARCHES = 12
 REMEMBERED_TOOLS = 8
 QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
 """What a server may ask of a client."""
+LASTING = ("handle:", "principal:")
+"""How the keys begin of workspaces that outlive a connection and a gateway."""
+REFRESHES = 24
+"""How often a workspace that is used is saved again within its time."""
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 
@@ -92,6 +102,7 @@ class Workspace:
     searches: deque[frozenset[ToolId]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_SEARCHES))
     tools: deque[ToolId] = field(default_factory=lambda: deque(maxlen=REMEMBERED_TOOLS))
     used: float = 0.0
+    saved: float = 0.0
 
     def load(self, tools: Iterable[ToolId], toolset: str = "") -> tuple[ToolId, ...]:
         """Add tools at the end; return those that were not loaded before."""
@@ -121,9 +132,20 @@ class Workspace:
 
 
 class Workspaces:
-    """All workspaces, bounded in number; those unused for long expire."""
+    """All workspaces, bounded in number; those unused for long expire. Lasting ones are saved when they change."""
 
-    def __init__(self, *, seconds: float, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: WorkspaceStore,
+        *,
+        seconds: float,
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+        today: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._today = today
+        self._failure = ""
         self._seconds = seconds
         self._most = most
         self._clock = clock
@@ -134,6 +156,43 @@ class Workspaces:
         self._seconds, self._most = seconds, most
         self._expire()
         self._shrink()
+
+    async def fetch(self, caller: Caller) -> None:
+        """Bring back what an earlier gateway saved for this caller; call this before `of`."""
+        key = workspace_key(caller)
+        if key is None or not key.startswith(LASTING):
+            return
+        known = self._open.get(key)
+        if known is not None:
+            if known.loaded and self._clock() - known.saved > self._seconds / REFRESHES:
+                await self.save(caller)
+            return
+        try:
+            stored = await anyio.to_thread.run_sync(self._store.load, key)
+        except StoreError as error:
+            self._report(error)
+            return
+        if stored is not None and stored.used > self._today() - self._seconds and key not in self._open:
+            self._put(key, Workspace(loaded=dict(stored.loaded), saved=self._clock()))
+
+    async def save(self, caller: Caller) -> None:
+        """Save a lasting workspace after a change; one that cannot be saved stays as long as this gateway."""
+        key = workspace_key(caller)
+        workspace = self._open.get(key) if key is not None else None
+        if key is None or workspace is None or not key.startswith(LASTING):
+            return
+        workspace.saved, today = self._clock(), self._today()
+        stored = StoredWorkspace(key=key, loaded=dict(workspace.loaded), used=today)
+        since, most = today - self._seconds, self._most
+        try:
+            await anyio.to_thread.run_sync(lambda: self._store.save(stored, since=since, most=most))
+        except StoreError as error:
+            self._report(error)
+
+    def _report(self, error: StoreError) -> None:
+        if str(error) != self._failure:
+            self._failure = str(error)
+            logger.warning("workspaces are not saved: %s", error)
 
     def mint(self, caller: Caller) -> tuple[str, Workspace]:
         """Make a workspace for a caller and return its handle, which is shown only this once."""

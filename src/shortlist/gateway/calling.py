@@ -97,7 +97,7 @@ async def _read_result(call: ToolCall, request: ReadRequest) -> McpResult:
     """Return the page at an offset, or the passages that match a query."""
     results, owner = call.state.results, call.seen.caller.principal.key
     if request.query is None:
-        page = results.page(owner, request.handle, request.offset)
+        page = await results.page(owner, request.handle, request.offset)
         notice = {"type": "text", "text": page_notice(page, request.handle)}
         return {"content": [{"type": "text", "text": page.text}, notice]}
     passages = await results.passages(owner, request.handle, request.query)
@@ -130,8 +130,8 @@ async def _paged(call: ToolCall, result: McpResult) -> McpResult:
     if len(text) <= results.characters:
         return result
     owner = call.seen.caller.principal.key
-    handle = results.keep(owner, await results.cut(text))
-    return paged_result(result, results.page(owner, handle), handle)
+    handle = await results.keep(owner, await results.cut(text))
+    return paged_result(result, await results.page(owner, handle), handle)
 
 
 def text_of_result(result: Mapping[str, Json]) -> str:

@@ -43,31 +43,34 @@ async def _list_toolsets(call: ToolCall, _: ToolArguments) -> McpResult:
 
 
 async def _load_toolset(call: ToolCall, request: LoadRequest) -> McpResult:
-    return _load(call, request, call.state.toolset(call.seen, request.toolset).tools)
+    return await _load(call, request, call.state.toolset(call.seen, request.toolset).tools)
 
 
 async def _load_tools(call: ToolCall, request: LoadRequest) -> McpResult:
-    return _load(call, request, [(await call.state.find(call.seen, name)).id for name in request.names])
+    return await _load(call, request, [(await call.state.find(call.seen, name)).id for name in request.names])
 
 
 async def _unload_toolset(call: ToolCall, request: LoadRequest) -> McpResult:
     """Remove the loaded tools of a toolset; refuse for tools that a preset binds."""
     name, owner = request.toolset, _named(call.seen.caller, request)
     tools = call.state.toolset(call.seen, name).tools
+    await call.state.workspaces.fetch(owner)
     workspace = call.state.workspaces.of(owner)
     gone = workspace.unload(tools) if workspace else ()
     if not gone:
         return text_result(_not_unloaded(call, name, tools), is_error=True)
+    await call.state.workspaces.save(owner)
     call.state.recording.unloaded(call.seen.caller, name, gone)
     call.state.announce(ListChanged(workspace_key(owner)))
     return text_result(f"unloaded: toolset {name!r}: {_names(call, gone)}")
 
 
-def _load(call: ToolCall, request: LoadRequest, tools: Sequence[ToolId]) -> McpResult:
+async def _load(call: ToolCall, request: LoadRequest, tools: Sequence[ToolId]) -> McpResult:
     started, caller = perf_counter(), call.seen.caller
-    owner, workspace, handle = _workspace(call, _named(caller, request))
+    owner, workspace, handle = await _workspace(call, _named(caller, request))
     new = workspace.load((i for i in tools if not call.seen.is_bound(i)), request.toolset)
     if new:
+        await call.state.workspaces.save(owner)
         call.state.announce(ListChanged(workspace_key(owner)))
     milliseconds = (perf_counter() - started) * 1000
     answer = text_result(_loaded(call, tools, new, request.toolset, handle))
@@ -75,8 +78,9 @@ def _load(call: ToolCall, request: LoadRequest, tools: Sequence[ToolId]) -> McpR
     return answer
 
 
-def _workspace(call: ToolCall, caller: Caller) -> tuple[Caller, Workspace, str | None]:
+async def _workspace(call: ToolCall, caller: Caller) -> tuple[Caller, Workspace, str | None]:
     """Return the workspace to load into; a modern client that names none gets a new handle."""
+    await call.state.workspaces.fetch(caller)
     found = call.state.workspaces.of(caller)
     if found is not None:
         return caller, found, None

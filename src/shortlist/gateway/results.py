@@ -3,19 +3,18 @@
 import json
 import re
 import secrets
-import sys
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
+from shortlist.storage.port import ResultStore
 from shortlist.text.tokens import fold
 from shortlist.workers import WorkerFailed, run_apart
 
-KEPT_BYTES = 64 * 1024 * 1024
 HANDLE_BYTES = 16
 """128 random bits."""
 PASSAGE_CHARACTERS = 600
@@ -54,42 +53,13 @@ class Passage:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A result's pages; `owner` is the only caller who may read them."""
-
-    owner: str
-    pages: tuple[str, ...]
-    expires: float
-    bytes: int
-
-
 class Results:
-    """The large results of recent calls, bounded in number, in bytes and in time; the oldest go first."""
+    """The large results of recent calls, cut into pages; the store keeps them and lets go of the oldest."""
 
-    def __init__(
-        self,
-        *,
-        characters: int,
-        seconds: float,
-        most: int,
-        most_bytes: int = KEPT_BYTES,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, store: ResultStore, *, characters: int) -> None:
         self.characters = characters
-        self.bytes = 0
-        """What all kept results take in memory."""
-        self._seconds = seconds
-        self._most = most
-        self._most_bytes = most_bytes
-        self._clock = clock
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
-
-    def limit(self, *, characters: int, seconds: float, most: int, most_bytes: int = KEPT_BYTES) -> None:
-        """Apply new limits; results beyond them are dropped now. Pages keep the size they were cut in."""
-        self.characters, self._seconds, self._most, self._most_bytes = characters, seconds, most, most_bytes
-        while self._kept and (len(self._kept) > most or self.bytes > most_bytes):
-            self._drop(next(iter(self._kept)))
+        """How long a result may be before it is cut. Pages that are kept keep the size they were cut in."""
+        self.store = store
 
     async def cut(self, text: str) -> tuple[str, ...]:
         """Cut a text into pages, a large one in a worker process; one that takes too long is cut as plain text."""
@@ -100,31 +70,15 @@ class Results:
         except WorkerFailed:
             return tuple(_text_pages(text, self.characters))
 
-    def keep(self, owner: str, pages: tuple[str, ...]) -> str:
-        """Keep the pages of a text and return the handle that reads them; what is over the byte limit is cut off."""
-        self._expire()
-        pages, size = self._within(pages)
-        while self._kept and (len(self._kept) >= self._most or self.bytes + size > self._most_bytes):
-            self._drop(next(iter(self._kept)))
+    async def keep(self, owner: str, pages: Sequence[str]) -> str:
+        """Keep the pages of a text and return the handle that reads them."""
         handle = secrets.token_urlsafe(HANDLE_BYTES)
-        self._kept[handle] = Kept(owner=owner, pages=pages, expires=self._clock() + self._seconds, bytes=size)
-        self.bytes += size
+        await anyio.to_thread.run_sync(self.store.keep, owner, handle, pages)
         return handle
 
-    def _within(self, pages: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-        size = 0
-        for number, page in enumerate(pages):
-            if size + sys.getsizeof(page) > self._most_bytes:
-                return (*pages[:number], f"[The rest, over {self._most_bytes:,} bytes, was not kept.]"), size
-            size += sys.getsizeof(page)
-        return pages, size
-
-    def _drop(self, handle: str) -> None:
-        self.bytes -= self._kept.pop(handle).bytes
-
-    def page(self, owner: str, handle: str, offset: int = 0) -> ResultPage:
+    async def page(self, owner: str, handle: str, offset: int = 0) -> ResultPage:
         """Return the page that holds an offset; JSON begins at its page, text exactly at the offset."""
-        pages = self._find(owner, handle).pages
+        pages = await self._find(owner, handle)
         total = sum(map(len, pages))
         if not 0 <= offset < total:
             raise InvalidInput(f"offset {offset} is outside the result of {total:,} characters. Use 0 to start over.")
@@ -141,7 +95,7 @@ class Results:
 
     async def passages(self, owner: str, handle: str, query: str) -> tuple[Passage, ...]:
         """Return the passages that hold most of a query's words, best first; large texts in a worker process."""
-        text = "".join(self._find(owner, handle).pages)
+        text = "".join(await self._find(owner, handle))
         if len(text) <= APART_CHARACTERS:
             return find_passages(text, query)
         try:
@@ -149,17 +103,11 @@ class Results:
         except WorkerFailed as error:
             raise InvalidInput(f"The result could not be searched: {error}. Read it with offset=0.") from None
 
-    def _find(self, owner: str, handle: str) -> Kept:
-        self._expire()
-        kept = self._kept.get(handle)
-        if kept is None or kept.owner != owner:
+    async def _find(self, owner: str, handle: str) -> Sequence[str]:
+        pages = await anyio.to_thread.run_sync(self.store.find, owner, handle)
+        if pages is None:
             raise ResultExpired
-        return kept
-
-    def _expire(self) -> None:
-        now = self._clock()
-        for handle in [handle for handle, kept in self._kept.items() if kept.expires <= now]:
-            self._drop(handle)
+        return pages
 
 
 def cut(text: str, characters: int) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from shortlist.access.principal import Principal
 from shortlist.access.scope import Scope
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import Toolset, UsedWith
-from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
+from shortlist.config.settings import Action, Limits, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, WorkspaceKey, Workspaces, activity_key
 from shortlist.gateway.ports import ToolSearch, Upstreams
@@ -35,7 +35,8 @@ from shortlist.gateway.view import (
 )
 from shortlist.models import Asker, Json, Query, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
-from shortlist.storage.port import AuditLog
+from shortlist.storage.memory import MemoryResults, MemoryWorkspaces
+from shortlist.storage.port import AuditLog, ResultLimits, ResultStore, WorkspaceStore
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assign, Variant
 from shortlist.upstream.errors import UpstreamUnavailable
@@ -109,9 +110,16 @@ class Seams:
     """Servers whose tools come from a saved catalog until they connect."""
     gate: DefinitionGate | None = None
     """None: whatever a server lists is served."""
+    workspaces: WorkspaceStore = field(default_factory=MemoryWorkspaces)
+    results: ResultStore | None = None
+    """None: a store of its own, in memory."""
 
 
 NO_SEAMS = Seams()
+
+
+def _result_limits(limits: Limits) -> ResultLimits:
+    return ResultLimits(limits.result_seconds, limits.results, limits.results_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,13 +178,9 @@ class GatewayState:
         self.stale = set(seams.stale)
         self.arriving: set[str] = set()
         """Servers whose tools were reported and are not part of the view yet."""
-        self.workspaces = Workspaces(seconds=limits.workspace_seconds, most=limits.workspaces)
-        self.results = Results(
-            characters=limits.result_characters,
-            seconds=limits.result_seconds,
-            most=limits.results,
-            most_bytes=limits.results_bytes,
-        )
+        self.workspaces = Workspaces(seams.workspaces, seconds=limits.workspace_seconds, most=limits.workspaces)
+        self.results = Results(seams.results or MemoryResults(), characters=limits.result_characters)
+        self.results.store.limit(_result_limits(limits))
         self.uris = SeenUris()
         self.background = BackgroundTasks()
         self.open_calls = OpenCalls(self.background)
@@ -228,6 +232,7 @@ class GatewayState:
 
     async def admit(self, caller: Caller) -> CallerView:
         """Resolve a caller to its scope. This happens once per request, before anything looks at the catalog."""
+        await self.workspaces.fetch(caller)
         view = self.view_of(caller)
         tools = view.scoped_catalogs.get(caller.principal)
         if tools is None:
@@ -361,12 +366,8 @@ class GatewayState:
         before, after = await self.renew(changed, settings)
         limits = settings.limits
         self.workspaces.limit(seconds=limits.workspace_seconds, most=limits.workspaces)
-        self.results.limit(
-            characters=limits.result_characters,
-            seconds=limits.result_seconds,
-            most=limits.results,
-            most_bytes=limits.results_bytes,
-        )
+        self.results.characters = limits.result_characters
+        await anyio.to_thread.run_sync(self.results.store.limit, _result_limits(limits))
         self.audit.settings = settings.audit
         self.recording.arguments = settings.telemetry.arguments != "omit"
         self.reloaded = Reload(settings_changes(before.settings, after.settings), after.problems)

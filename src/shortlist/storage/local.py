@@ -4,12 +4,14 @@ from pathlib import Path
 
 from shortlist.paths import cache_folder, data_folder
 from shortlist.storage.files import CatalogFiles
+from shortlist.storage.memory import MemoryResults
 from shortlist.storage.port import Storage
 from shortlist.storage.sqlite import Database
 from shortlist.storage.sqlite_events import SqliteEvents
 from shortlist.storage.sqlite_learning import SqliteExemplars, SqliteExperiments
 from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.storage.sqlite_vectors import SqliteVectors
+from shortlist.storage.sqlite_workspaces import SqliteWorkspaces
 from shortlist.storage.tokens import TokenFile
 
 
@@ -37,5 +39,7 @@ def open_local(folder: Path | None = None) -> Storage:
         vectors=local_vectors(),
         pins=SqlitePins(place / "trust.sqlite"),
         tokens=TokenFile(place / "tokens.json"),
+        workspaces=SqliteWorkspaces(place / "workspaces.sqlite"),
+        results=MemoryResults(),
         close=database.close,
     )

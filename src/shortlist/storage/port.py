@@ -433,6 +433,53 @@ class TokenStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWorkspace:
+    """What one caller has loaded; the key names its owner and holds only a hash of a handle."""
+
+    key: str
+    loaded: Mapping[ToolId, str]
+    """Tool to the toolset it came with, or "", in the order of loading."""
+    used: float
+    """Seconds since 1970."""
+
+
+class WorkspaceStore(Protocol):
+    """Workspaces that outlive a connection, by key."""
+
+    def load(self, key: str) -> StoredWorkspace | None: ...
+
+    def save(self, workspace: StoredWorkspace, *, since: float, most: int) -> None:
+        """Add or replace a workspace; drop those last used before `since`, then the oldest beyond `most`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLimits:
+    """How long a kept result stays, and how much is kept in total."""
+
+    seconds: float
+    most: int
+    most_bytes: int
+
+
+class ResultStore(Protocol):
+    """Large results by handle, as pages; beyond the limits the oldest go first. Only its owner finds one."""
+
+    @property
+    def bytes(self) -> int:
+        """Return what the kept results take."""
+        ...
+
+    def limit(self, limits: ResultLimits) -> None:
+        """Apply limits; results beyond them are dropped now."""
+        ...
+
+    def keep(self, owner: str, handle: str, pages: Sequence[str]) -> None: ...
+
+    def find(self, owner: str, handle: str) -> Sequence[str] | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """Every store, opened once when the program is assembled."""
 
@@ -444,4 +491,6 @@ class Storage:
     vectors: VectorStore
     pins: PinStore
     tokens: TokenStore
+    workspaces: WorkspaceStore
+    results: ResultStore
     close: Callable[[], None]

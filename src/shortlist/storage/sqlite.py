@@ -161,6 +161,46 @@ class Database:
                 self._writing.release()
 
 
+class OwnFile:
+    """A small database in a file of its own, opened for each use, so that damage elsewhere does not reach it."""
+
+    def __init__(self, path: Path, schema: Sequence[str], *, remedy: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._remedy = remedy
+
+    @contextmanager
+    def opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+        """Open the file, and commit everything that happens inside or roll it back; yield None if there is no file."""
+        if not create and (not os.path.lexists(self._path) or os.path.getsize(self._path) == 0):
+            yield None  # type: ignore[misc]
+            return
+        try:
+            if create:
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _create(self._path)
+            with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+                connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")
+                self._check(connection, create)
+                yield connection
+                connection.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self._path}: {error}. {self._remedy}") from error
+
+    def _check(self, connection: sqlite3.Connection, create: bool) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > 1:
+            raise StoreError(
+                f"{self._path} was written by a newer version of shortlist. Upgrade shortlist, or move the file away."
+            )
+        if version == 0 and create:
+            for statement in self._schema:
+                connection.execute(statement)
+            connection.execute("PRAGMA user_version = 1")
+        elif version == 0:
+            raise sqlite3.DatabaseError("the file has no tables")
+
+
 def _nothing_recorded(path: Path) -> NothingRecorded:
     return NothingRecorded(f"Nothing has been recorded yet: {path} does not exist. `shortlist serve` creates it.")
 
@@ -171,7 +211,7 @@ def _create(path: Path) -> None:
     Closing any descriptor of a file releases all locks that this process holds on it, SQLite's included.
     """
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
 
 
 @cache

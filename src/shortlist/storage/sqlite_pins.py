@@ -1,16 +1,11 @@
 """Pins and reviews in a file of their own: damage to the record of events does not hold anybody's tools back."""
 
-import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
-from shortlist.errors import StoreError
 from shortlist.storage.port import Decision, PinnedDefinition, StoredPins
+from shortlist.storage.sqlite import OwnFile
 
-BUSY_SECONDS = 5.0
-VERSION = 1
 _SCHEMA = (
     "CREATE TABLE servers (server TEXT PRIMARY KEY, listing TEXT NOT NULL) STRICT",
     "CREATE TABLE definitions (server TEXT NOT NULL, held INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, "
@@ -20,6 +15,10 @@ _SCHEMA = (
     "hash TEXT NOT NULL, approved INTEGER NOT NULL, by TEXT NOT NULL, at REAL NOT NULL) STRICT",
     "CREATE INDEX decisions_of ON decisions (server)",
 )
+_REMEDY = (
+    "If the file is damaged, move it away: definitions are then scanned and pinned again, and you have to approve "
+    "them again."
+)
 _COLUMNS = "kind, name, text, cause, reasons, before, before_name"
 
 
@@ -28,9 +27,10 @@ class SqlitePins:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file = OwnFile(path, _SCHEMA, remedy=_REMEDY)
 
     def read(self, server: str) -> StoredPins:
-        with self._opened() as connection:
+        with self._file.opened() as connection:
             if connection is None:
                 return StoredPins()
             row = connection.execute("SELECT listing FROM servers WHERE server = ?", (server,)).fetchone()
@@ -52,19 +52,19 @@ class SqlitePins:
             for held, definitions in ((0, pins.accepted), (1, pins.held))
             for d in definitions
         ]
-        with self._opened(create=True) as connection:
+        with self._file.opened(create=True) as connection:
             connection.execute("INSERT OR REPLACE INTO servers VALUES (?, ?)", (server, pins.listing))
             connection.execute("DELETE FROM definitions WHERE server = ?", (server,))
             connection.executemany("INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def decide(self, server: str, decisions: Sequence[Decision]) -> None:
         rows = [(server, d.kind, d.name, d.hash, int(d.approved), d.by, d.at) for d in decisions]
-        with self._opened(create=True) as connection:
+        with self._file.opened(create=True) as connection:
             sql = "INSERT INTO decisions (server, kind, name, hash, approved, by, at) VALUES (?, ?, ?, ?, ?, ?, ?)"
             connection.executemany(sql, rows)
 
     def overview(self) -> dict[str, frozenset[str]]:
-        with self._opened() as connection:
+        with self._file.opened() as connection:
             if connection is None:
                 return {}
             servers = connection.execute("SELECT server FROM servers ORDER BY server").fetchall()
@@ -74,45 +74,6 @@ class SqlitePins:
         return {server: frozenset(name for owner, name in held if owner == server) for (server,) in servers}
 
     def state(self) -> int:
-        with self._opened() as connection:
+        with self._file.opened() as connection:
             row = connection.execute("SELECT coalesce(max(id), 0) FROM decisions").fetchone() if connection else (0,)
         return int(row[0])
-
-    @contextmanager
-    def _opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Open the file, and commit everything that happens inside or roll it back; yield None if there is no file."""
-        if not create and (not os.path.lexists(self.path) or os.path.getsize(self.path) == 0):
-            yield None  # type: ignore[misc]
-            return
-        try:
-            if create:
-                self._create()
-            with closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
-                connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")
-                self._check(connection, create)
-                yield connection
-                connection.execute("COMMIT")
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(
-                f"{self.path}: {error}. If the file is damaged, move it away: definitions are then scanned and pinned "
-                "again, and you have to approve them again."
-            ) from error
-
-    def _create(self) -> None:
-        """Create a file that only its owner can read, without following a link."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with suppress(FileExistsError):
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
-
-    def _check(self, connection: sqlite3.Connection, create: bool) -> None:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > VERSION:
-            raise StoreError(
-                f"{self.path} was written by a newer version of shortlist. Upgrade shortlist, or move the file away."
-            )
-        if version == 0 and create:
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        elif version == 0:
-            raise sqlite3.DatabaseError("the file has no tables")
