@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,22 +24,23 @@ from typing import Any
 
 import anyio
 import numpy as np
+from benchmarks.asking import Asking
 from benchmarks.measuring import RandomEmbedder, bench_file, publish, rows, spread
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
+from shortlist.cli import YOUNG_OBJECTS
 from shortlist.cli.serving import SWITCH_SECONDS
-from shortlist.cli.stack import YOUNG_OBJECTS
 from shortlist.config.settings import Settings
 from shortlist.errors import ModelError
 from shortlist.evals.tables import Table
 from shortlist.front.audience import Answerer
-from shortlist.gateway.callers import Caller, Round
+from shortlist.gateway.callers import Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.index.embedders import Progress, Vectors, shipped
 from shortlist.index.vectors import QueryVectors
 from shortlist.library.filter import ToolFilter
-from shortlist.models import Json, Query, Server, Tool
+from shortlist.models import Query, Server, Tool
 from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher
 from shortlist.upstream.events import ToolsChanged
@@ -185,28 +186,9 @@ async def _searched(tools: Sequence[Tool], queries: Sequence[str], embedder: Ran
     return Lag.of(late)
 
 
-class _Asking:
-    """A client that can be asked nothing; its messages cost nothing, so the lag is the gateway's own."""
-
-    def __init__(self, place: int) -> None:
-        self.caller = Caller(era="modern", process=f"bench-{place}")
-
-    def can(self, method: str) -> bool:  # noqa: ARG002 - whatever the method
-        return False
-
-    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        raise NotImplementedError(f"{method} {params}")
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
-
-    async def pause(self) -> None: ...
-
-    async def log(self, params: Mapping[str, Json]) -> None: ...
-
-
 async def _ask(gateway: Gateway, place: int, queries: Sequence[str]) -> None:
     for query in queries:
-        await gateway.call(_Asking(place), "search_tools", {"query": query}, Round())
+        await gateway.call(Asking(f"bench-{place}"), "search_tools", {"query": query}, Round())
 
 
 def one_changed(catalog: Catalog, turn: int) -> tuple[str, list[Tool]]:

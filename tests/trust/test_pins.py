@@ -8,7 +8,7 @@ from shortlist.config.settings import Trust
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.diff import words_changed
 from shortlist.trust.pins import Admitted, Pins, admit, canonical, listing, tool_entry, with_accepted
-from shortlist.trust.scanner import Reason, ScanVerdict
+from shortlist.trust.verdicts import Reason, ScanVerdict
 
 ADD = {"name": "add", "description": "Adds.", "inputSchema": {"type": "object", "required": ["a"]}}
 FRESH = Pins()

@@ -3,18 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from shortlist.config.settings import Settings, Trust
-from shortlist.index.embedders import runtime_available, shipped
 from shortlist.storage.port import PinStore
 from shortlist.trust.keeping import Keeper
-from shortlist.trust.scanner import Embed, Scanner
+from shortlist.trust.verdicts import DefinitionScanner
 
 
-def open_scanner() -> Scanner:
+def open_scanner() -> DefinitionScanner:
     """Return the scanner with the shipped encoder, which is loaded with the first passage that needs it."""
+    from shortlist.index.embedders import runtime_available  # noqa: PLC0415 - most starts scan nothing
+    from shortlist.trust.scanner import Scanner  # noqa: PLC0415
+
     return Scanner(_encoder() if runtime_available() else None)
 
 
@@ -28,13 +27,14 @@ def open_keeper(store: PinStore, settings: Callable[[], Settings]) -> Keeper:
     return Keeper(store, open_scanner, trust)
 
 
-def _encoder() -> Embed:
+def _encoder() -> Callable[[Sequence[str]], Any]:
+    from shortlist.index.embedders import shipped  # noqa: PLC0415
+
     model: list[Any] = []
 
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(texts: Sequence[str]) -> Any:
         if not model:
             model.append(shipped("small"))
-        vectors: NDArray[np.float32] = model[0].embed_documents(texts)
-        return vectors
+        return model[0].embed_documents(texts)
 
     return embed

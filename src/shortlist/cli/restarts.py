@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 from shortlist.cli.words import stamp
-from shortlist.config.clients.texts import read_bytes, replace_file
 from shortlist.models import Json
 from shortlist.paths import data_folder
 
@@ -28,14 +27,16 @@ class Restarts:
 
 
 def request_restart(server: str) -> None:
+    from shortlist.config.clients.texts import read_bytes, replace_file  # noqa: PLC0415 - no part of a start
+
     before = read_bytes(_path())
     replace_file(_path(), json.dumps({**_requests(), server: time.time()}).encode(), expected=before)
 
 
 def _requests() -> dict[str, Json]:
     try:
-        asked = json.loads(read_bytes(_path()) or b"{}")
-    except ValueError:
+        asked = json.loads(_path().read_bytes())
+    except (OSError, ValueError):
         return {}
     return asked if isinstance(asked, dict) else {}
 

@@ -55,8 +55,6 @@ Starting: TypeAlias = Literal["all", "unknown", "none"]
 RELOAD_SECONDS = 2.0
 WATCH_SECONDS = 0.4
 """How often the configuration is looked at: a change is served within a second."""
-YOUNG_OBJECTS = (10_000, 20, 50)
-"""How many new objects start a garbage collection of each generation; Python's 700 is for small programs."""
 FREEZE_SECONDS = (1.0, 10.0, 60.0)
 """When, one after the other: servers, the index and the vectors arrive in the first minute."""
 SETTLE_SECONDS = 30.0
@@ -177,8 +175,9 @@ async def _open_stack(
     words = Words(settings.expansions)
     make = _searcher_of(settings, models, words, teacher, telemetry.together.shares.get)
     search, answerer, events = Engine(make, catalog, vectors=models), Answerer(), _Events()
+    starting = opening.servers(settings, catalog)
     pool = UpstreamPool(
-        opening.servers(settings, catalog),
+        starting,
         on_event=events,
         client=answerer,
         limits=settings.limits,
@@ -225,7 +224,9 @@ async def _open_stack(
         front.server.middleware += [ObservedRequests(metrics.measure), admission, RelayedCalls(front.server)]
         stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission)
         if models:
-            pool.start_later(catalog.servers)  # their tools are known, and searches of them are answered meanwhile
+            pool.start_later(
+                starting.keys() & catalog.servers.keys()
+            )  # their tools are known, and searches of them are answered meanwhile
         async with pool:
             if models:
                 tasks.start_soon(_keep_pauses_short)
@@ -241,7 +242,6 @@ async def _open_stack(
 
 async def _keep_pauses_short() -> None:
     """Exclude what was loaded at the start from garbage collection: walking it stops the loop for 0.1 s."""
-    gc.set_threshold(*YOUNG_OBJECTS)
     for seconds in FREEZE_SECONDS:
         await anyio.sleep(seconds)
         gc.freeze()

@@ -24,7 +24,7 @@ from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.diff import words_changed
 from shortlist.trust.keeping import decide, held_of
 from shortlist.trust.pins import Held
-from shortlist.trust.scanner import ScanVerdict
+from shortlist.trust.verdicts import ScanVerdict
 
 MARKS = {"same": ("", ""), "added": ("{+", "+}"), "removed": ("[-", "-]")}
 """As in `git diff --word-diff`."""

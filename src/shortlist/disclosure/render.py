@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from toon_format import encode
-
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.models import Annotations, Hit, Json, Parameter, Tool, ToolId
 from shortlist.schema import parameters_of
@@ -191,4 +189,6 @@ def entries_toon(entries: Sequence[Entry]) -> str:
         del row["name"]  # the signature begins with it
         row["family"] = " ".join(row["family"])
     used = [key for key in rows[0] if any(row[key] not in ("", None) for row in rows)]
+    from toon_format import encode  # noqa: PLC0415 - only where TOON is asked for
+
     return encode({"tools": [{key: row[key] for key in used} for row in rows]})

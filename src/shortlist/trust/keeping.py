@@ -28,7 +28,7 @@ from shortlist.trust.pins import (
     listing,
     with_accepted,
 )
-from shortlist.trust.scanner import Reason, Scanner, ScanVerdict
+from shortlist.trust.verdicts import DefinitionScanner, Reason, ScanVerdict
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +49,11 @@ class Keeper:
     `scanner` is made when the first definition has to be judged: it loads numbers that most starts do not need.
     """
 
-    def __init__(self, store: PinStore, scanner: Callable[[], Scanner], trust: Callable[[str], Trust]) -> None:
+    def __init__(
+        self, store: PinStore, scanner: Callable[[], DefinitionScanner], trust: Callable[[str], Trust]
+    ) -> None:
         self._store, self._make, self._trust = store, scanner, trust
-        self._scanner: Scanner | None = None
+        self._scanner: DefinitionScanner | None = None
         self._arrived: dict[str, Arrival] = {}
         self._decided: int | None = None
         self._lock = threading.RLock()

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from shortlist.config.settings import Trust
 from shortlist.trust.definitions import ToolDefinition
-from shortlist.trust.scanner import Reason, ScanVerdict, Severity
+from shortlist.trust.verdicts import Reason, ScanVerdict, Severity
 
 Kind: TypeAlias = Literal["tool", "instructions", "prompt", "resource"]
 Cause: TypeAlias = Literal[

@@ -8,8 +8,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +21,10 @@ from shortlist.trust.features import Neighbours, patterns_in
 from shortlist.trust.head import TOGETHER, Head, shipped_head
 from shortlist.trust.patterns import PATTERNS
 from shortlist.trust.reading import DefinitionReading, Window, read, read_text
+from shortlist.trust.verdicts import LEVELS, Reason, ScanVerdict, Severity
 
-Severity: TypeAlias = Literal["clean", "suspicious", "dangerous"]
 Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]
 """Unit vectors of texts, by the model that the head was fitted on."""
-LEVELS: tuple[Severity, ...] = ("clean", "suspicious", "dangerous")
 PASSAGES = 2
 """How many passages of a definition are embedded: the ones its words make most suspicious."""
 MAX_REASONS = 8
@@ -46,28 +44,6 @@ _ENDING = frozenset(_ENDING_WORDS.split())
 _CHANGING = _ENDING | frozenset(_CHANGING_WORDS.split())
 _HARMLESS = frozenset(_HARMLESS_WORDS.split())
 NO_SURROUNDINGS = Neighbours()
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a definition is not clean: which family of attack, where, and in words."""
-
-    family: str
-    field: str
-    span: tuple[int, int]
-    why: str
-    level: Severity = "suspicious"
-
-    def shown(self) -> dict[str, Any]:
-        return {"family": self.family, "field": self.field, "span": list(self.span), "why": self.why}
-
-
-@dataclass(frozen=True, slots=True)
-class ScanVerdict:
-    """What the scanner makes of a definition; the gravest reasons come first."""
-
-    level: Severity = "clean"
-    reasons: tuple[Reason, ...] = ()
 
 
 class Scanner:

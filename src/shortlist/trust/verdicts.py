@@ -1,0 +1,37 @@
+"""Verdicts on definitions and their reasons; the scanner itself is imported when something has to be judged."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from shortlist.trust.definitions import ToolDefinition
+
+Severity: TypeAlias = Literal["clean", "suspicious", "dangerous"]
+LEVELS: tuple[Severity, ...] = ("clean", "suspicious", "dangerous")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a definition is not clean: which family of attack, where, and in words."""
+
+    family: str
+    field: str
+    span: tuple[int, int]
+    why: str
+    level: Severity = "suspicious"
+
+    def shown(self) -> dict[str, Any]:
+        return {"family": self.family, "field": self.field, "span": list(self.span), "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class ScanVerdict:
+    """What the scanner makes of a definition; the gravest reasons come first."""
+
+    level: Severity = "clean"
+    reasons: tuple[Reason, ...] = ()
+
+
+class DefinitionScanner(Protocol):
+    """Judges one definition at a time."""
+
+    def scan(self, definition: ToolDefinition) -> ScanVerdict: ...
