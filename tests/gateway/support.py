@@ -290,7 +290,8 @@ async def serve(
     late, answerer = _Late(), Answerer()
     pool = UpstreamPool(servers, on_event=late, client=answerer, limits=whole.limits)
     searcher = Searcher(Catalog.of(()))
-    gateway = Gateway(whole, Engine.over(searcher), pool, options=options, seams=seams)
+    engine = Engine.over(searcher)
+    gateway = Gateway(whole, engine, pool, options=options, seams=seams)
     late.take = gateway.on_upstream
     async with gateway:
         front = Front(gateway, answerer)
@@ -299,6 +300,7 @@ async def serve(
                 while late.known != set(servers):
                     await late.pulse.wait()
                 await gateway.settled()
+                await anyio.to_thread.run_sync(lambda: engine.searcher)  # which has indexed them
             yield Served(gateway, front, pool, {f.name: f for f in fixtures}, searcher)
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser
 
-from tests_all.browser.watching import Watched, browser, gateway
+from tests_all.browser.watching import Watched, browser, gateway, wait_until_searchable
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +19,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with gateway(tmp_path_factory.mktemp("gateway")) as found:
+        wait_until_searchable(f"http://{urlsplit(found).netloc}/mcp")
         yield found
 
 

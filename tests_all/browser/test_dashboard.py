@@ -43,12 +43,7 @@ def test_a_search_is_answered_with_the_reason_of_every_hit(watched: Watched) -> 
     page.get_by_role("link", name="Playground").click()
     page.get_by_label("Query").fill("give a customer the money back")
     hits = page.locator(".hit")
-    for _ in range(20):  # the servers' tools are admitted one server after the other
-        page.get_by_role("button", name="Search").click()
-        page.wait_for_load_state()
-        if "stripe__create_refund" in page.locator("main").inner_text():
-            break
-        page.wait_for_timeout(500)
+    page.get_by_role("button", name="Search").click()
     expect(hits).to_have_count(5)
     expect(hits.first).to_contain_text("stripe__create_refund")
     expect(page.locator(".verdict")).to_contain_text("that the first hit is correct")

@@ -50,6 +50,25 @@ def use(url: str, *calls: tuple[str, Mapping[str, Any]]) -> None:
         elsewhere.submit(anyio.run, run).result()
 
 
+def wait_until_searchable(url: str) -> None:
+    """Wait until every demo server's tools are admitted and the model has read them."""
+
+    async def search() -> None:
+        async with Client(url) as client:
+            while True:
+                answer = str(await client.call_tool("search_tools", {"query": "give a customer the money back"}))
+                if "stripe__create_refund" in answer and " yet" not in answer:
+                    return
+                await anyio.sleep(0.2)
+
+    async def run() -> None:
+        with anyio.fail_after(120):
+            await search()
+
+    with ThreadPoolExecutor() as elsewhere:
+        elsewhere.submit(anyio.run, run).result()
+
+
 @dataclass
 class Watched:
     """A window, and everything in it that should not happen: errors, refused content, requests to elsewhere."""

@@ -135,12 +135,13 @@ class Engine:
         )
 
     def _caught_up(self) -> Preparable:
-        """Wait until the index has the newest catalog: a moment if an older one can answer, else until it is there."""
+        """Wait until the index has the newest catalog: a moment if an older one has tools, else until it is there."""
         with self._state:
             if not self._is_current():
                 self._index_soon()
                 left = self._changed_at + CATCH_UP_SECONDS - time.monotonic()
-                self._state.wait_for(self._is_settled, None if self._searcher is None else max(left, 0.0))
+                has_tools = self._searcher is not None and len(self._searcher.catalog) > 0
+                self._state.wait_for(self._is_settled, max(left, 0.0) if has_tools else None)
             if self._searcher is None:
                 failure, self._failure = self._failure, None
                 raise failure or RuntimeError("the searcher could not be made")
