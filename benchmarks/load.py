@@ -123,17 +123,21 @@ async def added(setup: Setup, era: Era, rate: float, seconds: float) -> list[str
     await asyncio.gather(*waiting)
     for client in clients:
         await client.end()
-    stop()
+    await stop()
     mine, theirs = _percentiles(through), _percentiles(straight)
     return [era, setup.kind, round(rate), *mine, *theirs, *(round(a - b, 2) for a, b in zip(mine, theirs, strict=True))]
 
 
-async def _direct(setup: Setup) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
+async def _direct(setup: Setup) -> tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[None]]]:
     """Return how the server is called without the gateway, and how that ends."""
     if setup.direct_port is not None:
         client = RawClient(setup.direct_port, "legacy")
         await client.open()
-        return lambda: client.call("echo", CALL["arguments"]), client.close  # type: ignore[arg-type]
+
+        async def close() -> None:
+            client.close()
+
+        return lambda: client.call("echo", CALL["arguments"]), close  # type: ignore[arg-type]
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(UPSTREAM), "stdio", stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -146,7 +150,11 @@ async def _direct(setup: Setup) -> tuple[Callable[[], Awaitable[object]], Callab
         process.stdin.write(line)
         return await process.stdout.readline()
 
-    return call, process.kill
+    async def kill() -> None:
+        process.kill()
+        await process.wait()
+
+    return call, kill
 
 
 def _percentiles(times: list[float]) -> list[float]:

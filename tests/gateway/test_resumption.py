@@ -1,12 +1,19 @@
 """Streams that are taken up again: every session its own events, and all of them together bounded."""
 
-from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse
+import json
+from typing import Any
+
+from mcp_types import JSONRPCResponse
 
 from shortlist.front.resumption import EVENT_BYTES, EventLog
 
 
-def answer(text: str) -> JSONRPCMessage:
-    return JSONRPCResponse(jsonrpc="2.0", id=1, result={"content": [{"type": "text", "text": text}]})
+def message(**parts: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **parts}).encode()
+
+
+def answer(text: str) -> bytes:
+    return message(id=1, result={"content": [{"type": "text", "text": text}]})
 
 
 def texts(log: EventLog, owner: object, last: str) -> list[str]:
@@ -43,15 +50,14 @@ def test_the_oldest_events_go_when_there_are_too_many() -> None:
 
 def test_an_id_that_was_never_given_is_nobodys() -> None:
     log, me = EventLog(), object()
-    log.add(me, "1", JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"level": "info"}))
+    log.add(me, "1", message(method="notifications/message", params={"level": "info"}))
     assert [log.after(me, last) for last in ("", "x", "-1", "99", "²")] == [(None, [])] * 5
 
 
 def test_events_weigh_the_bytes_that_they_take_numbers_included() -> None:
     log, me = EventLog(100_000), object()
     for number in range(1_000):
-        numbers = JSONRPCResponse(jsonrpc="2.0", id=1, result={"rows": list(range(number, number + 500))})
-        log.add(me, "1", numbers)
+        log.add(me, "1", message(id=1, result={"rows": list(range(number, number + 500))}))
     assert log.bytes <= 100_000
     kept = len(log._events)
     assert kept < 100_000 / 1_500

@@ -171,6 +171,8 @@ class Audience:
         self._state = state
         self._router = router
         self._links: dict[str, Link] = {}
+        self._connections: dict[str, Connection] = {}
+        """Those over HTTP, by the id of their session."""
         self._streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]] = {}
         self._running: dict[anyio.CancelScope, Principal] = {}
         self.end_sessions: Callable[[Callable[[Principal], bool]], Work] | None = None
@@ -183,14 +185,21 @@ class Audience:
         session = caller.session or ""
         if session not in self._links:
             self._links[session] = Link(connection, caller)
+            if connection.session_id is not None:
+                self._connections[connection.session_id] = connection
             connection.exit_stack.callback(self._unlink, session)
         return self._links[session]
 
     def _unlink(self, session: str) -> None:
         link = self._links.pop(session, None)
         if link is not None:
+            self._connections.pop(link.connection.session_id or "", None)
             self._router.forget(link)
             self._state.workspaces.close(link.caller)
+
+    def connection(self, session_id: str) -> Connection | None:
+        """Return the legacy connection of an HTTP session that has made a request."""
+        return self._connections.get(session_id)
 
     def linked(self, caller: Caller) -> Link | None:
         """Return the connection of a legacy caller."""

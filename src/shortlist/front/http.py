@@ -38,6 +38,7 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border:
     check_binding(host, state.settings.tokens)
     manager = ResumableSessions(
         front.server,
+        front.audience.connection,
         most_bytes=limits.resumption_bytes,
         # Host and Origin are checked below, for every route and not only for these.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),

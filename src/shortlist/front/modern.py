@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 from mcp.server._streamable_http_modern import _SingleExchangeDispatchContext
 from mcp.server.connection import Connection
-from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.server.streamable_http import check_accept_headers
 from mcp.shared.dispatcher import CallOptions
@@ -29,21 +28,16 @@ from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from shortlist.front.server import CALL, CallParams, DualServer, is_usual_call
+from shortlist.front.server import CALL, DualServer, usual_call
+from shortlist.front.streams import PING, PING_SECONDS, STREAM_HEADERS
 
 WATCH_SECONDS = 0.25
 """Calls that take longer are cancelled when their client disconnects; most are answered before."""
-PING_SECONDS = 15.0
 _PARAM_PREFIX = MCP_PARAM_HEADER_PREFIX.lower()
-_STREAM_HEADERS = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
 
 
 async def serve_call(server: DualServer, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
@@ -51,7 +45,7 @@ async def serve_call(server: DualServer, scope: Scope, receive: Receive, send: S
     request = Request(scope, receive)
     if request.headers.get(MCP_PROTOCOL_VERSION_HEADER) not in MODERN_PROTOCOL_VERSIONS or scope["method"] != "POST":
         return False
-    message = _usual_call(body)
+    message = usual_call(body)
     if message is None or check_accept_headers(request) != (True, True):
         return False
     names = request.headers.keys()
@@ -63,19 +57,6 @@ async def serve_call(server: DualServer, scope: Scope, receive: Receive, send: S
         return False
     await _Exchange(server, request, receive, send, message, route).run()
     return True
-
-
-def _usual_call(body: bytes) -> dict[str, Any] | None:
-    """Parse a body; return None for what is not a `tools/call` in its usual form."""
-    try:
-        message = from_json(body)
-    except ValueError:
-        return None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or message.get("method") != CALL:
-        return None
-    number = message.get("id")
-    is_numbered = isinstance(number, (int, str)) and not isinstance(number, bool)
-    return message if is_numbered and is_usual_call(message.get("params")) else None
 
 
 def _mirrors_headers(server: DualServer, name: str) -> bool:
@@ -135,26 +116,16 @@ class _Exchange:
         context = self._runner._make_context(
             self._context, CALL, self._params, self._params.get("_meta"), self._version
         )
-        call = self._runner._compose_server_middleware(self._handle)
         try:
-            result = await call(context)
+            result: Any = await self._server.relayed(context)
+            result.setdefault("resultType", "complete")
+            self._runner._stamp_server_info(self._version, result)
             return {"jsonrpc": "2.0", "id": self._id, "result": result}
         except Exception as error:
             failed = modern_error_data(error).model_dump(mode="json", exclude_none=True)
             return {"jsonrpc": "2.0", "id": self._id, "error": failed}
         finally:
             await aclose_shielded(self._connection)
-
-    async def _handle(self, context: ServerRequestContext[Any, Any]) -> HandlerResult:
-        entry = self._server.get_request_handler(CALL)
-        if entry is None:
-            raise RuntimeError("the server has no handler of tools/call")
-        params = CallParams(self._params["name"], self._params.get("arguments"))
-        result = await entry.handler(context, params)
-        if not isinstance(result, dict):
-            raise TypeError(f"a handler of tools/call returned {type(result).__name__}")
-        result.setdefault("resultType", "complete")
-        return self._runner._stamp_server_info(self._version, result)
 
     async def _finish(self, answer: Mapping[str, Any]) -> None:
         body = to_json(answer, inf_nan_mode="null")
@@ -176,7 +147,7 @@ class _Exchange:
                 return
             if not self._is_stream:
                 self._is_stream = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+                await self._send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     def _watch(self) -> None:
@@ -190,7 +161,7 @@ class _Exchange:
                     pass
                 self._scope.cancel()
                 return
-            await self._stream(b": ping\r\n\r\n")
+            await self._stream(PING)
 
 
 @dataclass

@@ -1,14 +1,16 @@
-"""What legacy HTTP clients have been sent, kept for a while so that they can resume a broken stream."""
+"""Legacy HTTP sessions: what their clients were sent is kept for a while, so that they can resume a broken stream."""
 
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import anyio
-from mcp.server.lowlevel import Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from mcp.server.connection import Connection
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.message import SessionMessage
@@ -18,6 +20,8 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from shortlist.access.principal import ANONYMOUS, Principal
+from shortlist.front.legacy import OpenSession, serve_legacy_call
+from shortlist.front.server import DualServer
 from shortlist.front.streams import use_lean_streams
 
 KEPT_BYTES = 64 * 1024 * 1024
@@ -54,13 +58,13 @@ class EventLog:
         self._of_owner: dict[object, OrderedDict[int, None]] = {}
         self._numbers = count(1)
 
-    def session(self) -> EventStore:
+    def session(self) -> "_SessionEvents":
         """Return the events of one session, which cannot be asked for another's."""
         return _SessionEvents(self)
 
-    def add(self, owner: object, stream: str, message: JSONRPCMessage | None) -> str:
+    def add(self, owner: object, stream: str, json: bytes | None) -> str:
+        """Keep an event, or the start of a stream, and return its id."""
         number = next(self._numbers)
-        json = None if message is None else message.model_dump_json(by_alias=True, exclude_unset=True).encode()
         event = _Event(owner, stream, json)
         self._events[number] = event
         self._of_owner.setdefault(owner, OrderedDict())[number] = None
@@ -100,8 +104,12 @@ class _SessionEvents(EventStore):
     def __init__(self, log: EventLog) -> None:
         self.log = log
 
+    def keep(self, stream: str, json: bytes | None) -> str:
+        return self.log.add(self, stream, json)
+
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        return self.log.add(self, stream_id, message)
+        json = None if message is None else message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        return self.keep(stream_id, json)
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
         stream, events = self.log.after(self, last_event_id)
@@ -117,8 +125,18 @@ class ResumableSessions(StreamableHTTPSessionManager):
     of them a client that comes back would be sent another's answer.
     """
 
-    def __init__(self, app: Server[Any], *, most_bytes: int = KEPT_BYTES, **options: Any) -> None:
+    def __init__(
+        self,
+        app: DualServer,
+        connection: Callable[[str], Connection | None],
+        *,
+        most_bytes: int = KEPT_BYTES,
+        **options: Any,
+    ) -> None:
         self.log = EventLog(most_bytes)
+        self._dual = app
+        self._connection = connection
+        self._open: dict[str, OpenSession] = {}
         self.cancelled = 0
         """How many calls of vanished clients were cancelled."""
         self._resumptions: dict[str, int] = {}
@@ -156,19 +174,41 @@ class ResumableSessions(StreamableHTTPSessionManager):
                 self._resumptions[session] = self._resumptions.get(session, 0) + 1
             await self._handle_request(scope, receive, send)
             return
+        opened = self._opened(session, scope)
+        if opened is not None and await serve_legacy_call(opened, scope, receive, send, body):
+            return
         watch = _Watch(receive, send)
         await self._handle_request(scope, watch.receive, watch.send)
-        if watch.is_disconnected and not watch.is_complete and self._task_group is not None:
-            self._task_group.start_soon(self._cancel_vanished, session, body)
+        if watch.is_disconnected and not watch.is_complete:
+            self._vanished(session, _request_id(body))
 
-    async def _cancel_vanished(self, session: str, body: bytes) -> None:
+    def _opened(self, session: str, scope: Scope) -> OpenSession | None:
+        """Return a session whose handshake is done, to the client that it belongs to and to nobody else."""
+        user, transport = scope.get("user"), self._server_instances.get(session)
+        owner = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+        if transport is None or owner != self._session_owners.get(session):
+            return None
+        if session not in self._open:
+            connection = self._connection(session)
+            if connection is None or not connection.initialize_accepted:
+                return None
+            events = cast("_SessionEvents", transport._event_store)
+            vanished = partial(self._vanished, session)
+            self._open[session] = OpenSession(self._dual, transport, connection, events.keep, vanished)
+        return self._open[session]
+
+    def _vanished(self, session: str, request: Any) -> None:
+        if self._task_group is not None and request is not None:
+            self._task_group.start_soon(self._cancel_vanished, session, request)
+
+    async def _cancel_vanished(self, session: str, request: Any) -> None:
+        """Cancel a call, unless its client comes back in time."""
         resumed = self._resumptions.get(session, 0)
         await anyio.sleep(VANISHED_SECONDS)
         transport = self._server_instances.get(session)
-        request = from_json(body)
-        if transport is None or self._resumptions.get(session, 0) != resumed or "id" not in request:
+        if transport is None or self._resumptions.get(session, 0) != resumed:
             return
-        params = {"requestId": request["id"], "reason": "the client is gone"}
+        params = {"requestId": request, "reason": "the client is gone"}
         cancel = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
         writer = transport._read_stream_writer
         if writer is not None:
@@ -180,11 +220,22 @@ class ResumableSessions(StreamableHTTPSessionManager):
                 logger.debug("the session ended meanwhile")
 
     async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
-        """Forget what a session was sent when it ends."""
+        """End the calls of a session that ends, and forget what it was sent."""
+        opened = self._open.pop(session_id, None)
+        if opened is not None:
+            opened.end()
         await super()._discard_session(session_id, transport)
         self._resumptions.pop(session_id, None)
         if transport._event_store is not None:
             self.log.forget(transport._event_store)
+
+
+def _request_id(body: bytes) -> Any:
+    try:
+        message = from_json(body)
+    except ValueError:
+        return None
+    return message.get("id") if isinstance(message, dict) else None
 
 
 class _Watch:

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ from mcp.server import NotificationOptions, Server
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.models import InitializationOptions
+from mcp.server.runner import _apply_middleware
 from mcp.server.subscriptions import ListenHandler
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -34,6 +36,7 @@ from mcp_types import (
 from mcp_types.methods import SPEC_CLIENT_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
+from pydantic_core import from_json
 
 from shortlist.access.principal import NOBODY, OWNER, Principal
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError
@@ -96,6 +99,22 @@ class DualServer(Server[Any]):
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+    @cached_property
+    def relayed(self) -> CallNext:
+        """The handler of `tools/call` within every middleware, composed when the first call comes."""
+        entry = self.get_request_handler(CALL)
+        if entry is None:
+            raise RuntimeError("the server has no handler of tools/call")
+
+        async def call(context: RequestContext) -> HandlerResult:
+            params: Mapping[str, Any] = context.params or {}
+            return await entry.handler(context, CallParams(params["name"], params.get("arguments")))
+
+        composed: CallNext = call
+        for middleware in reversed(self.middleware):
+            composed = partial(_apply_middleware, middleware, composed)
+        return composed
 
 
 class Front:
@@ -374,3 +393,16 @@ def is_usual_call(params: Any) -> bool:
         return False
     has_arguments = params.get("arguments") is None or isinstance(params["arguments"], dict)
     return isinstance(params.get("name"), str) and has_arguments
+
+
+def usual_call(body: bytes) -> dict[str, Any] | None:
+    """Parse a body; return None for what is not a `tools/call` in its usual form."""
+    try:
+        message = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or message.get("method") != CALL:
+        return None
+    number = message.get("id")
+    is_numbered = isinstance(number, (int, str)) and not isinstance(number, bool)
+    return message if is_numbered and is_usual_call(message.get("params")) else None

@@ -13,7 +13,12 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from starlette.types import Receive, Scope, Send
 
 PING_SECONDS = 15.0
-_PING = b": ping\r\n\r\n"
+PING = b": ping\r\n\r\n"
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
 
 
 class EventStream:
@@ -40,7 +45,7 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         is_open = True
         while is_open:
-            data = _PING
+            data = PING
             with anyio.move_on_after(PING_SECONDS):
                 try:
                     data = encode_event(await self._events.receive())
@@ -56,10 +61,13 @@ async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> N
 
 
 def encode_event(event: Mapping[str, Any]) -> bytes:
-    """Return the bytes of one event."""
-    lines = [f"{name}: {event[name]}" for name in ("id", "event", "retry") if event.get(name) is not None]
-    lines += [f"data: {line}" for line in str(event.get("data", "")).split("\n")]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+    """Return the bytes of one event; its data may be a string, or bytes without line breaks."""
+    head = "".join(f"{name}: {event[name]}\r\n" for name in ("id", "event", "retry") if event.get(name) is not None)
+    data = event.get("data", "")
+    if isinstance(data, bytes):
+        return b"%bdata: %b\r\n\r\n" % (head.encode(), data)
+    lines = "\r\n".join(f"data: {line}" for line in str(data).split("\n"))
+    return f"{head}{lines}\r\n\r\n".encode()
 
 
 def use_lean_streams() -> None:

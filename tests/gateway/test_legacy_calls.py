@@ -1,0 +1,183 @@
+"""Calls of legacy clients over HTTP: answered at once, as a stream where they must, resumed, cancelled and ended."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from shortlist.config.settings import Limits
+from shortlist.front import legacy, resumption
+from tests.gateway.support import DEADLINE_SECONDS, Fixture, serve
+from tests.gateway.test_http import TOKENS
+from tests.gateway.test_limits import listening
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
+versions = pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+
+
+@dataclass
+class RawSession:
+    """A legacy session whose requests and responses the test sees as they are."""
+
+    http: httpx2.AsyncClient
+    url: str
+    version: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def open(self) -> None:
+        """Shake hands, and make a request so that the gateway knows the session."""
+        params = {"protocolVersion": self.version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        opened = await self.post("initialize", params, id=1)
+        self.headers |= {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": self.version}
+        await self.post("notifications/initialized", {})
+        await self.post("tools/list", {}, id=2)
+
+    async def post(self, method: str, params: dict[str, Any], **more: Any) -> httpx2.Response:
+        return await self.http.post(self.url, json=_message(method, params, **more), headers=self.headers)
+
+    async def call(self, tool: str, arguments: dict[str, Any], number: int = 3, **more: Any) -> httpx2.Response:
+        params = {"name": "call_tool", "arguments": {"name": tool, "arguments": arguments}, **more}
+        return await self.post("tools/call", params, id=number)
+
+    def stream(self, tool: str, number: int = 3) -> Any:
+        params = {"name": "call_tool", "arguments": {"name": tool, "arguments": {}}}
+        message = _message("tools/call", params, id=number)
+        return self.http.stream("POST", self.url, json=message, headers=self.headers)
+
+
+def _message(method: str, params: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params, **more}
+
+
+def messages(response: httpx2.Response) -> list[dict[str, Any]]:
+    """Return the messages of a response, whichever form it has."""
+    if response.headers["content-type"] == "application/json":
+        return [response.json()]
+    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: {")]
+    return [json.loads(line) for line in lines]
+
+
+@asynccontextmanager
+async def sessions(alpha: Fixture, version: str, **settings: Any) -> AsyncIterator[RawSession]:
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with (
+        serve(alpha, **settings) as served,
+        listening(served, Limits()) as (port, _),
+        httpx2.AsyncClient(headers=accept, timeout=DEADLINE_SECONDS) as http,
+    ):
+        session = RawSession(http, f"http://127.0.0.1:{port}/mcp", version)
+        if settings.get("tokens"):
+            session.headers["Authorization"] = "Bearer ada-secret"
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await session.open()
+            yield session
+
+
+async def test_an_answer_that_comes_at_once_is_plain_json_for_clients_that_cannot_resume() -> None:
+    async with sessions(Fixture("alpha"), "2025-06-18") as session:
+        response = await session.call("alpha__echo", {"text": "hi"})
+    assert response.headers["content-type"] == "application/json"
+    assert response.json()["id"] == 3
+    assert response.json()["result"]["content"][0]["text"] == "hi"
+
+
+@versions
+async def test_progress_comes_before_the_answer(version: str) -> None:
+    async with sessions(Fixture("alpha"), version) as session:
+        response = await session.call("alpha__count", {}, _meta={"progressToken": "p"})
+    found = messages(response)
+    steps = [m["params"]["progress"] for m in found if m.get("method") == "notifications/progress"]
+    assert steps == [1, 2]
+    assert found[-1]["id"] == 3
+    assert "result" in found[-1]
+
+
+@versions
+async def test_a_call_that_its_client_cancels_is_cancelled_at_the_server_and_ends(version: str) -> None:
+    alpha = Fixture("alpha")
+    ended: list[dict[str, Any]] = []
+    async with sessions(alpha, version) as session, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            ended.extend(messages(await session.call("alpha__wait", {})))
+
+        tasks.start_soon(call)
+        await alpha.waiting.wait()
+        await session.post("notifications/cancelled", {"requestId": 3})
+        await alpha.cancelled.wait()
+    assert [(each["id"], each["error"]["message"]) for each in ended] == [(3, "Request cancelled")]
+
+
+@versions
+async def test_a_session_that_ends_takes_its_calls_with_it(version: str) -> None:
+    alpha = Fixture("alpha")
+    async with sessions(alpha, version) as session, anyio.create_task_group() as tasks:
+        tasks.start_soon(session.call, "alpha__wait", {})
+        await alpha.waiting.wait()
+        assert (await session.http.delete(session.url, headers=session.headers)).status_code == 200
+        await alpha.cancelled.wait()
+        assert (await session.call("alpha__echo", {"text": "late"})).status_code == 404
+
+
+@pytest.mark.parametrize("watch_seconds", [0.0, 3_600.0], ids=["as a stream", "before it became a stream"])
+async def test_a_client_that_lost_its_connection_resumes_and_gets_the_answer(
+    monkeypatch: pytest.MonkeyPatch, watch_seconds: float
+) -> None:
+    monkeypatch.setattr(legacy, "WATCH_SECONDS", watch_seconds)
+    alpha, release = Fixture("alpha"), anyio.Event()
+
+    async def wait(*_: Any) -> Any:
+        alpha.waiting.set()
+        await release.wait()
+        return await alpha.tool_echo(None, None, {"text": "kept"})
+
+    alpha.tool_wait = wait  # type: ignore[method-assign]
+    async with sessions(alpha, "2025-11-25") as session:
+        async with session.stream("alpha__wait") as response:
+            first = await anext(response.aiter_lines())
+            await alpha.waiting.wait()
+        last = {"Last-Event-ID": first.removeprefix("id: ")}
+        async with session.http.stream("GET", session.url, headers=session.headers | last) as resumed:
+            release.set()
+            async for line in resumed.aiter_lines():
+                if line.startswith("data: {"):
+                    answer = json.loads(line.removeprefix("data: "))
+                    break
+    assert answer["id"] == 3
+    assert answer["result"]["content"][0]["text"] == "kept"
+
+
+@versions
+async def test_the_call_of_a_client_that_does_not_come_back_is_cancelled(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resumption, "VANISHED_SECONDS", 0.1)
+    alpha = Fixture("alpha")
+    async with sessions(alpha, version) as session:
+        async with session.stream("alpha__wait"):
+            await alpha.waiting.wait()
+        await alpha.cancelled.wait()
+
+
+async def test_a_session_is_closed_to_every_other_token_though_its_calls_take_the_fast_path() -> None:
+    async with sessions(Fixture("alpha"), "2025-06-18", tokens=TOKENS) as session:
+        assert (await session.call("alpha__echo", {"text": "mine"})).status_code == 200
+        session.headers["Authorization"] = "Bearer bob-secret"
+        assert (await session.call("alpha__echo", {"text": "theirs"})).status_code == 404
+
+
+@versions
+async def test_requests_that_are_not_as_usual_get_the_sdks_errors(version: str) -> None:
+    async with sessions(Fixture("alpha"), version) as session:
+        plain = {**session.headers, "Content-Type": "text/plain"}
+        assert (await session.http.post(session.url, content=b"{}", headers=plain)).status_code == 400
+        wrong = await session.post("tools/call", {"name": 7}, id=4)
+        narrow = {**session.headers, "Accept": "application/json"}
+        body = _message("tools/call", {"name": "search_tools", "arguments": {"query": "add"}}, id=5)
+        assert (await session.http.post(session.url, json=body, headers=narrow)).status_code == 406
+    assert messages(wrong)[0]["error"]["code"] == -32602
