@@ -2,10 +2,12 @@
 
     python -m benchmarks.chaos [--calls 200000] [--seed 1] [--clients 64]
 
-Every call has a unique id that it carries as its text; the server counts the ids that it received and the client
-compares the answer. The run counts answered, refused, wrong, lost and duplicated calls, and compares the latency of
-healthy servers with that of the same calls before the faults begin. The seed decides who calls what, when a client
-disconnects, and what each server does wrong; a run with the same seed replays the same decisions.
+Every call has a unique id that begins with the name of its server and is also its text. Each server writes down the
+ids that it receives, and the client compares the answer with the id: the run counts answered, refused, wrong, lost and
+duplicated calls. Afterwards the same clients make the same choices of servers without any fault, while another process
+uses the CPU that faulty servers and their restarts used; the latency of healthy servers is compared with that of this
+control run. The seed decides who calls what, when a client disconnects, and what each server does wrong; a run with the
+same seed replays the same decisions.
 """
 
 import argparse
@@ -14,9 +16,12 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -24,14 +29,35 @@ from typing import Any
 
 from benchmarks.measuring import machine, publish
 from benchmarks.stress.client import Era, RawClient, Refused
-from benchmarks.stress.processes import Gateway, children, gateway, stdio_server
+from benchmarks.stress.processes import (
+    READY_SECONDS,
+    Gateway,
+    children,
+    gateway,
+    http_upstream,
+    stdio_server,
+    tree_cpu_seconds,
+    usage,
+)
 
 from shortlist.evals.tables import Table, to_markdown
 
-HEALTHY, FAULTY = 10, 20
+HEALTHY, FAULTY, FAULTY_HTTP = 10, 20, 5
+"""Healthy servers, faulty ones, and how many of the faulty ones are reached over HTTP."""
 CALL_SECONDS = 8.0
 """The deadline of a call at the client; the servers' own is shorter."""
 SERVER_SECONDS = 3.0
+ADJUST_SECONDS = 0.5
+BURN = """
+import sys, time
+for line in sys.stdin:  # the share of a core to use, until the next line comes
+    share, until = float(line), time.monotonic() + %s
+    while time.monotonic() < until:
+        began = time.process_time()
+        while time.process_time() - began < 0.01 * share:
+            pass
+        time.sleep(max(0.0, 0.01 * (1 - share)))
+"""
 
 
 @dataclass(slots=True)
@@ -39,8 +65,12 @@ class Tally:
     """What became of the calls."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    sent: list[str] = field(default_factory=list)
+    sent: set[str] = field(default_factory=set)
     healthy: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    gateway: float = 0.0
+    servers: float = 0.0
+    """How many cores the gateway and its servers used, on average."""
     examples: list[str] = field(default_factory=list)
 
 
@@ -51,30 +81,27 @@ class Plan:
     dice: random.Random
     era: Era
     calls: int
-    faults: bool
 
 
 async def run_client(running: Gateway, number: int, plan: Plan, tally: Tally) -> None:
     """Make one client's calls, one after the other."""
     client = RawClient(running.port, plan.era)
     for index in range(plan.calls):
-        broken = plan.faults and plan.dice.random() < 2 / 3
+        broken = plan.dice.random() < 2 / 3
         server = f"faulty{plan.dice.randrange(FAULTY)}" if broken else f"healthy{plan.dice.randrange(HEALTHY)}"
-        call = f"{plan.era}-{number}-{index}-{plan.faults}"
-        leaves = plan.faults and plan.dice.random() < 0.005
+        call = f"{server}-{plan.era}-{number}-{index}"
+        leaves = plan.dice.random() < 0.005
         started = perf_counter()
         outcome = await one_call(client, server, call, leaves, tally)
         tally.outcomes[outcome] += 1
         if not broken:
             tally.healthy.append(perf_counter() - started)
-            if outcome not in ("answered", "left"):
-                tally.examples.append(f"{server} {outcome}")
     client.close()
 
 
 async def one_call(client: RawClient, server: str, call: str, leaves: bool, tally: Tally) -> str:
     """Make a call and say what became of it."""
-    tally.sent.append(call)
+    tally.sent.add(call)
     try:
         async with asyncio.timeout(CALL_SECONDS):
             if client._writer is None:
@@ -106,9 +133,13 @@ def _params(server: str, call: str) -> dict[str, Any]:
 
 def _judged(answer: dict[str, Any], call: str, tally: Tally) -> str:
     if "error" in answer:
+        if call.startswith("healthy"):
+            tally.examples.append(f"a healthy server failed: {answer['error']}")
         return "JSON-RPC error"
     texts = [block.get("text") for block in answer["result"].get("content", ())]
     if answer["result"].get("isError"):
+        if call.startswith("healthy"):
+            tally.examples.append(f"a healthy server failed: {str(texts)[:160]}")
         return "failed with a reason"
     if texts and texts[0] == call:
         return "answered"
@@ -116,9 +147,9 @@ def _judged(answer: dict[str, Any], call: str, tally: Tally) -> str:
     return "wrong"
 
 
-async def disturb(running: Gateway, dice: random.Random, stop: asyncio.Event) -> None:
+async def disturb(running: Gateway, dice: random.Random) -> None:
     """Kill and stop server processes at random."""
-    while not stop.is_set():
+    while True:
         await asyncio.sleep(dice.uniform(0.2, 1.0))
         faulty = [pid for pid in children(running.pid) if "--faults" in _command(pid)]
         if not faulty:
@@ -142,20 +173,69 @@ def _command(pid: int) -> str:
         return ""
 
 
-async def phase(running: Gateway, seed: str, calls: int, clients: int, *, faults: bool) -> Tally:
-    """Run all clients to the end."""
-    tally, stop = Tally(), asyncio.Event()
+async def phase(running: Gateway, seed: str, calls: int, clients: int, burn: float | None) -> Tally:
+    """Run all clients to the end, with faults, or without them and with `burn` cores used beside the gateway."""
+    await until_served(running)
+    tally = Tally()
     plans = [
-        Plan(random.Random(f"{seed}-{n}"), "modern" if n % 2 else "legacy", calls // clients, faults)
-        for n in range(clients)
+        Plan(random.Random(f"{seed}-{n}"), "modern" if n % 2 else "legacy", calls // clients) for n in range(clients)
     ]
     work = [run_client(running, number, plan, tally) for number, plan in enumerate(plans)]
-    disturbing = asyncio.create_task(disturb(running, random.Random(f"{seed}-disturb"), stop)) if faults else None
+    beside = disturb(running, random.Random(f"{seed}-disturb")) if burn is None else keep_busy(running, burn)
+    task = asyncio.create_task(beside)
+    began, cpu, own = perf_counter(), tree_cpu_seconds(running.pid), usage(running.pid).cpu_seconds
     await asyncio.gather(*work)
-    stop.set()
-    if disturbing is not None:
-        await disturbing
+    tally.seconds = perf_counter() - began
+    tally.servers = (tree_cpu_seconds(running.pid) - cpu) / tally.seconds
+    tally.gateway = (usage(running.pid).cpu_seconds - own) / tally.seconds
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
     return tally
+
+
+async def until_served(running: Gateway) -> None:
+    """Wait until every server's tool can be called."""
+    client = RawClient(running.port, "modern")
+    for server in [f"healthy{n}" for n in range(HEALTHY)] + [f"faulty{n}" for n in range(FAULTY)]:
+        async with asyncio.timeout(READY_SECONDS):
+            call = {"name": f"{server}__echo", "arguments": {"text": "hello"}}
+            while (await client.call("call_tool", call)).get("result", {"isError": True}).get("isError"):
+                await asyncio.sleep(0.1)
+    client.close()
+
+
+async def keep_busy(running: Gateway, cores: float) -> None:
+    """Use as much CPU as is missing until the servers and this process together use so many cores."""
+    burner = subprocess.Popen([sys.executable, "-c", BURN % ADJUST_SECONDS], stdin=subprocess.PIPE, text=True)
+    used = 0.0
+    try:
+        while burner.stdin is not None:
+            burner.stdin.write(f"{min(1.0, max(0.0, cores - used))}\n")
+            burner.stdin.flush()
+            before, began = tree_cpu_seconds(running.pid), perf_counter()
+            await asyncio.sleep(ADJUST_SECONDS)
+            used = (tree_cpu_seconds(running.pid) - before) / (perf_counter() - began)
+    finally:
+        burner.kill()
+        burner.wait()
+
+
+@contextmanager
+def gateway_of(seen: Path, seed: int | None) -> Iterator[Gateway]:
+    """Serve healthy and faulty servers; without a seed all of them are healthy."""
+    with ExitStack() as stack:
+        servers: dict[str, dict[str, Any]] = {}
+        for number in range(HEALTHY + FAULTY):
+            name = f"healthy{number}" if number < HEALTHY else f"faulty{number - HEALTHY}"
+            faults = () if seed is None or number < HEALTHY else ("--faults", f"{seed}{number:03}")
+            noted = {"SEEN_FILE": str(seen), "SERVER_NAME": name}
+            if number >= HEALTHY + FAULTY - FAULTY_HTTP:
+                _, url = stack.enter_context(http_upstream(*faults, **noted))
+                servers[name] = {"type": "http", "url": url}
+            else:
+                servers[name] = stdio_server(*faults, **noted)
+            servers[name]["shortlist"] = {"timeout": SERVER_SECONDS}
+        yield stack.enter_context(gateway(servers, {"limits": {"message_bytes": 1_000_000}}))
 
 
 def _p95(times: list[float]) -> float:
@@ -171,34 +251,42 @@ def main() -> int:
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/chaos-COMMIT.json")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        seen = Path(folder) / "seen"
+        seen, unused = Path(folder) / "seen", Path(folder) / "control"
         seen.touch()
-        servers = {f"healthy{n}": stdio_server(SEEN_FILE=str(seen)) for n in range(HEALTHY)}
-        servers |= {
-            f"faulty{n}": stdio_server("--faults", f"{arguments.seed}{n:03}", SEEN_FILE=str(seen))
-            for n in range(FAULTY)
-        }
-        for settings in servers.values():
-            settings["shortlist"] = {"timeout": SERVER_SECONDS}
-        with gateway(servers, {"limits": {"message_bytes": 1_000_000}}) as running:
-            quiet = asyncio.run(
-                phase(running, f"{arguments.seed}-quiet", arguments.calls // 10, arguments.clients, faults=False)
-            )
-            tally = asyncio.run(phase(running, str(arguments.seed), arguments.calls, arguments.clients, faults=True))
+        with gateway_of(seen, arguments.seed) as running:
+            tally = asyncio.run(phase(running, str(arguments.seed), arguments.calls, arguments.clients, None))
             alive = "ok" in running.get("/healthz")
-        received = Counter(seen.read_text().split())
-    twice = [call for call, times in received.items() if times > 1]
-    strangers = set(received) - set(tally.sent) - set(quiet.sent)
+        received = [line.split() for line in seen.read_text().splitlines()]
+        with gateway_of(unused, None) as running:
+            few = max(arguments.calls // 10, 50 * arguments.clients)
+            control = asyncio.run(phase(running, str(arguments.seed), few, arguments.clients, tally.servers))
+    times = Counter(call for _, call in received)
+    twice = [call for call, count in times.items() if count > 1]
+    misplaced = [call for server, call in received if call.partition("-")[0] != server or call not in tally.sent]
+    p95 = _p95(tally.healthy), _p95(control.healthy)
     rows = [(outcome, f"{count:,}") for outcome, count in tally.outcomes.most_common()]
-    rows += [("done twice", f"{len(twice):,}"), ("never sent, yet received", f"{len(strangers):,}")]
-    rows += [("gateway alive at the end", str(alive))]
-    rows += [("healthy p95 before, ms", str(_p95(quiet.healthy))), ("healthy p95 during, ms", str(_p95(tally.healthy)))]
+    rows += [(f"{kind} calls", f"{tally.outcomes[kind]:,}") for kind in ("wrong", "lost") if not tally.outcomes[kind]]
+    rows += [
+        ("received by the servers", f"{len(times):,}"),
+        ("received twice", f"{len(twice):,}"),
+        ("received by another server, or never sent", f"{len(misplaced):,}"),
+        ("gateway alive at the end", str(alive)),
+        ("calls/s, and without faults", f"{_rate(tally):.0f}, {_rate(control):.0f}"),
+        ("cores used by the gateway, and without faults", f"{tally.gateway:.2f}, {control.gateway:.2f}"),
+        ("cores used by servers, and as many without faults", f"{tally.servers:.2f}"),
+        ("healthy p95 ms, and without faults", f"{p95[0]}, {p95[1]}"),
+        ("ratio (at most 2)", f"{p95[0] / max(p95[1], 0.1):.2f}"),
+    ]
     table = Table(f"{len(tally.sent):,} calls, seed {arguments.seed}", ("what", "count"), tuple(rows))
     print(to_markdown([table]))
     print(json.dumps(Counter(tally.examples).most_common(10), indent=1))
     if arguments.save:
         publish("chaos", [table], {"machine": machine(), "seed": arguments.seed, "outcomes": dict(tally.outcomes)})
-    return int(bool(twice or strangers or tally.outcomes["wrong"] or tally.outcomes["lost"] or not alive))
+    return int(bool(twice or misplaced or tally.outcomes["wrong"] or tally.outcomes["lost"] or not alive))
+
+
+def _rate(tally: Tally) -> float:
+    return sum(tally.outcomes.values()) / max(tally.seconds, 0.001)
 
 
 if __name__ == "__main__":

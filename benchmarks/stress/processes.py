@@ -41,6 +41,20 @@ def usage(pid: int) -> Usage:
     )
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """Return the CPU time of the processes that a process started, including those that ended."""
+    total = _cpu_seconds(pid, (13, 14))
+    return total + sum(_cpu_seconds(child, (11, 12, 13, 14)) for child in children(pid))
+
+
+def _cpu_seconds(pid: int, fields: tuple[int, ...]) -> float:
+    try:
+        values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(int(values[field]) for field in fields) / _TICKS
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process started and that still run, theirs included."""
     found: list[int] = []
@@ -78,9 +92,10 @@ def stdio_server(*arguments: str, **environment: str) -> dict[str, Any]:
 
 
 @contextmanager
-def http_upstream() -> Iterator[tuple[int, str]]:
+def http_upstream(*arguments: str, **environment: str) -> Iterator[tuple[int, str]]:
     """Run the server over HTTP; yield its process id and address."""
-    with subprocess.Popen([sys.executable, str(UPSTREAM), "http"], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, str(UPSTREAM), "http", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as process:
         if process.stdout is None:
             raise RuntimeError("the server was started without a pipe")
         try:

@@ -1,17 +1,19 @@
-"""A small MCP server of the standard library: `python upstream.py stdio | http [--legacy]`.
+"""A small MCP server of the standard library: `python upstream.py stdio | http [--faults SEED]`.
 
-`echo` answers at once. Every call carries a unique `id`; the server counts each one, and `seen` returns the ids that
-arrived more than once, so that a call that was done twice is found. With `--faults SEED` over stdio it misbehaves at
-random: it exits, hangs, writes garbage, answers late, twice or with an error, and floods the client with log messages.
+`echo` answers at once. Every call carries a unique `id` that begins with the name of its server; with SEEN_FILE the
+server writes down each id that it receives, with its own name, so that calls that were done twice or by another server
+are found. With `--faults SEED` it misbehaves at random: over stdio it exits, hangs, writes garbage, answers late, twice
+or with an error, and floods the client with log messages; over HTTP it closes connections, truncates and compresses
+bodies, and answers with the wrong status, type or content.
 """
 
 import asyncio
+import gzip
 import json
 import os
 import random
 import sys
 import time
-from collections import Counter
 from typing import Any
 
 TOOL = {
@@ -22,8 +24,6 @@ TOOL = {
         "properties": {"text": {"type": "string"}, "id": {"type": "string"}},
     },
 }
-SEEN = {"name": "seen", "description": "Ids that came more than once.", "inputSchema": {"type": "object"}}
-seen: Counter[str] = Counter()
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -37,13 +37,10 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             info = {"name": "bench", "version": "1"}
             result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
         case "tools/list":
-            result = {"tools": [TOOL, SEEN]}
-        case "tools/call" if params.get("name") == "seen":
-            twice = [name for name, times in seen.items() if times > 1]
-            result = {"content": [{"type": "text", "text": json.dumps([len(seen), twice])}]}
+            result = {"tools": [TOOL]}
         case "tools/call":
             arguments = params.get("arguments") or {}
-            note(arguments.get("id"))
+            note(message)
             result = {"content": [{"type": "text", "text": str(arguments.get("text"))}]}
         case "ping":
             result = {}
@@ -53,14 +50,12 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
-def note(call: str | None) -> None:
-    """Count a call, in a file too where there is one: the process may not live to tell."""
-    if call is None:
-        return
-    seen[call] += 1
-    if path := os.environ.get("SEEN_FILE"):
+def note(message: dict[str, Any]) -> None:
+    """Write a call down, before anything else is done with it: the process may not live to tell."""
+    call = ((message.get("params") or {}).get("arguments") or {}).get("id")
+    if call is not None and (path := os.environ.get("SEEN_FILE")):
         with open(path, "a") as file:
-            file.write(f"{call}\n")
+            file.write(f"{os.environ.get('SERVER_NAME')} {call}\n")
 
 
 def life(seed: int) -> int:
@@ -86,10 +81,10 @@ def misbehave(faults: random.Random, message: dict[str, Any]) -> bool:  # noqa: 
     """Do one bad thing; return whether the call is answered all the same."""
     match faults.choice(("exit", "hang", "garbage", "late", "twice", "error", "flood", "huge", "stranger")):
         case "exit":
-            note(((message.get("params") or {}).get("arguments") or {}).get("id"))
+            note(message)
             os._exit(3)
         case "hang":
-            note(((message.get("params") or {}).get("arguments") or {}).get("id"))
+            note(message)
             return False
         case "garbage":
             sys.stdout.buffer.write(b'{"jsonrpc": "2.0", \xff\xfe\n[1, 2\nnot json at all\n')
@@ -122,33 +117,68 @@ def write(message: dict[str, Any]) -> None:
     sys.stdout.buffer.flush()
 
 
-async def over_http() -> None:
+async def over_http(faults: random.Random | None) -> None:
     """Serve Streamable HTTP with one JSON response a request; print the port first."""
-    server = await asyncio.start_server(_connection, "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda *ends: _connection(*ends, faults), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
-async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: random.Random | None) -> None:
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or b"0")
             body = await reader.readexactly(length)
-            reply = answer(json.loads(body)) if body else None
+            message = json.loads(body) if body else {}
+            reply = answer(message) if body else None
             data = json.dumps(reply).encode() if reply is not None else b""
             status = "200 OK" if reply is not None else "202 Accepted" if body else "405 No"
-            writer.write(
-                f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
-                + data
-            )
+            if faults is not None and message.get("method") == "tools/call" and faults.random() < 0.02:
+                writer.write(await misbehave_over_http(faults, data))
+                if faults.random() < 0.5:
+                    raise ConnectionError("by chance")
+                continue
+            writer.write(http_response(status, data))
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
 
 
+def http_response(status: str, data: bytes, kind: str = "application/json", more: str = "") -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n{more}\r\n"
+    return head.encode() + data
+
+
+async def misbehave_over_http(faults: random.Random, data: bytes) -> bytes:  # noqa: PLR0911 - one arm for each fault
+    """Return what is written instead of the answer to a call that was done."""
+    match faults.choice(("silence", "status", "truncated", "garbage", "late", "bomb", "html", "twice", "hang")):
+        case "silence":
+            raise ConnectionError("by chance")
+        case "status":
+            return http_response(faults.choice(("500 Error", "503 Busy", "404 Gone", "302 Elsewhere")), b"<p>no</p>")
+        case "truncated":
+            return http_response("200 OK", data)[: -len(data) // 2]
+        case "garbage":
+            return http_response("200 OK", b'{"jsonrpc": \xff\xfe')
+        case "late":
+            await asyncio.sleep(0.05)
+        case "bomb":
+            bomb = gzip.compress(b" " * 20_000_000)
+            return http_response("200 OK", bomb, more="Content-Encoding: gzip\r\n")
+        case "html":
+            return http_response("200 OK", data, kind="text/html")
+        case "twice":
+            event = b"event: message\ndata: " + data + b"\n\n"
+            return http_response("200 OK", event * 2, kind="text/event-stream")
+        case "hang":
+            await asyncio.sleep(10)
+    return http_response("200 OK", data)
+
+
 if __name__ == "__main__":
+    seed = int(sys.argv[sys.argv.index("--faults") + 1]) if "--faults" in sys.argv else None
+    faults = random.Random(f"{seed}-{life(seed)}") if seed is not None else None
     if "http" in sys.argv:
-        asyncio.run(over_http())
+        asyncio.run(over_http(faults))
     else:
-        seed = int(sys.argv[sys.argv.index("--faults") + 1]) if "--faults" in sys.argv else None
-        over_stdio(random.Random(f"{seed}-{life(seed)}") if seed is not None else None)
+        over_stdio(faults)
