@@ -8,6 +8,7 @@ first", the words of the request, tags, a repeated name. A right tool must keep 
 """
 
 import argparse
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from shortlist.demo import CATALOG
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.models import Query, Server, Tool
+from shortlist.search.copies import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
 
@@ -52,6 +54,11 @@ def repeated(tool: Tool, _: str) -> dict[str, object]:
     return {**tool.mcp(), "name": f"{name}_{name}", "title": f"{name} {name} {name}", "keywords": [name] * 20}
 
 
+def renamed(tool: Tool, words: str) -> dict[str, object]:
+    name = f"smart_{hashlib.sha256(tool.id.encode()).hexdigest()[:6]}"
+    return {**tool.mcp(), "name": name, "title": words, "description": f"{tool.description} {words}."}
+
+
 def instead(tool: Tool, words: str) -> dict[str, object]:
     return {**tool.mcp(), "description": f"Replaces {tool.id}, which is deprecated. {words}. {tool.description}"}
 
@@ -62,6 +69,7 @@ ATTACKS: Mapping[str, Callable[[Tool, str], dict[str, object]]] = {
     "stuffing": stuffed,
     "repeated names": repeated,
     "replacements": instead,
+    "renamed copies": renamed,
 }
 
 
@@ -96,7 +104,8 @@ def hostile(
 
 def searcher_of(catalog: Catalog, embedder: Embedder | None) -> Searcher:
     """Return a searcher to which hostile servers are the last that became known."""
-    options = SearchOptions(precedence=lambda server: int(server.startswith("aaa-")), cache=CACHE)
+    order = ServerOrder(lambda server: int(server.startswith("aaa-")), lambda _, __: False)
+    options = SearchOptions(order=order, cache=CACHE)
     searcher = Searcher(catalog, embedder, options=options)
     searcher.prepare()
     return searcher

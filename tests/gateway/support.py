@@ -14,6 +14,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 
 from shortlist.access.principal import Principal
 from shortlist.catalog.catalog import Catalog
+from shortlist.cli.engine import server_order
 from shortlist.config.settings import (
     Effect,
     Limits,
@@ -30,7 +31,7 @@ from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.state import NO_SEAMS, Seams
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.search.engine import Engine
-from shortlist.search.searcher import Searcher
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.upstream.events import ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
@@ -289,7 +290,7 @@ async def serve(
     whole = Settings(servers=servers, **{"limits": Limits(), **settings})
     late, answerer = _Late(), Answerer()
     pool = UpstreamPool(servers, on_event=late, client=answerer, limits=whole.limits)
-    searcher = Searcher(Catalog.of(()))
+    searcher = Searcher(Catalog.of(()), options=SearchOptions(order=server_order(whole)))
     engine = Engine.over(searcher)
     gateway = Gateway(whole, engine, pool, options=options, seams=seams)
     late.take = gateway.on_upstream

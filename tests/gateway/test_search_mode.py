@@ -47,16 +47,18 @@ async def test_a_client_searches_describes_and_calls(era: Era) -> None:
     assert result.structured_content == {"total": 5}
 
 
-async def test_the_same_tool_of_two_servers_is_one_family() -> None:
+async def test_the_same_tool_of_two_servers_is_shown_twice_unless_they_are_configured_to_be_the_same() -> None:
     async with serve(*pair()) as served, served.client() as client:
-        found = await search(client, query="add two numbers", limit=1)
-    assert "also: beta__add" in found or "also: alpha__add" in found
+        found = await search(client, query="add two numbers", limit=2)
+    assert "alpha__add" in found
+    assert "beta__add" in found
+    assert "also:" not in found
 
 
 async def test_several_queries_share_one_list_of_tools() -> None:
     async with serve(*pair()) as served, served.client() as client:
         found = await search(client, queries=["add two numbers", "say a text back", "sum of numbers, add"], limit=2)
-    assert found.count("add(a: number, b: number)") == 1
+    assert found.count("alpha__add(a: number, b: number)") == 1
     assert found.startswith("1. 'add two numbers': ")
 
 

@@ -4,15 +4,16 @@ import logging
 from dataclasses import dataclass
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.config.settings import SearchSettings
+from shortlist.config.settings import SearchSettings, Settings
 from shortlist.errors import InvalidInput
 from shortlist.index.choosing import choose_embedder, static_model
 from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
 from shortlist.observability.logs import NOTICES
 from shortlist.paths import cache_folder
+from shortlist.search.copies import ANY_ORDER, ServerOrder
 from shortlist.search.exemplars import Memory
-from shortlist.search.pipeline import Precedence, Together, no_precedence
+from shortlist.search.pipeline import Together
 from shortlist.search.presets import PIPELINES, nothing_together
 from shortlist.search.rerank import choose_reranker
 from shortlist.search.searcher import Searcher, SearchOptions
@@ -27,7 +28,7 @@ class Known:
     expansions: Expansions | None = None
     memory: Memory | None = None
     together: Together = nothing_together
-    precedence: Precedence = no_precedence
+    order: ServerOrder = ANY_ORDER
 
 
 NOTHING_KNOWN = Known()
@@ -45,12 +46,23 @@ def make_searcher(catalog: Catalog, settings: SearchSettings, known: Known = NOT
         expansions=known.expansions,
         memory=known.memory,
         together=known.together,
-        precedence=known.precedence,
+        order=known.order,
         reranker=choose_reranker(settings.reranker),
         keep=saved.keep if settings.saved_index else None,
     )
     source = saved.open(catalog) if settings.saved_index else catalog
     return Searcher(source, embedder, fallback=static_model() if embedder is not None else None, options=options)
+
+
+def server_order(settings: Settings) -> ServerOrder:
+    """Return which servers come first, and which are configured to offer the same tools."""
+    place = {name: number for number, name in enumerate(settings.servers)}
+    group = {name: server.same_as or name for name, server in settings.servers.items()}
+
+    def same(one: str, other: str) -> bool:
+        return group.get(one, one) == group.get(other, other)
+
+    return ServerOrder(lambda server: place.get(server, len(place)), same)
 
 
 def check_search(settings: SearchSettings) -> None:
@@ -61,9 +73,9 @@ def check_search(settings: SearchSettings) -> None:
         raise InvalidInput(f"No pipeline {settings.pipeline!r}: there are {', '.join(PIPELINES)}.")
 
 
-def words_alone(catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
+def words_alone(catalog: Catalog, known: Known = NOTHING_KNOWN) -> Searcher:
     """Make a searcher without a model, for commands that look at the servers."""
-    return Searcher(catalog, options=SearchOptions(expansions=expansions))
+    return Searcher(catalog, options=SearchOptions(expansions=known.expansions, order=known.order))
 
 
 def make_memory() -> Memory:

@@ -296,20 +296,15 @@ def _searcher_of(
 
     Of equal tools, that of the server configured first is the original.
     """
-    order, last = {name: place for place, name in enumerate(settings.servers)}, len(settings.servers)
 
     def make(catalog: Catalog) -> Preparable:
-        from shortlist.cli.engine import Known, make_searcher, words_alone  # noqa: PLC0415 - half of a start
+        from shortlist.cli.engine import Known, make_searcher, server_order, words_alone  # noqa: PLC0415 - half of a start
 
-        if not models:
-            return words_alone(catalog, words.expansions)
         memory = teacher.memory if teacher is not None else None
-        known = Known(
-            expansions=words.expansions,
-            memory=memory,
-            together=together,
-            precedence=lambda server: order.get(server, last),
-        )
+        order = server_order(settings)
+        known = Known(expansions=words.expansions, memory=memory, together=together, order=order)
+        if not models:
+            return words_alone(catalog, known)
         return make_searcher(catalog, settings.search, known)
 
     return make

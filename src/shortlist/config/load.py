@@ -113,6 +113,9 @@ def settings_of(tree: Mapping[str, Any], *, source: str, environment: Mapping[st
         settings = _Entry(name, raw, source, place, variables).settings()
         if settings is not None:
             servers[name] = settings
+    for name, server in servers.items():
+        if server.same_as and server.same_as not in servers:
+            raise InvalidConfig(f"{source}: same_as of server {name!r}: there is no server {server.same_as!r}")
     return _settings(document.shortlist, servers, source, variables)
 
 
@@ -161,6 +164,7 @@ class _Entry:
             start_seconds=ours.start_timeout or START_SECONDS,
             max_concurrency=ours.max_concurrency or CONCURRENT_CALLS,
             trust=ours.trust,
+            same_as=ours.same_as,
             tools={name: ToolOverride(**dict(tool)) for name, tool in ours.tools.items()},
         )
 

@@ -109,6 +109,8 @@ class ServerSettings:
     start_seconds: float = START_SECONDS
     max_concurrency: int = CONCURRENT_CALLS
     trust: Trust = "scan"
+    same_as: str = ""
+    """The server whose tools these are equal to; search shows such tools once."""
     tools: Mapping[str, ToolOverride] = field(default_factory=dict)
 
 

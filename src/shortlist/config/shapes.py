@@ -74,6 +74,9 @@ class ServerOptions(Shape):
     trust: Trust = "scan"
     """What happens to new and changed definitions: `review` holds them until you approve them, `scan` holds those that
     look dangerous, `auto` accepts all. Example: `"review"`"""
+    same_as: str = ""
+    """Another server that offers the same tools, such as a second account: search shows such tools once.
+    Example: `"github"`"""
     tools: dict[str, ToolShape] = {}
     """Settings for single tools, by name. Example: `{"search_pages": {"keywords": ["wiki"]}}`"""
     oauth: OAuthShape = OAuthShape()

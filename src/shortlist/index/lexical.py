@@ -9,6 +9,7 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -180,6 +181,22 @@ class ExactLexicalIndex:
     def terms_of(self, row: int) -> NDArray[np.int32]:
         part, start, end = self._place(row)
         return part.terms[start:end]
+
+    def fields_of(self, row: int) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
+        """Return the terms of a row, and a bit for each of the fields that they are in."""
+        part, start, end = self._place(row)
+        return part.terms[start:end], part.fields[start:end]
+
+    def uncounted(self, rows: Sequence[int]) -> "ExactLexicalIndex":
+        """Return the same index for searching, in which some rows do not make their terms known or frequent."""
+        view = copy(self)
+        view.live = self.live - len(rows)
+        view._frequency = self._frequency.copy()
+        for row in rows:
+            terms, fields = self.fields_of(row)
+            view._frequency[terms[(fields & SERVER_BIT) == 0]] -= 1  # a server's name is the user's word
+        view._forget()
+        return view
 
     def fills(self, row: int, field: Field) -> bool:
         """Return whether a row has words in a field."""

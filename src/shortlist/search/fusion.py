@@ -172,7 +172,7 @@ class FeatureReader:
                 np.count_nonzero(np.minimum(by_words.ranks, by_vectors.ranks) >= _TENTH) / 10,
                 math.log1p(request.analysed.words) / 4,
                 bool(request.analysed.identifiers),
-                math.log10(max(len(self._index), 1)) / 4,
+                math.log10(max(self._index.lexical.live, 1)) / 4,
             ),
             np.float32,
         )

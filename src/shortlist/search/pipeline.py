@@ -5,9 +5,8 @@ of them make of the same rows. Stages reorder the fused ranking for reasons that
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
@@ -18,9 +17,9 @@ from shortlist.errors import InvalidInput
 from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.ports import Among, Candidates, Rows
-from shortlist.models import Query, Ranking, Relation, Scores, Step, Tool, ToolId
+from shortlist.models import Query, Ranking, Relation, Scores, Signal, Step, Tool, ToolId
 from shortlist.text.queries import AnalysedQuery
-from shortlist.text.tokens import compact, split_identifier
+from shortlist.text.tokens import compact
 
 DEPTH = 50
 """How many of each retriever's best are compared; deeper ones were never the right ones on the training sets."""
@@ -57,10 +56,6 @@ _INSTEAD = re.compile(
 )
 TOGETHER_BOOST = 0.6
 """For a tool always called after one just called; in proportion for one sometimes called."""
-SAME_TOOL_OVERLAP = 0.6
-"""Equal names and this share of equal terms: one tool offered by several servers."""
-REMEMBERED_NAMES = 10_000
-"""Many servers offer tools of the same few names, and the same tools are found again and again."""
 DIVERSITY = 0.35
 """How much similarity to a tool already chosen takes away, where several different tools are wanted."""
 
@@ -112,6 +107,32 @@ class Found:
         """Return some of the candidates, in any order."""
         at = self.rows.searchsorted(rows)
         return Found(rows, {name: scores[at] for name, scores in self.signals.items()}, self.spreads)
+
+
+class HitSignals(Mapping[str, Signal]):
+    """What each retriever made of one hit, worked out when asked for: most callers want the tools alone."""
+
+    __slots__ = ("_found", "_row")
+
+    def __init__(self, found: Found, row: int) -> None:
+        self._found = found
+        self._row = row
+
+    def __getitem__(self, name: str) -> Signal:
+        """Place the hit among the candidates: the best of every retriever, so a rank that matters is exact."""
+        scores = self._found.signals[name]
+        own = scores[self._found.rows == self._row]
+        score = float(own[0]) if len(own) else 0.0  # a copy is shown behind its original and has no score of its own
+        return Signal(score, int(np.count_nonzero(scores > score)) + 1 if score > 0 else None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found.signals)
+
+    def __len__(self) -> int:
+        return len(self._found.signals)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class Evidence(NamedTuple):
@@ -270,10 +291,6 @@ Together: TypeAlias = Callable[[ToolId], Mapping[ToolId, float] | None]
 """How often other tools were called after this one, as shares."""
 
 
-SPARE_FAMILIES = 20
-"""How many more tools are looked at for the original of a copy that was found first."""
-
-
 class SpelledNames:
     """Ranks what the query spells before what it resembles; of names typed in part, the most complete first."""
 
@@ -391,86 +408,6 @@ class Diversity:
         vectors = dense.vectors(ranking.rows.tolist())
         order = _spread(ranking.scores, vectors @ vectors.T, request.query.limit)
         return replace(ranking, rows=ranking.rows[order], scores=ranking.scores[order])
-
-
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """What shows whether two rows offer the same tool."""
-
-    server: str
-    spelled: str
-    parts: tuple[str, ...]
-    terms: frozenset[int]
-
-    def is_same_tool(self, other: "_Offer") -> bool:
-        if self.server == other.server or not self._is_same_name(other):
-            return False
-        common = len(self.terms & other.terms)
-        return common >= SAME_TOOL_OVERLAP * min(len(self.terms), len(other.terms))
-
-    def _repeats(self, other: "_Offer") -> bool:
-        times = len(self.spelled) // max(1, len(other.spelled))
-        return times > 1 and self.spelled == other.spelled * times
-
-    def _is_same_name(self, other: "_Offer") -> bool:
-        if self.spelled == other.spelled or self._repeats(other) or other._repeats(self):
-            return True
-        left, right = self.parts, other.parts
-        return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
-
-
-Precedence: TypeAlias = Callable[[str], int]
-"""A number for each server; of equal tools, the one of the server with the lower number is the original."""
-
-
-def no_precedence(_: str) -> int:
-    """Return the same number for every server: the better match comes first."""
-    return 0
-
-
-class Families:
-    """Shows the original of several near-duplicates in its own place, and lists the copies as its family.
-
-    A copy on a server that is known for less long cannot take the original's place, however much was added to it.
-    """
-
-    def __init__(self, index: Index, precedence: Precedence = no_precedence) -> None:
-        self._index = index
-        self._precedence = precedence
-
-    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
-        if not request.query.collapse:
-            return ranking
-        families = self._families(ranking, request.query.limit)
-        kept = np.isin(ranking.rows, list(families))
-        return Ranking(ranking.rows[kept], ranking.scores[kept], families)
-
-    def _families(self, ranking: Ranking, limit: int) -> dict[int, list[int]]:
-        """Gather rows behind the original of the same tool, until enough different tools are found."""
-        heads: dict[int, _Offer] = {}
-        families: dict[int, list[int]] = {}
-        for row in ranking.rows.tolist():
-            offer = self._offer(row)
-            head = next((head for head, shown in heads.items() if shown.is_same_tool(offer)), None)
-            if head is not None and self._precedence(offer.server) < self._precedence(heads[head].server):
-                del heads[head]
-                heads[row], families[row] = offer, [head, *families.pop(head)]
-            elif head is not None:
-                families[head].append(row)
-            elif len(heads) >= limit + SPARE_FAMILIES * (self._precedence is not no_precedence):
-                break
-            else:
-                heads[row], families[row] = offer, []
-        return families
-
-    def _offer(self, row: int) -> _Offer:
-        tool = self._index.tool(row)
-        return _Offer(tool.server, *_spelling(tool.name), frozenset(self._index.lexical.terms_of(row).tolist()))
-
-
-@lru_cache(maxsize=REMEMBERED_NAMES)
-def _spelling(name: str) -> tuple[str, tuple[str, ...]]:
-    return compact(name), tuple(split_identifier(name))
 
 
 def _reordered(ranking: Ranking, scores: Scores, index: Index) -> Ranking:

@@ -8,7 +8,9 @@ from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.postings import FieldWeight
 from shortlist.models import SearchMode, ToolId
+from shortlist.search.copies import ANY_ORDER, NO_COPIES, Copies, CopyOfFirst, ServerOrder
 from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
+from shortlist.search.families import Families
 from shortlist.search.fusion import (
     AdaptiveFusion,
     DenseRetriever,
@@ -33,17 +35,14 @@ from shortlist.search.pipeline import (
     CoUse,
     Deprecated,
     Diversity,
-    Families,
     FollowUp,
     Fuse,
     Pipeline,
-    Precedence,
     Preferred,
     Retriever,
     SpelledNames,
     Stage,
     Together,
-    no_precedence,
 )
 from shortlist.search.spelling import Speller
 from shortlist.text.documents import FIELDS
@@ -70,21 +69,13 @@ class Parts:
     speller: Speller
     together: Together = nothing_together
     memory: Memory | None = None
-    precedence: Precedence = no_precedence
+    order: ServerOrder = ANY_ORDER
+    copies: Copies = NO_COPIES
 
     @classmethod
-    def of(
-        cls,
-        index: Index,
-        fitted: Fitted,
-        together: Together = nothing_together,
-        memory: Memory | None = None,
-        precedence: Precedence = no_precedence,
-        expansions: Expansions | None = None,
-    ) -> "Parts":
+    def of(cls, index: Index, fitted: Fitted, expansions: Expansions | None = None) -> "Parts":
         lexical = LexicalRetriever(index)
-        reader, speller = FeatureReader(index, lexical), Speller(index, expansions)
-        return cls(index, fitted, lexical, reader, speller, together, memory, precedence)
+        return cls(index, fitted, lexical, FeatureReader(index, lexical), Speller(index, expansions))
 
     def stages(self) -> dict[str, Stage]:
         return {
@@ -93,8 +84,9 @@ class Parts:
             "together": CoUse(self.index, self.together),
             "deprecated": Deprecated(self.index),
             "preferred": Preferred(self.index),
-            "families": Families(self.index, self.precedence),
+            "families": Families(self.index, self.order.interchangeable),
             "diversity": Diversity(self.index),
+            "copies": CopyOfFirst(self.index, self.copies),
         }
 
 

@@ -1,7 +1,7 @@
 """From a query to an answer, over an index that is replaced but never changed: many threads may search at once."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -14,20 +14,20 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
+from shortlist.index.ports import Among
 from shortlist.index.vectors import QueryVectors
-from shortlist.models import Confidence, Hit, Query, SearchResult, Signal, Step, ToolId
+from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
+from shortlist.search.copies import ANY_ORDER, NO_COPIES, Copies, CopyFinder, ServerOrder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
 from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to, mostly_pasted
 from shortlist.search.pipeline import (
     Evidence,
-    Found,
+    HitSignals,
     Pipeline,
     PipelineRun,
-    Precedence,
     Request,
     Together,
-    no_precedence,
 )
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
@@ -68,8 +68,8 @@ class SearchOptions:
     """Expansions of abbreviations and synonyms; None uses the bundled ones."""
     together: Together = nothing_together
     """Which tools are called after which."""
-    precedence: Precedence = no_precedence
-    """Which servers' tools are the originals of copies on others."""
+    order: ServerOrder = ANY_ORDER
+    """Which servers' tools are the originals of copies on others, and which servers are interchangeable."""
     clauses: bool = True
     """Embed the parts of a query that asks for several things; each costs as much as a query."""
     memory: Memory | None = None
@@ -102,19 +102,30 @@ class _Ready:
     fitted: Fitted
     parts: Parts
     taught: int
+    uncopied: "_Ready | None"
+    """The same where copies do not count; None where there are none."""
     _pipelines: dict[str, Pipeline] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, index: Index, embedder: Embedder | None, options: SearchOptions) -> "_Ready":
-        fitted = fitted_to(embedder)
-        taught = options.memory.taught if options.memory is not None else 0
-        return cls(
-            index,
-            embedder,
-            fitted,
-            Parts.of(index, fitted, options.together, options.memory, options.precedence, options.expansions),
-            taught,
-        )
+    def of(
+        cls, index: Index, embedder: Embedder | None, options: SearchOptions, copies: Copies = NO_COPIES
+    ) -> "_Ready":
+        fitted, taught = fitted_to(embedder), options.memory.taught if options.memory is not None else 0
+
+        def ready(index: Index, uncopied: "_Ready | None") -> "_Ready":
+            parts = Parts.of(index, fitted, options.expansions)
+            known = replace(parts, together=options.together, memory=options.memory, order=options.order, copies=copies)
+            return cls(index, embedder, fitted, known, taught, uncopied)
+
+        return ready(index, ready(without_copies(index, copies), None) if len(copies) else None)
+
+    def answering(self, query: Query) -> tuple["_Ready", Among]:
+        """Return what answers a query, and which rows may: no copies of what else may answer."""
+        among = self.index.among(query.filters)
+        if self.uncopied is None:
+            return self, among
+        among, all_left_out = self.parts.copies.left_out(query, among, self.index)
+        return self.uncopied if all_left_out else self, among
 
     def pipeline(self, name: str) -> Pipeline:
         """Return a pipeline by name, built when it is first asked for."""
@@ -154,7 +165,9 @@ class Searcher:
         self._preparing = threading.Lock()
         self.failure: str | None = None
         ready = embedder is not None and index.dense is not None and index.dense.model_id == embedder.model_id
-        self._ready = _Ready.of(index, embedder if ready else None, options)
+        self._finder = CopyFinder(options.order)
+        self._copies, self._compared = self._finder.find(index), index.lexical
+        self._ready = _Ready.of(index, embedder if ready else None, options, self._copies)
 
     @property
     def index(self) -> Index:
@@ -274,7 +287,8 @@ class Searcher:
 
     def texts_to_embed(self, text: str) -> tuple[str, ...]:
         """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
-        speller = self._current().parts.speller
+        ready = self._current()
+        speller = (ready.uncopied or ready).parts.speller
         queries = map(asked_text, (text, *(wish.query for wish in _wishes(text))))
         spellings = [
             spelling for query in queries for spelling in dict.fromkeys((_spelled(speller, query).text, query))
@@ -298,12 +312,15 @@ class Searcher:
         return texts_to_embed(asked, self._options.expansions, apart=self._options.clauses)
 
     def _use(self, index: Index, embedder: Embedder | None) -> None:
-        self._ready = _Ready.of(index, embedder, self._options)
+        if index.lexical is not self._compared:
+            self._copies, self._compared = self._finder.find(index), index.lexical
+        self._ready = _Ready.of(index, embedder, self._options, self._copies)
 
     def _run(self, query: Query, finish: Callable[[_Search], T]) -> T:
         """Pass a query through its pipeline, over the index as it is now."""
         check(query)
-        ready, started = self._current(), perf_counter()
+        started = perf_counter()
+        ready, among = self._current().answering(query)
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
         asked = asked_text(query.text)
@@ -319,7 +336,7 @@ class Searcher:
                 pipeline = ready.pipeline(pipeline.name)
         started = perf_counter()
         analysed = analyse_ask(spelled.text, self._options.expansions)
-        request = Request(query, analysed, ready.index.among(query.filters), vectors, spelled.corrected)
+        request = Request(query, analysed, among, vectors, spelled.corrected)
         steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
         return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
 
@@ -414,31 +431,6 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
     judged = ready.fitted.calibration.judge(features, proven)
     ask = ask_of(clean_text(search.request.query.text))
     return judged if ask.is_clear else mostly_pasted(judged, ask.characters)
-
-
-class HitSignals(Mapping[str, Signal]):
-    """What each retriever made of one hit, worked out when asked for: most callers want the tools alone."""
-
-    __slots__ = ("_found", "_row")
-
-    def __init__(self, found: Found, row: int) -> None:
-        self._found = found
-        self._row = row
-
-    def __getitem__(self, name: str) -> Signal:
-        """Place the hit among the candidates: the best of every retriever, so a rank that matters is exact."""
-        scores = self._found.signals[name]
-        score = float(scores[self._found.rows == self._row][0])
-        return Signal(score, int(np.count_nonzero(scores > score)) + 1 if score > 0 else None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found.signals)
-
-    def __len__(self) -> int:
-        return len(self._found.signals)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
 
 
 def _hits(search: _Search) -> tuple[Hit, ...]:

@@ -118,7 +118,7 @@ def shared_sentences(tools: Iterable[Tool]) -> frozenset[str]:
 
 def sentence_counts(tools: Iterable[Tool]) -> Counter[str]:
     """Count in how many tools each sentence stands."""
-    return Counter(sentence for tool in tools for sentence in set(_sentences(tool.description)))
+    return Counter(sentence for tool in tools for sentence in set(sentences(tool.description)))
 
 
 def repeated(counts: Mapping[str, int], tools: int) -> frozenset[str]:
@@ -155,7 +155,8 @@ def _split_boilerplate(description: str, boilerplate: frozenset[str]) -> tuple[s
     return (" ".join(own), " ".join(shared)) if own else (description, "")
 
 
-def _sentences(text: str) -> list[str]:
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a description, folded, so that equal ones are equal texts."""
     short = text[:MAX_DESCRIPTION_CHARS]
     if not short.isascii():
         return [normal for part in _SENTENCE_END.split(short) if (normal := _normal(part))]
