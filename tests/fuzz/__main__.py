@@ -5,9 +5,14 @@ python -m tests.fuzz --gateway 200000            a running gateway, over HTTP an
 """
 
 import argparse
-import resource
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from time import perf_counter
 
+from benchmarks.stress.processes import usage
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.fuzz.mutation import Mutator
@@ -18,18 +23,26 @@ BATCH = 20_000
 VARIANTS = 99
 """How often each drawn input is varied, one change after the other."""
 SLOW_SECONDS = 5.0
+GROWTH_BYTES = 100_000_000
+"""Caches fill up; a process that grows by more than this while it repeats itself has a leak."""
 
 
-def run_target(name: str, count: int, first_seed: int) -> tuple[int, float]:
-    """Feed a target so many inputs; return how many there were and the longest time that one took."""
-    done, longest = 0, 0.0
-    while done < count:
-        batch = min(BATCH, count - done)
-        longest = max(longest, _run_batch(TARGETS[name], batch, first_seed + done))
-        done += batch
-        if longest > SLOW_SECONDS:
-            raise AssertionError(f"{name}: an input took {longest:.1f} s")
-    return done, longest
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a batch of inputs."""
+
+    inputs: int
+    longest_seconds: float
+    process: int
+    memory_bytes: int
+
+
+def run_target(name: str, count: int, first_seed: int) -> Done:
+    """Feed a target so many inputs; raise AssertionError for one that takes too long."""
+    longest = _run_batch(TARGETS[name], count, first_seed)
+    if longest > SLOW_SECONDS:
+        raise AssertionError(f"{name}: an input took {longest:.1f} s")
+    return Done(count, longest, os.getpid(), usage(os.getpid()).memory_bytes)
 
 
 def _run_batch(target: Target, count: int, first_seed: int) -> float:
@@ -62,6 +75,27 @@ def _run_batch(target: Target, count: int, first_seed: int) -> float:
     return took[0]
 
 
+def run_targets(names: Sequence[str], inputs: int, first_seed: int) -> None:
+    """Divide inputs among the targets, on every core; print a line for each target, and the growth at the end."""
+    grown: dict[int, list[int]] = {}
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for name in names:
+            each = -(-inputs // len(names))
+            batches = [min(BATCH, each - start) for start in range(0, each, BATCH)]
+            began = perf_counter()
+            seeds = range(first_seed, first_seed + len(batches))
+            done = list(pool.map(run_target, [name] * len(batches), batches, seeds))
+            for batch in done:
+                grown.setdefault(batch.process, []).append(batch.memory_bytes)
+            longest, count = max(batch.longest_seconds for batch in done), sum(batch.inputs for batch in done)
+            rate = count / (perf_counter() - began)
+            print(f"{name:<20} {count:>10,} inputs, {rate:7,.0f}/s, longest {1000 * longest:7.1f} ms", flush=True)
+    growth = max(sizes[-1] - sizes[len(sizes) // 4] for sizes in grown.values())
+    print(f"memory grew by {growth / 1e6:.1f} MB after the first quarter", flush=True)
+    if growth > GROWTH_BYTES:
+        raise AssertionError(f"a process grew by {growth / 1e6:.0f} MB")
+
+
 def main() -> None:
     """Run what was asked for and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -70,14 +104,17 @@ def main() -> None:
     parser.add_argument("--target", choices=sorted(TARGETS), help="only this parser")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    names = [arguments.target] if arguments.target else list(TARGETS)
-    for name in names if arguments.inputs else ():
-        done, longest = run_target(name, arguments.inputs // len(names), arguments.seed)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-        print(f"{name:<20} {done:>10,} inputs, longest {1000 * longest:7.1f} ms, {memory:,.0f} MB", flush=True)
-    if arguments.gateway:
-        print("over HTTP ", dict(over_http(arguments.gateway * 9 // 10, arguments.seed)), flush=True)
-        print("over stdio", dict(over_stdio(arguments.gateway // 10, arguments.seed)), flush=True)
+    if arguments.inputs:
+        run_targets([arguments.target] if arguments.target else list(TARGETS), arguments.inputs, arguments.seed)
+    for name, share, leg in (("HTTP", 0.6, over_http), ("stdio", 0.4, over_stdio)):
+        if arguments.gateway:
+            began, count = perf_counter(), int(arguments.gateway * share)
+            report = asyncio.run(leg(count, arguments.seed))
+            outcomes = ", ".join(f"{kind} {times:,}" for kind, times in report.outcomes.most_common())
+            rate, growth = count / (perf_counter() - began), report.grown_bytes / 1e6
+            print(
+                f"over {name}: {count:,} inputs, {rate:,.0f}/s, memory grew by {growth:.1f} MB: {outcomes}", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
-"""Fuzzes a running gateway: damaged HTTP requests and JSON-RPC bodies over sockets, damaged lines over stdio."""
+"""Fuzzes a running gateway: damaged HTTP requests and messages over sockets, damaged lines over stdio."""
 
+import asyncio
 import json
+import os
 import random
-import socket
-import subprocess
 import sys
+import tempfile
 from collections import Counter
-from time import monotonic
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+from benchmarks.stress.client import ENVELOPE, RawClient
 from benchmarks.stress.processes import Gateway, gateway, stdio_server, usage
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -15,20 +20,57 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.shapes import MESSAGES
 
 VERSIONS = ("2025-06-18", "2025-11-25", "2026-07-28", "1", "")
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
 GROWTH_BYTES = 150_000_000
 """Caches and kept results fill up; more than this is a leak."""
+CONNECTIONS = 16
+BATCH = 500
+CLIENT = {"name": "fuzz", "version": "1"}
+ECHO = {"name": "bench__echo", "arguments": {"text": "hello"}}
+USUAL: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}),
+    ("ping", {}),
+    ("server/discover", {}),
+    ("tools/list", {"cursor": "x"}),
+    ("tools/call", {"name": "call_tool", "arguments": ECHO}),
+    ("tools/call", {"name": "call_tool", "arguments": ECHO, "_meta": {"progressToken": 1}}),
+    ("tools/call", {"name": "search_tools", "arguments": {"query": "say a text back", "limit": 3}}),
+    ("tools/call", {"name": "describe_tools", "arguments": {"names": ["bench__echo"]}}),
+    ("tools/call", {"name": "read_result", "arguments": {"handle": "x", "offset": 0, "query": "a"}}),
+    ("prompts/get", {"name": "x", "arguments": {}}),
+    ("resources/list", {}),
+    ("resources/read", {"uri": "file:///a"}),
+    ("resources/subscribe", {"uri": "file:///a"}),
+    ("completion/complete", {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}}),
+    ("logging/setLevel", {"level": "info"}),
+    ("subscriptions/listen", {"notifications": {"toolsListChanged": True}}),
+    ("notifications/cancelled", {"requestId": 1, "reason": "x"}),
+    ("notifications/progress", {"progressToken": 1, "progress": 0.5}),
+)
 
 
-def messages(count: int, number: int) -> list[bytes]:
-    """Return so many message bodies: a part drawn by hypothesis, the rest varied from it."""
-    drawn: list[bytes] = []
-    mutator = Mutator(number)
-    variants = min(49, count - 1)
+@dataclass(slots=True)
+class Report:
+    """How the inputs ended, and how much more memory the gateway takes."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    grown_bytes: int = 0
+
+    def weigh(self, before: int, after: int) -> "Report":
+        """Note the growth; raise AssertionError where it is a leak."""
+        self.grown_bytes = after - before
+        if self.grown_bytes > GROWTH_BYTES:
+            raise AssertionError(f"the gateway grew by {self.grown_bytes / 1e6:.0f} MB")
+        return self
+
+
+def drawn_messages(count: int, number: int) -> list[Any]:
+    """Return so many messages that hypothesis draws."""
+    drawn: list[Any] = []
 
     @seed(number)
     @settings(
-        max_examples=max(count // (variants + 1), 1),
+        max_examples=count,
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -36,100 +78,206 @@ def messages(count: int, number: int) -> list[bytes]:
     )
     @given(MESSAGES)
     def draw(message: object) -> None:
-        mutator.learn(message)
-        for _ in range(variants + 1):
-            drawn.append(json.dumps(message, default=str).encode("utf-8", "surrogatepass"))
-            message = mutator.vary(message)
+        drawn.append(message)
 
     draw()
     return drawn
 
 
-def requests(body: bytes, dice: random.Random, session: str) -> bytes:
-    """Wrap a body in a request that is right, or wrong in one place."""
-    verb = dice.choice(("POST", "POST", "POST", "POST", "GET", "DELETE", "PUT", "BREW"))
-    path = dice.choice(
-        ("/mcp", "/mcp", "/mcp", "/mcp/w/abc", "/healthz", "/metrics", "/%2e%2e/", "/mcp/w/" + "x" * 500)
-    )
-    length = len(body) if dice.random() < 0.95 else dice.choice((0, len(body) // 2))
-    lines = [f"{verb} {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {length}"]
-    if dice.random() < 0.95:
-        lines += ["Content-Type: application/json", "Accept: application/json, text/event-stream"]
-    if dice.random() < 0.9:
-        lines.append(f"MCP-Protocol-Version: {dice.choice(VERSIONS)}")
-    if dice.random() < 0.3:
-        lines += [f"Mcp-Method: {dice.choice(('tools/call', 'tools/list', 'x'))}", "Mcp-Name: call_tool"]
-    if dice.random() < 0.4:
-        lines.append(f"Mcp-Session-Id: {session if dice.random() < 0.8 else 'nobody'}")
-    if dice.random() < 0.05:
-        lines.append("X-Long: " + "y" * 9_000)
-    head = ("\r\n".join(lines) + "\r\n\r\n").encode()
-    if dice.random() < 0.05:
+def messages(count: int, number: int) -> Iterator[Any]:
+    """Yield so many messages: usual ones and drawn ones, as they are or changed in a few places."""
+    dice, mutator = random.Random(number), Mutator(number)
+    strange = drawn_messages(max(count // 100, 5), number)
+    for message in strange:
+        mutator.learn(message)
+    for index in range(count):
+        message = dice.choice(strange) if dice.random() < 0.3 else _usual(dice, index)
+        for _ in range(dice.choice((0, 1, 1, 2, 4))):
+            if isinstance(message, dict) and isinstance(message.get("params"), dict) and dice.random() < 0.8:
+                message = {**message, "params": mutator.vary(message["params"])}
+            else:
+                message = mutator.vary(message)
+        yield message
+
+
+def _usual(dice: random.Random, index: int) -> dict[str, Any]:
+    method, params = dice.choice(USUAL)
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": dict(params)}
+    if not method.startswith("notifications/"):
+        message["id"] = dice.choice((index, f"call-{index}"))
+    if dice.random() < 0.5:
+        message["params"]["_meta"] = {**ENVELOPE, **params.get("_meta", {})}
+    return message
+
+
+def encoded(message: Any) -> bytes:
+    return json.dumps(message, default=str).encode("utf-8", "surrogatepass")
+
+
+# HTTP
+
+
+def request(message: Any, dice: random.Random, session: str) -> bytes:
+    """Wrap a message in a request that is right, or wrong in a few places."""
+    body, is_right = encoded(message), dice.random() < 0.6
+    method = message.get("method") if isinstance(message, dict) else None
+    params = message.get("params") if isinstance(message, dict) else None
+    is_modern = isinstance(params, dict) and "_meta" in params
+    if is_right:
+        more = [f"MCP-Protocol-Version: {VERSIONS[2] if is_modern else VERSIONS[0]}"]
+        if not is_modern and method != "initialize":
+            more.append(f"Mcp-Session-Id: {session}")
+        if is_modern and isinstance(method, str) and method.isprintable() and method.isascii():
+            more += [f"Mcp-Method: {method}", f"Mcp-Name: {_header(params)}"]
+        return _head("POST", "/mcp", len(body), [*more, *_JSON]) + body
+    verb = dice.choice(("POST", "POST", "POST", "GET", "DELETE", "PUT", "BREW"))
+    path = dice.choice(("/mcp", "/mcp", "/mcp/w/abc", "/healthz", "/metrics", "/%2e%2e/", "/mcp/w/" + "x" * 500))
+    more = [*_JSON] if dice.random() < 0.9 else []
+    more += [f"MCP-Protocol-Version: {dice.choice(VERSIONS)}"] if dice.random() < 0.9 else []
+    more += ["Mcp-Method: tools/call", "Mcp-Name: call_tool"] if dice.random() < 0.3 else []
+    more += ["Mcp-Session-Id: nobody"] if dice.random() < 0.3 else []
+    more += ["X-Long: " + "y" * 9_000] if dice.random() < 0.05 else []
+    head = _head(verb, path, len(body) if dice.random() < 0.95 else dice.choice((0, len(body) // 2)), more)
+    if dice.random() < 0.1:
         place = dice.randrange(len(head))
         head = head[:place] + bytes([dice.randrange(256)]) + head[place + 1 :]
     return head + body
 
 
-def over_http(count: int, number: int) -> Counter[str]:
-    """Send so many requests to a gateway; return how they ended."""
-    dice, outcomes = random.Random(number), Counter[str]()
+_JSON = ("Content-Type: application/json", "Accept: application/json, text/event-stream")
+
+
+def _head(verb: str, path: str, length: int, more: list[str]) -> bytes:
+    return "\r\n".join(
+        [f"{verb} {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {length}", *more, "", ""]
+    ).encode()
+
+
+def _header(params: Any) -> str:
+    name = params.get("name") if isinstance(params, dict) else None
+    return name if isinstance(name, str) and name.isprintable() and name.isascii() else "x"
+
+
+async def over_http(count: int, number: int) -> Report:
+    """Send so many requests to a gateway, a few at a time; return how they ended."""
+    dice, report = random.Random(number), Report()
     with gateway({"bench": stdio_server()}, {"limits": {"request_seconds": 0.5, "connections": 500}}) as running:
-        session = _session(running)
-        before = usage(running.pid)
-        for batch in range(max(count // 500, 1)):
-            for body in messages(min(count, 500), number + batch):
-                outcomes[_send(running, requests(body, dice, session))] += 1
-            if "ok" not in running.get("/healthz"):
+        before, room = 0, asyncio.Semaphore(CONNECTIONS)
+
+        async def send(data: bytes) -> None:
+            async with room:
+                report.outcomes[await _sent(running, data)] += 1
+
+        for batch in range(0, count, BATCH):
+            client = RawClient(running.port, "legacy")
+            await client.open()
+            given = messages(min(BATCH, count - batch), number + batch)
+            await asyncio.gather(*(send(request(message, dice, client.session)) for message in given))
+            client.close()
+            if "ok" not in await asyncio.to_thread(running.get, "/healthz"):
                 raise AssertionError("the gateway does not answer /healthz")
-        after = usage(running.pid)
-        if after.memory_bytes - before.memory_bytes > GROWTH_BYTES:
-            raise AssertionError(f"memory grew by {(after.memory_bytes - before.memory_bytes) / 1e6:.0f} MB")
-    return outcomes
+            before = before or usage(running.pid).memory_bytes
+        return report.weigh(before, usage(running.pid).memory_bytes)
 
 
-def _session(running: Gateway) -> str:
-    info = {"name": "fuzz", "version": "1"}
-    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
-    head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    head += f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", running.port), timeout=ANSWER_SECONDS) as connection:
-        connection.sendall(head.encode() + body)
-        answer = connection.recv(65_536).decode("latin-1").lower()
-    return answer.partition("mcp-session-id: ")[2].partition("\r\n")[0]
-
-
-def _send(running: Gateway, data: bytes) -> str:
+async def _sent(running: Gateway, data: bytes) -> str:
+    """Send one request on a connection of its own; return the status of its response."""
     try:
-        with socket.create_connection(("127.0.0.1", running.port), timeout=2.0) as connection:
-            connection.sendall(data)
-            answer = connection.recv(4_096)
-    except TimeoutError:
-        return "open stream"  # a listen or a GET stream rests until it is left
-    except OSError:
-        return "connection closed"
-    return answer.split(b" ")[1].decode() if answer.startswith(b"HTTP/1.1 ") else "connection closed"
-
-
-def over_stdio(count: int, number: int) -> Counter[str]:
-    """Send so many lines to a gateway over stdio; it must still answer a ping afterwards."""
-    outcomes = Counter[str]()
-    lines = messages(count, number)
-    command = [sys.executable, "-m", "shortlist.cli", "serve"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        if process.stdin is None or process.stdout is None:
-            raise RuntimeError("the gateway was started without pipes")
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         try:
-            for line in (*lines, b'{"jsonrpc": "2.0", "id": "last", "method": "ping"}'):
-                process.stdin.write(line.replace(b"\n", b" ") + b"\n")
-            process.stdin.flush()
-            deadline = monotonic() + ANSWER_SECONDS + count / 500
-            for answer in process.stdout:
-                outcomes["error" if b'"error"' in answer else "answer"] += 1
-                if b'"last"' in answer:
-                    return outcomes
-                if monotonic() > deadline:
-                    break
+            writer.write(data)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                line = await reader.readline()
         finally:
-            process.kill()
-    raise AssertionError("the gateway did not answer a ping after the damaged lines")
+            writer.close()
+    except TimeoutError:
+        raise AssertionError(f"no answer within {ANSWER_SECONDS:g} s to {data[:2000]!r}") from None
+    except (OSError, ValueError):
+        return "connection closed"
+    return line.split(b" ")[1].decode() if line.startswith(b"HTTP/1.1 ") else "connection closed"
+
+
+# stdio
+
+
+async def over_stdio(count: int, number: int) -> Report:
+    """Send lines to a gateway over stdio, in each era; it must answer a ping after every batch."""
+    report = Report()
+    for era in ("legacy", "modern"):
+        with tempfile.TemporaryDirectory() as folder:
+            await _serve_lines(Path(folder), count // 2, number, era, report)
+    return report
+
+
+async def _serve_lines(folder: Path, count: int, number: int, era: str, report: Report) -> None:
+    config, dice = folder / "servers.json", random.Random(number)
+    config.write_text(json.dumps({"mcpServers": {"bench": stdio_server()}}))
+    homes = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shortlist.cli", "serve", "--config", str(config)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(folder), **homes},
+        limit=64 * 1024 * 1024,
+    )
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("the gateway was started without pipes")
+    try:
+        opening = [_opening(era)]
+        before = 0
+        for batch in range(0, count, BATCH):
+            lines = [encoded(m).replace(b"\n", b" ") for m in messages(min(BATCH, count - batch), number + batch)]
+            last = f"last-{batch}"
+            lines = [*opening, *(_damaged(line, dice) for line in lines), _ping(era, last)]
+            opening = []
+            process.stdin.write(b"\n".join(lines) + b"\n")
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await _answers(process.stdout, last.encode(), report.outcomes)
+            before = before or usage(process.pid).memory_bytes
+        grown = report.grown_bytes
+        report.weigh(before, usage(process.pid).memory_bytes)
+        report.grown_bytes = max(grown, report.grown_bytes)
+    except TimeoutError:
+        raise AssertionError("the gateway did not answer a ping after the damaged lines") from None
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def _opening(era: str) -> bytes:
+    params = USUAL[0][1] if era == "legacy" else {"_meta": ENVELOPE}
+    method = "initialize" if era == "legacy" else "server/discover"
+    opening = encoded({"jsonrpc": "2.0", "id": "first", "method": method, "params": params})
+    done = encoded({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    return opening + b"\n" + done if era == "legacy" else opening
+
+
+def _ping(era: str, number: str) -> bytes:
+    params = {} if era == "legacy" else {"_meta": ENVELOPE}
+    method = "ping" if era == "legacy" else "tools/list"
+    return encoded({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+
+def _damaged(line: bytes, dice: random.Random) -> bytes:
+    """Change a byte of a few lines, cut some, and join some."""
+    match dice.randrange(20):
+        case 0:
+            place = dice.randrange(len(line) + 1)
+            return line[:place] + bytes([dice.choice(b'\x00\xff{}[]",:\\')]) + line[place + 1 :]
+        case 1:
+            return line[: dice.randrange(len(line) + 1)]
+        case 2:
+            return line + line
+        case _:
+            return line
+
+
+async def _answers(answers: asyncio.StreamReader, last: bytes, outcomes: Counter[str]) -> None:
+    """Count what the gateway answers, up to the answer to the last line."""
+    while line := await answers.readline():
+        if last in line:
+            return
+        kind = "error" if b'"error"' in line else "answer" if b'"result"' in line else "notification"
+        outcomes[kind] += 1
+    raise AssertionError("the gateway ended")

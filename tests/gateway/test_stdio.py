@@ -71,6 +71,14 @@ def test_a_line_that_is_no_message_is_passed_over_and_a_broken_character_replace
     assert sent_back(done.stdout) == [ping(1, text="�")]
 
 
+def test_a_request_that_is_not_valid_is_answered_so_that_nobody_waits_for_it() -> None:
+    wrong = [{**ping(1), "jsonrpc": "1.0"}, {**ping(2), "params": [1]}, {"jsonrpc": "2.0", "id": "3", "method": 7}]
+    done = subprocess.run(COMMAND, input=lines_of([*wrong, ping(4)]), capture_output=True, check=True, timeout=SECONDS)
+    *refused, last = sent_back(done.stdout)
+    assert [(each["id"], each["error"]["code"]) for each in refused] == [(1, -32600), (2, -32600), ("3", -32600)]
+    assert last == ping(4)
+
+
 def test_a_request_over_the_limit_is_answered_with_an_error_and_the_next_one_as_ever() -> None:
     huge, unnamed = ping(7, text="x" * LIMIT), b"x" * (LIMIT + 1) + b"\n"
     sent = lines_of([ping(1), huge]) + unnamed + lines_of([ping(2)])

@@ -21,10 +21,11 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import INVALID_REQUEST, jsonrpc_message_adapter
+from pydantic_core import from_json
 
 from shortlist.errors import InvalidInput
-from shortlist.upstream.framing import LineSplitter, Message, Oversized, read_line, refusal
+from shortlist.upstream.framing import LineSplitter, Message, Oversized, error_message, read_line, refusal
 
 Streams: TypeAlias = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
@@ -131,7 +132,12 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
         except ValueError as error:
-            return error
+            number = _id_of_request(line)
+            if number is None:
+                return error
+            reason = "This is not a valid JSON-RPC 2.0 request. Check `jsonrpc`, `id`, `method` and `params`."
+            await self._outbox.send(_session_message(error_message(number, INVALID_REQUEST, reason)))
+            return None
 
     async def _refused(self, line: Oversized) -> SessionMessage | None:
         """Answer a message that is too large to be read; if it is itself an answer, its request gets the error."""
@@ -188,6 +194,16 @@ class _Outbox(ObjectSendStream[SessionMessage]):
 
     async def aclose(self) -> None:
         self._writer.close()
+
+
+def _id_of_request(line: bytes) -> int | str | None:
+    """Return the id of a request that is not valid, so that its client does not wait for it."""
+    try:
+        message = from_json(line.decode("utf-8", "replace"))
+    except ValueError:
+        return None
+    number = message.get("id") if isinstance(message, dict) and "method" in message else None
+    return number if isinstance(number, (int, str)) and not isinstance(number, bool) else None
 
 
 def _session_message(message: Message) -> SessionMessage:
