@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from shortlist.config import HttpTransport, SseTransport, StdioTransport, hash_token
 from shortlist.config.documents import strip_comments
-from shortlist.config.load import find_config, load_settings, settings_of, user_config_path
+from shortlist.config.finding import find_config, user_config_path
+from shortlist.config.load import load_settings, settings_of
 from shortlist.config.settings import OAuthClientSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig
 

@@ -8,7 +8,8 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.progress import say
-from shortlist.config.load import find_config, load_settings
+from shortlist.config.finding import find_config
+from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.errors import InvalidInput

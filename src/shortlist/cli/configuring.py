@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.config.load import find_config, load_settings, user_config_path
+from shortlist.config.finding import find_config, user_config_path
+from shortlist.config.load import load_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 
 

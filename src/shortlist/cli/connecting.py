@@ -27,7 +27,7 @@ from shortlist.config.clients.known import (
     is_installed,
     well_known_files,
 )
-from shortlist.config.load import user_config_path
+from shortlist.config.finding import user_config_path
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.paths import data_folder

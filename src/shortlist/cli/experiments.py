@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.config.load import find_config, load_settings
+from shortlist.config.finding import find_config
+from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidInput
 from shortlist.models import Json

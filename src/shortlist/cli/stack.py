@@ -25,7 +25,8 @@ from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
-from shortlist.config.load import find_config, load_settings
+from shortlist.config.finding import find_config
+from shortlist.config.load import load_settings
 from shortlist.config.settings import EMPTY, ServerSettings, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidConfig, InvalidInput

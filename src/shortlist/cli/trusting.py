@@ -15,7 +15,8 @@ from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.catalogs import read_tools
 from shortlist.cli.pinning import open_scanner
 from shortlist.cli.progress import say
-from shortlist.config.load import find_config, load_settings
+from shortlist.config.finding import find_config
+from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
 from shortlist.storage.local import open_local
 from shortlist.storage.port import PinStore

@@ -61,28 +61,6 @@ REFERENCE = "docs/configuration.md"
 ShapeT = TypeVar("ShapeT", bound=BaseModel)
 
 
-def user_config_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the user's own configuration."""
-    return _xdg(environment, "XDG_CONFIG_HOME", ".config") / "shortlist" / "config.json"
-
-
-def user_state_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of logs and saved catalogs; two gateways may share it."""
-    return _xdg(environment, "XDG_STATE_HOME", ".local/state") / "shortlist"
-
-
-def _xdg(environment: Mapping[str, str], variable: str, default: str) -> Path:
-    return Path(environment.get(variable) or Path.home() / default)
-
-
-def find_config(explicit: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the file to read: the one asked for, else the user's own if there is one."""
-    if explicit is not None:
-        return Path(explicit).expanduser()
-    own = user_config_path(environment)
-    return own if own.is_file() else None
-
-
 def load_settings(path: str | Path, environment: Mapping[str, str] = os.environ) -> Settings:
     """Read a configuration file; raises InvalidConfig with one line of text: file, line, key, remedy."""
     source = Path(path).expanduser()
