@@ -61,7 +61,7 @@ class Bench:
         return [sys.executable, str(PROGRAMS), "server", self.definitions(count)]
 
     def gateway(self, count: int) -> list[str]:
-        return [str(SHORTLIST), "serve", "--config", self.config({"bench": self.server(count)})]
+        return [str(SHORTLIST), "serve", "--own", "--config", self.config({"bench": self.server(count)})]
 
     def fastmcp(self, count: int, kind: str = "fastmcp") -> list[str]:
         return [str(self.peers), str(PROGRAMS), kind, sys.executable, self.definitions(count)]

@@ -108,13 +108,13 @@ async def start(bench: Bench) -> Found:
     """From the start of the process to its first answered search, and the CPU that a start takes."""
     servers = {f"server{n}": bench.server(20 + n) for n in range(SERVERS - 1)}
     servers["hangs"] = [sys.executable, "-c", "import time; time.sleep(3600)"]
-    command = [str(SHORTLIST), "serve", "--config", bench.config(servers)]
+    command = [str(SHORTLIST), "serve", "--own", "--config", bench.config(servers)]
     await first_run(bench, command)
     seconds, yardstick = [], []
     for _ in range(5):
         yardstick.append(wall([sys.executable, "-c", "import mcp"]))
         seconds.append(await first_search(bench, command))
-    empty = [str(SHORTLIST), "serve", "--config", bench.config({})]
+    empty = [str(SHORTLIST), "serve", "--own", "--config", bench.config({})]
     cpu = {"import mcp": [sys.executable, "-c", "import mcp"], "shortlist serve": empty}
     used = {name: min(times) for name, times in cpu_of(bench, cpu).items()}
     above = used["shortlist serve"] - used["import mcp"]

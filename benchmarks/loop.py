@@ -30,7 +30,7 @@ from benchmarks.measuring import RandomEmbedder, bench_file, publish, rows, spre
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.cli import YOUNG_OBJECTS
-from shortlist.cli.serving import SWITCH_SECONDS
+from shortlist.cli.hosting import SWITCH_SECONDS
 from shortlist.config.settings import Settings
 from shortlist.errors import ModelError
 from shortlist.evals.tables import Table

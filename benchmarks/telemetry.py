@@ -107,7 +107,9 @@ async def gateway(folder: Path, telemetry: Mapping[str, Any]) -> AsyncIterator[C
     server = {"command": sys.executable, "args": [str(PROGRAMS), "server", str(tools)]}
     config.write_text(json.dumps({"mcpServers": {"bench": server}, "shortlist": {"telemetry": telemetry}}), "utf-8")
     command = StdioServerParameters(
-        command=str(SHORTLIST), args=["serve", "--config", str(config)], env={"XDG_DATA_HOME": str(folder / "data")}
+        command=str(SHORTLIST),
+        args=["serve", "--own", "--config", str(config)],
+        env={"XDG_DATA_HOME": str(folder / "data")},
     )
     async with Client(stdio_client(command), mode="legacy") as client:
         await client.list_tools()

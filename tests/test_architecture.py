@@ -51,7 +51,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 """What each part of the package, or one module of it, may know of; a new part finds its place here first."""
 
 OWNERS: Mapping[str, frozenset[str]] = {
-    "mcp": frozenset({"upstream", "front", "demo", "harness", "cli.serving"}),
+    "mcp": frozenset({"upstream", "front", "demo", "harness"}),
     "mcp_types": frozenset({"upstream", "front", "demo", "harness"}),
     "starlette": frozenset({"front", "web", "cli", "demo", "harness"}),
     "uvicorn": frozenset({"front", "web", "cli", "demo", "harness"}),

@@ -123,6 +123,7 @@ async def sdk_client(config: Path, era: Era, *options: str, **more: Any) -> Asyn
     with anyio.fail_after(START_SECONDS * 2):
         async with Client(stdio_client(parameters), mode=mode, **more) as client:
             yield client
+    await anyio.run_process([*SHORTLIST, "daemon", "stop", "--config", str(config)], env=environment(config.parent))
 
 
 def words(result: Any) -> str:

@@ -90,6 +90,7 @@ def test_installed_connected_added_and_called(
     assert "hello from the first minute" in answer
     with capsys.disabled():
         print(f"\nfrom nothing to a called tool: {seconds:.0f} s of {TARGET_SECONDS:.0f}")
+    run(shortlist, "daemon", "stop")
     run(shortlist, "disconnect", "--yes")
     assert cursor.read_text() == CURSOR
 

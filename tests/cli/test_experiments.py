@@ -46,7 +46,7 @@ def ab(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 @asynccontextmanager
 async def gateway(*arguments: str) -> AsyncIterator[Client]:
-    command = ["-m", "shortlist.cli", "serve", *arguments]
+    command = ["-m", "shortlist.cli", "serve", "--own", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     server = StdioServerParameters(command=sys.executable, args=command, env=environment)
     with anyio.fail_after(SECONDS):

@@ -13,6 +13,7 @@ from shortlist.cli import COMMANDS, main
 ACTIONS = {
     "config": ("check", "path", "schema", "reference"),
     "ab": ("start", "status", "report", "stop"),
+    "daemon": ("status", "stop", "run"),
     "learned": ("list", "export", "clear"),
 }
 typed = [[command] for command in COMMANDS] + [[command, act] for command, acts in ACTIONS.items() for act in acts]

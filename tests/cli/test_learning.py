@@ -69,7 +69,7 @@ def two_servers(home: Path) -> str:
 @asynccontextmanager
 async def gateway(config: str) -> AsyncIterator[Client]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = ["-m", "shortlist.cli", "serve", "--config", config]
+    command = ["-m", "shortlist.cli", "serve", "--own", "--config", config]
     server = StdioServerParameters(command=sys.executable, args=command, env=environment)
     with anyio.fail_after(SECONDS):
         async with Client(server, mode="legacy") as client:

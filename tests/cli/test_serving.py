@@ -137,7 +137,7 @@ async def test_serve_speaks_stdio_and_nothing_but_protocol(
     environment: dict[str, str], config: Path, mode: Any
 ) -> None:
     server = StdioServerParameters(
-        command=PROGRAM[0], args=[*PROGRAM[1:], "serve", "--config", str(config)], env=environment
+        command=PROGRAM[0], args=[*PROGRAM[1:], "serve", "--own", "--config", str(config)], env=environment
     )
     with anyio.fail_after(SECONDS):
         async with Client(server, mode=mode) as client:
@@ -152,7 +152,7 @@ async def test_serve_speaks_stdio_and_nothing_but_protocol(
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no pseudo-terminals")
 def test_who_starts_it_in_a_terminal_is_told_what_it_waits_for(environment: dict[str, str], config: Path) -> None:
     ours, theirs = os.openpty()
-    command = [*PROGRAM, "serve", "--config", str(config)]
+    command = [*PROGRAM, "serve", "--own", "--config", str(config)]
     with subprocess.Popen(
         command, env=environment, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -167,7 +167,7 @@ def test_who_starts_it_in_a_terminal_is_told_what_it_waits_for(environment: dict
 
 
 def test_a_signal_ends_a_gateway_whose_client_keeps_stdin_open(environment: dict[str, str], config: Path) -> None:
-    command = [*PROGRAM, "serve", "--config", str(config)]
+    command = [*PROGRAM, "serve", "--own", "--config", str(config)]
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -181,7 +181,7 @@ def test_a_signal_ends_a_gateway_whose_client_keeps_stdin_open(environment: dict
 
 
 def test_closing_stdin_ends_the_gateway(environment: dict[str, str], config: Path) -> None:
-    done = run(environment, "serve", "--config", str(config), input=json.dumps(INITIALIZE) + "\n")
+    done = run(environment, "serve", "--own", "--config", str(config), input=json.dumps(INITIALIZE) + "\n")
     assert done.returncode == 0
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
 

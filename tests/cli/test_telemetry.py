@@ -50,7 +50,7 @@ def config_in(folder: Path, **telemetry: Any) -> Path:
 async def serving(environment: Mapping[str, str], config: Path) -> AsyncIterator[Client]:
     """Start a gateway over stdio and wait until its server's tools are known."""
     command = StdioServerParameters(
-        command=PROGRAM[0], args=[*PROGRAM[1:], "serve", "--config", str(config)], env=dict(environment)
+        command=PROGRAM[0], args=[*PROGRAM[1:], "serve", "--own", "--config", str(config)], env=dict(environment)
     )
     async with Client(command) as client:
         with anyio.fail_after(SECONDS):

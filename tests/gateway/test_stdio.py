@@ -121,7 +121,7 @@ def test_a_connection_that_breaks_ends_the_gateway_with_a_word(config: Path) -> 
     with (
         there,
         subprocess.Popen(
-            [*GATEWAY, "serve", "--config", str(config)],
+            [*GATEWAY, "serve", "--own", "--config", str(config)],
             stdin=there.fileno(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -138,7 +138,7 @@ def test_a_connection_that_breaks_ends_the_gateway_with_a_word(config: Path) -> 
 
 def test_a_client_that_sends_without_reading_is_read_no_further_until_it_does(config: Path) -> None:
     asked = [{"jsonrpc": "2.0", "id": f"{number}{'x' * 10_000}", "method": "nothing"} for number in range(3_000)]
-    command = [*GATEWAY, "serve", "--config", str(config)]
+    command = [*GATEWAY, "serve", "--own", "--config", str(config)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -158,7 +158,7 @@ def test_a_client_that_sends_without_reading_is_read_no_further_until_it_does(co
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["never reads", "is gone"])
 def test_a_client_that_leaves_an_answer_unread_does_not_keep_the_gateway(config: Path, is_gone: bool) -> None:
-    command = [*GATEWAY, "serve", "--config", str(config)]
+    command = [*GATEWAY, "serve", "--own", "--config", str(config)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -75,7 +75,7 @@ def receiving() -> Iterator[Receiver]:
 @asynccontextmanager
 async def stdio_client(environment: dict[str, str], config: Path, *arguments: str) -> AsyncIterator[Client]:
     """Connect to `shortlist serve` as a process, once its server is there; it has ended when this has."""
-    args = [*PROGRAM[1:], "serve", "--config", str(config), *arguments]
+    args = [*PROGRAM[1:], "serve", "--own", "--config", str(config), *arguments]
     with anyio.fail_after(SECONDS):
         async with Client(StdioServerParameters(command=PROGRAM[0], args=args, env=environment)) as client:
             while (await client.call_tool("describe_tools", {"names": ["fixture__refuse"]})).is_error:

@@ -31,7 +31,7 @@ def leaky(tmp_path: Path) -> Path:
 
 def stderr_of(environment: dict[str, str], config: Path, *arguments: str) -> list[str]:
     """Serve until the server's first failure has been said, and give every line up to then."""
-    command = [*PROGRAM, "serve", "--config", str(config), *arguments]
+    command = [*PROGRAM, "serve", "--own", "--config", str(config), *arguments]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process: Any
     with subprocess.Popen(command, env=environment, text=True, **pipes) as process:

@@ -149,7 +149,7 @@ def test_what_is_left_is_sent_when_the_client_leaves(environment: dict[str, str]
     with receiving() as receiver:
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver.endpoint
         line = json.dumps(INITIALIZE) + "\n"
-        command = [*PROGRAM, "serve", "--config", str(config)]
+        command = [*PROGRAM, "serve", "--own", "--config", str(config)]
         done = subprocess.run(
             command, env=environment, input=line, capture_output=True, text=True, timeout=SECONDS, check=True
         )
@@ -181,7 +181,7 @@ def python(code: str) -> "subprocess.CompletedProcess[str]":
 
 def test_nothing_of_the_sdk_is_imported_unless_it_is_asked_for() -> None:
     done = python(
-        "import sys, shortlist.cli.serving as serving\n"
+        "import sys, shortlist.cli.hosting as serving\n"
         "with serving.exporting({}, serving.GatewayMetrics().instruments, '1') as export: print(export.signals)\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     )
@@ -191,7 +191,7 @@ def test_nothing_of_the_sdk_is_imported_unless_it_is_asked_for() -> None:
 def test_without_the_extra_the_remedy_is_said_and_serving_goes_on() -> None:
     done = python(
         "import sys; sys.modules['opentelemetry.sdk'] = None\n"
-        "import shortlist.cli.serving as serving\n"
+        "import shortlist.cli.hosting as serving\n"
         "asked = {'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://127.0.0.1:9'}\n"
         "with serving.exporting(asked, serving.GatewayMetrics().instruments, '1') as export: print(export.signals)"
     )

@@ -116,7 +116,7 @@ def test_over_stdio_the_same_record_is_shown_by_a_command(chromium: Browser, tmp
 
 async def _use_over_stdio(config: Path) -> None:
     command = StdioServerParameters(
-        command=SHORTLIST[0], args=["serve", "--config", str(config)], env=environment(config.parent)
+        command=SHORTLIST[0], args=["serve", "--own", "--config", str(config)], env=environment(config.parent)
     )
     async with Client(stdio_client(command)) as client:
         with anyio.fail_after(60):

@@ -28,6 +28,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Serve and use": {
         "serve": ("serving", "serve all configured MCP servers as one"),
+        "daemon": ("daemon", "show or stop the gateway that your stdio clients share"),
         "status": ("serving", "connect to every server and show its state"),
         "tools": ("serving", "list tools, or show one"),
         "token": ("tokens", "create, list, revoke and rotate tokens for HTTP clients"),
@@ -101,17 +102,24 @@ def _run(given: Sequence[str]) -> int:
     options = _parser(given).parse_args(given[:cut])
     options.following = given[cut + 1 :]
 
-    from shortlist.config.settings import LogSettings  # noqa: PLC0415
     from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound  # noqa: PLC0415
-    from shortlist.observability.logs import configure_logs  # noqa: PLC0415
 
-    configure_logs(LogSettings())
     try:
-        return int(options.run(options))
+        relayed = options.relay(options) if hasattr(options, "relay") else None
+        return relayed if relayed is not None else _work(options)
     except ToolNotFound as error:
         return _complain(ToolNotFound(error.tool_id, suggestions=error.suggestions, finder="`shortlist search`"))
     except ShortlistError as error:
         return _complain(error, BAD_INPUT if isinstance(error, InvalidInput) else FAILED)
+
+
+def _work(options: argparse.Namespace) -> int:
+    """Run a command in this process, where no running gateway did it."""
+    from shortlist.config.settings import LogSettings  # noqa: PLC0415
+    from shortlist.observability.logs import configure_logs  # noqa: PLC0415
+
+    configure_logs(LogSettings())
+    return int(options.run(options))
 
 
 def _complain(error: Exception, status: int = BAD_INPUT) -> int:

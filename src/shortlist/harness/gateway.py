@@ -117,7 +117,7 @@ def list_tokens(tools: Sequence[Mapping[str, Any]]) -> int:
 @asynccontextmanager
 async def connected(place: GatewayFolder, *arguments: str) -> AsyncIterator[Connected]:
     """Start a gateway and connect a legacy client; the process ends with the context."""
-    command = place.command("serve", *arguments)
+    command = place.command("serve", "--own", *arguments)
     server = StdioServerParameters(command=command[0], args=command[1:], env=place.environment())
     log = place.folder / LOG
     started = False

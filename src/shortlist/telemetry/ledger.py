@@ -3,7 +3,7 @@
 Everything here runs on the recorder's thread, beside the requests.
 """
 
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
@@ -75,12 +75,15 @@ class RememberedSearch:
 class Trail:
     """What one workspace did recently; `seconds` come from a clock that never jumps."""
 
+    __slots__ = ("_request", "_searches", "_together", "_unfound", "_used", "listed", "upfront")
+
     def __init__(self) -> None:
-        self._searches: deque[RememberedSearch] = deque(maxlen=SEARCHES)
+        # Lists and dicts take a tenth of the memory of empty deques and sets, and most workspaces do little.
+        self._searches: list[RememberedSearch] = []
         self._request: list[RememberedSearch] = []
-        self._unfound: set[ToolId] = set()
-        self._used: deque[ToolId] = deque(maxlen=REMEMBERED_TOOLS)
-        self._together: set[frozenset[ToolId]] = set()
+        self._unfound: dict[ToolId, None] = {}
+        self._used: list[ToolId] = []
+        self._together: dict[frozenset[ToolId], None] = {}
         self.listed = 0
         """Tokens of the longest list shown so far, and below of what everything would have cost."""
         self.upfront = 0
@@ -98,7 +101,7 @@ class Trail:
             self._request = []
             self._unfound.clear()
         self._request.append(now)
-        self._searches.append(now)
+        self._searches = [*self._searches, now][-SEARCHES:]
         rephrased = next((earlier for earlier in before if _rephrases(earlier, now)), None)
         return Attribution(rephrased.place, rephrased.hour) if rephrased else ALONE
 
@@ -110,7 +113,7 @@ class Trail:
         found = self._found(event.tool, seconds)
         if found is None:
             fresh = event.tool not in self._unfound
-            self._unfound.add(event.tool)
+            self._unfound[event.tool] = None
             return Attribution(fresh=fresh, together=together)
         fresh = event.tool not in found.picked
         found.picked.add(event.tool)
@@ -145,9 +148,9 @@ class Trail:
         new = tuple(other for other in self._used if other != tool and frozenset((tool, other)) not in self._together)
         if len(self._together) > REMEMBERED_PAIRS:
             self._together.clear()
-        self._together.update(frozenset((tool, other)) for other in new)
+        self._together.update(dict.fromkeys(frozenset((tool, other)) for other in new))
         if tool not in self._used:
-            self._used.append(tool)
+            self._used = [*self._used, tool][-REMEMBERED_TOOLS:]
         return new
 
 

@@ -1,0 +1,221 @@
+"""Runs a gateway: over stdio for one client, over HTTP for many, over the local socket for all of this user."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+
+from shortlist.access.tokens import OwnTokens
+from shortlist.cli.entrance import dashboard_route, entrance
+from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
+from shortlist.cli.local import LocalDoor
+from shortlist.cli.rendezvous import Listener, NoSharing, Rendezvous, hold, rendezvous
+from shortlist.cli.stack import Stack, open_stack, read_settings, run_plainly, say
+from shortlist.cli.tokens import OwnToken, own_token
+from shortlist.config.settings import SearchSettings, Settings
+from shortlist.demo import FIRST_SEARCHES
+from shortlist.errors import InvalidInput
+from shortlist.front.audience import Admission
+from shortlist.front.http import Border, build_app
+from shortlist.front.probes import probe_routes
+from shortlist.front.stdio import check_front, open_front
+from shortlist.gateway.view import NO_OPTIONS, ServeOptions
+from shortlist.models import Json
+from shortlist.observability.metrics import KEPT_BYTES, GatewayMetrics
+from shortlist.observability.otlp import exporting
+from shortlist.storage.local import open_local
+from shortlist.upstream.wire import client_info
+from shortlist.web.access import Access
+
+OK = 0
+SWITCH_SECONDS = 0.001
+"""How long a thread that searches or indexes may keep the event loop waiting for the interpreter."""
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve one client over stdio, or many over HTTP, from a gateway in this process."""
+    where = address(arguments.http) if arguments.http else None
+    if where is None:
+        check_front()
+    options = ServeOptions(
+        mode=arguments.mode,
+        menu=arguments.menu,
+        preset=arguments.preset,
+        toolsets=arguments.toolsets,
+        exclude=arguments.exclude,
+        dynamic=arguments.dynamic,
+        toon=arguments.toon,
+    )
+    logs = {"level": arguments.log_level, "json": arguments.log_json}
+    settings = read_settings(arguments.config, {key: value for key, value in logs.items() if value})
+    search = {name: getattr(arguments, name) for name in ("embedder", "pipeline", "reranker")}
+    settings = replace(settings, search=replace(settings.search, **{key: v for key, v in search.items() if v}))
+    if settings.search != SearchSettings():
+        from shortlist.cli.engine import check_search  # noqa: PLC0415 - takes half of a start
+
+        check_search(settings.search)
+    pages = settings.dashboard and not arguments.no_dashboard
+    _check_open(arguments, settings)
+    own = None
+    with closing(open_local()) as storage:
+        if where is not None and not arguments.open:
+            own = own_token(storage.tokens) if not settings.tokens else None
+            tokens: OwnTokens | None = OwnTokens(storage.tokens)
+        else:
+            tokens = None
+    metrics = GatewayMetrics()
+    sys.setswitchinterval(SWITCH_SECONDS)
+
+    async def run() -> None:
+        async with open_stack(settings, options, metrics=metrics, tokens=tokens) as stack:
+            await (
+                _serve_http(stack, *where, pages=pages, entry=LettingIn(tokens, own)) if where else _serve_stdio(stack)
+            )
+            export.end()
+
+    with exporting(os.environ, metrics.instruments, client_info()["version"]) as export:
+        if export.signals:
+            say(f"sending {' and '.join(export.signals)} by OTLP")
+        run_plainly(run)
+    return OK
+
+
+def host_clients(place: Rendezvous, held: Listener, idle_seconds: float) -> int:
+    """Run the shared gateway of this user until it is stopped, or idle for so long."""
+    settings = read_settings(str(place.config) if place.config is not None else None)
+    metrics = GatewayMetrics()
+    sys.setswitchinterval(SWITCH_SECONDS)
+
+    async def run() -> None:
+        async with open_stack(settings, NO_OPTIONS, metrics=metrics) as stack, anyio.create_task_group() as tasks:
+            stopped = anyio.Event()
+            door = LocalDoor(stack, place, held, stopped.set)
+            tasks.start_soon(_stop_on_signal, stopped)
+            tasks.start_soon(_set_when, stopped, door.idle, idle_seconds)
+            tasks.start_soon(door.serve)
+            await stopped.wait()
+            door.close()
+            exit_soon()
+            await stack.admission.close(GRACE_SECONDS)
+            tasks.cancel_scope.cancel()
+            export.end()
+
+    with exporting(os.environ, metrics.instruments, client_info()["version"]) as export:
+        run_plainly(run)
+    return OK
+
+
+async def _set_when(event: anyio.Event, wait: Callable[[float], Awaitable[None]], seconds: float) -> None:
+    await wait(seconds)
+    event.set()
+
+
+async def _serve_stdio(stack: Stack) -> None:
+    """Serve one client until it closes stdin or a signal comes."""
+    server = stack.front.server
+    if sys.stdin.isatty():
+        say(
+            "waiting for MCP messages on stdin: a client starts this by itself. `--http 127.0.0.1:8765` serves them all"
+        )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_on_signal, tasks.cancel_scope, stack.admission)
+        async with open_front(stack.settings.limits.message_bytes) as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on_signal(scope: anyio.CancelScope, admission: Admission) -> None:
+    await _stop_on_signal(anyio.Event())
+    exit_soon()
+    await admission.close(GRACE_SECONDS)
+    scope.cancel()
+
+
+async def _stop_on_signal(stopped: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            stopped.set()
+            return
+
+
+def _check_open(arguments: argparse.Namespace, settings: Settings) -> None:
+    if arguments.open and not arguments.http:
+        raise InvalidInput("--open goes with --http: over stdio a client needs no token.")
+    if arguments.open and settings.tokens:
+        raise InvalidInput(
+            f"--open serves without tokens, and {settings.source} defines some. Remove one or the other."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LettingIn:
+    """How clients authenticate over HTTP: with tokens, one of which may be this user's own, or not at all."""
+
+    tokens: OwnTokens | None
+    own: OwnToken | None
+
+    def border(self, stack: Stack) -> Border:
+        if self.tokens is None:
+            return Border(stack.gateway.state, token_required=False)
+        return Border(stack.gateway.state, token_required=True, on_use=self.tokens.used)
+
+    def pasted(self, url: str) -> str:
+        """Return what a client's configuration needs; the token itself is shown to a person, or when it is new."""
+        server: dict[str, Json] = {"type": "http", "url": url}
+        if self.own is not None:
+            shown = self.own.secret if self.own.is_new or sys.stderr.isatty() else f"<the token in {self.own.path}>"
+            server["headers"] = {"Authorization": f"Bearer {shown}"}
+        elif self.tokens is not None:
+            server["headers"] = {"Authorization": "Bearer <a token from `shortlist token create NAME`>"}
+        return json.dumps({"mcpServers": {"shortlist": server}}, ensure_ascii=False)
+
+
+async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry: LettingIn) -> None:
+    access, border = Access(), entry.border(stack)
+    probes = probe_routes(stack.gateway.state, stack.metrics.instruments, border)
+    app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])], border)
+    kept, sent = stack.storage.results, app.state.sessions.log
+    stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
+
+    def announce(base: str) -> None:
+        url = f"{base}/mcp"
+        say(f"serving {url}")
+        if entry.tokens is None:
+            say("warning: --open lets every program and every user of this machine call every tool")
+        say(f"paste into a client: {entry.pasted(url)}")
+        if not stack.settings.source:
+            say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCHES[0]})}")
+        if pages:
+            own = entry.own.settings if entry.own is not None else None
+            say(f"dashboard: {entrance(access, base, stack.settings.tokens, own)}")
+
+    with _local_door(stack) as door:
+        async with anyio.create_task_group() as tasks:
+            if door is not None:
+                tasks.start_soon(door.serve)
+            await listen(app, host, port, announce, admission=stack.admission)
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def _local_door(stack: Stack) -> Iterator[LocalDoor | None]:
+    """Open the local socket of a gateway that serves HTTP; None where another gateway has it."""
+    try:
+        place = rendezvous(Path(stack.settings.source) if stack.settings.source else None)
+        held = hold(place)
+    except NoSharing:
+        held = None
+    if held is None:
+        yield None
+        return
+    try:
+        yield LocalDoor(stack, place, held)
+    finally:
+        held.end(place)
