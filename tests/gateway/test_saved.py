@@ -65,6 +65,20 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path, content: str) ->
     assert len(saved(tmp_path).load()) == 0
 
 
+def test_a_file_in_which_one_byte_differs_is_left_out(tmp_path: Path) -> None:
+    saved(tmp_path).save(Server(name="slow"), tools())
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert len(saved(tmp_path).load()) == 0, place
+
+
+def test_a_server_without_tools_is_known(tmp_path: Path) -> None:
+    saved(tmp_path).save(Server(name="slow", title="Slow"), ())
+    assert saved(tmp_path).load().servers["slow"].title == "Slow"
+
+
 def test_a_server_reached_otherwise_is_another_server(tmp_path: Path) -> None:
     saved(tmp_path).save(Server(name="slow"), tools())
     moved = ServerSettings(name="slow", transport=StdioTransport(command="other"))

@@ -147,12 +147,12 @@ def test_calls_are_learned_once_and_cleared_for_good(storage: Storage) -> None:
 
 def test_a_document_is_replaced_whole_and_one_of_a_newer_format_is_kept(storage: Storage) -> None:
     assert storage.catalogs.load("sky") is None
-    storage.catalogs.save("sky", {"format": 1, "tools": []})
-    storage.catalogs.save("sky", {"format": 1, "tools": [1]})
-    assert storage.catalogs.load("sky") == {"format": 1, "tools": [1]}
-    storage.catalogs.save("sky", {"format": 2})
-    storage.catalogs.save("sky", {"format": 1})
-    assert storage.catalogs.load("sky") == {"format": 2}
+    storage.catalogs.save("sky", b'{"format": 2, "tools": []}')
+    storage.catalogs.save("sky", b'{"format": 2, "tools": [1]}')
+    assert storage.catalogs.load("sky") == b'{"format": 2, "tools": [1]}'
+    storage.catalogs.save("sky", b'{"format": 3}')
+    storage.catalogs.save("sky", b'{"format": 2}')
+    assert storage.catalogs.load("sky") == b'{"format": 3}'
 
 
 def test_vectors_come_back_by_key(storage: Storage) -> None:

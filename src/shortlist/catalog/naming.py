@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -58,17 +58,17 @@ def names_of(members: Mapping[str, Iterable[ToolId]], *, plain: bool = False) ->
     """
     wanted: dict[ToolId, str] = {}
     for server, ids in members.items():
+        wire, start = _Wire(server), f"{server}/" if server else ""
         for tool_id in ids:
-            name = own_name(tool_id, server)
-            wanted[tool_id] = name if plain else wire_name(server, name)
-    takers: dict[str, list[ToolId]] = defaultdict(list)
-    for tool_id, name in wanted.items():
-        takers[name].append(tool_id)
-    shared = {name: sharing for name, sharing in takers.items() if len(sharing) > 1}
-    for name, sharing in shared.items():
-        wanted.update({tool_id: _hashed(name, tool_id) for tool_id in sharing})
+            name = tool_id.removeprefix(start)
+            wanted[tool_id] = name if plain else wire.name(name)
     by_name = {name: tool_id for tool_id, name in wanted.items()}
-    return Names(MappingProxyType(wanted), MappingProxyType(by_name), frozenset(shared))
+    if len(by_name) == len(wanted):
+        return Names(MappingProxyType(wanted), MappingProxyType(by_name))
+    shared = frozenset(name for name, count in Counter(wanted.values()).items() if count > 1)
+    wanted = {tool_id: _hashed(name, tool_id) if name in shared else name for tool_id, name in wanted.items()}
+    by_name = {name: tool_id for tool_id, name in wanted.items()}
+    return Names(MappingProxyType(wanted), MappingProxyType(by_name), shared)
 
 
 def own_name(tool_id: ToolId, server: str) -> str:
@@ -79,12 +79,29 @@ def own_name(tool_id: ToolId, server: str) -> str:
 @lru_cache(maxsize=65_536)
 def wire_name(server: str, name: str) -> str:
     """Return the client-facing name of a server's tool or prompt, readable and within the limits."""
-    whole = f"{server}{SEPARATOR}{name}" if server else name
-    safe = _UNSAFE.sub("_", whole)
-    if len(safe) <= MAX_LENGTH and name:
-        return safe
-    short_server = _UNSAFE.sub("_", server)[:_SERVER_LENGTH]
-    return _hashed(f"{short_server}{SEPARATOR}{_UNSAFE.sub('_', name)}" if server else safe, whole)
+    return _Wire(server).name(name)
+
+
+class _Wire:
+    """Names the tools of one server."""
+
+    __slots__ = ("_raw", "_safe", "_short")
+
+    def __init__(self, server: str) -> None:
+        self._raw = f"{server}{SEPARATOR}" if server else ""
+        self._safe = _safe(self._raw)
+        self._short = f"{self._safe.removesuffix(SEPARATOR)[:_SERVER_LENGTH]}{SEPARATOR}" if server else ""
+
+    def name(self, name: str) -> str:
+        safe = _safe(name)
+        whole = self._safe + safe
+        if len(whole) <= MAX_LENGTH and name:
+            return whole
+        return _hashed(self._short + safe, self._raw + name)
+
+
+def _safe(text: str) -> str:
+    return text if text.isascii() and text.isidentifier() else _UNSAFE.sub("_", text)
 
 
 def _hashed(name: str, identity: str) -> str:

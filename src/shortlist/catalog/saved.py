@@ -1,24 +1,43 @@
-"""The tools that servers listed last, saved so that searches are answered before any server has started."""
+"""The tools that servers listed last, saved so that searches are answered before any server has started.
+
+A file begins with a line that names the tools and says where each of them ends. A start parses that line alone; a tool
+is parsed when somebody asks for it. Files of the first format, which were parsed as a whole, are read as well.
+"""
 
 import hashlib
+import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.stored import Place, StoredTools, line_of, server_of, tool_of
 from shortlist.config.settings import MemoryTransport, ServerSettings
-from shortlist.models import Annotations, Server, Tool
+from shortlist.models import Server, Tool, ToolId
 from shortlist.storage.port import CatalogStore
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
+DIGEST_BYTES = 16
+_START = b'{"format": 2, "digest": "%b", '
+_CHECKED_FROM = len(_START % bytes(2 * DIGEST_BYTES))
+_LIST, _NEXT, _END = b', "tools": [\n', b",\n", b"\n]}"
 
 Saved = TypeVar("Saved", Server, Tool)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedServer:
+    """A server and its tools, which are parsed when asked for."""
+
+    server: Server
+    ids: Sequence[ToolId]
+    hashes: Sequence[str]
+    places: Sequence[Place]
 
 
 class SavedCatalog:
@@ -32,28 +51,82 @@ class SavedCatalog:
     def load(self) -> Catalog:
         """Return what was saved for these servers; what cannot be read is reported and left out."""
         found = [saved for settings in self.servers.values() if (saved := self._read(settings)) is not None]
-        return Catalog.of((tool for _, tools in found for tool in tools), (server for server, _ in found))
+        places = {i: place for saved in found for i, place in zip(saved.ids, saved.places, strict=True)}
+        hashes = {i: content for saved in found for i, content in zip(saved.ids, saved.hashes, strict=True)}
+        homes = {i: saved.server.name for saved in found for i in saved.ids}
+        ids = sorted(places)
+        return Catalog.stored(
+            StoredTools({i: places[i] for i in ids}),
+            {saved.server.name: saved.server for saved in found},
+            {i: hashes[i] for i in ids},
+            [homes[i] for i in ids],
+        )
 
     def save(self, server: Server, tools: Sequence[Tool]) -> None:
         """Save a server's tools."""
         settings = self.servers.get(server.name)
         if settings is None or isinstance(settings.transport, MemoryTransport):
             return
-        document = {"format": FORMAT, "server": asdict(server), "tools": [asdict(tool) for tool in tools]}
-        self._store.save(_key(settings), document)
+        lines = [line_of(tool) for tool in tools]
+        ends = list(accumulate(len(line) for line in lines))
+        header = {
+            "server": asdict(server),
+            "ids": [tool.id for tool in tools],
+            "hashes": [tool.content_hash for tool in tools],
+            "ends": ends,
+        }
+        checked = b"".join((json.dumps(header).encode()[1:-1], _LIST, _NEXT.join(lines), _END))
+        self._store.save(_key(settings), _START % _digest(checked) + checked)
 
-    def _read(self, settings: ServerSettings) -> tuple[Server, list[Tool]] | None:
+    def _read(self, settings: ServerSettings) -> SavedServer | None:
         document = self._store.load(_key(settings))
         if document is None:
             return None
         try:
-            if document["format"] != FORMAT:
-                raise ValueError(f"format {document['format']!r}, this version reads {FORMAT}")
-            server = _server(document["server"], settings.name)
-            return server, [_tool(tool, server) for tool in document["tools"]]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            saved = _read_lines(document) if document.startswith(_START[:12]) else _read_first_format(document)
+            if saved.server.name != settings.name:
+                raise ValueError(f"they belong to the server {saved.server.name!r}")
+            return saved
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             logger.warning("the saved tools of %r are not used (%s); they are listed again", settings.name, error)
             return None
+
+
+def _read_lines(document: bytes) -> SavedServer:
+    if document[:_CHECKED_FROM] != _START % _digest(memoryview(document)[_CHECKED_FROM:]):
+        raise ValueError("the file is damaged")
+    first = document.index(_LIST)
+    header: dict[str, Any] = json.loads(b"{%b}" % document[_CHECKED_FROM:first])
+    if not len(header["ids"]) == len(header["hashes"]) == len(header["ends"]):
+        raise ValueError("its parts differ in size")
+    places, start = [], first + len(_LIST)
+    for place, end in enumerate(header["ends"]):
+        at = first + len(_LIST) + end + place * len(_NEXT)
+        places.append((document, start, at))
+        start = at + len(_NEXT)
+    return SavedServer(server_of(header["server"]), header["ids"], header["hashes"], places)
+
+
+def _read_first_format(document: bytes) -> SavedServer:
+    """Read one JSON document with everything in it, as release 0.1.0 wrote it."""
+    raw = json.loads(document)
+    if raw["format"] != 1:
+        raise ValueError(f"format {raw['format']!r}, this version reads {FORMAT}")
+    server = _checked(server_of(raw["server"]))
+    tools = [_checked(tool_of(tool)) for tool in raw["tools"]]
+    for tool in tools:
+        if tool.server != server.name or not tool.definition.startswith("{"):
+            raise ValueError(f"the tool {tool.id!r} is damaged")
+        for name, claimed in asdict(tool.annotations).items():
+            if not isinstance(claimed, bool | None):
+                raise TypeError(f"{name} is {claimed!r}")
+    lines = [line_of(tool) for tool in tools]
+    places = [(line, 0, len(line)) for line in lines]
+    return SavedServer(server, [tool.id for tool in tools], [tool.content_hash for tool in tools], places)
+
+
+def _digest(document: bytes | memoryview) -> bytes:
+    return hashlib.sha256(document).hexdigest()[: 2 * DIGEST_BYTES].encode()
 
 
 def _key(settings: ServerSettings) -> str:
@@ -62,40 +135,18 @@ def _key(settings: ServerSettings) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
-def _server(raw: Mapping[str, Any], name: str) -> Server:
-    server = Server(**{**raw, "categories": tuple(raw["categories"]), "tags": tuple(raw["tags"])})
-    if server.name != name:
-        raise ValueError(f"they belong to the server {server.name!r}")
-    return _checked(server)
-
-
-def _tool(raw: Mapping[str, Any], server: Server) -> Tool:
-    lists = {key: tuple(raw[key]) for key in ("tags", "keywords")}
-    tool = _checked(Tool(**{**raw, **lists, "annotations": _annotations(**raw["annotations"])}))
-    if tool.server != server.name or not tool.definition.startswith("{"):
-        raise ValueError(f"the tool {tool.id!r} is damaged")
-    return tool
-
-
-@lru_cache(maxsize=100, typed=True)
-def _annotations(**claims: bool | None) -> Annotations:
-    """Return the claims of a tool; there are few different ones."""
-    for name, claimed in claims.items():
-        if not isinstance(claimed, bool | None):
-            raise TypeError(f"{name} is {claimed!r}")
-    return Annotations(**claims)
-
-
-_TEXTS = {kind: attrgetter(*(each.name for each in fields(kind) if each.type is str)) for kind in (Server, Tool)}
-_LISTS = {Server: attrgetter("categories", "tags"), Tool: attrgetter("tags", "keywords")}
-_TEXT_ALONE = {str}
+_TEXTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    kind: attrgetter(*(each.name for each in fields(kind) if each.type is str)) for kind in (Server, Tool)
+}
+_LISTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Server: attrgetter("categories", "tags"),
+    Tool: attrgetter("tags", "keywords"),
+}
 
 
 def _checked(value: Saved) -> Saved:
     """Raise TypeError unless every field has its type: a wrong one would fail much later, in a search."""
-    kind: type[Server] | type[Tool] = type(value)
-    texts = (*_TEXTS[kind](value), *chain.from_iterable(_LISTS[kind](value)))
-    if set(map(type, texts)) != _TEXT_ALONE:
-        wrong = next(text for text in texts if type(text) is not str)
-        raise TypeError(f"{wrong!r} is not a text")
+    for text in (*_TEXTS[type(value)](value), *chain.from_iterable(_LISTS[type(value)](value))):
+        if type(text) is not str:
+            raise TypeError(f"{text!r} is not a text")
     return value

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,35 +14,16 @@ from typing import Any
 import numpy as np
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.stored import StoredTools, Text, line_of, server_of
 from shortlist.errors import IndexFormatError
 from shortlist.index.facets import Facets
 from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.vectors import ExactVectorIndex
-from shortlist.models import Annotations, Server, Tool, ToolId
+from shortlist.models import ToolId
 
 VERSION = 1
 _HEADER = "index.json"
-
-
-class StoredTools(Mapping[ToolId, Tool]):
-    """Tools by id, parsed from a mapped file one at a time."""
-
-    def __init__(self, path: Path, places: dict[ToolId, tuple[int, int]]) -> None:
-        self._places = places
-        with path.open("rb") as file:
-            empty = path.stat().st_size == 0
-            self._text: mmap.mmap | bytes = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-    def __getitem__(self, tool_id: ToolId) -> Tool:
-        start, end = self._places[tool_id]
-        return _tool(json.loads(self._text[start:end]))
-
-    def __iter__(self) -> Iterator[ToolId]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
 
 
 def save_index(index: Index, folder: Path) -> None:
@@ -99,7 +79,7 @@ def _write_tools(index: Index, path: Path) -> list[int]:
     ends, position = [], 0
     with path.open("wb") as file:
         for row in range(len(index.ids)):
-            position += file.write(json.dumps(asdict(index.tool(row)), ensure_ascii=False).encode() + b"\n")
+            position += file.write(line_of(index.tool(row)) + b"\n")
             ends.append(position)
     return ends
 
@@ -107,11 +87,12 @@ def _write_tools(index: Index, path: Path) -> list[int]:
 def _read(folder: Path, header: dict[str, Any]) -> Index:
     ids: list[ToolId] = header["ids"]
     ends: list[int] = header["places"]
-    places = dict(zip(ids, zip([0, *ends][: len(ends)], ends, strict=True), strict=True))
     if (folder / "tools.jsonl").stat().st_size != (ends[-1] if ends else 0):
         raise ValueError("tools.jsonl is cut off")
-    servers = {raw["name"]: _server(raw) for raw in header["servers"]}
-    tools = StoredTools(folder / "tools.jsonl", places)
+    servers = {raw["name"]: server_of(raw) for raw in header["servers"]}
+    text = _mapped(folder / "tools.jsonl")
+    starts = [0, *ends][: len(ends)]
+    tools = StoredTools({i: (text, start, end) for i, start, end in zip(ids, starts, ends, strict=True)})
     hashes = dict(zip(ids, header["hashes"], strict=True))
     with np.load(folder / "lexical.npz") as arrays:
         lexical = ExactLexicalIndex.restore(header["vocabulary"], arrays)
@@ -134,18 +115,15 @@ def _read(folder: Path, header: dict[str, Any]) -> Index:
     )
 
 
+def _mapped(path: Path) -> Text:
+    """Map a file into memory: what is never looked at is never read."""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+
+
 def _swap(fresh: Path, folder: Path) -> None:
     old = folder.with_name(f".{folder.name}-old-{os.getpid()}")
     if folder.exists():
         folder.rename(old)
     fresh.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _tool(raw: dict[str, Any]) -> Tool:
-    lists = {key: tuple(raw[key]) for key in ("tags", "keywords")}
-    return Tool(**{**raw, **lists, "annotations": Annotations(**raw["annotations"])})
-
-
-def _server(raw: dict[str, Any]) -> Server:
-    return Server(**{**raw, "categories": tuple(raw["categories"]), "tags": tuple(raw["tags"])})

@@ -1,16 +1,16 @@
 """Saved tool lists as JSON files, one per server; gateways share the folder without locks, and the last write wins."""
 
-import json
 import logging
 import os
+import re
 import secrets
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from shortlist.models import Json
-
 logger = logging.getLogger(__name__)
+
+_FORMAT = re.compile(rb'\{"format": ?(\d{1,9})[,}]')
+_ENDING_BYTES = 16
 
 
 class CatalogFiles:
@@ -20,47 +20,42 @@ class CatalogFiles:
         self._folder = folder
         self._reported: set[str] = set()
 
-    def load(self, key: str) -> Json:
+    def load(self, key: str) -> bytes | None:
         """Return the document of a key; None where there is none that can be read."""
-        path = self._path(key)
+        path = f"{self._folder}/{key}.json"  # not a Path: a start reads thousands of these
         try:
-            return json.loads(path.read_text("utf-8"))
+            with open(path, "rb", buffering=0) as file:
+                return file.readall()
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
             self._report(key, f"the saved tools in {path} cannot be read ({error}); they are listed again")
             return None
 
-    def save(self, key: str, document: Mapping[str, Json]) -> None:
+    def save(self, key: str, document: bytes) -> None:
         """Replace the document of a key; a damaged one is kept beside it, and one of a newer format is kept."""
-        path = self._path(key)
+        path = self._folder / f"{key}.json"
         written = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if not self._may_replace(key, path, document):
                 return
-            written.write_text(json.dumps(document), "utf-8")
+            written.write_bytes(document)
             os.replace(written, path)
         except OSError as error:  # costs the next start a little time, and nothing else
             self._report(f"save {key}", f"the tools cannot be saved in {path}: {error}")
             with suppress(OSError):
                 written.unlink(missing_ok=True)
 
-    def _may_replace(self, key: str, path: Path, document: Mapping[str, Json]) -> bool:
-        try:
-            known = json.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
-            return True
-        except (ValueError, RecursionError):
+    def _may_replace(self, key: str, path: Path, document: bytes) -> bool:
+        known = _format_of_file(path)
+        if known is None:
             os.replace(path, path.with_suffix(".damaged"))
             return True
-        newer = _format(known) > _format(document)
+        newer = known > (_format(document) or 0)
         if newer:
             self._report(f"newer {key}", f"{path} was saved by a newer version of shortlist and is left unchanged")
         return not newer
-
-    def _path(self, key: str) -> Path:
-        return self._folder / f"{key}.json"
 
     def _report(self, about: str, message: str) -> None:
         if about not in self._reported:
@@ -68,6 +63,18 @@ class CatalogFiles:
             logger.warning("%s", message)
 
 
-def _format(document: Json) -> int:
-    number = document.get("format") if isinstance(document, Mapping) else None
-    return number if isinstance(number, int) else 0
+def _format_of_file(path: Path) -> int | None:
+    """Return the format that a file declares: 0 where there is no file, None where it is no whole document."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(64)
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _ENDING_BYTES))
+            end = file.read()
+    except FileNotFoundError:
+        return 0
+    return _format(start) if end.rstrip().endswith(b"}") else None
+
+
+def _format(document: bytes) -> int | None:
+    found = _FORMAT.match(document[:64])
+    return int(found[1]) if found else None

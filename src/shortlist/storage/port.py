@@ -271,13 +271,13 @@ class ExemplarStore(Protocol):
 
 
 class CatalogStore(Protocol):
-    """Saved tool lists as JSON documents, one per server."""
+    """Saved tool lists, one JSON document per server, whose first key is its `format`."""
 
-    def load(self, key: str) -> Json:
+    def load(self, key: str) -> bytes | None:
         """Return the document of a key, or None."""
         ...
 
-    def save(self, key: str, document: Mapping[str, Json]) -> None:
+    def save(self, key: str, document: bytes) -> None:
         """Replace the document of a key; keeps one that could not be read, and one of a newer format."""
         ...
 

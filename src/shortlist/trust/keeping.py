@@ -94,16 +94,12 @@ class Keeper:
         except StoreError as error:
             logger.error("no saved tools are served: approvals cannot be read. %s", error)
             known = {server: frozenset(tool.name for tool in catalog.of_server(server)) for server in catalog.servers}
-        for server in tuple(catalog.servers):
+        for server, ids in catalog.members.items():
+            held = known.get(server)
+            if not ids or held == frozenset() or self._trust(server) == "auto":
+                continue  # the usual case, in which no saved tool has to be parsed
             tools = tuple(catalog.of_server(server))
-            if self._trust(server) == "auto" or not tools:
-                continue
-            if server not in known:
-                served = self.admit(server, tools, {})
-            elif known[server]:
-                served = tuple(tool for tool in tools if tool.name not in known[server])
-            else:
-                continue
+            served = self.admit(server, tools, {}) if held is None else [t for t in tools if t.name not in held]
             catalog = catalog.with_server(catalog.servers[server], served)
         return catalog
 
