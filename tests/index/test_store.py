@@ -55,6 +55,25 @@ def test_every_tool_comes_back_whole(tmp_path_factory: pytest.TempPathFactory, s
     assert loaded.waiting == 0
 
 
+def test_the_tools_of_a_known_catalog_with_the_same_content_are_used(tmp_path: Path) -> None:
+    index = saved(tmp_path / "index", catalog(WORKPLACE))
+    known, other = catalog(WORKPLACE), catalog({**WORKPLACE, "new/make_coffee": "Brew a cup."})
+    assert load_index(tmp_path / "index", known).catalog is known
+    assert load_index(tmp_path / "index", other).catalog is not other
+    assert answers(load_index(tmp_path / "index", known)) == answers(index)
+
+
+def test_vectors_that_come_later_do_not_change_what_is_saved(tmp_path: Path) -> None:
+    index = Index.build(catalog(WORKPLACE))
+    half = np.arange(len(WORKPLACE) // 2)
+    texts = list(index.texts_without_vector(HashingEmbedder()).values())
+    save_index(
+        index.with_vectors(HashingEmbedder(), half, HashingEmbedder().embed_documents(texts)[half]), tmp_path / "i"
+    )
+    assert load_index(tmp_path / "i").embedded(HashingEmbedder()).waiting == 0
+    assert load_index(tmp_path / "i").waiting == len(WORKPLACE) - len(half)
+
+
 def test_definitions_pass_through_disk_unchanged(tmp_path: Path) -> None:
     odd = tool(
         "a/odd\u2028name",
@@ -130,17 +149,24 @@ def test_a_missing_index_is_refused(tmp_path: Path) -> None:
         load_index(tmp_path / "nowhere")
 
 
+READ_WHOLE = (
+    "index.json",
+    "catalog.json",
+    "lexical-starts.npy",
+    "lexical-alive.npy",
+    "lexical-inverted_rows.npy",
+    "dense-codes.npy",
+    "dense-scales.npy",
+)
+
+
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
-        *((file, "gone") for file in ("index.json", "tools.jsonl", "lexical.npz", "dense.npz")),
-        *((file, "empty") for file in ("index.json", "lexical.npz", "dense.npz")),
-        *((file, "garbage") for file in ("index.json", "lexical.npz", "dense.npz")),
-        ("index.json", "cut"),
-        ("lexical.npz", "cut"),
-        ("dense.npz", "cut"),
-        ("tools.jsonl", "empty"),
-        ("tools.jsonl", "cut"),
+        *((file, "gone") for file in (*READ_WHOLE, "tools.jsonl")),
+        *((file, "empty") for file in (*READ_WHOLE, "tools.jsonl")),
+        *((file, "cut") for file in (*READ_WHOLE, "tools.jsonl")),
+        *((file, "garbage") for file in READ_WHOLE),
     ],
 )
 def test_any_damaged_file_is_noticed_on_loading(tmp_path: Path, file: str, damage: str) -> None:
@@ -154,11 +180,17 @@ def test_any_damaged_file_is_noticed_on_loading(tmp_path: Path, file: str, damag
         load_index(tmp_path / "index")
 
 
-@pytest.mark.parametrize("key", ["version", "ids", "hashes", "places", "servers", "vocabulary", "facets", "model"])
-def test_an_incomplete_header_is_noticed_on_loading(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        *(("index.json", key) for key in ("version", "fingerprint", "ids", "vocabulary", "facets", "names", "model")),
+        *(("catalog.json", key) for key in ("hashes", "places", "servers")),
+    ],
+)
+def test_an_incomplete_description_is_noticed_on_loading(tmp_path: Path, file: str, key: str) -> None:
     saved(tmp_path / "index", catalog(WORKPLACE))
-    kept = {name: value for name, value in header(tmp_path / "index").items() if name != key}
-    (tmp_path / "index" / "index.json").write_text(json.dumps(kept))
+    path = tmp_path / "index" / file
+    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != key}))
     with pytest.raises(IndexFormatError, match="build it again"):
         load_index(tmp_path / "index")
 
@@ -166,6 +198,7 @@ def test_an_incomplete_header_is_noticed_on_loading(tmp_path: Path, key: str) ->
 def test_files_of_two_indexes_do_not_mix(tmp_path: Path) -> None:
     saved(tmp_path / "one", catalog(WORKPLACE))
     saved(tmp_path / "other", catalog(dict(list(WORKPLACE.items())[3:])))
-    shutil.copy(tmp_path / "other" / "lexical.npz", tmp_path / "one" / "lexical.npz")
+    for path in (tmp_path / "other").glob("lexical-*"):
+        shutil.copy(path, tmp_path / "one" / path.name)
     with pytest.raises(IndexFormatError, match="differ in size"):
         load_index(tmp_path / "one")

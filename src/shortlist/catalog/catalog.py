@@ -66,11 +66,17 @@ class Catalog:
 
     @classmethod
     def stored(
-        cls, tools: Mapping[ToolId, Tool], servers: Mapping[str, Server], hashes: Mapping[ToolId, str], homes: list[str]
+        cls,
+        tools: Mapping[ToolId, Tool],
+        servers: Iterable[Server],
+        hashes: Mapping[ToolId, str],
+        members: Mapping[str, tuple[ToolId, ...]],
+        fingerprints: Iterable[str],
     ) -> Self:
-        """Describe tools that lie on disk: `homes` names the server of each."""
-        members = _grouped(zip(tools, homes, strict=True))
-        return cls(tools, _complete(servers, members), hashes, members)
+        """Describe tools that lie on disk; `fingerprints` are those of parts that make up the whole."""
+        digest = sum(int(each, 16) for each in fingerprints) % _MODULUS
+        known = {server.name: server for server in servers}
+        return cls(tools, _complete(known, members), hashes, members, digest)
 
     def __len__(self) -> int:
         return len(self.tools)
@@ -133,7 +139,7 @@ class Catalog:
         self, fresh: Mapping[ToolId, str], gone: frozenset[ToolId], name: str, server: Server | None
     ) -> int | None:
         """Return the digest after a change, or None where that of this catalog was never asked for."""
-        if "_digest" not in self.__dict__:
+        if self._known_digest is None and "_digest" not in self.__dict__:
             return None
         replaced = {i: known for i in (*gone, *fresh) if (known := self.hashes.get(i)) is not None}
         described = _server_digest(server) - _server_digest(self.servers.get(name))

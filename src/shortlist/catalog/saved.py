@@ -7,9 +7,9 @@ is parsed when somebody asks for it. Files of the first format, which were parse
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -22,9 +22,9 @@ from shortlist.storage.port import CatalogStore
 logger = logging.getLogger(__name__)
 
 FORMAT = 2
-DIGEST_BYTES = 16
+CHECKED_DIGITS = 32
 _START = b'{"format": 2, "digest": "%b", '
-_CHECKED_FROM = len(_START % bytes(2 * DIGEST_BYTES))
+_CHECKED_FROM = len(_START % bytes(CHECKED_DIGITS))
 _LIST, _NEXT, _END = b', "tools": [\n', b",\n", b"\n]}"
 
 Saved = TypeVar("Saved", Server, Tool)
@@ -32,12 +32,14 @@ Saved = TypeVar("Saved", Server, Tool)
 
 @dataclass(frozen=True, slots=True)
 class SavedServer:
-    """A server and its tools, which are parsed when asked for."""
+    """A server and its tools, sorted by id and parsed when asked for."""
 
     server: Server
     ids: Sequence[ToolId]
     hashes: Sequence[str]
-    places: Sequence[Place]
+    places: Iterable[Place]
+    content: str
+    """The fingerprint of the catalog that has this server alone."""
 
 
 class SavedCatalog:
@@ -50,30 +52,37 @@ class SavedCatalog:
 
     def load(self) -> Catalog:
         """Return what was saved for these servers; what cannot be read is reported and left out."""
+        places: dict[ToolId, Place] = {}
+        hashes: dict[ToolId, str] = {}
+        members: dict[str, tuple[ToolId, ...]] = {}
         found = [saved for settings in self.servers.values() if (saved := self._read(settings)) is not None]
-        places = {i: place for saved in found for i, place in zip(saved.ids, saved.places, strict=True)}
-        hashes = {i: content for saved in found for i, content in zip(saved.ids, saved.hashes, strict=True)}
-        homes = {i: saved.server.name for saved in found for i in saved.ids}
+        for saved in found:
+            places.update(zip(saved.ids, saved.places, strict=True))
+            hashes.update(zip(saved.ids, saved.hashes, strict=True))
+            if saved.ids:
+                members[saved.server.name] = tuple(saved.ids)
         ids = sorted(places)
         return Catalog.stored(
-            StoredTools({i: places[i] for i in ids}),
-            {saved.server.name: saved.server for saved in found},
-            {i: hashes[i] for i in ids},
-            [homes[i] for i in ids],
+            StoredTools({tool_id: places[tool_id] for tool_id in ids}),
+            [saved.server for saved in found],
+            {tool_id: hashes[tool_id] for tool_id in ids},
+            members,
+            [saved.content for saved in found],
         )
 
-    def save(self, server: Server, tools: Sequence[Tool]) -> None:
+    def save(self, server: Server, tools: Iterable[Tool]) -> None:
         """Save a server's tools."""
         settings = self.servers.get(server.name)
         if settings is None or isinstance(settings.transport, MemoryTransport):
             return
-        lines = [line_of(tool) for tool in tools]
-        ends = list(accumulate(len(line) for line in lines))
+        catalog = Catalog.of(tools, (server,))
+        lines = [line_of(tool) for tool in catalog.tools.values()]
         header = {
             "server": asdict(server),
-            "ids": [tool.id for tool in tools],
-            "hashes": [tool.content_hash for tool in tools],
-            "ends": ends,
+            "ids": list(catalog.tools),
+            "hashes": list(catalog.hashes.values()),
+            "ends": list(accumulate(len(line) + len(_NEXT) for line in lines)),
+            "content": catalog.fingerprint,
         }
         checked = b"".join((json.dumps(header).encode()[1:-1], _LIST, _NEXT.join(lines), _END))
         self._store.save(_key(settings), _START % _digest(checked) + checked)
@@ -97,14 +106,12 @@ def _read_lines(document: bytes) -> SavedServer:
         raise ValueError("the file is damaged")
     first = document.index(_LIST)
     header: dict[str, Any] = json.loads(b"{%b}" % document[_CHECKED_FROM:first])
-    if not len(header["ids"]) == len(header["hashes"]) == len(header["ends"]):
+    ids, hashes, ends = header["ids"], header["hashes"], header["ends"]
+    if not len(ids) == len(hashes) == len(ends):
         raise ValueError("its parts differ in size")
-    places, start = [], first + len(_LIST)
-    for place, end in enumerate(header["ends"]):
-        at = first + len(_LIST) + end + place * len(_NEXT)
-        places.append((document, start, at))
-        start = at + len(_NEXT)
-    return SavedServer(server_of(header["server"]), header["ids"], header["hashes"], places)
+    lines = memoryview(document)[first + len(_LIST) : -len(_END)]
+    places = zip(repeat(lines), [0, *ends][: len(ends)], ends, strict=False)
+    return SavedServer(server_of(header["server"]), ids, hashes, places, header["content"])
 
 
 def _read_first_format(document: bytes) -> SavedServer:
@@ -120,13 +127,14 @@ def _read_first_format(document: bytes) -> SavedServer:
         for name, claimed in asdict(tool.annotations).items():
             if not isinstance(claimed, bool | None):
                 raise TypeError(f"{name} is {claimed!r}")
-    lines = [line_of(tool) for tool in tools]
+    catalog = Catalog.of(tools, (server,))
+    lines = map(memoryview, map(line_of, catalog.tools.values()))
     places = [(line, 0, len(line)) for line in lines]
-    return SavedServer(server, [tool.id for tool in tools], [tool.content_hash for tool in tools], places)
+    return SavedServer(server, list(catalog.tools), list(catalog.hashes.values()), places, catalog.fingerprint)
 
 
 def _digest(document: bytes | memoryview) -> bytes:
-    return hashlib.sha256(document).hexdigest()[: 2 * DIGEST_BYTES].encode()
+    return hashlib.sha256(document).hexdigest()[:CHECKED_DIGITS].encode()
 
 
 def _key(settings: ServerSettings) -> str:

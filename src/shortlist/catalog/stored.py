@@ -1,16 +1,14 @@
 """Tools that lie in a file as lines of JSON, and are parsed when somebody asks for them."""
 
 import json
-import mmap
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from shortlist.models import Annotations, Server, Tool, ToolId
 
-Text: TypeAlias = bytes | mmap.mmap
-Place: TypeAlias = tuple[Text, int, int]
-"""A text, and where in it one tool begins and ends."""
+Place: TypeAlias = tuple[memoryview, int, int]
+"""A text, and where in it the line of one tool begins and ends; separators may follow it."""
 
 MAX_PARSED = 2_000
 """How many parsed tools are remembered: searches find the same ones again and again."""
@@ -29,7 +27,7 @@ class StoredTools(Mapping[ToolId, Tool]):
             text, start, end = self._places[tool_id]
             if len(self._parsed) >= MAX_PARSED:
                 self._parsed.clear()
-            found = self._parsed[tool_id] = tool_of(json.loads(text[start:end]))
+            found = self._parsed[tool_id] = tool_of(json.loads(bytes(text[start:end]).rstrip(b",\n")))
         return found
 
     def __contains__(self, tool_id: object) -> bool:

@@ -23,6 +23,7 @@ from shortlist.index.postings import (
     SERVER_BIT,
     FieldWeight,
     Forward,
+    Inverted,
     Postings,
 )
 from shortlist.index.vectors import best, masked
@@ -95,6 +96,7 @@ class ExactLexicalIndex:
         alive: NDArray[np.bool_],
         vocabulary: Vocabulary,
         weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS,
+        inverted: Inverted | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.alive = alive
@@ -103,7 +105,7 @@ class ExactLexicalIndex:
         """How many terms the name of each row has, one at least."""
         self._field_weights = weights
         self._main = main
-        self._inverted = main.inverted(len(vocabulary), alive)
+        self._inverted = inverted or main.inverted(len(vocabulary), alive)
         self._frequency = self._inverted.frequencies()
         self._late = Forward.empty()
         """The rows that came by updates, after the main ones; `_late_postings` has them by term."""
@@ -221,12 +223,16 @@ class ExactLexicalIndex:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to save; the vocabulary goes beside them."""
-        return {**self._main.extended(self._late).state(), "alive": self.alive}
+        whole = self
+        if self._late.count:
+            whole = ExactLexicalIndex(self._main.extended(self._late), self.alive, self.vocabulary, self._field_weights)
+        return {**whole._main.state(), **whole._inverted.state(), "alive": self.alive}
 
     @classmethod
     def restore(cls, vocabulary: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> "ExactLexicalIndex":
+        """Return a saved index; its arrays are used as they are and may lie in mapped files."""
         words = Vocabulary(zip(vocabulary, range(len(vocabulary)), strict=True))
-        return cls(Forward.restore(arrays), np.array(arrays["alive"]), words)
+        return cls(Forward.restore(arrays), arrays["alive"], words, inverted=Inverted.restore(arrays))
 
     def _place(self, row: int) -> tuple[Forward, int, int]:
         main = len(self._main.starts) - 1

@@ -137,7 +137,7 @@ class Forward:
 
     @classmethod
     def restore(cls, arrays: Mapping[str, NDArray[Any]]) -> "Forward":
-        return cls(*(np.array(arrays[name]) for name in ("starts", "terms", "weights", "fields")))
+        return cls(*(arrays[name] for name in ("starts", "terms", "weights", "fields")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,21 @@ class Inverted:
 
     def frequencies(self) -> NDArray[np.int32]:
         return np.diff(self.starts).astype(np.int32)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {
+            "inverted_starts": self.starts,
+            "inverted_rows": self.all.rows,
+            "inverted_weights": self.all.weights,
+            "inverted_fields": self.all.fields,
+        }
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, NDArray[Any]]) -> "Inverted":
+        rows, weights, fields = (arrays[f"inverted_{name}"] for name in ("rows", "weights", "fields"))
+        if not len(rows) == len(weights) == len(fields) == arrays["inverted_starts"][-1]:
+            raise ValueError("its parts differ in size")
+        return cls(arrays["inverted_starts"], Postings(rows, weights, fields))
 
 
 def _ordered(numbers: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -36,16 +35,14 @@ class SavedIndexes:
             return Index.build(catalog)
         for place in self._places(catalog):
             try:
-                index = load_index(place)
+                index = load_index(place, catalog)
             except IndexFormatError:
                 continue
-            if _share_changed(index.catalog, catalog) > CHANGED_SHARE:
+            if index.catalog is not catalog and _share_changed(index.catalog, catalog) > CHANGED_SHARE:
                 continue
             place.touch()
             self._saved = index.catalog
-            if index.catalog.hashes == catalog.hashes and index.catalog.servers == catalog.servers:
-                return replace(index, catalog=catalog)  # the same tools, in memory already
-            return index.updated(catalog)[0]
+            return index if index.catalog is catalog else index.updated(catalog)[0]
         return Index.build(catalog)
 
     def keep(self, index: Index) -> None:

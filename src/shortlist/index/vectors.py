@@ -127,8 +127,8 @@ class ExactVectorIndex:
 
     @classmethod
     def restore(cls, model_id: str, arrays: Mapping[str, NDArray[Any]]) -> "ExactVectorIndex":
-        codes = np.ascontiguousarray(arrays["codes"])
-        return cls(codes.shape[1], model_id, codes, np.array(arrays["scales"]))
+        """Return saved vectors; the arrays are used as they are, and those of later rows are written into them."""
+        return cls(arrays["codes"].shape[1], model_id, arrays["codes"], arrays["scales"])
 
     def _cosines(self, queries: Vectors, codes: NDArray[np.int8], scales: NDArray[np.float32]) -> Vectors:
         if not len(scales):
