@@ -12,13 +12,16 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import RandomEmbedder, bench_file, in_a_process, publish, rows, spread
 from benchmarks.restarting import settings_of
 
+from shortlist.catalog.catalog import Catalog
 from shortlist.evals.tables import Table
+from shortlist.models import Tool
 
 TARGET_SECONDS = 1.0
 TOOLS = 25_759
@@ -39,7 +42,7 @@ def save(count: int) -> None:
     from shortlist.storage.port import PinnedDefinition, StoredPins
     from shortlist.trust.pins import listing
 
-    catalog = read_catalog(spread(rows(bench_file("eval", "mcp_union", "tools.jsonl.gz")), count)).catalog
+    catalog = configurable(read_catalog(spread(rows(bench_file("eval", "mcp_union", "tools.jsonl.gz")), count)).catalog)
     model = shipped("small")
     assert model is not None
     index = Index.build(catalog)
@@ -57,6 +60,17 @@ def save(count: int) -> None:
         accepted = tuple(PinnedDefinition(e.kind, e.name, e.text) for e in listed.entries)
         storage.pins.write(name, StoredPins(listed.hash, accepted))
     (cache_folder() / "servers.json").write_text(json.dumps(list(catalog.servers)))
+
+
+def configurable(catalog: Catalog) -> Catalog:
+    """Return the same tools under names that a configuration accepts, with the ids that a gateway gives them."""
+    tools: dict[str, Tool] = {}
+    for tool in catalog.tools.values():
+        server, name = tool.server.replace("/", "-")[:64], tool.name
+        while f"{server}/{name}" in tools:
+            name += "_2"
+        tools[f"{server}/{name}"] = replace(tool, id=f"{server}/{name}", name=name, server=server)
+    return Catalog.of(tools.values())
 
 
 def measure(tools: int, times: int) -> list[dict[str, Any]]:

@@ -69,6 +69,38 @@ class Slow:
         return query.text
 
 
+class Model:
+    """A model that notes when it is loaded."""
+
+    def __init__(self, failure: ModelError | None = None) -> None:
+        self.failure = failure
+        self.loaded: list[str] = []
+        self.done = threading.Event()
+
+    def load(self) -> None:
+        self.loaded.append(threading.current_thread().name)
+        self.done.set()
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.mark.parametrize("failure", [None, ModelError("The weights are damaged.")])
+async def test_the_first_search_loads_the_model_beside_the_index_and_once(failure: ModelError | None) -> None:
+    model, may_make = Model(failure), threading.Event()
+
+    def make(catalog: Catalog) -> Slow:
+        assert model.done.wait(DEADLINE_SECONDS)  # the index is not there before the model is
+        assert may_make.wait(DEADLINE_SECONDS)
+        return Slow(catalog)
+
+    engine = Engine(make, ONE, load_model=model.load)
+    assert not model.loaded
+    may_make.set()
+    for _ in range(2):
+        assert (await engine.search(Query(text="x"))).notes == ("1",)
+    assert model.loaded == ["shortlist-model"]
+
+
 class Made:
     """An engine that keeps the searches it made."""
 

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -16,6 +16,7 @@ _HASH_LENGTH = 8
 _SERVER_LENGTH = 24
 """The maximum length of the server part in a long name, so that the tool's name still fits."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_UNSAFE_IN_LINES = re.compile(r"[^A-Za-z0-9_\n-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,16 @@ def _wanted(tool_id: ToolId, *, plain: bool) -> str:
     return name if plain else wire_name(server, name)
 
 
-def names_of(members: Mapping[str, Iterable[ToolId]], *, plain: bool = False) -> Names:
+def names_of(members: Mapping[str, Collection[ToolId]], *, plain: bool = False) -> Names:
     """Name the tools of every server; `plain` keeps the server's own names (passthrough over one server).
 
     Where two tools would get the same name, each gets the hash of its id as well: a name never changes owner.
     """
     wanted: dict[ToolId, str] = {}
     for server, ids in members.items():
-        wire, start = _Wire(server), f"{server}/" if server else ""
-        for tool_id in ids:
-            name = tool_id.removeprefix(start)
-            wanted[tool_id] = name if plain else wire.name(name)
+        start = f"{server}/" if server else ""
+        own = [tool_id.removeprefix(start) for tool_id in ids]
+        wanted.update(zip(ids, own if plain else _wire_names(server, own), strict=True))
     by_name = {name: tool_id for tool_id, name in wanted.items()}
     if len(by_name) == len(wanted):
         return Names(MappingProxyType(wanted), MappingProxyType(by_name))
@@ -79,29 +79,24 @@ def own_name(tool_id: ToolId, server: str) -> str:
 @lru_cache(maxsize=65_536)
 def wire_name(server: str, name: str) -> str:
     """Return the client-facing name of a server's tool or prompt, readable and within the limits."""
-    return _Wire(server).name(name)
+    return _wire_names(server, (name,))[0]
 
 
-class _Wire:
-    """Names the tools of one server."""
-
-    __slots__ = ("_raw", "_safe", "_short")
-
-    def __init__(self, server: str) -> None:
-        self._raw = f"{server}{SEPARATOR}" if server else ""
-        self._safe = _safe(self._raw)
-        self._short = f"{self._safe.removesuffix(SEPARATOR)[:_SERVER_LENGTH]}{SEPARATOR}" if server else ""
-
-    def name(self, name: str) -> str:
-        safe = _safe(name)
-        whole = self._safe + safe
-        if len(whole) <= MAX_LENGTH and name:
-            return whole
-        return _hashed(self._short + safe, self._raw + name)
-
-
-def _safe(text: str) -> str:
-    return text if text.isascii() and text.isidentifier() else _UNSAFE.sub("_", text)
+def _wire_names(server: str, names: Sequence[str]) -> list[str]:
+    """Return the client-facing names of tools of one server, in their order."""
+    raw = f"{server}{SEPARATOR}" if server else ""
+    start = _UNSAFE.sub("_", raw)
+    short = f"{_UNSAFE.sub('_', server)[:_SERVER_LENGTH]}{SEPARATOR}" if server else ""
+    safe = _UNSAFE_IN_LINES.sub("_", "\n".join(names)).split(
+        "\n"
+    )  # all at once: a pattern takes longer to start than to run
+    if len(safe) != len(names):  # line breaks in names
+        safe = [_UNSAFE.sub("_", name) for name in names]
+    room = MAX_LENGTH - len(start)
+    return [
+        start + known if 0 < len(known) <= room else _hashed(short + known, raw + name)
+        for known, name in zip(safe, names, strict=True)
+    ]
 
 
 def _hashed(name: str, identity: str) -> str:

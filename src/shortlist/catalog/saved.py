@@ -128,8 +128,8 @@ def _read_first_format(document: bytes) -> SavedServer:
             if not isinstance(claimed, bool | None):
                 raise TypeError(f"{name} is {claimed!r}")
     catalog = Catalog.of(tools, (server,))
-    lines = map(memoryview, map(line_of, catalog.tools.values()))
-    places = [(line, 0, len(line)) for line in lines]
+    lines = [line_of(tool) for tool in catalog.tools.values()]
+    places = [(memoryview(line), 0, len(line)) for line in lines]
     return SavedServer(server, list(catalog.tools), list(catalog.hashes.values()), places, catalog.fingerprint)
 
 

@@ -12,7 +12,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.arguments import add_command
-from shortlist.cli.engine import Known, make_searcher
+from shortlist.cli.engine import Known, make_searcher, open_model
 from shortlist.cli.entrance import entrance
 from shortlist.cli.listening import address, listen
 from shortlist.cli.stack import read_settings, run_plainly, say
@@ -52,7 +52,9 @@ def _dashboard(arguments: argparse.Namespace) -> int:
 async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -> None:
     expansions, access, storage = Words(settings.expansions).expansions, Access(), open_local()
     search = Engine(
-        lambda catalog: make_searcher(catalog, settings.search, Known(expansions=expansions)),
+        lambda catalog: make_searcher(
+            catalog, settings.search, open_model(settings.search), Known(expansions=expansions)
+        ),
         _catalog(settings, storage),
     )
     upstreams = RecordedUpstreams(tuple(settings.servers), storage.events)

@@ -9,6 +9,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.choosing import choose_embedder, static_model
 from shortlist.index.saved import SavedIndexes
 from shortlist.index.shipped import open_vectors
+from shortlist.index.vectors import QueryVectors
 from shortlist.observability.logs import NOTICES
 from shortlist.paths import cache_folder
 from shortlist.search.copies import ANY_ORDER, ServerOrder
@@ -34,11 +35,18 @@ class Known:
 NOTHING_KNOWN = Known()
 
 
-def make_searcher(catalog: Catalog, settings: SearchSettings, known: Known = NOTHING_KNOWN) -> Searcher:
-    """Make a searcher; a small static model answers until the chosen one has made its vectors."""
+def open_model(settings: SearchSettings) -> QueryVectors | None:
+    """Return the chosen model, which is loaded with the first text; say why there is none where that is unexpected."""
     embedder, trouble = choose_embedder(settings.embedder, dimensions=settings.dimensions)
     if trouble:
         logging.getLogger(NOTICES).info(trouble)
+    return embedder
+
+
+def make_searcher(
+    catalog: Catalog, settings: SearchSettings, embedder: QueryVectors | None, known: Known = NOTHING_KNOWN
+) -> Searcher:
+    """Make a searcher; a small static model answers until the chosen one has made its vectors."""
     saved = SavedIndexes(cache_folder() / "indexes", embedder.model_id if embedder else None)
     options = SearchOptions(
         pipeline=settings.pipeline,

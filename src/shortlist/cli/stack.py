@@ -3,10 +3,11 @@
 import gc
 import logging
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -174,8 +175,13 @@ async def _open_stack(
     catalog = keeper.opened(saved.load())
     teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
     words = Words(settings.expansions)
-    make = _searcher_of(settings, models, words, teacher, telemetry.together.shares.get)
-    search, answerer, events = Engine(make, catalog, vectors=models), Answerer(), _Events()
+    searching = _Searching(settings, words, teacher, telemetry.together.shares.get)
+    search = (
+        Engine(searching.make, catalog, load_model=searching.load_model)
+        if models
+        else Engine(searching.make_without_model, catalog, vectors=False)
+    )
+    answerer, events = Answerer(), _Events()
     starting = opening.servers(settings, catalog)
     pool = UpstreamPool(
         starting,
@@ -290,25 +296,47 @@ async def _explained(search: Engine, query: Query, tool_id: ToolId) -> str:
     return text
 
 
-def _searcher_of(
-    settings: Settings, models: bool, words: Words, teacher: Teacher | None, together: Callable[[ToolId], Any]
-) -> Callable[[Catalog], Preparable]:
-    """Return what makes the searcher; without models it searches by words alone.
+@dataclass(frozen=True, slots=True)
+class _Searching:
+    """Makes the searcher and loads its model; all that is imported when the first search needs it: half of a start."""
 
-    Of equal tools, that of the server configured first is the original.
-    """
+    settings: Settings
+    words: Words
+    teacher: Teacher | None
+    together: Callable[[ToolId], Any]
+    _model: list[Any] = field(default_factory=list)
+    _choosing: threading.Lock = field(default_factory=threading.Lock)
 
-    def make(catalog: Catalog) -> Preparable:
-        from shortlist.cli.engine import Known, make_searcher, server_order, words_alone  # noqa: PLC0415 - half of a start
+    def make(self, catalog: Catalog) -> Preparable:
+        """Make a searcher. Of equal tools, that of the server configured first is the original."""
+        from shortlist.cli.engine import make_searcher  # noqa: PLC0415
 
-        memory = teacher.memory if teacher is not None else None
-        order = server_order(settings)
-        known = Known(expansions=words.expansions, memory=memory, together=together, order=order)
-        if not models:
-            return words_alone(catalog, known)
-        return make_searcher(catalog, settings.search, known)
+        return make_searcher(catalog, self.settings.search, self._chosen(), self._known())
 
-    return make
+    def make_without_model(self, catalog: Catalog) -> Preparable:
+        from shortlist.cli.engine import words_alone  # noqa: PLC0415
+
+        return words_alone(catalog, self._known())
+
+    def _known(self) -> Any:
+        from shortlist.cli.engine import Known, server_order  # noqa: PLC0415
+
+        memory = self.teacher.memory if self.teacher is not None else None
+        order = server_order(self.settings)
+        return Known(expansions=self.words.expansions, memory=memory, together=self.together, order=order)
+
+    def load_model(self) -> None:
+        model = self._chosen()
+        if model is not None:
+            model.load()
+
+    def _chosen(self) -> Any:
+        from shortlist.cli.engine import open_model  # noqa: PLC0415
+
+        with self._choosing:
+            if not self._model:
+                self._model.append(open_model(self.settings.search))
+            return self._model[0]
 
 
 def audit_folder() -> Path:

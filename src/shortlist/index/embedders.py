@@ -131,6 +131,10 @@ class OnnxEmbedder:
     def embed_query(self, text: str) -> Vectors:
         return self._vector(*self._parts(), text, self.card.query_tokens)
 
+    def load(self) -> None:
+        """Load the model now rather than with the first text."""
+        self._parts()
+
     def _vector(self, session: Any, tokenizer: Any, text: str, tokens: int) -> Vectors:
         ids = np.array([tokenizer.encode(text[:MAX_TEXT_CHARS]).ids[:tokens] or [0]], np.int64)
         with _PROGRAM:

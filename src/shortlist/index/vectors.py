@@ -204,6 +204,11 @@ class QueryVectors:
         """Whether the model runs in this process, without waiting for a provider."""
         return isinstance(self.embedder, OnnxEmbedder | StaticEmbedder)
 
+    def load(self) -> None:
+        """Load a model that takes a moment to load; its first text would do that otherwise."""
+        if isinstance(self.embedder, OnnxEmbedder):
+            self.embedder.load()
+
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Embed documents; an embedder of the user's own need not know of progress."""
         more = (progress,) if self._reports else ()

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -60,8 +61,17 @@ class Preparable(Protocol):
 class Engine:
     """Searches a catalog that changes, without ever blocking the event loop."""
 
-    def __init__(self, make: Callable[[Catalog], Preparable], catalog: Catalog, *, vectors: bool = True) -> None:
+    def __init__(
+        self,
+        make: Callable[[Catalog], Preparable],
+        catalog: Catalog,
+        *,
+        vectors: bool = True,
+        load_model: Callable[[], None] | None = None,
+    ) -> None:
         self._make = make
+        self._load_model = load_model
+        """Loads what embeds queries; the first search starts it, beside the index that it waits for."""
         self._latest = catalog
         self._vectors = vectors
         """Whether to make vectors in the background; otherwise search is lexical."""
@@ -76,7 +86,8 @@ class Engine:
         self._changed_at = 0.0
         self._limiters: tuple[anyio.CapacityLimiter, anyio.CapacityLimiter] | None = None
         if len(catalog) and vectors:
-            self._embed_soon()  # a saved catalog that never changes needs vectors too
+            with self._state:
+                self._index_soon()  # vectors follow: a saved catalog that never changes needs them too
 
     @classmethod
     def over(cls, searcher: Preparable) -> "Engine":
@@ -128,6 +139,9 @@ class Engine:
             self._limiters = anyio.CapacityLimiter(SEARCHES_AT_ONCE), anyio.CapacityLimiter(WAITING_AT_ONCE)
         searching, waiting = self._limiters
         known = self._searcher
+        if known is None and self._load_model is not None:
+            load, self._load_model = self._load_model, None
+            threading.Thread(target=_loaded, args=(load,), name="shortlist-model", daemon=True).start()
         if known is not None and known.waits:
             await anyio.to_thread.run_sync(known.fetch, query, abandon_on_cancel=True, limiter=waiting)
         return await anyio.to_thread.run_sync(
@@ -209,3 +223,8 @@ class Engine:
                 if not self._unembedded.is_set():
                     self._embedder = None
                     return
+
+
+def _loaded(load: Callable[[], None]) -> None:
+    with suppress(ShortlistError):  # the search that embeds its query reports it
+        load()
