@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.stored import Place, StoredTools, line_of, server_of, tool_of
+from shortlist.catalog.stored import LinePlace, StoredTools, line_of, server_of, tool_of
 from shortlist.config.settings import MemoryTransport, ServerSettings
 from shortlist.models import Server, Tool, ToolId
 from shortlist.storage.port import CatalogStore
@@ -37,7 +37,7 @@ class SavedServer:
     server: Server
     ids: Sequence[ToolId]
     hashes: Sequence[str]
-    places: Iterable[Place]
+    places: Iterable[LinePlace]
     content: str
     """The fingerprint of the catalog that has this server alone."""
 
@@ -52,7 +52,7 @@ class SavedCatalog:
 
     def load(self) -> Catalog:
         """Return what was saved for these servers; what cannot be read is reported and left out."""
-        places: dict[ToolId, Place] = {}
+        places: dict[ToolId, LinePlace] = {}
         hashes: dict[ToolId, str] = {}
         members: dict[str, tuple[ToolId, ...]] = {}
         found = [saved for settings in self.servers.values() if (saved := self._read(settings)) is not None]

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from shortlist.models import Annotations, Server, Tool, ToolId
 
-Place: TypeAlias = tuple[memoryview, int, int]
+LinePlace: TypeAlias = tuple[memoryview, int, int]
 """A text, and where in it the line of one tool begins and ends; separators may follow it."""
 
 MAX_PARSED = 2_000
@@ -17,7 +17,7 @@ MAX_PARSED = 2_000
 class StoredTools(Mapping[ToolId, Tool]):
     """Tools by id, in the order of `places`."""
 
-    def __init__(self, places: Mapping[ToolId, Place]) -> None:
+    def __init__(self, places: Mapping[ToolId, LinePlace]) -> None:
         self._places = places
         self._parsed: dict[ToolId, Tool] = {}
 
