@@ -25,6 +25,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "text": WORDS | {"schema"},
     "storage": WORDS | {"paths"},
     "catalog": GROUND | {"storage.port"},
+    "code": WORDS | {"schema", "text"},
     "trust": GROUND | {"catalog", "storage.port"},
     "access": GROUND | {"catalog", "storage.port"},
     "workers": frozenset(),
@@ -40,7 +41,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "library": LIBRARY,
     "integrations": LIBRARY | {"library", "validation"},
     "evals": SEARCH - {"config"} | {"disclosure"},
-    "gateway": GATEWAY | {"selection", "validation", "workers"},
+    "gateway": GATEWAY | {"code", "selection", "validation", "workers"},
     "front": GATEWAY | {"gateway"},
     "demo": GROUND | {"catalog"},
     "harness": GATEWAY | {"gateway", "front", "evals", "demo"},
@@ -66,6 +67,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "numkong": frozenset({"index.vectors"}),
     "sqlite3": frozenset({"storage"}),
     "cryptography": frozenset({"storage.secrets"}),
+    "pydantic_monty": frozenset({"code.sandbox"}),
     "Stemmer": frozenset({"text.tokens", "text.languages.spelling"}),
 }
 """Packages and modules that may import a third party; what is not here may be imported anywhere."""
