@@ -12,6 +12,8 @@ class Asking:
     def __init__(self, process: str) -> None:
         self.caller = Caller(era="modern", process=process)
 
+    answers_in_place = False
+
     def can(self, method: str) -> bool:  # noqa: ARG002 - whatever the method
         return False
 

@@ -55,7 +55,7 @@ def distributions() -> tuple[Distribution, Distribution]:
         description=project["description"],
         files=tuple(path for path in files if path in own),
         dependencies=(f"{CORE}=={version}", *gateway_needs),
-        extras={name: extras[name] for name in split["extras"]},
+        extras={name: extras[name] for name in (*split["extras"], *split["shared_extras"])},
         scripts=project["scripts"],
     )
     return core, gateway

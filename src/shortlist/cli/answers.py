@@ -154,6 +154,7 @@ class _Terminal:
     """The command line as the client of a call: it cannot be asked anything."""
 
     caller = LOCAL_CALLER
+    answers_in_place = False
 
     def can(self, method: str) -> bool:  # noqa: ARG002 - whatever the method
         return False

@@ -61,6 +61,9 @@ def _register_serve(subparsers: Any) -> None:
         default="search",
         help="which gateway tools are listed (default: search)",
     )
+    serve.add_argument(
+        "--code", dest="menu", action="store_const", const="code", help="offer run_code: programs that call tools"
+    )
     serve.add_argument("--preset", help="tools to list from the start: default, full, or your own preset")
     serve.add_argument(
         "--toolsets", type=_names, default=(), help="toolsets to list from the start, separated by commas"

@@ -18,6 +18,7 @@ from shortlist.config.settings import (
     CONCURRENT_CALLS,
     START_SECONDS,
     AuditSettings,
+    CodeSettings,
     HttpTransport,
     Limits,
     LogSettings,
@@ -36,6 +37,7 @@ from shortlist.config.settings import (
     Transport,
 )
 from shortlist.config.shapes import (
+    CodeShape,
     ConfigDocument,
     LimitsShape,
     Options,
@@ -256,6 +258,7 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str,
         audit=AuditSettings(**dict(ours.audit)),
         dashboard=ours.dashboard,
         logs=LogSettings(level=ours.logs.level, json=ours.logs.json_lines),
+        code=_code(ours.code),
         smart_select=_selection(ours.smart_select, variables, source),
         source=source,
     )
@@ -286,6 +289,11 @@ def _selection(shape: SelectionShape | bool, variables: Variables, source: str) 
     except MissingVariable as missing:
         raise InvalidConfig(f"{source}: shortlist.smart_select.api_key: {missing}") from None
     return SelectionSettings(**{**dict(shape), "api_key": key})
+
+
+def _code(shape: CodeShape | bool) -> CodeSettings:
+    """Read the object or its short form, `true`."""
+    return CodeSettings(enabled=shape) if isinstance(shape, bool) else CodeSettings(**dict(shape))
 
 
 def _preset(name: str, shape: PresetShape | tuple[str, ...]) -> PresetSettings:

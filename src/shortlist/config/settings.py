@@ -18,6 +18,7 @@ Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
 Action: TypeAlias = Literal["see", "read", "call", "resources", "prompts", "be_asked", "admin"]
 """What a caller may do. `see` finds and describes tools, `read` also calls those that are configured as read-only,
 `call` calls any. `be_asked` lets servers ask the caller's client; `admin` uses the actions of the dashboard."""
+Allow: TypeAlias = Literal["read", "write"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 Keeping: TypeAlias = Literal["keep", "hash", "omit"]
 """What becomes of a text that is recorded; secrets in it are masked in any case."""
@@ -244,6 +245,22 @@ class SelectionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CodeSettings:
+    """Programs that call tools: whether `run_code` is offered, what runs unasked, and the budgets of one program."""
+
+    enabled: bool = False
+    allow: Allow = "read"
+    """`read` runs tools that are read-only by this configuration, and asks the user before any other; `write` never."""
+    read_only: tuple[str, ...] = ()
+    """Globs over tool ids (`server/name`) that are read-only, beside those with `effect: read_only`."""
+    calls: int = 100
+    seconds: float = 60.0
+    """How long a program may take; questions to the user do not count."""
+    memory_megabytes: float = 32.0
+    output_characters: int = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
     """How tools are searched. `ToolFilter` takes the same words."""
 
@@ -288,6 +305,7 @@ class Settings:
     logs: LogSettings = LogSettings()
     smart_select: SelectionSettings | None = None
     """None: smart_select_tools is not offered."""
+    code: CodeSettings = CodeSettings()
     dashboard: bool = True
     """Serve the dashboard next to `/mcp`."""
     source: str = ""

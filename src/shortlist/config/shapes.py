@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from shortlist.config.settings import Action, Effect, Keeping, LogLevel, Mode, Provider, Trust
+from shortlist.config.settings import Action, Allow, Effect, Keeping, LogLevel, Mode, Provider, Trust
 
 Kind = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamableHttp", "remote", "sse"]
 Positive = Annotated[float, Field(gt=0)]
@@ -323,6 +323,25 @@ class SearchShape(Shape):
     """Save the index, so that the next start does not build it again. Example: `false`"""
 
 
+class CodeShape(Shape):
+    """Programs that call tools; see [code mode](code-mode.md)."""
+
+    enabled: bool = True
+    """Offer `run_code` and list it in place of `call_tool`. Example: `false`"""
+    allow: Allow = "read"
+    """`read` asks the user before a program calls a tool that may write; `write` does not. Example: `"write"`"""
+    read_only: Texts = ()
+    """Tools that only read, as globs over tool ids; they run unasked. Example: `["wiki/get_*"]`"""
+    calls: Count = 100
+    """Calls that one program may make. Example: `20`"""
+    seconds: Positive = 60.0
+    """How long one program may take, without questions to the user. Example: `120`"""
+    memory_megabytes: Positive = 32.0
+    """Memory of one program. Example: `64`"""
+    output_characters: Count = 200_000
+    """Characters that one program may print. Example: `50000`"""
+
+
 class LogsShape(Shape):
     """What is written to stderr."""
 
@@ -364,6 +383,8 @@ class Options(Shape):
     """Serve the dashboard beside `/mcp`. Example: `false`"""
     logs: LogsShape = LogsShape()
     """What is written to stderr. Example: `{"level": "warning"}`"""
+    code: CodeShape | bool = False
+    """Let a model write one program instead of many calls; `true` uses the defaults. Example: `true`"""
     smart_select: SelectionShape | bool = False
     """Offer `smart_select_tools`, which asks a model to pick; `true` uses the defaults. Example: `true`"""
 

@@ -98,6 +98,10 @@ class ClientExchange:
         reachable = self._caller.era == "modern" or self._session.can_send_request
         return reachable and _declares(self._session.client_capabilities, method)
 
+    @property
+    def answers_in_place(self) -> bool:
+        return self._caller.era == "legacy"
+
     async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
         """Send the client a request on the stream of its own request."""
         # The typed helpers would drop what they do not know; these two models carry everything.
@@ -145,6 +149,10 @@ class IdleExchange:
     def can(self, method: str) -> bool:
         connection = self._link.connection
         return connection.has_standalone_channel and _declares(connection.client_capabilities, method)
+
+    @property
+    def answers_in_place(self) -> bool:
+        return True
 
     async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
         return await self._link.connection.send_raw_request(method, dict(params) or None)

@@ -259,6 +259,11 @@ class Exchange(Protocol):
         """Return whether the client can answer a server's request of this method."""
         ...
 
+    @property
+    def answers_in_place(self) -> bool:
+        """Whether the client answers while its request is open; else it comes back with the answers."""
+        ...
+
     async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
         """Put a server's request (sampling, elicitation, roots) to the client."""
         ...

@@ -47,7 +47,7 @@ MAX_QUESTIONS = 10
 
 async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> McpResult:
     """Call a tool whose schema the client does not have: check the arguments first, and page a large result."""
-    tool = await _find(call, name, arguments)
+    tool = await find_tool(call, name, arguments)
     check = await check_call(tool, arguments)
     if check.violations:
         refusal = _refusal(call, tool, check)
@@ -82,6 +82,7 @@ async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, na
             outcome=outcome,
             milliseconds=(perf_counter() - started) * 1000,
             native=native,
+            program=call.program,
         )
         state.recording.called(call.seen.caller, finished, result)
         workspace = state.workspaces.for_circles(call.seen.caller)
@@ -106,7 +107,8 @@ async def _read_result(call: ToolCall, request: ReadRequest) -> McpResult:
     return text_result("\n\n".join(f"[offset {p.offset}]\n{p.text}" for p in passages))
 
 
-async def _find(call: ToolCall, name: str, arguments: ToolArguments) -> Tool:
+async def find_tool(call: ToolCall, name: str, arguments: ToolArguments) -> Tool:
+    """Resolve the name of a call; one that names nothing in reach is recorded."""
     try:
         return await call.state.find(call.seen, name)
     except ToolNotFound as error:
@@ -156,7 +158,7 @@ def _with_note(result: McpResult, note: str) -> McpResult:
 
 CALL = MetaTool(
     name="call_tool",
-    description="Call a tool that was found, by its name. ToolArguments are checked before anything is sent.",
+    description="Call a tool that was found, by its name. Arguments are checked before anything is sent.",
     properties={"name": STRING, "arguments": {"type": "object"}},
     required=("name", "arguments"),
     parse=call_request,
@@ -175,7 +177,7 @@ READ = MetaTool(
     reads=True,
     parse=read_request,
     handle=_read_result,
-    menus=("search", "dynamic"),
+    menus=("search", "dynamic", "code"),
 )
 
 
@@ -232,7 +234,7 @@ async def _relayed(
         finally:
             working.remove(asker)
 
-    if exchange.caller.era == "legacy":
+    if exchange.answers_in_place:
         return await _ask_until_done(exchange, send)
     peer = state.upstreams.peer(server)
     if peer is not None and peer.era == "legacy" and not (turn.is_first and not any(map(exchange.can, QUESTIONS))):

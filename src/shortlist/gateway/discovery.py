@@ -13,6 +13,7 @@ from shortlist.disclosure.budget import estimate_tokens, fit
 from shortlist.disclosure.render import Detail, Entry, describe_text, entries_text, entry_of, entry_row, entry_text
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.callers import Workspace
+from shortlist.gateway.python_tools import python_tools
 from shortlist.gateway.recording import FinishedSearch
 from shortlist.gateway.tools import (
     DEFAULT_LIMIT,
@@ -21,6 +22,7 @@ from shortlist.gateway.tools import (
     MAX_QUERIES,
     STRING,
     STRINGS,
+    DescribeRequest,
     McpResult,
     MetaTool,
     SearchRequest,
@@ -215,6 +217,7 @@ async def _surroundings(
         suggestions=_suggestions(call, results),
         explanations=await _explanations(call, results) if request.explain else {},
         toon=call.seen.toon,
+        show=python_tools(call.seen).entry if request.detail == "python" else None,
     )
 
 
@@ -242,21 +245,31 @@ async def _explanations(call: ToolCall, results: Sequence[SearchResult]) -> dict
     return {hit.tool.id: await explain(result.query, hit.tool.id) for result in results for hit in result.hits}
 
 
-async def _describe(call: ToolCall, names: tuple[str, ...]) -> McpResult:
+async def _describe(call: ToolCall, request: DescribeRequest) -> McpResult:
     """Return whole schemas; an unknown name gets a suggestion beside the others' schemas."""
     found: list[ToolId] = []
     parts: list[str] = []
-    for name in names:
+    for name in request.names:
         try:
-            tool = await call.state.find(call.seen, name)
+            tool = await _named(call, name)
         except ToolNotFound as error:
             parts.append(str(error))
             continue
         found.append(tool.id)
-        parts.append(describe_text(tool, call.seen.tools.name(tool.id), _extras(call, tool)))
+        if request.detail == "python":
+            parts.append("\n".join([python_tools(call.seen).described(tool), *_extras(call, tool)]))
+        else:
+            parts.append(describe_text(tool, call.seen.tools.name(tool.id), _extras(call, tool)))
     answer = text_result("\n\n".join(parts), is_error=not found)
     call.state.recording.described(call.seen.caller, found, answer)
     return answer
+
+
+async def _named(call: ToolCall, name: str) -> Tool:
+    """Resolve a name, also as programs write it where programs are offered."""
+    if call.seen.menu == "code" and (tool := python_tools(call.seen).find(name)) is not None:
+        return tool
+    return await call.state.find(call.seen, name)
 
 
 def _extras(call: ToolCall, tool: Tool) -> list[str]:
@@ -318,6 +331,8 @@ class Surroundings:
     suggestions: tuple[str, ...] = ()
     explanations: Mapping[ToolId, str] = field(default_factory=dict)
     toon: bool = False
+    show: Callable[[Hit], Entry] | None = None
+    """How a hit is shown where it is not at a level of detail."""
 
 
 def search_answer(request: SearchRequest, results: Sequence[SearchResult], around: Surroundings) -> dict[str, Json]:
@@ -354,7 +369,10 @@ def _entries(request: SearchRequest, results: Sequence[SearchResult], around: Su
     merged: dict[ToolId, Hit] = {}
     for hit in sorted((hit for r in results if _fits(r) for hit in r.hits), key=lambda hit: hit.rank):
         merged.setdefault(hit.tool.id, hit)
-    return tuple(entry_of(hit, request.detail, around.name_of, around.note_of(hit)) for hit in merged.values())
+    if request.detail == "python" and around.show is not None:
+        return tuple(replace(around.show(hit), note=around.note_of(hit)) for hit in merged.values())
+    detail: Detail = "compact" if request.detail == "python" else request.detail
+    return tuple(entry_of(hit, detail, around.name_of, around.note_of(hit)) for hit in merged.values())
 
 
 def _fits(result: SearchResult) -> bool:

@@ -57,13 +57,13 @@ class Gateway:
     async def instructions(self, caller: Caller) -> str:
         """Return the instructions for a client that connects; they change only when its scope changes."""
         seen = await self.state.admit(caller)
-        return instructions_of(seen.mode, seen.tools)
+        return instructions_of(seen.mode, seen.tools, seen.menu)
 
     async def list_tools(self, caller: Caller) -> list[dict[str, Json]]:
         """Return what this caller's client lists: the menu, what is bound, and at the end what is loaded."""
         seen = await self.state.admit(caller)
         bound = self.state.bound(seen)
-        menu = menu_definitions(seen.menu, defaults_of(seen.variant)) if seen.menu else []
+        menu = menu_definitions(seen.menu, defaults_of(seen)) if seen.menu else []
         if not seen.plain:
             menu += optional_definitions(self.state.settings)
         self._meet(seen)
@@ -86,9 +86,9 @@ class Gateway:
             raise RequestRefused(f"Unknown tool: {name}")
         call = self._tool_call(seen, exchange, turn)
         tool, translate = BY_NAME.get(name, (None, dict))
-        if tool is None or not tool.is_offered(self.state.settings):
+        if tool is None or not tool.is_accepted(self.state.settings, seen.menu):
             return await call_checked(call, name, arguments)
-        return await tool.handle(call, tool.parse(translate(arguments), defaults_of(seen.variant)))
+        return await tool.handle(call, tool.parse(translate(arguments), defaults_of(seen)))
 
     def _tool_call(self, seen: CallerView, exchange: Exchange, turn: Round) -> ToolCall:
         async def inner(name: str, arguments: ToolArguments) -> McpResult:
@@ -102,7 +102,7 @@ class Gateway:
     def _meet(self, seen: CallerView) -> None:
         if self.state.recording.meets(seen.caller, seen.variant):
             menu = len(menu_definitions(seen.menu)) if seen.menu else 0
-            told = instructions_of(seen.mode, seen.tools)
+            told = instructions_of(seen.mode, seen.tools, seen.menu)
             self.state.recording.opened(seen.caller, seen.mode, menu + len(seen.bound), told)
 
     # What servers report

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.config.settings import Mode
+from shortlist.gateway.view import MenuName
 from shortlist.text.tokens import one_line
 
 NAMED_SERVERS = 60
@@ -24,9 +25,15 @@ _HOW: Mapping[Mode, str] = MappingProxyType(
 )
 
 
-def instructions_of(mode: Mode, tools: ScopedCatalog) -> str:
+_HOW_TO_RUN = (
+    "Many tools are connected but not listed. Use search_tools with the actions in plain words, then run_code with one "
+    "program that calls the functions it shows."
+)
+
+
+def instructions_of(mode: Mode, tools: ScopedCatalog, menu: MenuName | None = None) -> str:
     """Write the instructions; the same bytes while the tools in reach are the same."""
-    how, servers = _HOW[mode], tools.servers
+    how, servers = _HOW_TO_RUN if menu == "code" else _HOW[mode], tools.servers
     if not servers:
         return how
     if len(servers) > DESCRIBED_SERVERS:

@@ -10,12 +10,22 @@ from shortlist.config.settings import Settings
 from shortlist.gateway.calling import CALL, READ
 from shortlist.gateway.discovery import DESCRIBE, SEARCH
 from shortlist.gateway.loading import LIST_TOOLSETS, LOAD_TOOLS, LOAD_TOOLSET, UNLOAD_TOOLSET
-from shortlist.gateway.optional import AB_TEST_REPORT, SELECT, STATS, TASK_REPORT
-from shortlist.gateway.tools import DEFAULTS, INTEGER, STRING, STRINGS, Defaults, MetaTool, Translate, same_arguments
+from shortlist.gateway.optional import AB_TEST_REPORT, RUN, SELECT, STATS, TASK_REPORT
+from shortlist.gateway.tools import (
+    DEFAULTS,
+    INTEGER,
+    MAX_QUERIES,
+    STRING,
+    STRINGS,
+    Defaults,
+    MetaTool,
+    Translate,
+    same_arguments,
+)
 from shortlist.gateway.view import MenuName
 
 META_TOOLS: tuple[MetaTool[Any], ...] = (
-    *(SEARCH, DESCRIBE, CALL, READ),
+    *(SEARCH, DESCRIBE, CALL, RUN, READ),
     *(LIST_TOOLSETS, LOAD_TOOLSET, LOAD_TOOLS, UNLOAD_TOOLSET),
     *(STATS, AB_TEST_REPORT, TASK_REPORT, SELECT),
 )
@@ -43,10 +53,26 @@ MINIMAL_SEARCH = replace(
 )
 """search_tools as the minimal menu lists it."""
 
+CODE_SEARCH = replace(
+    SEARCH,
+    description="Find the functions that a program can call, by what they do. Search for everything a task needs at "
+    "once, then use run_code.",
+    properties={
+        "query": {**STRING, "description": "The action in plain words, e.g. 'create a GitHub issue'"},
+        "queries": {**STRINGS, "description": f"Several searches at once, at most {MAX_QUERIES}"},
+        "limit": {**INTEGER, "default": DEFAULTS.limit},
+        "servers": {**STRINGS, "description": "Preferred servers"},
+    },
+    menus=("code",),
+)
+CODE_DESCRIBE = replace(DESCRIBE, description="Whole descriptions of functions that were found.", menus=("code",))
+"""search_tools and describe_tools as the menu of code mode lists them."""
+
 
 def menu_definitions(menu: MenuName, defaults: Defaults = DEFAULTS) -> list[dict[str, Any]]:
     """Return the definitions of a menu as they are listed, in a fixed order."""
-    listed = [tool for tool in (MINIMAL_SEARCH, *META_TOOLS) if menu in tool.menus]
+    known: tuple[MetaTool[Any], ...] = (MINIMAL_SEARCH, CODE_SEARCH, CODE_DESCRIBE, *META_TOOLS)
+    listed = [tool for tool in known if menu in tool.menus]
     copied: list[dict[str, Any]] = json.loads(json.dumps([tool.definition for tool in listed]))
     for name in ("limit", "detail"):
         stated = copied[0]["inputSchema"]["properties"].get(name, {})

@@ -1,4 +1,4 @@
-"""Tools that the configuration offers beside any menu: smart_select_tools, and those about telemetry."""
+"""Tools that the configuration offers: run_code, smart_select_tools, and those about telemetry."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -12,15 +12,18 @@ from shortlist.disclosure.render import Entry, entry_text, signature_of
 from shortlist.errors import InvalidInput
 from shortlist.gateway.state import Report
 from shortlist.gateway.tools import (
+    DEFAULT_RUN_TOKENS,
     INTEGER,
     STRING,
     McpResult,
     MetaTool,
+    RunRequest,
     SelectRequest,
     TaskReport,
     ToolArguments,
     ToolCall,
     raw_request,
+    run_request,
     select_request,
     task_report,
     text_result,
@@ -50,6 +53,12 @@ async def _select(call: ToolCall, request: SelectRequest) -> McpResult:
     answer = text_result(_words(call, selection))
     call.state.recording.selected(call.seen.caller, request.request, request.limit, selection, answer)
     return answer
+
+
+async def _run_code(call: ToolCall, request: RunRequest) -> McpResult:
+    from shortlist.gateway.programs import run_program  # noqa: PLC0415 - most gateways never run one
+
+    return await run_program(call, request)
 
 
 def _words(call: ToolCall, selection: Selection) -> str:
@@ -132,4 +141,18 @@ SELECT = MetaTool(
     parse=select_request,
     handle=_select,
     is_offered=lambda settings: settings.smart_select is not None,
+)
+RUN = MetaTool(
+    name="run_code",
+    description="Run a Python program that calls tools and returns only what it prints and its last value. Call "
+    "functions as search_tools shows them: `r = await tools.server.tool(arg=1)`; in parallel: `await "
+    'asyncio.gather(...)`. `await search("...")` and `await describe("server.tool")` find more. A call returns the '
+    "tool's structured content, parsed JSON or text, and raises when it fails. No files, network, yield or class "
+    "inheritance.",
+    properties={"code": STRING, "max_tokens": {**INTEGER, "default": DEFAULT_RUN_TOKENS}},
+    required=("code",),
+    parse=run_request,
+    handle=_run_code,
+    menus=("code",),
+    is_menu_only=True,
 )

@@ -35,6 +35,8 @@ from shortlist.telemetry.events import (
     Described,
     FoundTool,
     Later,
+    ProgramEnded,
+    ProgramOutcome,
     RecordEvent,
     Searched,
     SessionOpened,
@@ -75,6 +77,8 @@ class Finished:
     outcome: CallOutcome
     milliseconds: float
     native: bool
+    program: str = ""
+    """The program that made the call; empty for one from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,17 @@ class FinishedSearch:
     mode: str
     filters: Mapping[str, Json]
     """The limits that the caller set itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedProgram:
+    """A program that has ended, with the number of its calls by state."""
+
+    source: str
+    outcome: ProgramOutcome
+    milliseconds: float
+    calls: Mapping[str, int]
+    answer: Answer
 
 
 class Recording:
@@ -189,6 +204,7 @@ class Recording:
                 outcome=call.outcome,
                 milliseconds=call.milliseconds,
                 native=call.native,
+                program=call.program or None,
                 size=_size(result) if result else 0,
                 arguments=call.arguments if self.arguments else None,
             )
@@ -208,6 +224,20 @@ class Recording:
                 native=False,
                 tokens=Later(lambda: estimate_tokens(said)),
                 arguments=arguments if self.arguments else None,
+            )
+        )
+
+    def program_ended(self, caller: Caller, program: str, ended: "FinishedProgram") -> None:
+        tokens = Later(lambda: answer_tokens(ended.answer))
+        self._record(
+            ProgramEnded(
+                **_act(caller),
+                program=program,
+                source=ended.source,
+                outcome=ended.outcome,
+                milliseconds=ended.milliseconds,
+                calls=ended.calls,
+                tokens=tokens,
             )
         )
 

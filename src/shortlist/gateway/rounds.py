@@ -46,6 +46,10 @@ class _OpenCall:
     def caller(self) -> Caller:
         return self.owner
 
+    @property
+    def answers_in_place(self) -> bool:
+        return True
+
     def can(self, method: str) -> bool:
         return self.current.can(method)
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from shortlist.config.settings import Settings
-from shortlist.disclosure.render import Detail
 from shortlist.errors import InvalidInput
 from shortlist.gateway.callers import Exchange, Round
 from shortlist.gateway.state import CallerView, GatewayState
 from shortlist.gateway.view import MenuName
 from shortlist.models import Json, SearchMode
-from shortlist.telemetry.experiments.plan import Variant
 from shortlist.text.asks import read_ask
 
+ShownDetail: TypeAlias = Literal["compact", "standard", "full", "python"]
+"""How hits are shown: at a level of detail, or as the signatures that a program calls."""
 AnswerFormat: TypeAlias = Literal["text", "toon", "json"]
 ToolArguments: TypeAlias = Mapping[str, Json]
 McpResult: TypeAlias = dict[str, Any]
@@ -27,6 +27,8 @@ MAX_QUERY_CHARACTERS = 4_000
 MAX_LOADED_AT_ONCE = 50
 DEFAULT_LIMIT = 5
 DEFAULT_SELECTED = 8
+DEFAULT_RUN_TOKENS = 2_000
+MAX_RUN_TOKENS = 50_000
 AskedT = TypeVar("AskedT")
 Translate: TypeAlias = Callable[[ToolArguments], ToolArguments]
 
@@ -46,17 +48,21 @@ class Defaults:
     """What a search uses where its arguments say nothing."""
 
     limit: int = DEFAULT_LIMIT
-    detail: Detail = "compact"
+    detail: ShownDetail = "compact"
 
 
 DEFAULTS = Defaults()
 
 
-def defaults_of(variant: Variant) -> Defaults:
-    """Return the defaults of a variant in an experiment."""
+CODE_DEFAULTS = Defaults(detail="python")
+
+
+def defaults_of(seen: CallerView) -> Defaults:
+    """Return the defaults of a caller's menu and of its variant in an experiment."""
+    variant, defaults = seen.variant, CODE_DEFAULTS if seen.menu == "code" else DEFAULTS
     if variant.limit is None and variant.detail is None:
-        return DEFAULTS
-    return Defaults(variant.limit or DEFAULT_LIMIT, variant.detail or "compact")
+        return defaults
+    return Defaults(variant.limit or defaults.limit, variant.detail or defaults.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ class SearchRequest:
     queries: tuple[str, ...]
     limit: int = DEFAULT_LIMIT
     offset: int = 0
-    detail: Detail = "compact"
+    detail: ShownDetail = "compact"
     servers: frozenset[str] | None = None
     toolsets: frozenset[str] | None = None
     category: str | None = None
@@ -115,7 +121,7 @@ def search_request(arguments: ToolArguments, defaults: Defaults = DEFAULTS) -> S
         queries=_queries(arguments),
         limit=_number(arguments, "limit", defaults.limit, 1, MAX_LIMIT),
         offset=_number(arguments, "offset", 0, 0, 10_000),
-        detail=_choice(arguments, "detail", get_args(Detail), defaults.detail),
+        detail=_choice(arguments, "detail", get_args(ShownDetail), defaults.detail),
         servers=_names(arguments, "servers"),
         toolsets=_names(arguments, "toolsets"),
         category=_text(arguments, "category"),
@@ -195,8 +201,33 @@ def toolset_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> LoadReq
     return LoadRequest(toolset=text_argument(arguments, "toolset"), workspace=_text(arguments, "workspace"))
 
 
-def describe_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> tuple[str, ...]:
-    return names_argument(arguments)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeRequest:
+    """The checked arguments of describe_tools."""
+
+    names: tuple[str, ...]
+    detail: ShownDetail = "full"
+
+
+def describe_request(arguments: ToolArguments, defaults: Defaults = DEFAULTS) -> DescribeRequest:
+    usual = "python" if defaults.detail == "python" else "full"
+    detail = _choice(arguments, "detail", ("full", "python"), usual)
+    return DescribeRequest(names=names_argument(arguments), detail=detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """The checked arguments of run_code."""
+
+    code: str
+    max_tokens: int
+
+
+def run_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> RunRequest:
+    code = arguments.get("code")
+    if not isinstance(code, str) or not code.strip():
+        raise InvalidInput("'code' is missing: it must be the source of a Python program.")
+    return RunRequest(code=code, max_tokens=_number(arguments, "max_tokens", DEFAULT_RUN_TOKENS, 50, MAX_RUN_TOKENS))
 
 
 def raw_request(arguments: ToolArguments, _: Defaults = DEFAULTS) -> ToolArguments:
@@ -299,6 +330,8 @@ class ToolCall:
     turn: Round
     inner: Callable[[str, ToolArguments], Awaitable[McpResult]]
     """Calls a tool by name, as call_tool does."""
+    program: str = ""
+    """The program that makes the call; empty for one from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,8 +349,14 @@ class MetaTool(Generic[AskedT]):
     aliases: Mapping[str, Translate] = field(default_factory=dict)
     """Names that other gateways use, with the arguments in their own shape: accepted, never listed."""
     menus: tuple[MenuName, ...] = ()
+    is_menu_only: bool = False
+    """Accept it only where a menu lists it; others are accepted in every menu."""
     is_offered: Callable[[Settings], bool] = lambda _: True
     """Whether the configuration offers it beside any menu, for a tool that is in none."""
+
+    def is_accepted(self, settings: Settings, menu: MenuName | None) -> bool:
+        """Return whether a caller with this menu may use it."""
+        return self.is_offered(settings) and (menu in self.menus or not self.is_menu_only)
 
     @property
     def definition(self) -> dict[str, Any]:

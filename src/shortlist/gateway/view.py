@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from typing import Literal, TypeAlias
 
 from shortlist.access.catalog import Hidden, ScopedCatalog, did_you_mean
@@ -26,7 +27,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidConfig
 from shortlist.models import Asker, Tool, ToolId
 
-MenuName: TypeAlias = Literal["search", "minimal", "dynamic"]
+MenuName: TypeAlias = Literal["search", "minimal", "dynamic", "code"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +205,8 @@ def served_as(view: ServedView, options: ServeOptions, before: ServedView | None
     """Return a view as other options serve it: another menu and other bound tools, under the same names."""
     mode = _mode(view, options)
     bound = _bound_in_order(mode, view, options, before)
-    plain = view.plain and mode == "passthrough"
-    return replace(view, mode=mode, menu=_menu(mode, options), bound=bound, bound_ids=frozenset(bound), plain=plain)
+    menu, plain = _menu(mode, options, view.settings), view.plain and mode == "passthrough"
+    return replace(view, mode=mode, menu=menu, bound=bound, bound_ids=frozenset(bound), plain=plain)
 
 
 def listing_changes(before: ServedView, after: ServedView) -> frozenset[ToolId] | None:
@@ -253,10 +254,12 @@ def _mode(view: ServedView, options: ServeOptions) -> Mode:
     return "passthrough"
 
 
-def _menu(mode: Mode, options: ServeOptions) -> MenuName | None:
+def _menu(mode: Mode, options: ServeOptions, settings: Settings) -> MenuName | None:
     if mode in ("static", "passthrough"):
         return None
-    return "dynamic" if mode == "dynamic" else options.menu
+    if mode == "dynamic":
+        return "dynamic"
+    return "code" if settings.code.enabled and options.menu == "search" else options.menu
 
 
 def _bound_in_order(
@@ -299,6 +302,7 @@ def _as_id_glob(pattern: str) -> str:
 
 def check_settings(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
     """Return the names that match nothing; raise InvalidConfig for those that would bind or hide the wrong tools."""
+    _check_code(settings, options)
     preset, presets = options.preset or settings.preset, (*settings.presets, *BUILT_IN_PRESETS)
     if preset is not None and preset not in presets:
         raise InvalidConfig(f"No preset {preset!r}. {did_you_mean(preset, presets)}")
@@ -309,6 +313,14 @@ def check_settings(settings: Settings, options: ServeOptions) -> tuple[str, ...]
                 raise InvalidConfig(f"No toolset {name!r}, which {option} names. {did_you_mean(name, toolsets)}")
     doubts = (*_unknown_references(settings, toolsets), *unknown_names(settings), *_trusting(settings, options))
     return tuple(dict.fromkeys(doubts))
+
+
+def _check_code(settings: Settings, options: ServeOptions) -> None:
+    listing = options.dynamic or options.mode not in (None, "search", "auto")
+    if options.menu == "code" and listing:
+        raise InvalidConfig("--code goes with --mode search: the other modes list tools, which programs replace.")
+    if (options.menu == "code" or settings.code.enabled) and find_spec("pydantic_monty") is None:
+        raise InvalidConfig("Programs need the extra `code`: pip install 'shortlist-mcp[code]'.")
 
 
 def _trusting(settings: Settings, options: ServeOptions) -> Iterator[str]:

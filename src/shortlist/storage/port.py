@@ -25,6 +25,7 @@ TallyName: TypeAlias = Literal[
     "searches_abstained",  # confidence none
     "circles",
     "calls",  # by outcome
+    "programs",  # by outcome
     "found_at",  # first calls of tools that a search returned, by rank
     "unfound",  # first calls, through call_tool, of tools that no search returned
     "tokens",  # shown, by what showed them

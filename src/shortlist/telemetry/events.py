@@ -30,6 +30,7 @@ from shortlist.telemetry.redaction import Privacy, redact_json
 
 CallOutcome: TypeAlias = Literal["ok", "error", "invalid_arguments", "failed", "input_required", "unknown"]
 """`error`: the tool reported it. `failed`: no answer came. `unknown`: there is no tool of that name."""
+ProgramOutcome: TypeAlias = Literal["ok", "failed"]
 FAILED = frozenset({"error", "failed", "invalid_arguments", "unknown"})
 
 
@@ -291,9 +292,16 @@ class Called(CallerEvent):
     tokens: Tokens = 0
     """Of the gateway's own message, where it refused the call."""
     arguments: Mapping[str, Json] | None = None
+    program: str | None = None
+    """The program that made the call."""
 
     def columns(self, privacy: Privacy) -> Columns:
-        data = {"native": self.native or None, "size": self.size, "arguments": privacy.call(self.arguments)}
+        data = {
+            "native": self.native or None,
+            "size": self.size,
+            "arguments": privacy.call(self.arguments),
+            "program": self.program,
+        }
         subject = privacy.name(self.tool) if self.outcome == "unknown" else self.tool
         return {"subject": subject, "outcome": self.outcome, "tokens": self.tokens or None, "data": _known(data)}
 
@@ -337,6 +345,29 @@ class Called(CallerEvent):
         if self.outcome == "unknown":
             return "unknown"
         return "unfound" if known.search is None and known.fresh and not self.native else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramEnded(CallerEvent):
+    """A program that called tools has ended; each of its calls is an event that names it."""
+
+    kind = "program"
+    program: str
+    source: str
+    outcome: ProgramOutcome
+    milliseconds: float
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """How many calls were done, failed or not started."""
+    tokens: Tokens = 0
+
+    def columns(self, privacy: Privacy) -> Columns:
+        data = {"program": self.program, "calls": dict(self.calls)}
+        return {"subject": privacy.query(self.source), "outcome": self.outcome, "data": data}
+
+    def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
+        yield Tally("programs", self.outcome)
+        yield Tally("tokens", "program", count(self.tokens))
+        yield time_tally("program", self.milliseconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -463,7 +494,7 @@ class EventsLost(Event):
 
 EVENTS: tuple[type[Event], ...] = (
     *(SessionOpened, ToolsListed, Searched, CircleBroken, Described, ToolsetsListed, SuggestionGiven, Called),
-    *(ToolsLoaded, ToolsUnloaded, Exposed, TaskReported, UpstreamChanged, CatalogChanged, EventsLost),
+    *(ProgramEnded, ToolsLoaded, ToolsUnloaded, Exposed, TaskReported, UpstreamChanged, CatalogChanged, EventsLost),
 )
 RecordEvent: TypeAlias = Callable[[Event], None]
 

@@ -1,0 +1,384 @@
+"""run_code: a program whose calls are calls.
+
+Each inner call is admitted, checked, limited, audited and recorded as one from outside; the program is its parent. A
+tool that is not read-only by the configuration is called only where the configuration allows writing or the user
+agrees to the calls that are shown. A question in the middle, of a server or of the gateway, suspends the program: a
+legacy client answers while its request is open, a modern one comes back with the answer.
+"""
+
+import json
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from shortlist.access.catalog import CallNotAllowed
+from shortlist.access.scope import effects_of
+from shortlist.code.report import ProgramReport
+from shortlist.code.runner import Deadline, Sandbox, Work
+from shortlist.code.sandbox import Budget, Wanted
+from shortlist.code.stubs import bound_arguments
+from shortlist.config.settings import CodeSettings
+from shortlist.disclosure.budget import estimate_tokens
+from shortlist.errors import InvalidInput, RequestRefused, ShortlistError, ToolNotFound
+from shortlist.gateway.callers import Caller, Exchange, Round
+from shortlist.gateway.calling import call_bound, find_tool, is_input_required, text_of_result
+from shortlist.gateway.discovery import DESCRIBE, SEARCH
+from shortlist.gateway.python_tools import PythonTools, functions_of
+from shortlist.gateway.recording import FinishedProgram
+from shortlist.gateway.results import blocks_of
+from shortlist.gateway.state import GatewayState
+from shortlist.gateway.tools import CODE_DEFAULTS, McpResult, MetaTool, RunRequest, ToolCall, text_result
+from shortlist.models import Json, Tool, ToolId
+from shortlist.text.tokens import clean_text, one_line
+from shortlist.upstream.errors import UpstreamTimeout
+from shortlist.validation import check_call
+
+ELICIT = "elicitation/create"
+FORM: Mapping[str, Json] = {
+    "type": "object",
+    "properties": {
+        "always": {
+            "type": "boolean",
+            "title": "Allow further calls of these tools by this program",
+            "default": False,
+        }
+    },
+}
+MAX_VALUE = 1_000_000
+"""Characters of a result that enter a program; a larger one is kept and read in pages."""
+SHOWN_ARGUMENTS = 300
+"""Characters of a call's arguments that a user is shown."""
+CHARACTERS_PER_TOKEN = 4
+PROGRAM_BYTES = 8
+logger = logging.getLogger(__name__)
+_sandboxes: WeakKeyDictionary[GatewayState, Sandbox] = WeakKeyDictionary()
+
+
+async def run_program(call: ToolCall, request: RunRequest) -> McpResult:
+    """Run a program, or continue one whose client came back with answers."""
+    open_calls = call.state.open_calls
+    if not call.turn.is_first:
+        return await open_calls.resume(call.exchange, call.turn)
+
+    async def started(asker: Exchange, _: Mapping[str, Json]) -> McpResult:
+        return await _run(call, asker, request)
+
+    if call.exchange.answers_in_place:
+        return await started(call.exchange, {})
+    return await open_calls.start(call.exchange, started)
+
+
+async def _run(call: ToolCall, asker: Exchange, request: RunRequest) -> McpResult:
+    state, settings = call.state, call.state.settings.code
+    budget = Budget(
+        calls=settings.calls,
+        seconds=settings.seconds,
+        memory=int(settings.memory_megabytes * 1024 * 1024),
+        output=settings.output_characters,
+    )
+    deadline = Deadline(budget.seconds)
+    program = secrets.token_hex(PROGRAM_BYTES)
+    exchange = _ProgramExchange(asker, deadline)
+    inner = replace(call, exchange=exchange, turn=Round(meta=call.turn.meta), program=program)
+    report = await _sandbox(state).run(request.code, _Calls(inner, settings), budget, deadline)
+    answer = await _answer(call, report, request.max_tokens)
+    finished = FinishedProgram(
+        source=request.code,
+        outcome="failed" if report.failure is not None else "ok",
+        milliseconds=report.milliseconds,
+        calls=Counter(each.state for each in report.calls),
+        answer=answer,
+    )
+    state.recording.program_ended(call.seen.caller, program, finished)
+    return answer
+
+
+def _sandbox(state: GatewayState) -> Sandbox:
+    """Return the gateway's sandbox; its workers end with the gateway."""
+    if state not in _sandboxes:
+        made = _sandboxes[state] = Sandbox()
+        state.background.spawn("the workers of programs", partial(_until_the_end, made))
+    return _sandboxes[state]
+
+
+async def _until_the_end(sandbox: Sandbox) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        await sandbox.close()
+
+
+# What a program answers
+
+
+async def _answer(call: ToolCall, report: ProgramReport, max_tokens: int) -> McpResult:
+    """Return output and value within the budget of tokens; what is longer is kept for read_result."""
+    shown = await _within(call, "\n".join(filter(None, (report.printed.rstrip("\n"), report.value or ""))), max_tokens)
+    failed = report.failure is not None
+    parts = [shown, str(report.failure) if failed else "", report.calls_text()]
+    return text_result("\n".join(filter(None, parts)), is_error=failed)
+
+
+async def _within(call: ToolCall, text: str, max_tokens: int) -> str:
+    text = clean_text(text)
+    room = max_tokens * CHARACTERS_PER_TOKEN
+    if len(text) <= room and estimate_tokens(text) <= max_tokens:
+        return text
+    results, owner = call.state.results, call.seen.caller.principal.key
+    handle = await results.keep(owner, await results.cut(text))
+    start = text[:room]
+    while estimate_tokens(start) > max_tokens:
+        start = start[: len(start) * 9 // 10]
+    return (
+        f"{start}\n[{len(start):,} of {len(text):,} characters. Read on: read_result(handle={handle!r}, "
+        f"offset={len(start)}); find a passage: read_result(handle={handle!r}, query=...)]"
+    )
+
+
+# What a program calls
+
+
+class _Refused(ShortlistError):
+    """A call that is not made; `kind` is what is raised inside the program."""
+
+    def __init__(self, kind: type[Exception], message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    """A call that scope and arguments allow; `shown` is what a user who is asked about it reads."""
+
+    make: Work
+    writes: ToolId | None = None
+    """The tool, where nobody says that it only reads."""
+    shown: str = ""
+
+
+class _Calls:
+    """The tools, `search` and `describe` of one program."""
+
+    def __init__(self, call: ToolCall, settings: CodeSettings) -> None:
+        self._call = call
+        self._settings = settings
+        effects = effects_of(call.state.settings)
+        self._read_only = frozenset(tool_id for tool_id, effect in effects.items() if effect == "read_only")
+        self._agreed: set[ToolId] = set()
+        """Tools that the user allowed for the whole program."""
+
+    async def prepare(self, calls: Sequence[Wanted]) -> Sequence[Work | Exception]:
+        """Resolve and check parallel calls, and ask the user once about those that may write."""
+        ready = [await _outcome(self._ready(wanted)) for wanted in calls]
+        writing = [each for each in ready if isinstance(each, _Ready) and each.writes is not None]
+        refused = await _outcome(self._ask(writing)) if writing else None
+        if isinstance(refused, Exception):
+            ready = [refused if each in writing else each for each in ready]
+        return [each.make if isinstance(each, _Ready) else each for each in ready]
+
+    async def _admitted(self) -> ToolCall:
+        """Resolve the caller again: what it may reach can change while its program runs."""
+        return replace(self._call, seen=await self._call.state.admit(self._call.seen.caller))
+
+    async def _ready(self, wanted: Wanted) -> _Ready:
+        if wanted.name in _META:
+            return _Ready(_inside(partial(self._discover, wanted)))
+        call = await self._admitted()
+        functions = functions_of(call.seen.tools)
+        tool = functions.find(wanted.name) or await _unknown(call, functions, wanted)
+        arguments = await _checked(call, functions, tool, wanted)
+        call.seen.tools.check_call(tool.id)
+        writes = None if self._runs_unasked(tool.id) else tool.id
+        return _Ready(
+            _inside(partial(self._make, tool, arguments)), writes, f"{functions.path(tool)}({_shown(arguments)})"
+        )
+
+    def _runs_unasked(self, tool_id: ToolId) -> bool:
+        return (
+            self._settings.allow == "write"
+            or tool_id in self._read_only
+            or tool_id in self._agreed
+            or any(fnmatchcase(tool_id, glob) for glob in self._settings.read_only)
+        )
+
+    async def _ask(self, calls: Sequence[_Ready]) -> None:
+        """Ask the user whether these calls may be made; raise where it cannot be asked or does not agree."""
+        exchange = self._call.exchange
+        names = ", ".join(dict.fromkeys(each.shown.partition("(")[0] for each in calls))
+        if not exchange.can(ELICIT) or not self._call.seen.can("be_asked"):
+            raise _Refused(
+                PermissionError,
+                f"{names} was NOT invoked: it may write, and the user cannot be asked. Use call_tool for it. The "
+                "operator can set its `effect` to read_only, or `code.allow` to write.",
+            )
+        listed = "\n".join(f"- {each.shown}" for each in calls)
+        answer = await exchange.ask(
+            ELICIT, {"mode": "form", "message": f"A program wants to call:\n{listed}", "requestedSchema": FORM}
+        )
+        if answer.get("action") != "accept":
+            raise _Refused(PermissionError, f"{names} was NOT invoked: the user did not allow it.")
+        content = answer.get("content")
+        if isinstance(content, dict) and content.get("always") is True:
+            self._agreed.update(each.writes for each in calls if each.writes is not None)
+
+    async def _make(self, tool: Tool, arguments: Mapping[str, Json]) -> Json:
+        """Make a call through the same door as every other, in the caller's present scope."""
+        call = await self._admitted()
+        result = await call_bound(call, tool, arguments, native=False)
+        if is_input_required(result):
+            raise RequestRefused(f"{tool.server!r} asks for input that this client cannot give")
+        return await _value(call, result)
+
+    async def _discover(self, wanted: Wanted) -> Json:
+        """Answer `search` and `describe` as the tools of the gateway do."""
+        call, (tool, first) = await self._admitted(), _META[wanted.name]
+        arguments = {**({first: wanted.positional[0]} if wanted.positional else {}), **wanted.named}
+        if tool is SEARCH:
+            arguments |= {"format": "json", "detail": "python"}
+        result = await tool.handle(call, tool.parse(arguments, CODE_DEFAULTS))
+        found = result.get("structuredContent")
+        if result.get("isError"):
+            raise _Refused(LookupError, text_of_result(result))
+        return [*found["tools"].values()] if isinstance(found, dict) else text_of_result(result)
+
+
+_META: Mapping[str, tuple[MetaTool[Any], str]] = {"search": (SEARCH, "query"), "describe": (DESCRIBE, "names")}
+"""The functions beside tools, with the name of their first argument."""
+
+
+async def _unknown(call: ToolCall, functions: PythonTools, wanted: Wanted) -> Tool:
+    """Record a name that no function has, and raise with those that look like it."""
+    try:
+        return await find_tool(call, wanted.name.replace(".", "/", 1), dict(wanted.named))
+    except ToolNotFound as error:
+        similar = [functions.path(call.seen.tools.find(name)) for name in error.suggestions]
+        hint = f"Did you mean {', '.join(similar)}?" if similar else 'Find one with search("...").'
+        raise _Refused(AttributeError, f"No function tools.{one_line(wanted.name, 100)}. {hint}") from None
+
+
+async def _checked(call: ToolCall, functions: PythonTools, tool: Tool, wanted: Wanted) -> dict[str, Json]:
+    """Return arguments that fit the schema; refuse others before anything is sent, with the signature."""
+    try:
+        arguments = bound_arguments(tool, wanted.positional, wanted.named)
+        wrong = "; ".join(map(str, (await check_call(tool, arguments)).violations))
+    except InvalidInput as error:
+        arguments, wrong = dict(wanted.named), str(error)
+    if not wrong:
+        return arguments
+    refusal = f"{functions.path(tool)} was NOT invoked: {wrong}. Signature: {functions.signature(tool)}"
+    call.state.recording.refused(call.seen.caller, tool.id, "invalid_arguments", arguments, refusal)
+    raise _Refused(TypeError, refusal)
+
+
+async def _value(call: ToolCall, result: McpResult) -> Json:
+    """Return a result as a program gets it: structured content, parsed JSON, or text."""
+    text, structured = text_of_result(result), result.get("structuredContent")
+    if result.get("isError"):
+        raise _Refused(RuntimeError, text or "The tool reported an error.")
+    if len(text) > MAX_VALUE:
+        handle = await call.state.results.keep(call.seen.caller.principal.key, await call.state.results.cut(text))
+        raise _Refused(
+            RuntimeError,
+            f"The call was made, but its result of {len(text):,} characters is too large for a program (at most "
+            f"{MAX_VALUE:,}). It is kept: read_result(handle={handle!r}). Ask the tool for less.",
+        )
+    if structured is not None:
+        return structured
+    others = [block for block in blocks_of(result) if isinstance(block, dict) and block.get("type") != "text"]
+    return {"text": text, "content": [_without_data(block) for block in others]} if others else _parsed(text)
+
+
+def _parsed(text: str) -> Json:
+    """Return JSON objects and arrays parsed, any other text as it is."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _without_data(block: Mapping[str, Json]) -> dict[str, Json]:
+    """Return an image, a sound or a link without its bytes, which a program has no use for."""
+    kept = {key: value for key, value in block.items() if key != "data"}
+    resource = kept.get("resource")
+    if isinstance(resource, dict):
+        kept["resource"] = {key: value for key, value in resource.items() if key != "blob"}
+    return kept
+
+
+def _shown(arguments: Mapping[str, Json]) -> str:
+    written = (f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments.items())
+    return one_line(clean_text(", ".join(written)), SHOWN_ARGUMENTS)
+
+
+def _inside(work: Work) -> Work:
+    """Return work that raises only what a program may see: errors that are meant for a model, as built-in ones."""
+
+    async def made() -> Json:
+        outcome = await _outcome(work())
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return made
+
+
+async def _outcome(work: Awaitable[Any]) -> Any:
+    """Return what something returns, or the built-in exception that stands for its error inside a program."""
+    try:
+        return await work
+    except _Refused as error:
+        return error.kind(str(error))
+    except UpstreamTimeout as error:
+        return TimeoutError(str(error))
+    except CallNotAllowed as error:
+        return PermissionError(str(error))
+    except ShortlistError as error:
+        return RuntimeError(str(error))
+    except Exception:  # a bug of ours: the program is told that it happened, the log says what
+        logger.exception("a call of a program failed")
+        return RuntimeError("The gateway failed to make this call.")
+
+
+class _ProgramExchange:
+    """The way back to the client of a program, shared by its calls."""
+
+    answers_in_place = True
+
+    def __init__(self, asker: Exchange, deadline: Deadline) -> None:
+        self._asker = asker
+        self._deadline = deadline
+        self._steps = 0
+
+    @property
+    def caller(self) -> Caller:
+        return self._asker.caller
+
+    def can(self, method: str) -> bool:
+        return self._asker.can(method)
+
+    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        """Put a question to the client; its time does not count as the program's."""
+        with self._deadline.paused():
+            return await self._asker.ask(method, params)
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Report that some call got on: progress of several calls is one number that grows."""
+        self._steps += 1
+        of = f" of {total:g}" if total is not None else ""
+        await self._asker.progress(self._steps, None, message or f"{progress:g}{of}")
+
+    async def pause(self) -> None:
+        await self._asker.pause()
+
+    async def log(self, params: Mapping[str, Json]) -> None:
+        await self._asker.log(params)
