@@ -4,6 +4,7 @@ The tables below name every request handler of the server and every tool of the 
 `test_every_door_has_a_row` until it has a row.
 """
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 from shortlist.access.principal import OWNER, Principal
 from shortlist.config.settings import (
     Action,
+    CodeSettings,
     Mode,
     SelectionSettings,
     TelemetrySettings,
@@ -71,6 +73,7 @@ WALLS = {
 MENUS: dict[str, ServeOptions] = {
     **{mode: ServeOptions(mode=mode) for mode in get_args(Mode)},
     "minimal": ServeOptions(mode="search", menu="minimal"),
+    "code": ServeOptions(mode="search", menu="code"),
     "preset": ServeOptions(mode="static", preset="full"),
 }
 
@@ -230,19 +233,48 @@ DOORS: dict[str, Callable[[Walk], Awaitable[list[str]]]] = {
 }
 """Every request handler of the server: what a caller tries behind it."""
 
+WORD = re.compile(r"\w+")
 QUERIES = ("unlock the vault", "count the bullion in the treasury", "tresury", "say a text back")
+FUNCTIONS = (
+    "tools.vault.unlock",
+    "tools.vault.unlok",
+    "tools.vault.treasury",
+    "tools.lobby.treasury",
+    "tools.lobby.tresury",
+    "tools.vault__unlock.call",
+)
+"""What a program calls to reach what is hidden, or to be told a name that looks like it."""
+PROGRAMS = (
+    *(f"await {function}()" for function in FUNCTIONS),
+    *(f"f = {each}\ntry:\n    await f(text='x')\nexcept BaseException as e:\n    print(e)" for each in FUNCTIONS),
+    "print(await getattr(getattr(tools, 'vault'), 'unlock')())",
+    *(f"await search({query!r}, limit=50, detail='full', explain=True)" for query in QUERIES),
+    "print(await search('echo', servers=['vault']))",
+    "await search('echo', toolsets=['riches'], only=True)",
+    f"print(await describe({[*NAMES]!r}))",
+    *(f"print(await describe({function.removeprefix('tools.')!r}))" for function in FUNCTIONS),
+    "print(tools, dir(tools), tools.vault)",
+)
 META_DOORS: dict[str, tuple[dict[str, Any], ...]] = {
     "search_tools": (
         *({"query": query, "format": "json"} for query in QUERIES),
         *({"query": query, "explain": True, "detail": "full", "limit": 50} for query in QUERIES),
+        *({"query": query, "detail": "python", "limit": 50} for query in QUERIES),
         {"query": "echo", "servers": ["vault"]},
         {"query": "echo", "toolsets": ["vault"]},
         {"query": "echo", "toolsets": ["riches"]},
         {"query": "echo", "toolsets": ["richs"]},
         {"query": "echo", "intent": "riches"},
     ),
-    "describe_tools": ({"names": [*NAMES]}, {"names": ["lobby__echo"]}, {"names": ["vault__unlok"]}),
+    "describe_tools": (
+        {"names": [*NAMES]},
+        {"names": ["lobby__echo"]},
+        {"names": ["vault__unlok"]},
+        {"names": [*NAMES], "detail": "python"},
+        {"names": ["vault.unlock", "tools.lobby.treasury", "vault.unlok", "lobby.tresury"]},
+    ),
     "call_tool": tuple({"name": name, "arguments": {}} for name in (*NAMES, "vault__unlok", "search_tools")),
+    "run_code": tuple({"code": code} for code in PROGRAMS),
     "read_result": ({"handle": "KEPT"}, {"handle": "KEPT", "query": "bullion"}),
     "list_toolsets": ({},),
     "load_toolset": tuple({"toolset": name} for name in ("vault", "riches", "valt", "lobby")),
@@ -282,6 +314,7 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
         toolsets=TOOLSETS,
         telemetry=TelemetrySettings(tools=True),
         smart_select=SelectionSettings(),
+        code=CodeSettings(allow="write"),
     ) as served:
         kept = await served.gateway.state.results.keep("token:somebody", ("the bullion",))
         front = Recognised(served.gateway)
@@ -295,7 +328,8 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
 def sent_by(arguments: dict[str, Any]) -> list[str]:
     """Return the words of a request, longest first: an answer may repeat them."""
     values = [v for value in arguments.values() for v in (value if isinstance(value, list) else [value])]
-    return sorted((v for v in values if isinstance(v, str)), key=len, reverse=True)
+    code = [word for word in WORD.findall(arguments.get("code", "")) if len(word) > 3]
+    return sorted({*(v for v in values if isinstance(v, str)), *code}, key=len, reverse=True)
 
 
 async def walked(walk: Walk) -> dict[str, list[str]]:
@@ -366,7 +400,7 @@ ACTIONS: dict[str, tuple[tuple[Action, ...], set[str], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize("menu", ["search", "dynamic", "static", "passthrough"])
+@pytest.mark.parametrize("menu", ["search", "code", "dynamic", "static", "passthrough"])
 @pytest.mark.parametrize("allowed", ACTIONS)
 async def test_a_token_calls_what_its_actions_allow_through_every_door(allowed: str, menu: str, era: Era) -> None:
     can, called, hidden = ACTIONS[allowed]
@@ -376,6 +410,7 @@ async def test_a_token_calls_what_its_actions_allow_through_every_door(allowed: 
         for name in ("lobby__echo", "lobby/echo"):
             await walk.call(name, {"text": "hello"})
             await walk.call("call_tool", {"name": name, "arguments": {"text": "hello"}})
+        await walk.call("run_code", {"code": "await tools.lobby.echo(text='hello')"})
         reached = {name for fixture in walk.served.fixtures.values() for name, _ in fixture.calls}
     assert reached == called
     assert leaks(came, hidden) == []
@@ -394,7 +429,7 @@ async def test_the_owner_sees_through_the_same_doors_what_the_walls_hide() -> No
         for door, answers in came.items()
         if any(w in a.lower() for a in answers for w in (*SECRETS, "brief", REPORT))
     }
-    expected = set(came) - silent - {"report_task", "read_result", "resources/read", "completion/complete"}
+    expected = set(came) - silent - {"report_task", "read_result", "resources/read", "completion/complete", "run_code"}
     assert expected - seen <= {
         "resources/list",
         "resources/templates/list",
@@ -402,6 +437,17 @@ async def test_the_owner_sees_through_the_same_doors_what_the_walls_hide() -> No
         "prompts/get",
         "unload_toolset",
     }
+
+
+async def test_the_owner_reaches_by_programs_what_the_walls_hide() -> None:
+    """Without this, the rows of programs would also pass where no program ever runs."""
+    async with before_the_doors(Wall(OWNER, (), tokens=()), MENUS["code"], "modern", "lobby", "vault") as walk:
+        called = await walk.call("run_code", {"code": "await search('unlock')\nawait tools.vault.treasury()"})
+        stubs = await walk.call("search_tools", {"query": "count the bullion"})
+        touched = [name for name, _ in walk.served.fixtures["vault"].calls]
+    assert touched == ["treasury"]
+    assert "vault.treasury" in called
+    assert "tools.vault.treasury()" in stubs
 
 
 async def test_every_door_has_a_row() -> None:

@@ -20,6 +20,8 @@ eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 class Asked:
     """A client that answers everything, or nothing."""
 
+    answers_in_place = True
+
     def __init__(self, caller: Caller, able: bool = True) -> None:
         self.caller = caller
         self._able = able

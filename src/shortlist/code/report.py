@@ -59,15 +59,16 @@ class ProgramReport:
         head = f"Calls: {', '.join(f'{n} {state}' for state, n in counted.items() if n)}"
         if counted["done"] == len(self.calls) and self.failure is None:
             return f"{head}."
-        groups = [(each, len(list(same))) for each, same in groupby(self.calls, key=_without_time)]
+        groups = [(each, len(list(same))) for each, same in groupby(self.calls, key=self._listed)]
         shown = groups if len(groups) <= MAX_LISTED else _most_telling(groups)
         lines = [f"{call}{f', {times} times' if times > 1 else ''}" for call, times in shown]
         more = len(groups) - len(shown)
         return "\n".join([f"{head}.", *lines, *([f"… and {more} more"] if more else [])])
 
-
-def _without_time(call: InnerCall) -> InnerCall:
-    return replace(call, milliseconds=0.0)
+    def _listed(self, call: InnerCall) -> InnerCall:
+        """Return a call without its time, and without a reason that the program failed for as well."""
+        told = " ".join(self.failure.reason.split()) if self.failure is not None else ""
+        return replace(call, milliseconds=0.0, why="" if told.startswith(call.why) else call.why)
 
 
 def _most_telling(groups: Sequence[tuple[InnerCall, int]]) -> list[tuple[InnerCall, int]]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
 
 from shortlist.code.report import Failure, InnerCall, ProgramReport
@@ -49,9 +50,13 @@ class Deadline:
     """The time of a program; it stands still while a person is asked something."""
 
     def __init__(self, seconds: float) -> None:
-        self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+        self.scope = anyio.CancelScope()
         self._pauses = 0
-        self._left = 0.0
+        self._left = seconds
+
+    def start(self) -> None:
+        """Start the clock: waiting for a worker does not count."""
+        self.scope.deadline = anyio.current_time() + self._left
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -95,6 +100,7 @@ class Sandbox:
         with clock.scope:
             async with self._places:
                 session = await self._session(source, budget)
+                clock.start()
                 try:
                     await run.drive(session, self._threads)
                 finally:
@@ -255,6 +261,7 @@ async def _turn(
         watching.cancel_scope.cancel()
     if isinstance(outcome, (Paused, Ended)):
         return outcome
+    await anyio.lowlevel.checkpoint_if_cancelled()  # then its worker was killed, and that is no failure of its own
     raise outcome or ProgramFailed(Failure(reason="The program was stopped."))
 
 

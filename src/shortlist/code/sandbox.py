@@ -227,6 +227,8 @@ class ProgramSession:
         name = str(snapshot.function_name)
         if snapshot.is_os_function and name != SLEEP:
             return snapshot.resume_not_handled()
+        if snapshot.object_id is None and "." not in name and name not in FUNCTIONS:
+            return snapshot.resume({"exception": NameError(f"name {name!r} is not defined")})
         if snapshot.object_id is not None:
             name = f"{self._paths.get(snapshot.object_id, '')}.{name}".strip(".")
         self._made += name != SLEEP
