@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from shortlist.code.report import ProgramReport
-from shortlist.code.runner import MAX_PROGRAMS, Sandbox, Work
+from shortlist.code.runner import MAX_PROGRAMS, CallWork, Sandbox
 from shortlist.code.sandbox import Budget, Wanted
 from shortlist.models import Json
 
@@ -24,10 +24,10 @@ class Host:
         self.waiting = anyio.Event()
         self.cancelled = anyio.Event()
 
-    async def prepare(self, calls: Sequence[Wanted]) -> Sequence[Work | Exception]:
+    async def prepare(self, calls: Sequence[Wanted]) -> Sequence[CallWork | Exception]:
         return [self._work(wanted) for wanted in calls]
 
-    def _work(self, wanted: Wanted) -> Work:
+    def _work(self, wanted: Wanted) -> CallWork:
         async def work() -> Json:
             self.made.append(wanted.name)
             if wanted.name == "a.wait":

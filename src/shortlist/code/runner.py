@@ -35,13 +35,13 @@ NEVER_AWAITED = "the program ended before it was awaited"
 INTERRUPTED = "it was running when the program ended, so whether it took effect is unknown"
 MAX_WHY = 200
 
-Work: TypeAlias = Callable[[], Awaitable[Json]]
+CallWork: TypeAlias = Callable[[], Awaitable[Json]]
 
 
 class ProgramHost(Protocol):
     """What a program can reach."""
 
-    async def prepare(self, calls: Sequence[Wanted]) -> Sequence[Work | Exception]:
+    async def prepare(self, calls: Sequence[Wanted]) -> Sequence[CallWork | Exception]:
         """Return for each call how to make it, or why it may not be made. Parallel calls come together."""
         ...
 
@@ -181,7 +181,7 @@ class _Run:
             if wanted.name == SLEEP:
                 tasks.start_soon(self._sleep, wanted)
 
-    async def _call(self, number: int, work: Work) -> None:
+    async def _call(self, number: int, work: CallWork) -> None:
         made = self._made[number]
         made.started = perf_counter()
         answer: Any

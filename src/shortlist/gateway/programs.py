@@ -22,7 +22,7 @@ import anyio
 from shortlist.access.catalog import CallNotAllowed
 from shortlist.access.scope import effects_of
 from shortlist.code.report import ProgramReport
-from shortlist.code.runner import Deadline, Sandbox, Work
+from shortlist.code.runner import CallWork, Deadline, Sandbox
 from shortlist.code.sandbox import Budget, Wanted
 from shortlist.code.stubs import bound_arguments
 from shortlist.config.settings import CodeSettings
@@ -158,7 +158,7 @@ class _Refused(ShortlistError):
 class _Ready:
     """A call that scope and arguments allow; `shown` is what a user who is asked about it reads."""
 
-    make: Work
+    make: CallWork
     writes: ToolId | None = None
     """The tool, where nobody says that it only reads."""
     shown: str = ""
@@ -175,7 +175,7 @@ class _Calls:
         self._agreed: set[ToolId] = set()
         """Tools that the user allowed for the whole program."""
 
-    async def prepare(self, calls: Sequence[Wanted]) -> Sequence[Work | Exception]:
+    async def prepare(self, calls: Sequence[Wanted]) -> Sequence[CallWork | Exception]:
         """Resolve and check parallel calls, and ask the user once about those that may write."""
         ready = [await _outcome(self._ready(wanted)) for wanted in calls]
         writing = [each for each in ready if isinstance(each, _Ready) and each.writes is not None]
@@ -320,7 +320,7 @@ def _shown(arguments: Mapping[str, Json]) -> str:
     return one_line(clean_text(", ".join(written)), SHOWN_ARGUMENTS)
 
 
-def _inside(work: Work) -> Work:
+def _inside(work: CallWork) -> CallWork:
     """Return work that raises only what a program may see: errors that are meant for a model, as built-in ones."""
 
     async def made() -> Json:
