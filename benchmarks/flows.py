@@ -31,7 +31,8 @@ from shortlist.evals.tables import Table
 from shortlist.gateway.view import ServeOptions
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
-from shortlist.telemetry.events import Called, Event, FoundTool, Later, Searched
+from shortlist.telemetry.events import Called, Event, FoundTool, Searched
+from shortlist.telemetry.tokens import Later
 
 SOURCE = Path(shortlist.__file__).parent
 LIMITS = {"search": 25, "call": 18, "event to figure": 15}

@@ -34,7 +34,6 @@ from shortlist.telemetry.events import (
     CircleBroken,
     Described,
     FoundTool,
-    Later,
     ProgramEnded,
     ProgramOutcome,
     RecordEvent,
@@ -50,6 +49,7 @@ from shortlist.telemetry.events import (
     record_nothing,
 )
 from shortlist.telemetry.experiments.plan import Variant
+from shortlist.telemetry.tokens import Later
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
 from shortlist.upstream.events import State as UpstreamState
