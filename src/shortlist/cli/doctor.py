@@ -24,10 +24,12 @@ from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.models import Json
 from shortlist.text.tokens import clean_text
 from shortlist.upstream.events import UpstreamEvent, UpstreamStatus
+from shortlist.upstream.isolation import problem_with
 from shortlist.upstream.pool import UpstreamPool
 
 OK, FAILED = 0, 1
 SETTLE_SECONDS = 45.0
+ISOLATIONS = ("sandbox", "container")
 
 
 def register(subparsers: Any) -> None:
@@ -122,6 +124,9 @@ def _report(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[s
         else:
             star = "*" if problem.fix else ""
             lines.append(f"✗ {name:<24} {clean_text(problem.cause)}\n  → {clean_text(problem.remedy)}{star}")
+    for kind in ISOLATIONS:
+        trouble = problem_with(kind)
+        lines.append(f"Isolation {kind!r} works here." if trouble is None else f"Isolation {kind!r}: {trouble}.")
     return "\n".join(lines)
 
 
@@ -136,4 +141,5 @@ def _data(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str
             "remedy": problem.remedy if problem else None,
             "fix": {"keys": list(problem.fix.keys), "value": problem.fix.value} if problem and problem.fix else None,
         }
-    return {"file": str(path), "servers": rows, "problem": None}
+    isolation: dict[str, Json] = {kind: problem_with(kind) for kind in ISOLATIONS}
+    return {"file": str(path), "servers": rows, "problem": None, "isolation": isolation}

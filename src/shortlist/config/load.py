@@ -20,6 +20,7 @@ from shortlist.config.settings import (
     AuditSettings,
     CodeSettings,
     HttpTransport,
+    IsolationSettings,
     Limits,
     LogSettings,
     OAuthClientSettings,
@@ -163,6 +164,8 @@ class _Entry:
         return self._web(key, addresses[key] or "", kind)
 
     def _web(self, key: str, url: str, kind: str | None) -> Transport:
+        if self._shape.shortlist.isolation != "none":
+            raise self._wrong("shortlist.isolation", "only local servers can be isolated; remove it")
         address = self._expand(url, key)
         if not address.startswith(("http://", "https://")):
             raise self._wrong(key, "it is not an http:// or https:// address; correct it")
@@ -195,6 +198,29 @@ class _Entry:
             args=tuple(self._expand(arg, f"args[{i}]") for i, arg in enumerate(shape.args)),
             environment=self._environment(),
             directory=os.path.expanduser(directory) if directory else None,
+            isolation=self._isolation(),
+        )
+
+    def _isolation(self) -> IsolationSettings:
+        kind, given = self._shape.shortlist.isolation, self._shape.shortlist.sandbox
+        if kind == "container" and not given.image:
+            raise self._wrong("shortlist.isolation", "a container needs 'sandbox.image'; add one")
+
+        def paths(key: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+            expanded = (self._expand(text, f"shortlist.sandbox.{key}[{i}]") for i, text in enumerate(texts))
+            return tuple(os.path.abspath(os.path.expanduser(path)) for path in expanded)
+
+        return IsolationSettings(
+            kind=kind,
+            server=self._name,
+            read=paths("read", given.read),
+            write=paths("write", given.write),
+            network=given.network,
+            image=given.image,
+            memory_megabytes=given.memory_megabytes,
+            processes=given.processes,
+            open_files=given.open_files,
+            cpu_seconds=given.cpu_seconds,
         )
 
     def _environment(self) -> dict[str, str]:

@@ -14,6 +14,8 @@ Mode: TypeAlias = Literal["search", "dynamic", "static", "passthrough", "auto"]
 Effect: TypeAlias = Literal["read_only", "write", "destructive"]
 Trust: TypeAlias = Literal["review", "scan", "auto"]
 """How a server's new and changed definitions are treated: see docs/trust.md."""
+Isolation: TypeAlias = Literal["none", "sandbox", "container"]
+"""How a local server is kept apart from the rest of the machine: see docs/isolation.md."""
 Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
 Action: TypeAlias = Literal["see", "read", "call", "resources", "prompts", "be_asked", "admin"]
 """What a caller may do. `see` finds and describes tools, `read` also calls those that are configured as read-only,
@@ -31,6 +33,25 @@ START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IsolationSettings:
+    """What a local server may reach and use; limits apply where `kind` is not `none`."""
+
+    kind: Isolation = "none"
+    server: str = ""
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    network: bool = False
+    image: str = ""
+    memory_megabytes: int = 2048
+    processes: int = 128
+    open_files: int = 1024
+    cpu_seconds: int | None = None
+
+
+NOT_ISOLATED = IsolationSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StdioTransport:
     """A child process that speaks MCP on its stdin and stdout; `environment` is all that it gets."""
 
@@ -38,6 +59,7 @@ class StdioTransport:
     args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     directory: str | None = None
+    isolation: IsolationSettings = NOT_ISOLATED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

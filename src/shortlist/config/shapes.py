@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from shortlist.config.settings import Action, Allow, Effect, Keeping, LogLevel, Mode, Provider, Trust
+from shortlist.config.settings import Action, Allow, Effect, Isolation, Keeping, LogLevel, Mode, Provider, Trust
 
 Kind = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamableHttp", "remote", "sse"]
 Positive = Annotated[float, Field(gt=0)]
@@ -48,6 +48,27 @@ class OAuthShape(Shape):
     """Let the login contact private addresses other than the server's own. Example: `true`"""
 
 
+class SandboxShape(Shape):
+    """What an isolated server may reach and use. See [isolation](isolation.md)."""
+
+    read: Texts = ()
+    """Folders and files that it may read. Example: `["~/code"]`"""
+    write: Texts = ()
+    """Folders and files that it may change. Example: `["~/code/docs"]`"""
+    network: bool = False
+    """`true` lets it use the network. Example: `true`"""
+    image: str = ""
+    """The image of a container. Example: `"node:22-slim"`"""
+    memory_megabytes: Count = 2048
+    """Memory for all of its processes together. Example: `512`"""
+    processes: Count = 128
+    """Processes at the same time. Example: `32`"""
+    open_files: Count = 1024
+    """Open files of one process. Example: `256`"""
+    cpu_seconds: Count | None = None
+    """CPU time of one process, after which it ends. Example: `3600`"""
+
+
 class ServerOptions(Shape):
     """Settings of Shortlist for one server, under its `shortlist` key."""
 
@@ -74,6 +95,11 @@ class ServerOptions(Shape):
     trust: Trust = "scan"
     """What happens to new and changed definitions: `review` holds them until you approve them, `scan` holds those that
     look dangerous, `auto` accepts all. Example: `"review"`"""
+    isolation: Isolation = "none"
+    """How a local server is kept apart: `sandbox` (bubblewrap, Linux), `container` (podman or docker) or `none`. A
+    server whose isolation cannot be enforced is not started. Example: `"sandbox"`"""
+    sandbox: SandboxShape = SandboxShape()
+    """What an isolated server may reach and use. Example: `{"write": ["~/code"], "network": true}`"""
     same_as: str = ""
     """Another server that offers the same tools, such as a second account: search shows such tools once.
     Example: `"github"`"""

@@ -18,10 +18,10 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 _LENGTH = struct.Struct("!I")
 _SUBREAPER = 36
@@ -29,6 +29,10 @@ _SUBREAPER = 36
 TERM_SECONDS = 2.0
 """How long processes may take to end after SIGTERM when the gateway is gone."""
 CHUNK_BYTES = 64 * 1024
+WATCH_SECONDS = 0.2
+"""How often the limits of isolated servers are checked."""
+WRAPPERS = 2
+"""Processes of bubblewrap around a server."""
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class Child:
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader
     returncode: int | None = None
+    why: str = ""
+    """The limit that it exceeded, where the guardian ended it."""
     following: "asyncio.Task[None] | None" = None
     _transports: tuple[asyncio.BaseTransport, ...] = ()
 
@@ -47,6 +53,29 @@ class Child:
         """Close our ends; a descendant may hold the others."""
         for transport in self._transports:
             transport.close()
+
+
+class Startable(Protocol):
+    """How to start a process."""
+
+    @property
+    def command(self) -> Sequence[str]: ...
+
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    @property
+    def directory(self) -> str | None: ...
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """`memory` in bytes, `processes`, open `files`, and `cpu` seconds; none where it is empty."""
+        ...
+
+    @property
+    def cleanup(self) -> Sequence[str]:
+        """A command to run when the process has ended."""
+        ...
 
 
 @dataclass(slots=True)
@@ -60,16 +89,23 @@ class Guardian:
     _reply: "asyncio.Future[dict[str, Any]] | None" = None
     _reading: "asyncio.Task[None] | None" = None
 
-    async def start(self, command: Sequence[str], environment: Mapping[str, str], directory: str | None) -> Child:
+    async def start(self, launch: Startable) -> Child:
         """Start a process in a group of its own; raise OSError with the system's reason."""
         if sys.platform == "win32":
-            return await _start_directly(command, environment, directory)
+            return await _start_directly(launch.command, launch.environment, launch.directory)
+        request = {
+            "command": list(launch.command),
+            "env": dict(launch.environment),
+            "cwd": launch.directory,
+            "limits": dict(launch.limits),
+            "cleanup": list(launch.cleanup),
+        }
         async with self._starting:
             if self._socket is None:
                 await self._begin()
             pipes = _Pipes.open()
             try:
-                reply = await self._ask({"command": list(command), "env": dict(environment), "cwd": directory}, pipes)
+                reply = await self._ask(request, pipes)
             except BaseException:
                 pipes.close_ours()
                 raise
@@ -144,7 +180,7 @@ class Guardian:
         if "exited" in message:
             child = self._children.pop(message["exited"], None)
             if child is not None:
-                child.returncode = message["code"]
+                child.returncode, child.why = message["code"], message.get("why", "")
         elif self._reply is not None and not self._reply.done():
             self._reply.set_result(message)
 
@@ -222,6 +258,35 @@ async def _start_directly(command: Sequence[str], environment: Mapping[str, str]
 # The guardian's own program
 
 
+@dataclass(slots=True)
+class _Started:
+    """What the guardian started: process groups, and for isolated ones their limits and how to clean up."""
+
+    groups: set[int] = field(default_factory=set)
+    limits: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    cleanups: dict[int, Sequence[str]] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    def ended(self, pid: int) -> str:
+        """Forget a process, clean up after it, and return why it was ended."""
+        self.limits.pop(pid, None)
+        _run(self.cleanups.pop(pid, ()))
+        return self.reasons.pop(pid, "")
+
+    def enforce(self) -> None:
+        """End the processes of a server that exceeds a limit all together."""
+        for pid, limits in self.limits.items():
+            below = [pid, *_descendants(pid)]
+            why = ""
+            if len(below) > limits["processes"] + WRAPPERS:
+                why = f"it started more than {limits['processes']} processes"
+            elif _memory(below) > limits["memory"]:
+                why = f"it used more than {limits['memory'] // 1024 // 1024} MB of memory"
+            if why:
+                self.reasons[pid] = why
+                _kill([pid, *_descendants(pid)], signal.SIGKILL)
+
+
 def main(descriptor: int) -> None:
     """Start what is asked for and report what ends, until the gateway closes the socket; then end everything."""
     if sys.platform == "linux":
@@ -230,21 +295,25 @@ def main(descriptor: int) -> None:
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    groups: set[int] = set()
+    started = _Started()
     with socket.socket(fileno=descriptor) as gateway, suppress(OSError):
         while True:
-            ready: list[object] = select.select([gateway, woken], [], [])[0]  # type: ignore[type-var]
+            wait = WATCH_SECONDS if started.limits else None
+            ready: list[object] = select.select([gateway, woken], [], [], wait)[0]  # type: ignore[type-var]
+            started.enforce()
             if woken in ready:
                 os.read(woken, 4096)
                 for pid, code in _ended():
-                    _say(gateway, {"exited": pid, "code": code})
-                groups = {group for group in groups if _alive(group)}
-            if gateway in ready and not _serve(gateway, groups):
+                    _say(gateway, {"exited": pid, "code": code, "why": started.ended(pid)})
+                started.groups = {group for group in started.groups if _alive(group)}
+            if gateway in ready and not _serve(gateway, started):
                 break
-    _end_all(groups)
+    _end_all(started.groups)
+    for command in started.cleanups.values():
+        _run(command)
 
 
-def _serve(gateway: socket.socket, groups: set[int]) -> bool:
+def _serve(gateway: socket.socket, started: _Started) -> bool:
     """Start one process; return whether the gateway is still there."""
     header, descriptors, _, _ = socket.recv_fds(gateway, _LENGTH.size, 3)
     if len(header) < _LENGTH.size:
@@ -259,17 +328,65 @@ def _serve(gateway: socket.socket, groups: set[int]) -> bool:
             env=request["env"],
             cwd=request["cwd"],
             start_new_session=True,
+            preexec_fn=_limiter(request["limits"]),  # noqa: PLW1509 - this process has one thread
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         _say(gateway, {"error": str(error)})
     else:
         process.returncode = 0  # reaped below, and not by Popen
-        groups.add(process.pid)
+        started.groups.add(process.pid)
+        if request["limits"]:
+            started.limits[process.pid] = request["limits"]
+        if request["cleanup"]:
+            started.cleanups[process.pid] = request["cleanup"]
         _say(gateway, {"pid": process.pid})
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
     return True
+
+
+def _limiter(limits: Mapping[str, int]) -> Callable[[], None] | None:
+    """Return what sets the limits of a process before its program starts; its descendants inherit them."""
+    if not limits:
+        return None
+    import resource  # noqa: PLC0415 - not on Windows
+
+    wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_DATA: limits["memory"], resource.RLIMIT_NOFILE: limits["files"]}
+    if os.getuid():  # root is exempt; the guardian counts the processes in any case
+        wanted[resource.RLIMIT_NPROC] = limits["processes"] + WRAPPERS
+    if "cpu" in limits:
+        wanted[resource.RLIMIT_CPU] = limits["cpu"]
+
+    def apply() -> None:
+        for kind, value in wanted.items():
+            _, hard = resource.getrlimit(kind)
+            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (most, most))
+
+    return apply
+
+
+def _memory(pids: Iterable[int]) -> int:
+    """Return the resident memory of processes, in bytes."""
+    pages = 0
+    for pid in pids:
+        with suppress(OSError), open(f"/proc/{pid}/statm") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+            pages += resident - shared
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _kill(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _run(command: Sequence[str]) -> None:
+    if command:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)  # noqa: S603
 
 
 def _exactly(gateway: socket.socket, size: int) -> bytes:
@@ -312,9 +429,7 @@ def _end_all(groups: set[int]) -> None:
         for group in groups:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, number)
-        for pid in _descendants(os.getpid()):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+        _kill(_descendants(os.getpid()), number)
         deadline = time.monotonic() + TERM_SECONDS
         while time.monotonic() < deadline:
             for _ in _ended():

@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 from shortlist.config.settings import StdioTransport
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
 from shortlist.upstream.framing import LineSplitter, Message, Oversized, encode, read_line
 from shortlist.upstream.guardian import Child, Guardian
+from shortlist.upstream.isolation import isolated
 from shortlist.upstream.stderr import LINE_CHARACTERS, StderrLog
 from shortlist.upstream.wire import Deliver
 
@@ -104,6 +106,8 @@ async def open_stdio(
                     tasks.start_soon(_drain, child.stdout)
                     await _end(child)
                     guardian.forget(child)
+                    if child.why:
+                        log.note(f"[ended: {child.why}]")
                     if left_first:
                         log.note(f"[exited with code {child.returncode}]")
                 tasks.cancel_scope.cancel()
@@ -116,7 +120,8 @@ async def _start(transport: StdioTransport, guardian: Guardian) -> Child:
     command = shutil.which(transport.command, path=environment.get("PATH"))
     if command is None:
         raise CommandNotFound(transport.command)
-    return await guardian.start([command, *transport.args], environment, transport.directory)
+    parts = (transport.isolation, [command, *transport.args], environment, transport.directory)
+    return await guardian.start(await anyio.to_thread.run_sync(isolated, *parts))
 
 
 async def _drain(stdout: asyncio.StreamReader) -> None:

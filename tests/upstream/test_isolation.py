@@ -1,0 +1,111 @@
+"""How isolated servers are started, and that an isolation that cannot be enforced is refused."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shortlist.config.load import settings_of
+from shortlist.config.settings import IsolationSettings, StdioTransport
+from shortlist.errors import InvalidConfig
+from shortlist.upstream import isolation
+from shortlist.upstream.isolation import CannotIsolate, containered, isolated, sandboxed
+
+COMMAND = ["/usr/bin/node", "server.js"]
+
+
+def configured(**ours: object) -> IsolationSettings:
+    tree = {"mcpServers": {"files": {"command": "node", "shortlist": ours}}}
+    transport = settings_of(tree, source="test").servers["files"].transport
+    assert isinstance(transport, StdioTransport)
+    return transport.isolation
+
+
+def test_servers_are_not_isolated_unless_the_configuration_says_so() -> None:
+    started = isolated(configured(), COMMAND, {"A": "1"}, "/srv")
+    assert (started.command, started.environment, started.directory) == (tuple(COMMAND), {"A": "1"}, "/srv")
+    assert not started.limits
+
+
+def test_a_sandbox_has_a_read_only_system_its_own_home_and_the_declared_folders(tmp_path: Path) -> None:
+    settings = configured(isolation="sandbox", sandbox={"read": ["/data"], "write": ["~/docs"]})
+    line = list(sandboxed(settings, COMMAND, "/srv/app", tmp_path))
+    home = str(Path.home())
+
+    assert line[:4] == ["bwrap", "--die-with-parent", "--new-session", "--unshare-all"]
+    assert "--share-net" not in line
+    binds = [tuple(line[i : i + 3]) for i, word in enumerate(line) if word in ("--bind", "--ro-bind", "--ro-bind-try")]
+    assert [bind for bind in binds if bind[0] == "--bind"] == [
+        ("--bind", str(tmp_path), home),
+        ("--bind", os.path.expanduser("~/docs"), os.path.expanduser("~/docs")),
+    ]
+    assert ("--ro-bind", "/data", "/data") in binds
+    assert ("--ro-bind", "/srv/app", "/srv/app") in binds
+    assert not any(target in ("/", "/etc", "/home", "/root", "/var") for _, _, target in binds if target != home)
+    assert line[-4:] == ["/srv/app", "--", *COMMAND]
+
+
+def test_the_network_is_shared_only_where_it_is_allowed(tmp_path: Path) -> None:
+    settings = configured(isolation="sandbox", sandbox={"network": True})
+    assert "--share-net" in sandboxed(settings, COMMAND, None, tmp_path)
+
+
+def test_the_folder_of_a_program_outside_of_the_system_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "python" / "bin").mkdir(parents=True)
+    (tmp_path / "python" / "bin" / "python3").touch()
+    (tmp_path / "venv" / "bin" / "python").symlink_to(tmp_path / "python" / "bin" / "python3")
+    line = list(sandboxed(IsolationSettings(kind="sandbox"), [str(tmp_path / "venv/bin/python")], None, tmp_path))
+    assert str(tmp_path / "venv") in line
+    assert str(tmp_path / "python") in line
+
+
+def test_a_container_is_read_only_bounded_and_shows_no_values_of_variables() -> None:
+    settings = configured(
+        isolation="container",
+        sandbox={
+            "image": "node:22-slim",
+            "read": ["/data"],
+            "write": ["/out"],
+            "memory_megabytes": 256,
+            "processes": 9,
+        },
+    )
+    line = list(containered(settings, ("podman", "box"), ["node", "s.js"], {"TOKEN": "secret", "PATH": "/x"}, "/srv"))
+    said = " ".join(line)
+
+    assert line[:2] == ["podman", "run"]
+    for part in ("--network none", "--read-only", "--cap-drop ALL", "no-new-privileges", "--memory 256m", "--name box"):
+        assert part in said
+    assert "--pids-limit 9" in said
+    assert "--env TOKEN" in said
+    assert "secret" not in said
+    assert "--volume /data:/data:ro" in said
+    assert "--volume /out:/out " in said
+    assert line[-3:] == ["node:22-slim", "node", "s.js"]
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "container"])
+def test_an_isolation_that_cannot_be_enforced_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    isolation.sandbox_problem.cache_clear()
+    isolation.container_problem.cache_clear()
+    try:
+        with pytest.raises(CannotIsolate, match=r"cannot be enforced: .*(installed|Linux only)"):
+            isolated(IsolationSettings(kind=kind, server="files", image="x"), COMMAND, {}, None)  # type: ignore[arg-type]
+    finally:
+        isolation.sandbox_problem.cache_clear()
+        isolation.container_problem.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"command": "x", "shortlist": {"isolation": "container"}}, "a container needs 'sandbox.image'"),
+        ({"url": "https://h", "shortlist": {"isolation": "sandbox"}}, "only local servers can be isolated"),
+        ({"command": "x", "shortlist": {"isolation": "chroot"}}, "isolation"),
+    ],
+)
+def test_an_isolation_that_makes_no_sense_is_a_configuration_error(entry: dict[str, object], problem: str) -> None:
+    with pytest.raises(InvalidConfig, match=problem):
+        settings_of({"mcpServers": {"files": entry}}, source="test")
