@@ -126,6 +126,14 @@ async def test_ten_thousand_calls_end_at_the_budget(code: str) -> None:
     assert len(host.made) == done <= 20
 
 
+@pytest.mark.parametrize("code", ["await tools.a.b(list(range(6_000)))", "await tools.a.b(x='y' * 1_000_001)"])
+async def test_arguments_that_are_too_large_are_not_sent(code: str) -> None:
+    report, host = await run(code)
+    assert report.failure is not None
+    assert "a.b was NOT invoked: its arguments are too large" in report.failure.reason
+    assert host.made == []
+
+
 async def test_ten_thousand_lookups_of_names_end_too() -> None:
     report, _ = await run("while True:\n    tools.a\n    tools.b", calls=1)
     assert report.failure is not None

@@ -34,6 +34,8 @@ MAX_SOURCE = 20_000
 NEVER_AWAITED = "the program ended before it was awaited"
 INTERRUPTED = "it was running when the program ended, so whether it took effect is unknown"
 MAX_WHY = 200
+TOGETHER_SECONDS = 0.001
+"""Answers of parallel calls that come within this time are handed to the program at once: a turn takes as long."""
 
 CallWork: TypeAlias = Callable[[], Awaitable[Json]]
 
@@ -99,27 +101,26 @@ class Sandbox:
         run = _Run(source, host, budget)
         with clock.scope:
             async with self._places:
-                session = await self._session(source, budget)
+                session = ProgramSession(await self._opened(), source, budget)
                 clock.start()
                 try:
                     await run.drive(session, self._threads)
                 finally:
-                    with anyio.CancelScope(shield=True):
-                        await anyio.to_thread.run_sync(session.close, limiter=self._threads)
+                    if not session.is_closed:
+                        with anyio.CancelScope(shield=True):
+                            await anyio.to_thread.run_sync(session.close, limiter=self._threads)
         if clock.scope.cancelled_caught:
             run.failure = Failure(reason=f"It took longer than {budget.seconds:g} s, its budget of time.")
         return run.report()
 
-    async def _session(self, source: str, budget: Budget) -> ProgramSession:
-        opened: list[ProgramSession] = []
-        with anyio.CancelScope(shield=True):  # a worker that is checked out must be given back
-            async with self._opening:
-                if self._workers is None:
-                    workers = Workers(MAX_PROGRAMS)
+    async def _opened(self) -> Workers:
+        async with self._opening:
+            if self._workers is None:
+                workers = Workers(MAX_PROGRAMS)
+                with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(workers.open)
-                    self._workers = workers
-            opened.append(await anyio.to_thread.run_sync(self._workers.session, source, budget, limiter=self._threads))
-        return opened[0]
+                self._workers = workers
+            return self._workers
 
 
 @dataclass(slots=True)
@@ -211,11 +212,17 @@ class _Run:
         self._answered.set()
 
     async def _next_answers(self, waiting: frozenset[int]) -> Mapping[int, Any]:
-        """Wait until at least one call that the program waits for has ended."""
-        while not (ready := {number: self._answers.pop(number) for number in waiting & self._answers.keys()}):
-            self._answered = anyio.Event()
-            await self._answered.wait()
-        return ready
+        """Wait until a call that the program waits for has ended, and a moment for those that end with it."""
+        while not waiting & self._answers.keys():
+            await self._wait()
+        with anyio.move_on_after(TOGETHER_SECONDS):
+            while waiting - self._answers.keys():
+                await self._wait()
+        return {number: self._answers.pop(number) for number in waiting & self._answers.keys()}
+
+    async def _wait(self) -> None:
+        self._answered = anyio.Event()
+        await self._answered.wait()
 
     def report(self) -> ProgramReport:
         calls = [self._ended(made) for made in self._made.values()]

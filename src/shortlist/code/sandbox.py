@@ -28,6 +28,8 @@ from pydantic_monty import (
     MontySession,
     MontySyntaxError,
     NameLookupSnapshot,
+    OSPolicy,
+    ResourceLimits,
 )
 
 from shortlist.code.naming import ROOT
@@ -38,6 +40,9 @@ FUNCTIONS = ("search", "describe")
 SLEEP = "asyncio.sleep"
 COMPUTE_SECONDS = 5.0
 """What a program may compute; waiting for tools does not count."""
+MAX_ARGUMENT_VALUES = 5_000
+MAX_ARGUMENT_CHARACTERS = 1_000_000
+"""What one call may send."""
 TURNS_PER_CALL = 10
 SPARE_TURNS = 1_000
 MODULES = (
@@ -131,15 +136,14 @@ class Workers:
     def close(self) -> None:
         self._pool.__exit__(None, None, None)
 
-    def session(self, source: str, budget: Budget) -> "ProgramSession":
+    def checkout(self, budget: Budget) -> MontySession:
         """Check out a worker for one program."""
-        limits = {
-            "max_feed_duration_secs": min(COMPUTE_SECONDS, budget.seconds),
-            "max_memory": budget.memory,
-            "max_suspensions": budget.calls * TURNS_PER_CALL + SPARE_TURNS,
-        }
-        checkout = self._pool.checkout(limits=limits, os_policy={"sleep": "call_host"})  # type: ignore[arg-type]
-        return ProgramSession(checkout.__enter__(), source, budget)
+        limits = ResourceLimits(
+            max_feed_duration_secs=min(COMPUTE_SECONDS, budget.seconds),
+            max_memory=budget.memory,
+            max_suspensions=budget.calls * TURNS_PER_CALL + SPARE_TURNS,
+        )
+        return self._pool.checkout(limits=limits, os_policy=OSPolicy(sleep="call_host")).__enter__()
 
 
 class _Namespace:
@@ -149,9 +153,11 @@ class _Namespace:
 class ProgramSession:
     """One program in one worker."""
 
-    def __init__(self, session: MontySession, source: str, budget: Budget) -> None:
-        self._session = session
-        self._pid = session.worker_pid
+    def __init__(self, workers: Workers, source: str, budget: Budget) -> None:
+        self._workers = workers
+        self._session: MontySession | None = None
+        self._pid: int | None = None
+        self.is_closed = False
         self._source = source
         self._budget = budget
         self._printed: list[str] = []
@@ -171,10 +177,10 @@ class ProgramSession:
 
     def start(self) -> Paused | Ended:
         """Run until every task of the program waits, or until it ends."""
+        session = self._session = self._workers.checkout(self._budget)
+        self._pid = session.worker_pid
         return self._advance(
-            lambda: self._session.feed_start(
-                self._source, inputs={ROOT: self._root}, print_callback=self._print, external_lookup={}
-            )
+            lambda: session.feed_start(self._source, inputs={ROOT: self._root}, print_callback=self._print)
         )
 
     def resume(self, answers: Answers) -> Paused | Ended:
@@ -189,8 +195,12 @@ class ProgramSession:
                 os.kill(self._pid, _KILL)
 
     def close(self) -> None:
-        with contextlib.suppress(MontyError):
-            self._session.__exit__(None, None, None)
+        """Give the worker back; a program that ended has done so already."""
+        self.is_closed = True
+        if self._session is not None:
+            with contextlib.suppress(MontyError):
+                self._session.__exit__(None, None, None)
+            self._session = None
 
     def _advance(self, turn: Callable[[], Any]) -> Paused | Ended:
         self.calls = []
@@ -199,7 +209,9 @@ class ProgramSession:
             while isinstance(snapshot, (FunctionSnapshot, NameLookupSnapshot)):
                 snapshot = self._answered(snapshot)
             if isinstance(snapshot, MontyComplete):
-                return Ended(_json_text(snapshot.output))
+                value = _json_text(snapshot.output)
+                self.close()
+                return Ended(value)
         except MontyError as error:
             raise self._failed(error) from None
         self._snapshot = snapshot
@@ -231,6 +243,8 @@ class ProgramSession:
             return snapshot.resume({"exception": NameError(f"name {name!r} is not defined")})
         if snapshot.object_id is not None:
             name = f"{self._paths.get(snapshot.object_id, '')}.{name}".strip(".")
+        if _is_large((snapshot.args, snapshot.kwargs)):
+            return snapshot.resume({"exception": ValueError(f"{name} was NOT invoked: its arguments are too large.")})
         self._made += name != SLEEP
         if self._made > self._budget.calls:
             raise BudgetSpent(Failure(reason=f"It made more than {self._budget.calls} calls, its budget of calls."))
@@ -277,6 +291,23 @@ class ProgramSession:
         return ProgramFailed(
             Failure(reason=_plain(reason), line=line, source=lines[line - 1] if line else "", hint=hint)
         )
+
+
+def _is_large(value: Any) -> bool:
+    """Return whether arguments hold more than a call may send; stop counting where that is clear."""
+    values, characters, waiting = 0, 0, [value]
+    while waiting:
+        each = waiting.pop()
+        values += 1
+        if isinstance(each, (str, bytes)):
+            characters += len(each)
+        elif isinstance(each, Mapping):
+            waiting.extend(each.values())
+        elif isinstance(each, (list, tuple, set, frozenset)):
+            waiting.extend(each)
+        if values + len(waiting) > MAX_ARGUMENT_VALUES or characters > MAX_ARGUMENT_CHARACTERS:
+            return True
+    return False
 
 
 def _plain(reason: str) -> str:

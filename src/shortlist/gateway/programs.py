@@ -197,9 +197,8 @@ class _Calls:
         arguments = await _checked(call, functions, tool, wanted)
         call.seen.tools.check_call(tool.id)
         writes = None if self._runs_unasked(tool.id) else tool.id
-        return _Ready(
-            _inside(partial(self._make, tool, arguments)), writes, f"{functions.path(tool)}({_shown(arguments)})"
-        )
+        shown = f"{functions.path(tool)}({_shown(arguments)})" if writes else ""
+        return _Ready(_inside(partial(self._make, tool, arguments)), writes, shown)
 
     def _runs_unasked(self, tool_id: ToolId) -> bool:
         return (

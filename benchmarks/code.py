@@ -1,0 +1,434 @@
+"""Code mode beside search and all-upfront, on multi-step tasks over the demo servers: python -m benchmarks.code.
+
+Each task is done three times through a real MCP client: as single calls of tools that are all listed, as single calls
+after a search, and as one program after a search. Single calls replay the program's own steps one by one, and calls
+that it makes in parallel count as one round trip. The results must be equal. Tokens in are what a model reads: in every
+round trip it reads the whole conversation so far, without a prompt cache. Tokens out are the calls or the program that
+it writes. Time is that of the calls, without the model. `--real` adds reference servers from npm and PyPI, which it
+installs. The last tables measure the overhead of a program and the lag of the event loop under hostile programs.
+"""
+
+import argparse
+import ast
+import asyncio
+import json
+import statistics
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import anyio
+from benchmarks.code_scenarios import REAL_SCENARIOS, SCENARIOS, CodeScenario
+from benchmarks.measuring import publish
+from benchmarks.tokens import RANKS, exact
+from mcp import Client
+
+from shortlist.access.principal import OWNER
+from shortlist.cli.stack import Stack, open_stack
+from shortlist.config.load import load_settings
+from shortlist.config.settings import CodeSettings, MemoryTransport, ServerSettings, Settings
+from shortlist.demo.server import demo_settings
+from shortlist.disclosure.budget import estimate_tokens
+from shortlist.evals.datasets import data_root
+from shortlist.evals.tables import Table
+from shortlist.gateway.python_tools import functions_of
+from shortlist.gateway.view import ServeOptions
+
+CODE = CodeSettings(allow="write")
+BIFROST = 92.8
+"""Percent fewer input tokens at 508 tools, as Bifrost publishes it."""
+UNION = 25_759
+READY_SECONDS = 120.0
+SAMPLE_SECONDS = 0.001
+LAG_MILLISECONDS = 25.0
+ONE_CALL_MILLISECONDS = 5.0
+PARALLEL_MILLISECONDS = 10.0
+HOSTILE: Mapping[str, str] = {
+    "endless loop": "while True:\n    pass",
+    "memory": "x = []\nwhile True:\n    x.append('y' * 10_000)",
+    "large value": "[{'a': n} for n in range(100_000)]",
+    "large argument": "await tools.bench.quick(text=['y' * 10 for _ in range(100_000)])",
+    "output flood": "while True:\n    print('x' * 1_000)",
+    "10,000 calls": "import asyncio\nawait asyncio.gather(*[tools.bench.quick() for _ in range(10_000)])",
+    "10,000 names": "while True:\n    tools.bench\n    tools.nowhere",
+    "recursion": "def f():\n    return f()\nf()",
+    "exceptions": "while True:\n    try:\n        await tools.nowhere.x()\n    except BaseException:\n        pass",
+}
+
+
+@dataclass(slots=True)
+class Flow:
+    """One way of doing a task: what a model reads and writes, in how many round trips, and how long calls take."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    rounds: int = 0
+    milliseconds: float = 0.0
+    value: Any = None
+    context: int = field(default=0, repr=False)
+
+    def turn(self, written: int, read: int) -> None:
+        """Count one round trip: the model reads everything so far, writes, and an answer joins the conversation."""
+        self.rounds += 1
+        self.tokens_in += self.context
+        self.tokens_out += written
+        self.context += written + read
+
+    def finish(self) -> None:
+        """Count the last reading, after which the model answers its user."""
+        self.tokens_in += self.context
+
+
+class SingleCalls:
+    """`tools` for a replay in this process: calls made at the same time are one round trip of the client."""
+
+    def __init__(self, client: Client, names: Mapping[str, str], flow: Flow, count: Callable[[str], int]) -> None:
+        self._client, self._names, self._flow, self._count = client, names, flow, count
+        self._waiting: list[tuple[dict[str, Any], asyncio.Future[Any]]] = []
+        self.direct = True
+
+    def __getattr__(self, server: str) -> "_Server":
+        return _Server(self, server)
+
+    async def call(self, path: str, arguments: dict[str, Any]) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(({"name": self._names[path], "arguments": arguments}, future))
+        if len(self._waiting) == 1:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await self._flush()
+        return await future
+
+    async def _flush(self) -> None:
+        batch, self._waiting = self._waiting, []
+        started = perf_counter()
+        results = await asyncio.gather(*[self._one(request) for request, _ in batch])
+        self._flow.milliseconds += (perf_counter() - started) * 1000
+        read = sum(self._count(_text(result)) for result in results)
+        self._flow.turn(sum(self._count(json.dumps(request)) for request, _ in batch), read)
+        for (_, future), result in zip(batch, results, strict=True):
+            future.set_result(_value(result))
+
+    async def _one(self, request: dict[str, Any]) -> Any:
+        if self.direct:
+            return await self._client.call_tool(request["name"], request["arguments"])
+        return await self._client.call_tool("call_tool", request)
+
+
+class _Server:
+    def __init__(self, calls: SingleCalls, server: str) -> None:
+        self._calls, self._server = calls, server
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda **arguments: self._calls.call(f"{self._server}.{name}", arguments)
+
+
+def _text(result: Any) -> str:
+    return "\n".join(block.text for block in result.content if block.type == "text")
+
+
+def _value(result: Any) -> Any:
+    if result.is_error:
+        raise RuntimeError(_text(result))
+    if result.structured_content is not None:
+        return result.structured_content
+    text = _text(result)
+    return json.loads(text) if text[:1] in "{[" else text
+
+
+async def replay(program: str, tools: SingleCalls) -> Any:
+    """Run a program in this process, call by call, and return the value of its last expression."""
+    tree = ast.parse(f"async def main(tools):\n{''.join(f'    {line}{chr(10)}' for line in program.splitlines())}")
+    body = tree.body[0].body  # type: ignore[attr-defined]
+    if isinstance(body[-1], ast.Expr):
+        body[-1] = ast.Return(body[-1].value)
+    scope: dict[str, Any] = {}
+    exec(compile(ast.fix_missing_locations(tree), "<scenario>", "exec"), scope)
+    return await scope["main"](tools)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Three gateways over the same servers, and how tokens are counted."""
+
+    upfront: Client
+    search: Client
+    code: Client
+    names: Mapping[str, str]
+    count: Callable[[str], int]
+    menus: Mapping[str, int]
+
+
+async def compare(bench: Bench, scenario: CodeScenario) -> dict[str, Flow]:
+    """Do one task in all three ways."""
+    asked = bench.count(scenario.task)
+    flows = {name: Flow(context=bench.menus[name] + asked) for name in ("all upfront", "search", "code")}
+    for name, client in (("all upfront", bench.upfront), ("search", bench.search)):
+        flow = flows[name]
+        calls = SingleCalls(client, bench.names, flow, bench.count)
+        if name == "search":
+            calls.direct = False
+            await _searched(client, scenario, flow, bench.count)
+        flow.value = await replay(scenario.program, calls)
+        flow.finish()
+    flow = flows["code"]
+    await _searched(bench.code, scenario, flow, bench.count)
+    started = perf_counter()
+    result = await bench.code.call_tool("run_code", {"code": scenario.program})
+    flow.milliseconds += (perf_counter() - started) * 1000
+    answer = _text(result)
+    if result.is_error:
+        raise RuntimeError(f"{scenario.task}\n{answer}")
+    flow.turn(bench.count(json.dumps({"code": scenario.program})), bench.count(answer))
+    flow.finish()
+    flow.value = json.loads(answer.rpartition("\nCalls:")[0].splitlines()[-1])
+    return flows
+
+
+async def _searched(client: Client, scenario: CodeScenario, flow: Flow, count: Callable[[str], int]) -> None:
+    arguments = {"queries": list(scenario.searches), "limit": 3}
+    started = perf_counter()
+    answer = _text(await client.call_tool("search_tools", arguments))
+    flow.milliseconds += (perf_counter() - started) * 1000
+    flow.turn(count(json.dumps(arguments)), count(answer))
+
+
+@asynccontextmanager
+async def benches(settings: Settings, count: Callable[[str], int]) -> AsyncIterator[Bench]:
+    """Open the three gateways, and wait until every server is there."""
+    async with (
+        _served(settings, ServeOptions(mode="passthrough")) as (upfront, _),
+        _served(settings, ServeOptions(mode="search")) as (search, stack),
+        _served(replace(settings, code=CODE), ServeOptions(menu="code")) as (code, _),
+    ):
+        reach = stack.gateway.state.reach(OWNER)
+        functions = functions_of(reach)
+        names = {functions.path(reach[tool_id]): reach.name(tool_id) for tool_id in reach}
+        clients = {"all upfront": upfront, "search": search, "code": code}
+        menus = {name: await _menu(client, count) for name, client in clients.items()}
+        yield Bench(upfront, search, code, names, count, menus)
+
+
+@asynccontextmanager
+async def _served(settings: Settings, options: ServeOptions) -> AsyncIterator[tuple[Client, Stack]]:
+    async with open_stack(settings, options) as stack, Client(stack.front.server) as client:
+        with anyio.fail_after(READY_SECONDS):
+            await stack.pool.settled(READY_SECONDS)
+            await stack.gateway.settled()
+        yield client, stack
+
+
+async def _menu(client: Client, count: Callable[[str], int]) -> int:
+    listed = (await client.list_tools(cache_mode="bypass")).tools
+    definitions = (tool.model_dump_json(by_alias=True, exclude_none=True) for tool in listed)
+    return sum(map(count, definitions)) + count(client.instructions or "")
+
+
+def union_tokens(count: Callable[[str], int]) -> int | None:
+    """Count what listing the 25,759 tools of the union costs; None without the benchmark data."""
+    import gzip
+
+    path = data_root() / "eval" / "mcp_union" / "tools.jsonl.gz"
+    if not path.exists():
+        return None
+    total = 0
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            tool = json.loads(line)
+            shown = {"name": tool["name"], "description": tool["description"], "inputSchema": tool["input_schema"]}
+            total += count(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
+    return total
+
+
+# Overhead and lag
+
+
+class _BenchServer:
+    """A server with a call that answers at once and one that takes 10 ms."""
+
+    def __init__(self) -> None:
+        import mcp_types as types
+        from mcp.server import Server
+
+        schema = {"type": "object", "properties": {"text": {}}}
+        tools = [types.Tool(name=name, description=name, input_schema=schema) for name in ("quick", "slow")]
+
+        async def listed(*_: Any) -> Any:
+            return types.ListToolsResult(tools=tools)
+
+        async def called(_: Any, params: Any) -> Any:
+            if params.name == "slow":
+                await anyio.sleep(0.01)
+            return types.CallToolResult(content=[types.TextContent(text="done")])
+
+        self.server = Server("bench", on_list_tools=listed, on_call_tool=called)
+
+
+def _own() -> Settings:
+    transport = MemoryTransport(build=lambda: _BenchServer().server)
+    return Settings(servers={"bench": ServerSettings(name="bench", transport=transport)}, code=CODE)
+
+
+async def overhead(client: Client, times: int) -> dict[str, float]:
+    """Time one call by itself and in a program, and ten parallel ones, in turns; medians in milliseconds."""
+    programs = {
+        "one call": ("call_tool", {"name": "bench__quick", "arguments": {}}),
+        "program with one call": ("run_code", {"code": "await tools.bench.quick()"}),
+        "slow call": ("call_tool", {"name": "bench__slow", "arguments": {}}),
+        "program with ten parallel slow calls": (
+            "run_code",
+            {"code": "import asyncio\nawait asyncio.gather(*[tools.bench.slow() for _ in range(10)])"},
+        ),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(times + 3):
+        for name, (tool, arguments) in programs.items():
+            started = perf_counter()
+            await client.call_tool(tool, arguments)
+            taken[name].append((perf_counter() - started) * 1000)
+    return {name: statistics.median(values[3:]) for name, values in taken.items()}
+
+
+async def lag_under(client: Client, code: str) -> tuple[float, float]:
+    """Run a program and return the p99 and the largest delay of the event loop meanwhile, in milliseconds."""
+    delays: list[float] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def sample() -> None:
+            while True:
+                started = perf_counter()
+                await anyio.sleep(SAMPLE_SECONDS)
+                delays.append((perf_counter() - started - SAMPLE_SECONDS) * 1000)
+
+        tasks.start_soon(sample)
+        await anyio.sleep(0.02)
+        delays.clear()
+        await client.call_tool("run_code", {"code": code})
+        tasks.cancel_scope.cancel()
+    ordered = sorted(delays) or [0.0]
+    return ordered[int(len(ordered) * 0.99)], ordered[-1]
+
+
+# Tables
+
+
+def _summary(rows: Sequence[tuple[str, dict[str, Flow]]], upfront: Mapping[str, int | None], menu: int) -> list[Table]:
+    ways = ("all upfront", "search", "code")
+    per_task = [
+        (
+            task[:60],
+            *(f"{flows[way].tokens_in:,}" for way in ways),
+            *(str(flows[way].rounds) for way in ways),
+            "yes" if len({json.dumps(flows[way].value, sort_keys=True) for way in ways}) == 1 else "NO",
+        )
+        for task, flows in rows
+    ]
+    totals = {way: [flows[way] for _, flows in rows] for way in ways}
+    per_way = [
+        (
+            way,
+            f"{statistics.mean(f.tokens_in for f in flows):,.0f}",
+            f"{statistics.mean(f.tokens_out for f in flows):,.0f}",
+            f"{statistics.mean(f.rounds for f in flows):.1f}",
+            f"{statistics.median(f.milliseconds for f in flows):.1f}",
+        )
+        for way, flows in totals.items()
+    ]
+    savings = []
+    for size, listed in upfront.items():
+        if listed is None:
+            continue
+        whole = sum(f.tokens_in + (listed - menu) * (f.rounds + 1) for f in totals["all upfront"])
+        saved = [f"{100 * (1 - sum(f.tokens_in for f in totals[way]) / whole):.1f} %" for way in ("search", "code")]
+        savings.append((size, f"{listed:,}", *saved))
+    return [
+        Table(
+            "Tokens in and round trips by task",
+            ("task", *(f"tokens, {way}" for way in ways), *(f"rounds, {way}" for way in ways), "equal"),
+            tuple(per_task),
+        ),
+        Table(
+            f"Means over {len(rows)} tasks (time: median)",
+            ("way", "tokens in", "tokens out", "round trips", "time of calls, ms"),
+            tuple(per_way),
+        ),
+        Table(
+            f"Input tokens saved against all upfront (Bifrost publishes {BIFROST} % at 508 tools)",
+            ("tools", "tokens of all definitions", "search", "code"),
+            tuple(savings),
+        ),
+    ]
+
+
+def _speed_tables(times: Mapping[str, float], lags: Mapping[str, tuple[float, float]]) -> list[Table]:
+    one = times["program with one call"] - times["one call"]
+    ten = times["program with ten parallel slow calls"] - times["slow call"]
+    targets = (("one call, over the call itself", one, ONE_CALL_MILLISECONDS),
+               ("ten parallel calls, over the slowest", ten, PARALLEL_MILLISECONDS))  # fmt: skip
+    return [
+        Table(
+            "Overhead of a program, ms (medians)",
+            ("program", "overhead", "target", "met"),
+            tuple(
+                (name, f"{value:.1f}", f"≤ {most:g}", "yes" if value <= most else "NO") for name, value, most in targets
+            ),
+        ),
+        Table(
+            "Event-loop lag under hostile programs, ms",
+            ("program", "p99", "max", f"max < {LAG_MILLISECONDS:g}"),
+            tuple(
+                (name, f"{p99:.1f}", f"{most:.1f}", "yes" if most < LAG_MILLISECONDS else "NO")
+                for name, (p99, most) in lags.items()
+            ),
+        ),
+    ]
+
+
+async def measure(arguments: argparse.Namespace) -> None:
+    count: Callable[[str], int] = exact() if RANKS.exists() else estimate_tokens
+    async with benches(Settings(servers=demo_settings()), count) as bench:
+        rows = [(scenario.task, await compare(bench, scenario)) for scenario in SCENARIOS[: arguments.tasks]]
+        menu = bench.menus["all upfront"]
+    union = None if arguments.no_union else union_tokens(count)
+    sizes = {"416": menu, f"{UNION:,}": union}
+    tables = _summary(rows, sizes, menu)
+    if arguments.real:
+        from tests_all.support import install, reference_servers
+
+        with tempfile.TemporaryDirectory() as folder:
+            settings = load_settings(reference_servers(install(), Path(folder)))
+            async with benches(settings, count) as bench:
+                real = [(s.task, await compare(bench, s)) for s in REAL_SCENARIOS]
+                tables += _summary(real, {"reference servers": bench.menus["all upfront"]}, bench.menus["all upfront"])
+    async with _served(_own(), ServeOptions(menu="code")) as (client, _):
+        times = await overhead(client, arguments.times)
+        lags = {name: await lag_under(client, code) for name, code in HOSTILE.items()}
+    tables += _speed_tables(times, lags)
+    publish(
+        "code",
+        tables,
+        {
+            "tokens": "o200k, exact" if RANKS.exists() else "o200k, estimated",
+            "tasks": {task: {way: [f.tokens_in, f.tokens_out, f.rounds, f.milliseconds] for way, f in flows.items()}
+                      for task, flows in rows},
+            "overhead_ms": dict(times),
+            "lag_ms": {name: list(lag) for name, lag in lags.items()},
+        },
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.code", description=__doc__)
+    parser.add_argument("--tasks", type=int, default=len(SCENARIOS), help="only so many tasks")
+    parser.add_argument("--times", type=int, default=100, help="how often each call is timed")
+    parser.add_argument("--real", action="store_true", help="also use reference servers, which are installed first")
+    parser.add_argument("--no-union", action="store_true", help="leave out the 25,759 tools")
+    anyio.run(measure, parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
