@@ -347,15 +347,18 @@ class Deprecated:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._successors: dict[int, str | None] = {}
-        """By row; the same tools are found again and again."""
+        self._current: set[int] = set()
+        """Rows that are not deprecated; the same tools are found again and again."""
 
     def __call__(self, _: Request, ranking: Ranking) -> Ranking:
-        rows, known = ranking.rows[:LOOKED_AT].tolist(), self._successors
-        for row in rows:
-            if row not in known:
-                known[row] = _successor(self._index.tool(row))
-        old = {row: successor for row in rows if (successor := known[row]) is not None}
+        old: dict[int, str] = {}
+        for row in ranking.rows[:LOOKED_AT].tolist():
+            if row not in self._current:
+                successor = _successor(self._index.tool(row))
+                if successor is None:
+                    self._current.add(row)
+                else:
+                    old[row] = successor
         if not old:
             return ranking
         scores = ranking.scores.copy()

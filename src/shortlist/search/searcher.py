@@ -31,9 +31,9 @@ from shortlist.search.pipeline import (
 )
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import Spelled, Speller
+from shortlist.search.spelling import Spelled
 from shortlist.search.wishes import serve_each
-from shortlist.text.languages.lexicon import english_words
+from shortlist.text.asks import Ask
 from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
@@ -45,7 +45,7 @@ from shortlist.text.queries import (
     texts_to_embed,
     wishes,
 )
-from shortlist.text.tokens import ascii_words, clean_text
+from shortlist.text.tokens import clean_text
 
 T = TypeVar("T")
 
@@ -141,6 +141,7 @@ class _Search(NamedTuple):
     pipeline: Pipeline
     request: Request
     run: PipelineRun
+    ask: Ask
     steps: tuple[Step, ...]
     failure: str | None
 
@@ -257,8 +258,9 @@ class Searcher:
 
     def search(self, query: Query) -> SearchResult:
         """Find the best tools for a query."""
-        result = self._run(query, self._answer)
-        if query.mode == "hybrid" and (apart := _wishes(query.text)):
+        ask = ask_of(clean_text(query.text))
+        result = self._run(query, self._answer, ask)
+        if query.mode == "hybrid" and (apart := wishes(ask.text)):
             answers = [self._run(replace(query, text=wish.query), self._answer) for wish in apart]
             result = serve_each(result, apart, answers)
         reranker = self._options.reranker
@@ -290,9 +292,7 @@ class Searcher:
         ready = self._current()
         speller = (ready.uncopied or ready).parts.speller
         queries = map(asked_text, (text, *(wish.query for wish in _wishes(text))))
-        spellings = [
-            spelling for query in queries for spelling in dict.fromkeys((_spelled(speller, query).text, query))
-        ]
+        spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
         return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
 
     @property
@@ -316,15 +316,16 @@ class Searcher:
             self._copies, self._compared = self._finder.find(index), index.lexical
         self._ready = _Ready.of(index, embedder, self._options, self._copies)
 
-    def _run(self, query: Query, finish: Callable[[_Search], T]) -> T:
-        """Pass a query through its pipeline, over the index as it is now."""
+    def _run(self, query: Query, finish: Callable[[_Search], T], ask: Ask | None = None) -> T:
+        """Pass a query through its pipeline, over the index as it is now; `ask` is what its text asks, where known."""
         check(query)
         started = perf_counter()
         ready, among = self._current().answering(query)
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
-        asked = asked_text(query.text)
-        spelled = _spelled(ready.parts.speller, asked) if query.mode in CORRECTED else Spelled(asked, {})
+        ask = ask or ask_of(clean_text(query.text))
+        asked = ask.query
+        spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:
@@ -338,7 +339,7 @@ class Searcher:
         analysed = analyse_ask(spelled.text, self._options.expansions)
         request = Request(query, analysed, among, vectors, spelled.corrected)
         steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
-        return finish(_Search(ready, pipeline, request, pipeline.run(request), steps, failure))
+        return finish(_Search(ready, pipeline, request, pipeline.run(request), ask, steps, failure))
 
     def _vectors(self, embedder: Embedder, asked: str, spelled: Spelled) -> Vectors:
         """Embed a query: one vector for all readings of it, and the text as typed takes part where it was corrected."""
@@ -429,7 +430,7 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
         at_large=at_large(ready.fitted.background, search.request),
     )
     judged = ready.fitted.calibration.judge(features, proven)
-    ask = ask_of(clean_text(search.request.query.text))
+    ask = search.ask
     return judged if ask.is_clear else mostly_pasted(judged, ask.characters)
 
 
@@ -448,12 +449,6 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
             for position, (row, score) in enumerate(ranking, 1)
         ]
     )
-
-
-def _spelled(speller: Speller, asked: str) -> Spelled:
-    """Correct typing errors; words of ordinary English are left alone."""
-    is_plain = asked.isascii() and english_words().issuperset(ascii_words(asked))
-    return Spelled(asked, {}) if is_plain else speller(asked)
 
 
 def _wishes(text: str) -> tuple[Wish, ...]:

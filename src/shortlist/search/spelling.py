@@ -56,6 +56,8 @@ class Speller:
         """Words that a team has given a meaning, and the shipped ones; None: the shipped ones."""
         self._lexical = index.lexical
         self.correction = lru_cache(maxsize=2_000)(self._correction)
+        self._knows = lru_cache(maxsize=2_000)(self._is_known)
+        """Remembered by word: queries are made of the same few words."""
 
     def __call__(self, text: str) -> Spelled:
         """Correct a text; words of the catalog and of ordinary English are never touched."""
@@ -69,23 +71,24 @@ class Speller:
 
     def _strange(self, text: str) -> list[str]:
         english = english_words()
-        if english.issuperset(ascii_words(text)):
+        new = [word for word in ascii_words(text) if word not in english and word.isalpha() and not self._knows(word)]
+        if not new:
             return []
         found = dict.fromkeys(
             match[0].lower()
             for match in _PLAIN_WORD.finditer(text)
             if match[0].islower() or match.start() == 0  # a capital letter elsewhere makes a name
         )
+        return [word for word in found if word in new]
+
+    def _is_known(self, word: str) -> bool:
         shipped = shipped_expansions()
         given = self._expansions or shipped
-        return [
-            word
-            for word in found
-            if word not in english
-            and word not in given.long_forms
-            and (word not in given.phrases or word in shipped.phrases)  # stems of synonyms are shipped too
-            and not self._has(word)
-        ]
+        return (
+            word in given.long_forms
+            or (word in given.phrases and word not in shipped.phrases)  # stems of synonyms are shipped too
+            or self._has(word)
+        )
 
     def _has(self, word: str) -> bool:
         """Return whether the catalog has a word or another form of it: `merg` is not a form of `merge`."""

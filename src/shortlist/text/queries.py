@@ -300,8 +300,7 @@ def ask_of(text: str) -> Ask:
 
 def asked_text(text: str) -> str:
     """Return what to search by: the text cleaned, without what was pasted into it."""
-    ask = ask_of(clean_text(text))
-    return ask.query if ask.pasted else ask.text
+    return ask_of(clean_text(text)).query
 
 
 def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
@@ -317,8 +316,8 @@ def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: b
 
 
 def is_glossed(text: str) -> bool:
-    """Return whether the texts to embed are glosses of the query."""
-    reading = read_query(asked_text(clean_text(text)))
+    """Return whether the texts to embed for what `asked_text` returned are glosses of it."""
+    reading = read_query(text)
     return reading is not None and bool(reading.languages)
 
 
