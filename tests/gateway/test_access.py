@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +26,8 @@ from shortlist.config.settings import (
     hash_token,
 )
 from shortlist.errors import InvalidConfig
-from shortlist.gateway.state import Seams
+from shortlist.front.audience import TOLD_AT_ONCE
+from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Tool
 from shortlist.upstream.events import Notified, ToolsChanged
@@ -272,6 +274,53 @@ async def test_a_malformed_notification_of_a_server_ends_nothing(caplog: pytest.
         assert (await client.list_tools()).tools
     assert served.gateway.state.background.failures == {"a log entry of 'a'": 1}
     assert "a log entry of 'a' failed" in caplog.text
+
+
+class Reluctant(Fixture):
+    """A server that refuses to end a subscription."""
+
+    async def unsubscribe(self, *_: Any) -> Any:
+        raise MCPError(-32050, "Not now")
+
+
+async def test_a_client_that_leaves_while_its_server_refuses_to_unsubscribe_ends_nothing() -> None:
+    async with serve(Reluctant("a")) as served, served.client("legacy") as stays:
+        async with served.client("legacy") as leaves:
+            listed = await leaves.list_resources()
+            await leaves.subscribe_resource(str(listed.resources[0].uri))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not served.gateway.state.background.failures:
+                await anyio.sleep(0)
+        assert (await stays.list_tools()).tools
+
+
+async def test_a_thousand_clients_are_told_of_a_change_a_few_at_a_time() -> None:
+    """The loop turns between the notifications, so that calls are answered meanwhile."""
+    turns, told = [0], Counter[int]()
+
+    class Idle:
+        async def send_tool_list_changed(self) -> None:
+            told[turns[0]] += 1
+
+    async def turn() -> None:
+        while True:
+            turns[0] += 1
+            await anyio.sleep(0)
+
+    async with serve(Fixture("a")) as served, served.client("legacy") as client, anyio.create_task_group() as tasks:
+        await client.list_tools()
+        audience = served.front.audience
+        (link,) = audience._links.values()
+        audience._links |= {str(n): replace(link, connection=Idle()) for n in range(1_000)}  # type: ignore[arg-type]
+        tasks.start_soon(turn)
+        audience.tell(ListChanged())
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while told.total() < 1_000:
+                await anyio.sleep(0)
+        for name in map(str, range(1_000)):
+            del audience._links[name]
+        tasks.cancel_scope.cancel()
+    assert max(told.values()) <= TOLD_AT_ONCE
 
 
 async def test_advice_names_only_tools_in_reach() -> None:

@@ -201,6 +201,11 @@ def test_connections_leave_descriptors_for_servers_and_files() -> None:
     assert guarded_protocol(Limits(connections=7)).most == 7
 
 
+def test_kept_results_and_resumable_streams_together_take_128_mebibytes_at_most() -> None:
+    limits = Limits()
+    assert limits.results_bytes + limits.resumption_bytes <= 128 * 1024 * 1024
+
+
 @eras
 async def test_a_result_is_relayed_with_fields_that_no_model_knows(era: Era) -> None:
     alpha = Fixture("alpha")
