@@ -74,6 +74,12 @@ class Gateway:
     log: Path
     folder: Path
 
+    @property
+    def pauses(self) -> dict[str, float]:
+        """What `benchmarks.stress.watched` has written down so far, in milliseconds."""
+        found: dict[str, float] = json.loads((self.folder / "pauses.json").read_text())
+        return found
+
     def get(self, path: str) -> str:
         """Return what a path answers; raise RuntimeError with the end of the log where the gateway is gone."""
         try:
@@ -109,6 +115,7 @@ def gateway(
     servers: Mapping[str, Mapping[str, Any]],
     options: Mapping[str, Any] | None = None,
     arguments: Sequence[str] = ("--no-dashboard",),
+    module: str = "shortlist.cli",
 ) -> Iterator[Gateway]:
     """Serve these servers over HTTP in a process with a home of its own."""
     with tempfile.TemporaryDirectory() as name:
@@ -116,9 +123,9 @@ def gateway(
         config, log = folder / "servers.json", folder / "gateway.log"
         config.write_text(json.dumps({"mcpServers": servers, "shortlist": dict(options or {})}))
         folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
-        environment = {**os.environ, "HOME": name, **folders}
+        environment = {**os.environ, "HOME": name, "PAUSES_FILE": str(folder / "pauses.json"), **folders}
         serve = ["serve", "--http", "127.0.0.1:0", "--open", "--config", str(config)]
-        command = [sys.executable, "-m", "shortlist.cli", *serve]
+        command = [sys.executable, "-m", module, *serve]
         with log.open("wb") as out, subprocess.Popen([*command, *arguments], env=environment, stderr=out) as process:
             try:
                 port = _port(log, process)
