@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import anyio
 import uvicorn
+from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
 from shortlist.config.settings import DEFAULT_LIMITS
@@ -43,10 +44,10 @@ async def listen(
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=1,
     )
-    announce(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
     server = _Server(config)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_on_signal, server, admission)
+        await tasks.start(_end_on_signal, server, admission)
+        announce(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
         await server.serve(sockets=[bound])
         tasks.cancel_scope.cancel()
 
@@ -78,8 +79,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _end_on_signal(server: uvicorn.Server, admission: Admission | None) -> None:
+async def _end_on_signal(server: uvicorn.Server, admission: Admission | None, *, task_status: TaskStatus[None]) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
         async for _ in signals:
             exit_soon()
             if admission is not None and not admission.is_closing:
