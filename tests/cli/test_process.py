@@ -119,12 +119,9 @@ def test_sigterm_ends_a_process_whose_thread_still_computes(tmp_path: Path) -> N
 
 
 def test_what_a_gateway_loads_at_its_start_is_left_out_of_garbage_collection(tmp_path: Path) -> None:
-    config = serve_arguments(tmp_path)[-1]
-    with running(tmp_path, FREEZING, "serve", "--config", config) as (process, log):
-        until_said(process, log, "using")
-        assert process.stdin is not None
-        process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-        process.stdin.close()
+    with running(tmp_path, FREEZING, *serve_arguments(tmp_path)) as (process, log):
+        assert healthy(port_of(until_said(process, log, "/mcp\n")))
+        process.send_signal(signal.SIGTERM)
         process.wait(SECONDS)
         frozen = int(log.read_text().rpartition("frozen: ")[2].split()[0])
     assert frozen > 10_000

@@ -214,7 +214,7 @@ async def _serve_lines(folder: Path, count: int, number: int, era: str, report: 
     config.write_text(json.dumps({"mcpServers": {"bench": stdio_server()}}))
     homes = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shortlist.cli", "serve", "--config", str(config)),
+        *(sys.executable, "-m", "shortlist.cli", "serve", "--own", "--config", str(config)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
