@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -302,6 +303,23 @@ def test_the_process_of_another_user_is_recognised(tmp_path: Path) -> None:
             with accepted:
                 assert is_same_user(accepted) is is_us
     path.unlink()
+
+
+def test_a_gateway_that_starts_again_starts_no_server_until_one_is_needed(sky: Home) -> None:
+    with sky.client() as client:
+        sky.run("tools")
+        saved = Path(sky.environment["XDG_DATA_HOME"]) / "shortlist" / "catalog"
+        deadline = time.monotonic() + SECONDS
+        while not list(saved.glob("*-offers.json")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        before = client.gateway
+    sky.run("daemon", "stop")
+    with sky.client() as client:
+        assert client.gateway != before
+        assert "sky__get_forecast" in sky.run("tools").stdout
+        assert sky.status()["servers"] == {"idle": 1}
+        assert sky.run("call", "sky__get_forecast", '{"location": "Bern"}').returncode == 0
+        assert sky.status()["servers"] == {"ready": 1}
 
 
 def used_by(pid: int) -> tuple[int, int]:

@@ -5,10 +5,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from shortlist.cli import COMMANDS, main
+from shortlist.cli.serving import LOG_LEVELS, MODES
+from shortlist.config.settings import LogLevel, Mode
 
 ACTIONS = {
     "config": ("check", "path", "schema", "reference"),
@@ -37,6 +40,10 @@ def test_a_command_and_all_that_it_takes_are_described(
     assert re.match(r"[A-Z].*\.$", described)
     taken = [line.strip() for section in sections for line in section.splitlines()[1:]]
     assert [line for line in taken if line != "ACTION" and not re.search(r"\S {2,}\S", line)] == []
+
+
+def test_serve_takes_what_the_settings_name() -> None:
+    assert (get_args(Mode), get_args(LogLevel)) == (MODES, LOG_LEVELS)
 
 
 def test_without_a_command_they_are_all_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from shortlist.config import HttpTransport, SseTransport, StdioTransport, hash_token
 from shortlist.config.documents import strip_comments
-from shortlist.config.finding import find_config, user_config_path
 from shortlist.config.load import load_settings, settings_of
 from shortlist.config.settings import OAuthClientSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig
+from shortlist.paths import find_config, user_config_path
 
 ENVIRONMENT = {"PATH": "/bin", "HOME": "/home/me", "SECRET": "s3cret", "AWS_KEY": "a", "AWS_REGION": "b"}
 

@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.stored import LinePlace, StoredTools, line_of, server_of, tool_of
 from shortlist.config.settings import MemoryTransport, ServerSettings
-from shortlist.models import Server, Tool, ToolId
+from shortlist.models import Json, Server, Tool, ToolId
 from shortlist.storage.port import CatalogStore
 
 logger = logging.getLogger(__name__)
 
 FORMAT = 2
+OFFERS_FORMAT = 1
 CHECKED_DIGITS = 32
 _START = b'{"format": 2, "digest": "%b", '
 _CHECKED_FROM = len(_START % bytes(CHECKED_DIGITS))
@@ -87,6 +88,17 @@ class SavedCatalog:
         checked = b"".join((json.dumps(header).encode()[1:-1], _LIST, _NEXT.join(lines), _END))
         self._store.save(_key(settings), _START % _digest(checked) + checked)
 
+    def offers(self) -> dict[str, Json]:
+        """Return what else was saved of these servers, by name: prompts, resources, instructions."""
+        found = {name: self._store.load(_offers_key(settings)) for name, settings in self.servers.items()}
+        return {name: _parsed(document) for name, document in found.items() if document is not None}
+
+    def save_offers(self, server: str, document: Mapping[str, Json]) -> None:
+        """Save what a server offers beside its tools."""
+        settings = self.servers.get(server)
+        if settings is not None:
+            self._store.save(_offers_key(settings), json.dumps({"format": OFFERS_FORMAT, **document}).encode())
+
     def _read(self, settings: ServerSettings) -> SavedServer | None:
         document = self._store.load(_key(settings))
         if document is None:
@@ -141,6 +153,17 @@ def _key(settings: ServerSettings) -> str:
     # Environment and headers are not part of a transport's repr: no secret, nor its hash, is written.
     identity = f"{settings.name}\0{settings.transport!r}\0{settings.include}\0{settings.exclude}\0{settings.tools}"
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def _offers_key(settings: ServerSettings) -> str:
+    return f"{_key(settings)}-offers"
+
+
+def _parsed(document: bytes) -> Json:
+    try:
+        return json.loads(document)
+    except (ValueError, RecursionError):
+        return None  # the server is listed again
 
 
 _TEXTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {

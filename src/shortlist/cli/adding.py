@@ -20,11 +20,11 @@ from shortlist.cli.restarts import request_restart
 from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.registry import Need, Offer, Package, RegistryServer, offers, short_name
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, remove, replace_file, tree_of
-from shortlist.config.finding import find_config, user_config_path
 from shortlist.config.load import settings_of
 from shortlist.config.masking import masked
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
+from shortlist.paths import find_config, user_config_path
 from shortlist.text.tokens import one_line
 
 Edit: TypeAlias = Callable[[str], str]

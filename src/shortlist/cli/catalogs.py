@@ -8,11 +8,11 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.progress import say
-from shortlist.config.finding import find_config
 from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.errors import InvalidInput
+from shortlist.paths import find_config
 from shortlist.storage.local import open_local
 from shortlist.text.queries import Expansions, read_expansions
 

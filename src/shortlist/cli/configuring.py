@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.config.finding import find_config, user_config_path
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidConfig, InvalidInput
+from shortlist.paths import find_config, user_config_path
 
 
 def register(subparsers: Any) -> None:

@@ -27,10 +27,9 @@ from shortlist.config.clients.known import (
     is_installed,
     well_known_files,
 )
-from shortlist.config.finding import user_config_path
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
-from shortlist.paths import data_folder
+from shortlist.paths import data_folder, user_config_path
 from shortlist.text.tokens import one_line
 
 NAMES = tuple(client.name for client in CLIENTS)

@@ -9,8 +9,8 @@ from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.rendezvous import POLL_SECONDS, NoSharing, ask_running, hold, is_held, rendezvous
-from shortlist.config.finding import find_config
 from shortlist.errors import InvalidInput
+from shortlist.paths import find_config
 
 IDLE_SECONDS = 300.0
 """How long a gateway without clients waits for the next one before it ends."""

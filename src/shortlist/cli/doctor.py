@@ -17,11 +17,11 @@ from shortlist.cli.grants import open_logins
 from shortlist.cli.stack import log_folder, run_plainly
 from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
-from shortlist.config.finding import find_config
 from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.models import Json
+from shortlist.paths import find_config
 from shortlist.text.tokens import clean_text
 from shortlist.upstream.events import UpstreamEvent, UpstreamStatus
 from shortlist.upstream.isolation import problem_with

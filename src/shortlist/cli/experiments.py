@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.config.finding import find_config
 from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
+from shortlist.paths import find_config
 from shortlist.storage.local import open_local
 from shortlist.telemetry.experiments.metrics import DEFAULT_GUARDRAILS, DEFAULT_METRIC, METRICS
 from shortlist.telemetry.experiments.plan import (

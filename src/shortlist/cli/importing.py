@@ -11,9 +11,9 @@ from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
 from shortlist.config.clients.importing import Candidate, Plan, apply, plan_import
 from shortlist.config.clients.known import ClientName, Place, well_known_files
-from shortlist.config.finding import user_config_path
 from shortlist.config.masking import masked
 from shortlist.errors import InvalidInput
+from shortlist.paths import user_config_path
 from shortlist.text.tokens import one_line
 
 _MARKS = {"add": "+", "present": "=", "left_out": "!"}

@@ -23,8 +23,8 @@ from shortlist.cli.rendezvous import (
     reach,
     rendezvous,
 )
-from shortlist.config.finding import find_config
 from shortlist.errors import InvalidInput
+from shortlist.paths import find_config
 
 STDIN, STDOUT = 0, 1
 OWN_OPTIONS = ("embedder", "pipeline", "reranker", "log_level", "log_json")

@@ -26,7 +26,6 @@ from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
-from shortlist.config.finding import find_config
 from shortlist.config.load import load_settings
 from shortlist.config.settings import EMPTY, ServerSettings, Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
@@ -40,14 +39,14 @@ from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, ToolId
 from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
-from shortlist.paths import data_folder
+from shortlist.paths import data_folder, find_config
 from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.audit import AuditFiles, prune_audit
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
 from shortlist.telemetry.events import record_to
 from shortlist.trust.keeping import Keeper
-from shortlist.upstream.events import ToolsChanged, UpstreamEvent
+from shortlist.upstream.events import Survey, Surveyed, ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
 Done = TypeVar("Done")
@@ -190,6 +189,7 @@ async def _open_stack(
         limits=settings.limits,
         log_directory=log_folder(),
         logins=open_logins(),
+        on_demand=models,
     )
     seams = Seams(
         gate=keeper,
@@ -222,7 +222,7 @@ async def _open_stack(
         },
     )
     telemetry.follow()  # before the first request, so that nobody gets two variants
-    events.take = gateway.on_upstream
+    events.take = partial(_take_event, gateway, saved)
     async with gateway, anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
         admission = Admission(settings.limits)
@@ -231,9 +231,10 @@ async def _open_stack(
         front.server.middleware += [ObservedRequests(metrics.measure), admission, RelayedCalls(front.server)]
         stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission)
         if models:
-            pool.start_later(
-                starting.keys() & catalog.servers.keys()
-            )  # their tools are known, and searches of them are answered meanwhile
+            known = starting.keys() & catalog.servers.keys()
+            pool.start_later(known)  # searches of their tools are answered meanwhile
+            surveys = {name: Survey.read(document) for name, document in saved.offers().items() if name in known}
+            pool.know({name: survey for name, survey in surveys.items() if survey is not None})
         async with pool:
             if models:
                 tasks.start_soon(_keep_pauses_short)
@@ -347,6 +348,14 @@ def audit_folder() -> Path:
 def log_folder() -> Path:
     """Where servers' stderr is kept."""
     return data_folder() / "logs"
+
+
+def _take_event(gateway: Gateway, saved: SavedCatalog, event: UpstreamEvent) -> None:
+    if isinstance(event, Surveyed):
+        save = partial(anyio.to_thread.run_sync, saved.save_offers, event.server, event.survey.document())
+        gateway.state.background.spawn(f"saving what {event.server!r} offers", save)
+    else:
+        gateway.on_upstream(event)
 
 
 class _Events:

@@ -15,9 +15,9 @@ from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.catalogs import read_tools
 from shortlist.cli.pinning import open_scanner
 from shortlist.cli.progress import say
-from shortlist.config.finding import find_config
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
+from shortlist.paths import find_config
 from shortlist.storage.local import open_local
 from shortlist.storage.port import PinStore
 from shortlist.text.tokens import one_line

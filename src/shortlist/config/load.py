@@ -146,6 +146,7 @@ class _Entry:
             max_concurrency=ours.max_concurrency or CONCURRENT_CALLS,
             trust=ours.trust,
             same_as=ours.same_as,
+            start=ours.start,
             tools={name: ToolOverride(**dict(tool)) for name, tool in ours.tools.items()},
         )
 

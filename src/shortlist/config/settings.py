@@ -16,6 +16,8 @@ Trust: TypeAlias = Literal["review", "scan", "auto"]
 """How a server's new and changed definitions are treated: see docs/trust.md."""
 Isolation: TypeAlias = Literal["none", "sandbox", "container"]
 """How a local server is kept apart from the rest of the machine: see docs/isolation.md."""
+Start: TypeAlias = Literal["on_demand", "always"]
+"""Whether a server runs only while it is used, or as long as the gateway."""
 Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
 Action: TypeAlias = Literal["see", "read", "call", "resources", "prompts", "be_asked", "admin"]
 """What a caller may do. `see` finds and describes tools, `read` also calls those that are configured as read-only,
@@ -134,6 +136,7 @@ class ServerSettings:
     trust: Trust = "scan"
     same_as: str = ""
     """The server whose tools these are equal to; search shows such tools once."""
+    start: Start = "on_demand"
     tools: Mapping[str, ToolOverride] = field(default_factory=dict)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from shortlist.config.settings import Action, Allow, Effect, Isolation, Keeping, LogLevel, Mode, Provider, Trust
+from shortlist.config.settings import Action, Allow, Effect, Isolation, Keeping, LogLevel, Mode, Provider, Start, Trust
 
 Kind = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamableHttp", "remote", "sse"]
 Positive = Annotated[float, Field(gt=0)]
@@ -103,6 +103,9 @@ class ServerOptions(Shape):
     same_as: str = ""
     """Another server that offers the same tools, such as a second account: search shows such tools once.
     Example: `"github"`"""
+    start: Start = "on_demand"
+    """When the server runs: `on_demand` starts it for the first request and ends it when nobody uses it, `always` keeps
+    it running as long as the gateway. Example: `"always"`"""
     tools: dict[str, ToolShape] = {}
     """Settings for single tools, by name. Example: `{"search_pages": {"keywords": ["wiki"]}}`"""
     oauth: OAuthShape = OAuthShape()

@@ -260,7 +260,7 @@ class Recording:
 
     def upstream_changed(self, server: str, state: str) -> None:
         """Record that a server came up or went down; neither a first attempt nor the gateway's own end counts."""
-        if state not in ("connecting", "stopped"):
+        if state not in ("connecting", "idle", "stopped"):
             self._record(UpstreamChanged(server=server, up=state == "ready", state=state))
 
     def catalog_changed(self, server: str, tools: int, view: ServedView) -> None:

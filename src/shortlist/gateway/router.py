@@ -146,7 +146,8 @@ class Router:
         wanted = min(self._levels.values(), key=_LEVELS.index)
         for server in self.servers(await self._reach(exchange), "logging"):
             peer = self._state.upstreams.peer(server)
-            if peer is not None and peer.era == "legacy":
+            is_ready = self._state.upstreams.states.get(server) == "ready"
+            if peer is not None and peer.era == "legacy" and is_ready:  # it is not worth starting a server
                 await self._ask(exchange, server, "logging/setLevel", {"level": wanted})
 
     def level(self, holder: object) -> str | None:

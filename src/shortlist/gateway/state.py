@@ -310,10 +310,10 @@ class GatewayState:
 
     def server_note(self, server: str) -> str:
         """Return what a caller should know about a server before using it; empty when it is ready."""
-        if server in self.stale:
-            return "stale: from the saved catalog"
         state = self.upstreams.states.get(server)
-        return "" if state is None or state == "ready" else f"server {state.replace('_', ' ')}"
+        if server in self.stale and state != "idle":
+            return "stale: from the saved catalog"
+        return "" if state in (None, "ready", "idle") else f"server {state.replace('_', ' ')}"
 
     def down(self) -> frozenset[str]:
         """Return the servers whose tools cannot be called now."""

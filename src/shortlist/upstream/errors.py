@@ -1,6 +1,6 @@
 """Reasons why a request to a server returned no result; each of them names the server."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mcp import MCPError
 
@@ -67,3 +67,15 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
+
+
+def reason_of(error: Exception, status: int | None, stderr: Sequence[str]) -> str:
+    """Describe why a server did not get ready, with the HTTP status or the last lines it wrote."""
+    said = str(error) or type(error).__name__
+    if isinstance(error, MCPError):
+        said = f"it did not get ready: {error.message}"
+    elif isinstance(error, UpstreamRefused):
+        said = f"it does not list its tools: {error.reason}"
+    lines = [line for line in stderr if line.strip()]
+    http = f" (HTTP {status})" if status is not None else ""
+    return said + http + (f"; it last said: {' | '.join(lines)}" if lines else "")

@@ -1,13 +1,14 @@
 """Values that describe upstream servers: their state, their events, and what they may ask."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from shortlist.models import Json, Tool
 
-State: TypeAlias = Literal["connecting", "ready", "down", "stale", "failed", "needs_auth", "stopped"]
-"""`down`: connected, but it has ceased to answer, so calls fail at once until it does.
+State: TypeAlias = Literal["connecting", "ready", "idle", "down", "stale", "failed", "needs_auth", "stopped"]
+"""`idle`: not running, because nobody needs it; it starts with the next request, and its last tools are served.
+`down`: connected, but it has ceased to answer, so calls fail at once until it does.
 `stale`: was ready and is being reconnected; its last tools still answer searches.
 `failed`: never got ready; the next attempt follows after a back-off, or with the next call."""
 Circuit: TypeAlias = Literal["closed", "open", "half_open"]
@@ -33,6 +34,28 @@ class Peer:
     capabilities: Mapping[str, Json] = field(default_factory=dict)
     info: Mapping[str, Json] = field(default_factory=dict)
     instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What a server offers beside its tools, so that it need not run to be listed."""
+
+    peer: Peer
+    lists: Mapping[str, tuple[Mapping[str, Json], ...]] = field(default_factory=dict)
+    """The items of each list, by its method."""
+
+    def document(self) -> dict[str, Json]:
+        """Return a form of it that can be saved."""
+        return {"peer": asdict(self.peer), "lists": {method: list(items) for method, items in self.lists.items()}}
+
+    @classmethod
+    def read(cls, document: Json) -> Self | None:
+        """Return what was saved; None for what this version cannot read."""
+        try:
+            lists = {str(method): tuple(map(dict, items)) for method, items in document["lists"].items()}
+            return cls(peer=Peer(**document["peer"]), lists=lists)
+        except (TypeError, KeyError, ValueError, AttributeError):
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +95,12 @@ class StateChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    server: str
+    survey: Survey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notified:
     """A notification of a server, unchanged: logging, changed prompts and resources, and the like.
 
@@ -83,7 +112,7 @@ class Notified:
     params: Mapping[str, Json] = field(default_factory=dict)
 
 
-UpstreamEvent: TypeAlias = ToolsChanged | StateChanged | Notified
+UpstreamEvent: TypeAlias = ToolsChanged | StateChanged | Surveyed | Notified
 OnEvent: TypeAlias = Callable[[UpstreamEvent], None]
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from shortlist.config.settings import Limits
+from shortlist.config.settings import Limits, MemoryTransport, ServerSettings
 from shortlist.upstream.events import Client, OnEvent
 from shortlist.upstream.guardian import Guardian
 from shortlist.upstream.login import Logins
 
-PARALLEL_STARTS = 8
+PARALLEL_STARTS = 4
 BURST_SECONDS = 10.0
 
 
@@ -35,6 +35,10 @@ class Cadence:
     relist_gap_seconds: float = 0.5
     head_start_seconds: float = 1.0
     """Servers that start later wait so long: the first answers need not share the processor with their starts."""
+    idle_seconds: float = 300.0
+    """How long a server that starts on demand stays after its last request."""
+    unused_seconds: float = 10.0
+    """How long one stays that was started only to list what it has."""
     slot_seconds: float = 3.0
     """A slow start holds its place among the parallel ones no longer than this."""
 
@@ -84,7 +88,14 @@ class Host:
     logins: Logins | None = None
     """Signs requests to servers that need a login; without it, only configured credentials are sent."""
     guardian: Guardian = field(default_factory=Guardian)
+    on_demand: bool = False
+    """End servers that nobody uses, as far as their settings allow it."""
     starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(PARALLEL_STARTS))
+
+    def may_end(self, settings: ServerSettings) -> bool:
+        """Return whether a server ends while nobody uses it. One in this process costs nothing."""
+        is_apart = not isinstance(settings.transport, MemoryTransport)
+        return self.on_demand and settings.start == "on_demand" and is_apart
 
     async def take_slot(self, tasks: TaskGroup, started: anyio.Event) -> None:
         """Wait for a turn to start a process, so that fifty servers do not start fifty at once."""

@@ -18,6 +18,7 @@ from shortlist.upstream.events import (
     Peer,
     State,
     StateChanged,
+    Survey,
     UpstreamEvent,
     UpstreamStatus,
 )
@@ -60,6 +61,7 @@ class UpstreamPool:
         cadence: Cadence = DEFAULT_CADENCE,
         log_directory: str | Path | None = None,
         logins: Logins | None = None,
+        on_demand: bool = False,
     ) -> None:
         self._host = Host(
             on_event=self._note,
@@ -68,6 +70,7 @@ class UpstreamPool:
             cadence=cadence,
             log_directory=Path(log_directory) if log_directory else None,
             logins=logins,
+            on_demand=on_demand,
         )
         self._on_event = on_event
         self._upstreams = {name: Upstream(settings, self._host) for name, settings in servers.items()}
@@ -80,6 +83,13 @@ class UpstreamPool:
         """Start these a moment after the others, or when they are first called; call this before entering."""
         for name in servers:
             self._upstreams[name].head_start_seconds = self._host.cadence.head_start_seconds
+
+    def know(self, surveys: Mapping[str, Survey]) -> None:
+        """Start these servers when they are needed, where their settings allow it; call this before entering."""
+        for name, survey in surveys.items():
+            if self._host.may_end(self._upstreams[name].settings):
+                self._upstreams[name].know(survey)
+                self.states[name] = "idle"
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -102,7 +112,9 @@ class UpstreamPool:
     def peer(self, server: str) -> Peer | None:
         """Return what a server said about itself when it connected; cheap, since every call asks."""
         upstream = self._upstreams.get(server)
-        return upstream.peer if upstream else None
+        if upstream is None or upstream.peer is not None or upstream.rest.survey is None:
+            return upstream.peer if upstream else None
+        return upstream.rest.survey.peer
 
     async def call_tool(
         self, server: str, name: str, arguments: Mapping[str, Json], *, options: CallOptions = NO_OPTIONS

@@ -20,9 +20,9 @@ from shortlist.upstream.errors import (
     UpstreamBusy,
     UpstreamNeedsAuth,
     UpstreamNotSent,
-    UpstreamRefused,
     UpstreamUnavailable,
     cause_of,
+    reason_of,
 )
 from shortlist.upstream.events import (
     CallOptions,
@@ -30,6 +30,7 @@ from shortlist.upstream.events import (
     Peer,
     State,
     StateChanged,
+    Survey,
     ToolsChanged,
     UpstreamEvent,
     UpstreamStatus,
@@ -38,27 +39,21 @@ from shortlist.upstream.grants import SHARED
 from shortlist.upstream.host import Allowance, Host
 from shortlist.upstream.http import HttpNotes
 from shortlist.upstream.login import login_target
+from shortlist.upstream.rest import Rest
 from shortlist.upstream.stderr import StderrLog, log_path
 
 logger = logging.getLogger(__name__)
 
 STDERR_IN_STATUS = 20
 STDERR_IN_ERROR = 5
-POLITE_SECONDS = 6.0
-"""How long an orderly end may take before the connection is cut."""
+POLITE_SECONDS = 6.0  # how long an orderly end may take before the connection is cut
 HASTE_SECONDS = 1.0
 """A call starts the next attempt to connect at once, unless the last one failed less than this ago."""
-HASTENED_SECONDS = 2.0
-"""How long a call waits for that attempt."""
+HASTENED_SECONDS = 2.0  # how long a call waits for that attempt
 BRIEF_ATTEMPTS = 3
 """After so many failed attempts calls no longer wait for a server as if it were only restarting."""
-_NOT_RELAYED = (
-    "notifications/progress",
-    "notifications/cancelled",
-    "notifications/subscriptions/acknowledged",
-)
-_SSE_ONLY = (400, 404, 405, 406, 415)
-"""How an endpoint of the old transport answers the new one's POST."""
+_NOT_RELAYED = ("notifications/progress", "notifications/cancelled", "notifications/subscriptions/acknowledged")
+_SSE_ONLY = (400, 404, 405, 406, 415)  # how an endpoint of the old transport answers the new one's POST
 
 
 class Upstream:
@@ -68,7 +63,7 @@ class Upstream:
         self.settings = settings
         self.head_start_seconds = 0.0
         """How long others go first, unless this server is wanted before."""
-        self._wanted = anyio.Event()
+        self.rest = Rest()
         self._host = host
         self._log = StderrLog(log_path(host.log_directory, settings.name) if host.log_directory else None)
         self._transport: Transport = settings.transport
@@ -124,6 +119,9 @@ class Upstream:
 
         One that certainly did not reach the server is sent again when the server is back.
         """
+        if self._state in ("idle", "connecting") and (known := self.rest.answer(method, params)) is not None:
+            return known
+        self.rest.use()
         deadline = anyio.current_time() + (options.timeout_seconds or self.settings.timeout_seconds)
         repeated = False
         while True:
@@ -171,6 +169,8 @@ class Upstream:
 
     async def watch(self, uris: Iterable[str]) -> None:
         self._watched = frozenset(uris)
+        if not self._watched and self._live is None:
+            return
         connection = await self._ready(anyio.current_time() + self.settings.timeout_seconds)
         await connection.watch(self._watched)
 
@@ -178,7 +178,7 @@ class Upstream:
         """List the tools again, or try to connect again, now."""
         self._relist.set()
         self._wake.set()
-        self._wanted.set()
+        self.rest.wanted.set()
 
     def adopt(self, settings: ServerSettings) -> None:
         """Apply settings that need no new connection."""
@@ -195,6 +195,10 @@ class Upstream:
             await self._ended.wait()
         self._scope.cancel()
         await self._ended.wait()
+
+    def know(self, survey: Survey) -> None:
+        """Serve what the server offered last, and start it when it is needed; call this before `run`."""
+        self.rest.survey, self._state, self._shown = survey, "idle", "idle"
 
     async def first_outcome(self) -> None:
         while self._state == "connecting":
@@ -219,8 +223,11 @@ class Upstream:
         try:
             with self._scope:
                 with anyio.move_on_after(self.head_start_seconds):
-                    await self._wanted.wait()
+                    await self.rest.wanted.wait()
                 while not self._stopped.is_set():
+                    if self._state == "idle":
+                        await self.rest.wanted.wait()
+                        self._set("connecting", None)
                     await self._attempt()
         finally:
             self._set("stopped", None)
@@ -228,13 +235,13 @@ class Upstream:
 
     async def _ready(self, deadline: float) -> Connection:
         """Wait for a connection; a server that rests between attempts is tried at once."""
-        self._wanted.set()
+        self.rest.wanted.set()
         now = anyio.current_time()
         if self._resting_since is not None and self._state != "needs_auth":
             if self._attempts >= BRIEF_ATTEMPTS and now - self._resting_since < HASTE_SECONDS:
                 raise self._unavailable()
             self._wake.set()
-        if self._state != "connecting":
+        if self._state not in ("connecting", "idle"):
             is_brief = self._attempts < BRIEF_ATTEMPTS and self._state in ("ready", "stale")
             deadline = min(deadline, now + (self._host.cadence.reconnect_seconds if is_brief else HASTENED_SECONDS))
         asked = self._attempts
@@ -286,7 +293,9 @@ class Upstream:
         self._log.mark()
         try:
             await self._connect_and_serve(notes)
-            if self._stopped.is_set():
+            if self.rest.is_leaving and not self._stopped.is_set():
+                self._set("idle", None)
+            if self.rest.is_leaving or self._stopped.is_set():
                 return
             error: Exception = ConnectionError("the connection ended")
         except Exception as caught:  # the border to foreign code: whatever it does, the others go on
@@ -327,6 +336,7 @@ class Upstream:
 
     async def _serve(self, connection: Connection) -> None:
         self._connection = connection
+        self.rest.began()
         self._ready_at = time.monotonic()
         self._breaker.answered()
         self._set("ready", None)
@@ -338,6 +348,8 @@ class Upstream:
                 tasks.start_soon(self._watch_again, connection)
                 tasks.start_soon(self._probe_when_down, connection)
                 tasks.start_soon(self._cancel_when_stopped, tasks)
+                if self._host.may_end(self.settings):
+                    tasks.start_soon(self._leave_when_unused, connection, tasks)
                 await connection.lost()
                 self._connection = None
                 self._set("stale", "the connection ended")
@@ -347,6 +359,13 @@ class Upstream:
 
     async def _cancel_when_stopped(self, tasks: TaskGroup) -> None:
         await self._stopped.wait()
+        tasks.cancel_scope.cancel()
+
+    async def _leave_when_unused(self, connection: Connection, tasks: TaskGroup) -> None:
+        await self.rest.learn(connection, self.settings.name, self._emit)
+        await self.rest.unused(self._host.cadence, lambda: bool(self._callers or self._watched))
+        self.rest.leave()
+        self._connection = None
         tasks.cancel_scope.cancel()
 
     async def _keep_listed(self, connection: Connection) -> None:
@@ -429,7 +448,8 @@ class Upstream:
             await self._rest("needs_auth", auth_remedy(self._dial(notes)), float("inf"))
             return
         state: State = "failed" if self._tools is None else "stale"
-        await self._rest(state, self._reason(error, notes), self._host.cadence.back_off(self._attempts))
+        reason = reason_of(error, notes.status, self._log.since_mark(STDERR_IN_ERROR))
+        await self._rest(state, reason, self._host.cadence.back_off(self._attempts))
 
     def _retry_otherwise(self, error: Exception, notes: HttpNotes) -> bool:
         """Prepare what may suit an older server: the SSE transport, or a start without a probe."""
@@ -456,16 +476,6 @@ class Upstream:
         with anyio.move_on_after(seconds):
             await self._wake.wait()
         self._resting_since = None
-
-    def _reason(self, error: Exception, notes: HttpNotes) -> str:
-        said = str(error) or type(error).__name__
-        if isinstance(error, MCPError):
-            said = f"it did not get ready: {error.message}"
-        elif isinstance(error, UpstreamRefused):
-            said = f"it does not list its tools: {error.reason}"
-        status = f" (HTTP {notes.status})" if notes.status is not None else ""
-        lines = [line for line in self._log.since_mark(STDERR_IN_ERROR) if line.strip()]
-        return said + status + (f"; it last said: {' | '.join(lines)}" if lines else "")
 
     def _set(self, state: State, error: str | None) -> None:
         before = self._shown

@@ -1,0 +1,93 @@
+"""Servers that start on demand: what is known of one that is not running, and when it may end again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import anyio
+
+from shortlist.config.settings import EMPTY
+from shortlist.errors import UpstreamError
+from shortlist.models import Json
+from shortlist.upstream.connection import Connection
+from shortlist.upstream.events import NO_OPTIONS, OnEvent, Survey, Surveyed
+from shortlist.upstream.host import Cadence
+
+LISTS = {"prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"}
+"""What a server lists beside its tools: the method, and the key of its items."""
+MOST_PAGES = 50
+LIST_SECONDS = 30.0
+
+
+async def survey_of(connection: Connection) -> Survey:
+    """List what a server offers beside its tools; a list that fails is left out, and asked for when it is needed."""
+    lists: dict[str, tuple[Mapping[str, Json], ...]] = {}
+    for method, key in LISTS.items():
+        if method.partition("/")[0] in connection.peer.capabilities:
+            try:
+                lists[method] = await _items(connection, method, key)
+            except UpstreamError:
+                continue
+    return Survey(peer=connection.peer, lists=lists)
+
+
+async def _items(connection: Connection, method: str, key: str) -> tuple[Mapping[str, Json], ...]:
+    items: list[Mapping[str, Json]] = []
+    params: Mapping[str, Json] = EMPTY
+    for _ in range(MOST_PAGES):
+        page = await connection.request(method, params, NO_OPTIONS, seconds=LIST_SECONDS)
+        found = page.get(key)
+        items.extend(item for item in (found if isinstance(found, list) else ()) if isinstance(item, dict))
+        cursor = page.get("nextCursor")
+        if not isinstance(cursor, str):
+            break
+        params = {"cursor": cursor}
+    return tuple(items)
+
+
+@dataclass(slots=True)
+class Rest:
+    """When one server may end because nobody uses it, and what answers for it meanwhile."""
+
+    survey: Survey | None = None
+    """What it listed when it last ran; without it, it is started to be listed."""
+    wanted: anyio.Event = field(default_factory=anyio.Event)
+    is_leaving: bool = False
+    _used: float | None = None
+    _seen: float = field(default_factory=monotonic)
+
+    async def learn(self, connection: Connection, server: str, emit: OnEvent) -> None:
+        """Note what a server offers now, and report it where it is new."""
+        survey = await survey_of(connection)
+        if survey != self.survey:
+            self.survey = survey
+            emit(Surveyed(server=server, survey=survey))
+
+    def use(self) -> None:
+        """Note that the server is needed, now or as soon as it runs."""
+        self._used = monotonic()
+        self.wanted.set()
+
+    def began(self) -> None:
+        """Note that the server runs."""
+        self._seen, self.is_leaving = monotonic(), False
+
+    def leave(self) -> None:
+        """Note that the server ends; who needs it from now on starts it again."""
+        self.is_leaving, self.wanted, self._used = True, anyio.Event(), None
+
+    async def unused(self, cadence: Cadence, is_busy: Callable[[], bool]) -> None:
+        """Wait until nobody has used the server for long enough, and what it offers is known."""
+        while True:
+            patience = cadence.unused_seconds if self._used is None else cadence.idle_seconds
+            left = (self._used or self._seen) + patience - monotonic()
+            if left <= 0 and self.survey is not None and not is_busy():
+                return
+            await anyio.sleep(max(left, patience / 10))
+
+    def answer(self, method: str, params: Mapping[str, Json]) -> dict[str, Any] | None:
+        """Return a list of a server that is not running, as it was last; None for any other request."""
+        if self.survey is None or method not in self.survey.lists or params.get("cursor") is not None:
+            return None
+        return {LISTS[method]: [dict(item) for item in self.survey.lists[method]]}
