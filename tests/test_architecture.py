@@ -68,6 +68,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "sqlite3": frozenset({"storage"}),
     "cryptography": frozenset({"storage.secrets"}),
     "pydantic_monty": frozenset({"code.sandbox"}),
+    "jwt": frozenset({"access.jwt"}),
     "Stemmer": frozenset({"text.tokens", "text.languages.spelling"}),
 }
 """Packages and modules that may import a third party; what is not here may be imported anywhere."""

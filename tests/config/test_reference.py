@@ -28,6 +28,17 @@ def _completed(tree: dict[str, object]) -> dict[str, object]:
     tokens = tree.get("shortlist", {}).get("tokens", {}) if isinstance(tree.get("shortlist"), dict) else {}  # type: ignore[attr-defined]
     for token in tokens.values():
         token.setdefault("hash", f"sha256:{'0' * 64}")
+    oauth = tree.get("shortlist", {}).get("oauth") if isinstance(tree.get("shortlist"), dict) else None  # type: ignore[attr-defined]
+    if oauth is not None:
+        oauth.setdefault("resource", "https://tools.example.com/mcp")
+        for issuer in oauth.setdefault("issuers", {}).values():
+            issuer.setdefault("issuer", "https://login.example.com")
+            rules = issuer.get("rules", {})
+            issuer["rules"] = rules if isinstance(rules, list) else [rules]
+            asked = issuer.get("introspection")
+            if asked is not None:
+                for key in ("url", "client_id", "client_secret"):
+                    asked.setdefault(key, "x")
     return tree
 
 

@@ -52,9 +52,9 @@ def test_a_configuration_of_0_1_0_opens_unchanged(configuration: Path) -> None:
 
 def test_a_configuration_of_0_1_0_is_served_with_its_token(configuration: Path) -> None:
     view = make_view(load_settings(configuration, environment=ENVIRONMENT), NO_OPTIONS, Catalog.of(()))
-    assert view.scopes["ann"].covers_server("web")
-    assert view.scopes["ann"].covers("files/list_folders")
-    assert not view.scopes["ann"].covers("files/read_file")
+    assert view.scopes["token:ann"].covers_server("web")
+    assert view.scopes["token:ann"].covers("files/list_folders")
+    assert not view.scopes["token:ann"].covers("files/read_file")
 
 
 def test_a_value_that_has_changed_is_found() -> None:

@@ -16,6 +16,7 @@ from shortlist.access.principal import Principal
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.engine import server_order
 from shortlist.config.settings import (
+    EMPTY,
     Effect,
     Limits,
     MemoryTransport,
@@ -276,9 +277,13 @@ class _Late:
 
 @asynccontextmanager
 async def serve(
-    *fixtures: Fixture, options: ServeOptions = NO_OPTIONS, seams: Seams = NO_SEAMS, **settings: Any
+    *fixtures: Fixture,
+    options: ServeOptions = NO_OPTIONS,
+    seams: Seams = NO_SEAMS,
+    others: Mapping[str, ServerSettings] = EMPTY,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
-    """Start fixtures, a pool over them and a gateway, and wait until all tools are known."""
+    """Start fixtures and other servers, a pool over them and a gateway, and wait until all tools are known."""
     servers = {
         f.name: ServerSettings(
             name=f.name,
@@ -286,7 +291,7 @@ async def serve(
             tools={name: ToolOverride(effect=effect) for name, effect in f.effects.items()},
         )
         for f in fixtures
-    }
+    } | dict(others)
     whole = Settings(servers=servers, **{"limits": Limits(), **settings})
     late, answerer = _Late(), Answerer()
     pool = UpstreamPool(servers, on_event=late, client=answerer, limits=whole.limits)

@@ -48,7 +48,7 @@ def server(name: str, **more: Any) -> ServerSettings:
 def scoped(token: TokenSettings, toolset: ToolsetSettings | None, *servers: ServerSettings) -> Any:
     toolsets = {toolset.name: toolset} if toolset else {}
     settings = Settings(servers={each.name: each for each in servers}, toolsets=toolsets, tokens={token.name: token})
-    return scopes_of(settings)[token.name]
+    return scopes_of(settings)[f"token:{token.name}"]
 
 
 # Scopes
@@ -114,7 +114,7 @@ def test_a_token_without_limits_covers_everything_and_one_with_empty_limits_noth
 def test_a_principal_counts_only_while_it_would_be_let_in(
     principal: Principal, tokens: dict[str, TokenSettings], current: bool
 ) -> None:
-    assert principal.is_current(tokens) is current
+    assert principal.is_current(Settings(tokens=tokens)) is current
 
 
 # A new configuration
@@ -193,7 +193,7 @@ async def test_what_is_checked_on_the_event_loop_needs_no_scoped_catalog() -> No
         view = served.gateway.state.everything
         reached = {name: view.tool_in_reach(ada, name) is not None for name in ("a__echo", "b__add", "nothing")}
         servers = {name: view.server_in_reach(ada, name) for name in ("a", "b")}
-        assert ada not in view.scoped_catalogs
+        assert view.scope(ada) not in view.scoped_catalogs
         scoped = view.scoped(ada)
     assert (
         reached

@@ -16,11 +16,14 @@ import pytest
 from mcp import Client, MCPError
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
-from shortlist.access.principal import OWNER, Principal
+from shortlist.access.principal import OWNER, Principal, credential_of
 from shortlist.config.settings import (
+    NO_ISSUERS,
     Action,
+    ClaimRule,
     CodeSettings,
     Mode,
+    OAuthSettings,
     SelectionSettings,
     TelemetrySettings,
     TokenSettings,
@@ -34,6 +37,7 @@ from shortlist.gateway.menus import BY_NAME, META_TOOLS
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.upstream.events import Notified
+from tests.access.issuer import trusted
 from tests.gateway.support import DEADLINE_SECONDS, MODES, NOTE, Era, Fixture, Served, schema, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -61,10 +65,22 @@ class Wall:
     tokens: tuple[TokenSettings, ...] = (TOKEN,)
     by_connection: bool = False
     """The options belong to the client's connection; the gateway itself excludes nothing."""
+    oauth: OAuthSettings = NO_ISSUERS
 
 
+def vouched(oauth: OAuthSettings) -> Principal:
+    """Return somebody whom the configured issuer vouches for."""
+    issuer = oauth.issuers["company"]
+    return Principal(kind="oauth", name="company:ada", credential=credential_of(issuer), rule=0)
+
+
+OAUTH = trusted(ClaimRule(toolsets=("public",)))
 WALLS = {
     "token": Wall(GUEST, (*SECRETS, *OF_SERVERS, REPORT)),
+    "jwt": Wall(vouched(OAUTH), (*SECRETS, *OF_SERVERS, REPORT), oauth=OAUTH),
+    "jwt of other settings": Wall(
+        vouched(trusted()), (*SECRETS, *OF_SERVERS, "lobby", "echo", "public", REPORT), oauth=OAUTH
+    ),
     "revoked": Wall(GONE, (*SECRETS, *OF_SERVERS, "lobby", "echo", "public", REPORT)),
     "excluded": Wall(OWNER, SECRETS, exclude=("vault", "riches"), tokens=()),
     "connection": Wall(OWNER, SECRETS, exclude=("vault", "riches"), tokens=(), by_connection=True),
@@ -311,6 +327,7 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
         options=NO_OPTIONS if own else options,
         seams=seams,
         tokens={token.name: token for token in wall.tokens},
+        oauth=wall.oauth,
         toolsets=TOOLSETS,
         telemetry=TelemetrySettings(tools=True),
         smart_select=SelectionSettings(),
@@ -322,7 +339,8 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
         state = served.gateway.state
         async with state.serving(own or options), Client(front.server, mode=MODES[era]) as client:
             has_resources = any(token.can and "resources" in token.can for token in wall.tokens)
-            yield Walk(client, era, served, kept, wall.principal is GONE, has_resources)
+            is_revoked = not wall.principal.is_current(served.gateway.state.settings)
+            yield Walk(client, era, served, kept, is_revoked, has_resources)
 
 
 def sent_by(arguments: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.errors import InvalidConfig
+from shortlist.front.border import Border
 from shortlist.front.http import build_app, check_binding
 from shortlist.gateway.view import ServeOptions
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
@@ -28,11 +29,10 @@ TOKENS = {
 
 
 @asynccontextmanager
-async def listening(served: Served) -> AsyncIterator[str]:
-    """Serve over HTTP on a free port and give the base address."""
-    config = uvicorn.Config(
-        build_app(served.front, "127.0.0.1"), port=0, log_level="error", timeout_graceful_shutdown=1
-    )
+async def listening(served: Served, border: Border | None = None) -> AsyncIterator[str]:
+    """Serve over HTTP on a free port and yield the base address."""
+    app = build_app(served.front, "127.0.0.1", border=border)
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
     socket = config.bind_socket()
     socket.listen()  # so that clients wait for the server instead of being refused
     server = uvicorn.Server(config)
@@ -208,10 +208,10 @@ async def test_a_page_of_this_machine_is_let_in() -> None:
 
 def test_serving_other_machines_needs_tokens() -> None:
     with pytest.raises(InvalidConfig, match="Define `tokens`"):
-        check_binding("0.0.0.0", {})
-    check_binding("0.0.0.0", TOKENS)
-    check_binding("::1", {})
-    check_binding("127.0.0.2", {})
+        check_binding("0.0.0.0", has_callers=False)
+    check_binding("0.0.0.0", has_callers=True)
+    check_binding("::1", has_callers=False)
+    check_binding("127.0.0.2", has_callers=False)
 
 
 async def test_an_answer_is_sent_again_to_its_own_session_and_to_no_other() -> None:

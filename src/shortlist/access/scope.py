@@ -5,11 +5,20 @@ servers, tool globs, tags and categories written in the configuration, or config
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import get_args
 
-from shortlist.config.settings import Action, Effect, Settings, TokenSettings, ToolsetSettings
+from shortlist.access.principal import Principal
+from shortlist.config.settings import (
+    Action,
+    ClaimRule,
+    Effect,
+    IssuerSettings,
+    Settings,
+    TokenSettings,
+    ToolsetSettings,
+)
 from shortlist.errors import InvalidConfig
 from shortlist.models import ToolId
 
@@ -79,8 +88,41 @@ NOTHING = Scope(grants=(), actions=frozenset())
 
 
 def scopes_of(settings: Settings) -> dict[str, Scope]:
-    """Compile the scope of every token; raise InvalidConfig for one that depends on what servers say of themselves."""
-    return {name: scope_of(token, settings) for name, token in settings.tokens.items()}
+    """Compile the scope of every token and rule; raise InvalidConfig where one depends on what servers say."""
+    compiled = {f"token:{name}": scope_of(token, settings) for name, token in settings.tokens.items()}
+    for issuer in settings.oauth.issuers.values():
+        for place, rule in enumerate(issuer.rules):
+            compiled[f"{issuer.name}:{place}"] = scope_of(rule, settings, f"{issuer.name} rule {place + 1}")
+    return compiled
+
+
+def scope_of_principal(principal: Principal, scopes: Mapping[str, Scope], settings: Settings) -> Scope:
+    """Return the compiled scope of a principal; empty if it is no longer valid."""
+    if not principal.is_current(settings):
+        return NOTHING
+    if principal.kind == "token":
+        return scopes[f"token:{principal.name}"]
+    if principal.kind != "oauth":
+        return EVERYTHING
+    issuer, scope = settings.oauth.issuers[principal.issuer], scopes[f"{principal.issuer}:{principal.rule}"]
+    return replace(scope, actions=scope.actions & actions_of(issuer, principal.granted)) if issuer.scopes else scope
+
+
+def actions_of(issuer: IssuerSettings, granted: Iterable[str]) -> frozenset[Action]:
+    """Return what some OAuth scopes of an issuer allow."""
+    granted = frozenset(granted)
+    return frozenset[Action]().union(*(with_implied(can) for name, can in issuer.scopes if name in granted))
+
+
+def scopes_for(issuer: IssuerSettings, actions: Iterable[Action]) -> tuple[str, ...]:
+    """Return OAuth scopes that together allow some actions, as few as the order of the configuration gives."""
+    chosen: dict[str, frozenset[Action]] = {}
+    for action in sorted(actions):
+        if not any(action in allowed for allowed in chosen.values()):
+            chosen |= next(
+                ({name: with_implied(can)} for name, can in issuer.scopes if action in with_implied(can)), {}
+            )
+    return tuple(chosen)
 
 
 def effects_of(settings: Settings) -> dict[ToolId, Effect]:
@@ -94,14 +136,17 @@ def effects_of(settings: Settings) -> dict[ToolId, Effect]:
 
 
 def unknown_names(settings: Settings) -> Iterator[str]:
-    """Describe every name in a token's scope that matches no server and no toolset."""
-    for token in settings.tokens.values():
-        for name in token.servers or ():
+    """Describe every name in the scope of a token or a rule that matches no server and no toolset."""
+    limited: list[tuple[str, TokenSettings | ClaimRule]] = [(f"token {n!r}", t) for n, t in settings.tokens.items()]
+    for issuer in settings.oauth.issuers.values():
+        limited += [(f"issuer {issuer.name!r}, rule {place}", rule) for place, rule in enumerate(issuer.rules, 1)]
+    for who, scope in limited:
+        for name in scope.servers or ():
             if name not in settings.servers:
-                yield f"token {token.name!r}: no server {name!r}"
-        for name in token.toolsets or ():
+                yield f"{who}: no server {name!r}"
+        for name in scope.toolsets or ():
             if name not in settings.toolsets and name not in settings.servers:
-                yield f"token {token.name!r}: no toolset {name!r}"
+                yield f"{who}: no toolset {name!r}"
 
 
 def server_of(tool_id: ToolId) -> str:
@@ -109,20 +154,21 @@ def server_of(tool_id: ToolId) -> str:
     return tool_id.partition("/")[0]
 
 
-def scope_of(token: TokenSettings, settings: Settings) -> Scope:
-    """Compile the scope of one token."""
+def scope_of(token: TokenSettings | ClaimRule, settings: Settings, name: str = "") -> Scope:
+    """Compile the scope of one token, or of one rule under a name for errors."""
+    name = token.name if isinstance(token, TokenSettings) else name
     actions = ACTIONS if token.can is None else with_implied(token.can)
     read_only = frozenset(i for i, effect in effects_of(settings).items() if effect == "read_only")
-    if not token.limited:
+    if token.servers is None and token.toolsets is None and token.tools is None:
         return Scope(actions=actions, read_only=read_only)
     grants = [Grant(servers=frozenset(token.servers))] if token.servers else []
     if token.tools:
         grants.append(Grant(globs=token.tools))
-    for name in token.toolsets or ():
-        if name in settings.toolsets:
-            grants.append(_grant(settings.toolsets[name], settings, token.name))
-        elif name in settings.servers:
-            grants.append(Grant(servers=frozenset({name})))
+    for toolset in token.toolsets or ():
+        if toolset in settings.toolsets:
+            grants.append(_grant(settings.toolsets[toolset], settings, name))
+        elif toolset in settings.servers:
+            grants.append(Grant(servers=frozenset({toolset})))
     return Scope(grants=tuple(grants), actions=actions, read_only=read_only)
 
 

@@ -44,7 +44,7 @@ def register(subparsers: Any) -> None:
 def _dashboard(arguments: argparse.Namespace) -> int:
     host, port = address(arguments.http)
     settings = read_settings(arguments.config)
-    check_binding(host, settings.tokens)
+    check_binding(host, has_callers=bool(settings.tokens))
     run_plainly(lambda: _serve(settings, host, port, arguments.open))
     return 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 
+from shortlist.access.jwt import TokenVerifier
 from shortlist.access.tokens import OwnTokens
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
@@ -23,7 +24,8 @@ from shortlist.config.settings import SearchSettings, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.errors import InvalidInput
 from shortlist.front.audience import Admission
-from shortlist.front.http import Border, build_app
+from shortlist.front.border import Border
+from shortlist.front.http import build_app
 from shortlist.front.probes import probe_routes
 from shortlist.front.stdio import check_front, open_front
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
@@ -31,6 +33,7 @@ from shortlist.models import Json
 from shortlist.observability.metrics import KEPT_BYTES, GatewayMetrics
 from shortlist.observability.otlp import exporting
 from shortlist.storage.local import open_local
+from shortlist.upstream.issuers import IssuerClient
 from shortlist.upstream.wire import client_info
 from shortlist.web.access import Access
 
@@ -148,7 +151,7 @@ async def _stop_on_signal(stopped: anyio.Event) -> None:
 def _check_open(arguments: argparse.Namespace, settings: Settings) -> None:
     if arguments.open and not arguments.http:
         raise InvalidInput("--open goes with --http: over stdio a client needs no token.")
-    if arguments.open and settings.tokens:
+    if arguments.open and settings.has_callers:
         raise InvalidInput(
             f"--open serves without tokens, and {settings.source} defines some. Remove one or the other."
         )
@@ -162,9 +165,11 @@ class LettingIn:
     own: OwnToken | None
 
     def border(self, stack: Stack) -> Border:
+        state = stack.gateway.state
+        verifier = TokenVerifier(lambda: state.settings.oauth, IssuerClient())
         if self.tokens is None:
-            return Border(stack.gateway.state, token_required=False)
-        return Border(stack.gateway.state, token_required=True, on_use=self.tokens.used)
+            return Border(state, token_required=False, verifier=verifier)
+        return Border(state, token_required=True, on_use=self.tokens.used, verifier=verifier)
 
     def pasted(self, url: str) -> str:
         """Return what a client's configuration needs; the token itself is shown to a person, or when it is new."""

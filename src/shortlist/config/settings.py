@@ -1,7 +1,6 @@
 """What a configuration says, as frozen values; nothing here reads a file."""
 
 import hashlib
-import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -179,12 +178,60 @@ class TokenSettings:
     group: str | None = None
     """Callers of one group learn from each other's use; None learns from its own alone."""
 
-    @property
-    def limited(self) -> bool:
-        return self.servers is not None or self.toolsets is not None or self.tools is not None
 
-    def matches(self, token: str) -> bool:
-        return hmac.compare_digest(self.hash, hash_token(token))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRule:
+    """What the holders of some access tokens may reach and do; None means everything."""
+
+    claim: str | None = None
+    """The claim to look at, also as a path such as `realm_access.roles`; None matches every token."""
+    values: tuple[str, ...] = ()
+    """One of these must be in the claim."""
+    email_domains: tuple[str, ...] = ()
+    """The verified e-mail address must be in one of these domains."""
+    servers: tuple[str, ...] | None = None
+    toolsets: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
+    can: tuple[Action, ...] | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introspection:
+    """Where an issuer answers questions about opaque tokens (RFC 7662), and how this gateway signs in there."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerSettings:
+    """An authorization server whose access tokens are accepted, and what they allow."""
+
+    name: str
+    issuer: str
+    audiences: tuple[str, ...]
+    rules: tuple[ClaimRule, ...]
+    """The first rule that matches decides; a token that none matches is refused."""
+    jwks_uri: str | None = None
+    """None: the issuer's metadata names it."""
+    introspection: Introspection | None = None
+    scopes: tuple[tuple[str, tuple[Action, ...]], ...] = ()
+    """The actions that each OAuth scope allows; empty: the scopes of a token do not matter."""
+    allow_private_addresses: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """This gateway as an OAuth 2.1 resource server."""
+
+    resource: str = ""
+    """The URL under which clients reach `/mcp`."""
+    issuers: Mapping[str, IssuerSettings] = field(default_factory=dict)
+
+
+NO_ISSUERS = OAuthSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +371,7 @@ class Settings:
     expansions: tuple[Path, ...] = ()
     """Files of what this team's words mean, beside the shipped one (text/data/expansions.txt)."""
     tokens: Mapping[str, TokenSettings] = field(default_factory=dict)
+    oauth: OAuthSettings = NO_ISSUERS
     limits: Limits = DEFAULT_LIMITS
     telemetry: TelemetrySettings = DEFAULT_TELEMETRY
     audit: AuditSettings = AuditSettings()
@@ -336,10 +384,21 @@ class Settings:
     source: str = ""
     """The file it was read from."""
 
+    @property
+    def has_callers(self) -> bool:
+        """Return whether the configuration says who may call over HTTP."""
+        return bool(self.tokens or self.oauth.issuers)
+
     def asker(self, caller: str) -> Asker:
         """Return the identity of a caller for learning, and the group it shares exemplars with."""
         token = self.tokens.get(caller)
         return Asker(caller, f"group:{token.group}" if token and token.group else caller)
+
+    def asker_of_rule(self, caller: str, issuer: str, rule: int) -> Asker:
+        """Return the same for a caller that a rule of an issuer lets in."""
+        rules = self.oauth.issuers[issuer].rules if issuer in self.oauth.issuers else ()
+        group = rules[rule].group if 0 <= rule < len(rules) else None
+        return Asker(caller, f"group:{group}" if group else caller)
 
 
 def hash_token(token: str) -> str:

@@ -234,7 +234,7 @@ class Audience:
             raise MCPError(INVALID_REQUEST, REVOKED)
 
     def _is_current(self, principal: Principal) -> bool:
-        return principal.is_current(self._state.settings.tokens)
+        return principal.is_current(self._state.settings)
 
     def _end_revoked(self) -> None:
         for scope, principal in tuple(self._running.items()):

@@ -1,14 +1,12 @@
 """Serves the gateway over Streamable HTTP: to this machine unless configured otherwise, never to foreign pages."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -17,25 +15,24 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shortlist.access.principal import ANONYMOUS, Principal, token_principal
-from shortlist.config.settings import Limits, TokenSettings
+from shortlist.config.settings import Limits
 from shortlist.errors import InvalidConfig
+from shortlist.front.border import Border
 from shortlist.front.modern import serve_call
 from shortlist.front.resumption import ResumableSessions
-from shortlist.front.server import HANDLE_PARAMETER, PRESENTED, PRINCIPAL, DualServer, Front
-from shortlist.gateway.state import GatewayState
+from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be refused without tokens
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
-def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border: "Border | None" = None) -> Starlette:
+def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border: Border | None = None) -> Starlette:
     """Return the app: `/mcp`, `/mcp/w/<handle>`, and the given routes, each with its own guard."""
     state = front.gateway.state
     limits = state.settings.limits
     border = border or Border(state, token_required=not is_loopback(host))
-    check_binding(host, state.settings.tokens)
+    check_binding(host, has_callers=state.settings.has_callers)
     manager = ResumableSessions(
         front.server,
         front.audience.connection,
@@ -45,7 +42,7 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border:
         max_request_body_size=MAX_BODY_BYTES,
     )
     front.audience.end_sessions = manager.end_unless
-    endpoint, guards = Endpoint(front.server, manager, limits), [border.guard]
+    endpoint, guards = Endpoint(front.server, manager, limits, border), [border.guard]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -56,9 +53,10 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border:
         routes=[
             Route("/mcp", endpoint=endpoint, middleware=guards),
             Route(f"/mcp/w/{{{HANDLE_PARAMETER}}}", endpoint=endpoint, middleware=guards),
+            *border.routes(),
             *routes,
         ],
-        middleware=[Middleware(LocalOnly, host=host)],
+        middleware=[Middleware(LocalOnly, host=host, public=lambda: _host(state.settings.oauth.resource))],
         lifespan=lifespan,
     )
     app.state.sessions = manager
@@ -72,7 +70,8 @@ class Endpoint:
     places of others.
     """
 
-    def __init__(self, server: DualServer, manager: ResumableSessions, limits: Limits) -> None:
+    def __init__(self, server: DualServer, manager: ResumableSessions, limits: Limits, border: Border) -> None:
+        self._border = border
         self._server = server
         self._manager = manager
         self._limits = limits
@@ -96,6 +95,11 @@ class Endpoint:
         if body is None:
             text = f"The request is over {MAX_BODY_BYTES:,} bytes."
             await PlainTextResponse(text, 413, {"Connection": "close"})(scope, receive, send)
+            return
+        if missing := self._border.missing(scope[PRINCIPAL], body):
+            headers = self._border.insufficient(scope["path"], missing)
+            text = f"The access token needs the scopes {' '.join(missing)} for this request."
+            await PlainTextResponse(text, 403, headers)(scope, receive, send)
             return
         if not await serve_call(self._server, scope, receive, send, body):
             await self._manager.serve(scope, _replayed(body, receive), send, body)
@@ -128,42 +132,12 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-class Border:
-    """Decides who a request comes from, for `/mcp` and every other route that is only for clients.
-
-    A bearer token is required while there are any, and with `token_required` also while there are none.
-    """
-
-    def __init__(
-        self, state: GatewayState, *, token_required: bool, on_use: Callable[[str], None] | None = None
-    ) -> None:
-        self._state = state  # read each time: the configuration may change while serving
-        self._required = token_required
-        self._on_use = on_use
-
-    @property
-    def guard(self) -> Middleware:
-        return Middleware(Bearer, border=self)
-
-    def recognise(self, headers: Headers) -> Principal | None:
-        """Return the principal of a request, or None if it is not authenticated."""
-        tokens = self._state.settings.tokens
-        if not tokens and not self._required:
-            return ANONYMOUS
-        token = bearer_token(headers.get("authorization", ""), tokens)
-        if token is None:
-            return None
-        if self._on_use is not None:
-            self._on_use(token.name)
-        return token_principal(token)
-
-
-def check_binding(host: str, tokens: Mapping[str, TokenSettings]) -> None:
-    """Refuse to serve other machines without tokens."""
-    if not is_loopback(host) and not tokens:
+def check_binding(host: str, *, has_callers: bool) -> None:
+    """Refuse to serve other machines without tokens or issuers."""
+    if not is_loopback(host) and not has_callers:
         raise InvalidConfig(
-            f"Serving on {host!r} lets other machines call every tool. Define `tokens` in the configuration, "
-            "or serve on 127.0.0.1."
+            f"Serving on {host!r} lets other machines call every tool. Define `tokens` or `oauth` in the "
+            "configuration, or serve on 127.0.0.1."
         )
 
 
@@ -177,8 +151,9 @@ def is_loopback(host: str) -> bool:
 class LocalOnly:
     """Answers only requests that name this host, so that no web page can reach it by a name of its own."""
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
+    def __init__(self, app: ASGIApp, host: str, public: Callable[[], str | None] = lambda: None) -> None:
         self._app = app
+        self._public = public  # read each time: the host under which a reverse proxy serves this gateway
         self._anywhere = host in ANYWHERE  # bound to every address, there are tokens, and any name may be ours
         self._hosts = LOOPBACK | {host.lower()}
 
@@ -189,52 +164,21 @@ class LocalOnly:
         # RFC 9110 §5.5: white space around a value is not part of it, and not every HTTP parser takes it away.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = Headers(scope=scope)
-        if not self._anywhere and _host(f"//{headers.get('host', '')}") not in self._hosts:
+        if not self._anywhere and not self._names_us(_host(f"//{headers.get('host', '')}")):
             await PlainTextResponse("Invalid Host header", 421)(scope, receive, send)
         elif not self._is_ours(headers.get("origin"), headers.get("host", "")):
             await PlainTextResponse("Invalid Origin header", 403)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
+    def _names_us(self, name: str | None) -> bool:
+        return name is not None and (name in self._hosts or name == self._public())
+
     def _is_ours(self, origin: str | None, host: str) -> bool:
         if origin is None:
             return True
         name = _host(origin)
-        return name in self._hosts or (self._anywhere and name is not None and name == _host(f"//{host}"))
-
-
-class Bearer:
-    """Recognises the principal of a request by its bearer token, once, before anything else sees the request."""
-
-    def __init__(self, app: ASGIApp, border: Border) -> None:
-        self._app = app
-        self._border = border
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal = self._border.recognise(Headers(scope=scope))
-        if principal is None:
-            challenge = {"WWW-Authenticate": 'Bearer realm="shortlist"'}
-            await PlainTextResponse("A bearer token is required", 401, challenge)(scope, receive, send)
-            return
-        if not principal.anonymous:
-            # The SDK ties a session to this user, and refuses it to any other.
-            user = AccessToken(token="", client_id=principal.name, subject=principal.credential, scopes=[])
-            scope["user"] = AuthenticatedUser(user)
-        scope[PRINCIPAL] = principal
-        PRESENTED.set(principal)
-        await self._app(scope, receive, send)
-
-
-def bearer_token(header: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings | None:
-    """Find the token that an Authorization header carries."""
-    scheme, _, token = header.partition(" ")
-    return find_token(token.strip(), tokens) if scheme.lower() == "bearer" else None
-
-
-def find_token(token: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings | None:
-    # Every token is compared, so that timing reveals nothing about which one is close.
-    found = [settings for settings in tokens.values() if settings.matches(token)]
-    return found[0] if found and token else None
+        return self._names_us(name) or (self._anywhere and name is not None and name == _host(f"//{host}"))
 
 
 def _host(url: str) -> str | None:

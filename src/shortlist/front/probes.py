@@ -5,7 +5,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from shortlist.access.principal import NOBODY
-from shortlist.front.http import Border
+from shortlist.front.border import Border
 from shortlist.front.server import PRINCIPAL
 from shortlist.gateway.state import GatewayState
 from shortlist.observability.metrics import CONTENT_TYPE, Instruments

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from shortlist.access.principal import ANONYMOUS, Principal
+from shortlist.access.principal import ANONYMOUS, Principal, principal_of_session
 from shortlist.front.legacy import OpenSession, serve_legacy_call
 from shortlist.front.server import DualServer
 from shortlist.front.streams import use_lean_streams
@@ -151,7 +151,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
                 owner = self._session_owners.get(session)
                 principal = ANONYMOUS
                 if owner is not None:
-                    principal = Principal(kind="token", name=owner["client_id"], credential=owner["subject"] or "")
+                    principal = principal_of_session(owner["client_id"], owner["subject"] or "")
                 if not is_current(principal):
                     await self._discard_session(session, transport)
 

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import Any, TypeAlias
 
+import anyio
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
@@ -21,6 +22,7 @@ from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     CallToolRequestParams,
     CompleteRequestParams,
     GetPromptRequestParams,
@@ -80,6 +82,7 @@ RESERVED_META = "io.modelcontextprotocol/"
 LOG_LEVEL_META = "io.modelcontextprotocol/logLevel"
 DEFAULT_LOG_LEVEL = "info"
 """The level at which a legacy client that set none hears a modern server."""
+EXPIRED = "The access token has expired; subscribe again with a new one."
 _SESSION = "shortlist.session"
 _ASKED = {"sampling", "elicitation", "roots"}
 logger = logging.getLogger(__name__)
@@ -213,10 +216,12 @@ class Front:
             except ShortlistError:
                 continue  # a subscription to what does not exist is honoured and never fires
         try:
-            result = await ListenHandler(stream)(context, params)
+            with anyio.move_on_after(exchange.caller.principal.seconds_left()):  # a stream ends with its token
+                result = await ListenHandler(stream)(context, params)
+                return result.model_dump(by_alias=True, mode="json", exclude_none=True)
         finally:
             self.router.forget(stream)
-        return result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        raise MCPError(INVALID_REQUEST, EXPIRED)
 
     async def _roots_changed(self, context: RequestContext, _: NotificationParams) -> None:
         state = self.gateway.state

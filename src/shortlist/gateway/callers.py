@@ -78,7 +78,7 @@ def workspace_key(caller: Caller) -> WorkspaceKey | None:
         return f"handle:{caller.name}:{hashlib.sha256(caller.handle.encode()).hexdigest()}"
     if caller.era == "legacy" and caller.session:
         return f"session:{caller.name}:{caller.session}"
-    if caller.principal.kind == "token":
+    if caller.principal.kind in ("token", "oauth"):
         return f"principal:{caller.name}"
     return None
 

@@ -234,9 +234,10 @@ class GatewayState:
         """Resolve a caller to its scope. This happens once per request, before anything looks at the catalog."""
         await self.workspaces.fetch(caller)
         view = self.view_of(caller)
-        tools = view.scoped_catalogs.get(caller.principal)
+        scope = view.scope(caller.principal)
+        tools = view.scoped_catalogs.get(scope)
         if tools is None:
-            tools = await anyio.to_thread.run_sync(view.scoped, caller.principal)
+            tools = await anyio.to_thread.run_sync(view.within, scope)
         return self._caller_view(caller, view, tools)
 
     def reach(self, principal: Principal) -> ScopedCatalog:
@@ -265,7 +266,9 @@ class GatewayState:
 
     def asker(self, caller: Caller) -> Asker:
         """Return the identity of a caller for learning, and the group it shares exemplars with."""
-        return self.everything.askers.get(caller.name) or Asker(caller.name, caller.name)
+        return self.everything.askers.get(caller.name) or self.settings.asker_of_rule(
+            caller.name, caller.principal.issuer, caller.principal.rule
+        )
 
     async def find(self, seen: CallerView, name: str) -> Tool:
         """Resolve a wire name, an id or a unique bare name to a tool in reach."""

@@ -8,7 +8,15 @@ from typing import Literal, TypeAlias
 
 from shortlist.access.catalog import Hidden, ScopedCatalog, did_you_mean
 from shortlist.access.principal import Principal
-from shortlist.access.scope import EVERYTHING, NOTHING, Scope, effects_of, scopes_of, unknown_names
+from shortlist.access.scope import (
+    EVERYTHING,
+    NOTHING,
+    Scope,
+    effects_of,
+    scope_of_principal,
+    scopes_of,
+    unknown_names,
+)
 from shortlist.catalog.catalog import Catalog, CatalogDiff
 from shortlist.catalog.naming import NO_NAMES, Names, names_of
 from shortlist.catalog.toolsets import (
@@ -65,7 +73,7 @@ class ServedView:
     """Listed for every client that can reach them. New tools come last, so that prompt caches stay valid."""
     bound_ids: frozenset[ToolId] = frozenset()
     scopes: Mapping[str, Scope] = field(default_factory=dict)
-    """By the name of the token."""
+    """Of every token and of every rule of an issuer."""
     askers: Mapping[str, Asker] = field(default_factory=dict)
     """As whom each token asks, by the name of the token."""
     plain: bool = False
@@ -73,20 +81,21 @@ class ServedView:
     problems: tuple[str, ...] = ()
     """Names in the configuration that match nothing."""
     rules: ToolsetRules = NO_RULES
-    scoped_catalogs: dict[Principal, ScopedCatalog] = field(default_factory=dict, compare=False)
+    scoped_catalogs: dict[Scope, ScopedCatalog] = field(default_factory=dict, compare=False)
 
     def scope(self, principal: Principal) -> Scope:
         """Return the scope of a principal; empty if it is no longer valid."""
-        if not principal.is_current(self.settings.tokens):
-            return NOTHING
-        return self.scopes[principal.name] if principal.kind == "token" else EVERYTHING
+        return scope_of_principal(principal, self.scopes, self.settings)
 
     def scoped(self, principal: Principal, before: "ServedView | None" = None) -> ScopedCatalog:
         """Return the catalog that a principal can reach; the first time may take a moment."""
-        found = self.scoped_catalogs.get(principal)
+        return self.within(self.scope(principal), before)
+
+    def within(self, scope: Scope, before: "ServedView | None" = None) -> ScopedCatalog:
+        """Return the catalog that a scope reaches; principals with equal scopes share it."""
+        found = self.scoped_catalogs.get(scope)
         if found is None:
-            earlier = before.scoped_catalogs.get(principal) if before else None
-            scope = self.scope(principal)
+            earlier = before.scoped_catalogs.get(scope) if before else None
             found = ScopedCatalog(
                 self.catalog,
                 self.names,
@@ -96,7 +105,7 @@ class ServedView:
                 before=earlier,
             )
             if scope is not NOTHING:  # unauthenticated callers must not fill the memory
-                self.scoped_catalogs[principal] = found
+                self.scoped_catalogs[scope] = found
         return found
 
     def tool_in_reach(self, principal: Principal, name: str) -> Tool | None:
@@ -196,8 +205,10 @@ def _draft(settings: Settings, options: ServeOptions, catalog: Catalog, toolsets
 def _finished(draft: ServedView, before: ServedView | None) -> ServedView:
     """Resolve the bound tools and build the scoped catalogs of earlier callers, so that no request waits for them."""
     view = replace(served_as(draft, draft.options, before), scoped_catalogs={})
-    for principal in tuple(before.scoped_catalogs) if before else ():
-        view.scoped(principal, before)
+    known = {EVERYTHING, *view.scopes.values()}
+    for scope in tuple(before.scoped_catalogs) if before else ():
+        if scope in known:
+            view.within(scope, before)
     return view
 
 

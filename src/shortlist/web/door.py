@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from shortlist.errors import ShortlistError, StoreError
-from shortlist.front.http import find_token
+from shortlist.front.border import find_token
 from shortlist.web.access import SESSION_SECONDS, Access, Session
 from shortlist.web.guard import SESSION, is_own_form
 from shortlist.web.page import MakePage, NoSuchPage, NotForThisToken, Page, Sources, Visit

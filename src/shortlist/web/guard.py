@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shortlist.config.settings import TokenSettings
-from shortlist.front.http import bearer_token
+from shortlist.front.border import bearer_token
 from shortlist.web.access import Access, Session
 
 SESSION = "shortlist.session"
