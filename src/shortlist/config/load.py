@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from shortlist.config import shapes
 from shortlist.config.documents import read_document, read_text
+from shortlist.config.identities import IssuerShape, ResourceServerShape
 from shortlist.config.jsonc import line_of
 from shortlist.config.settings import (
     CALL_SECONDS,
@@ -47,11 +48,9 @@ from shortlist.config.settings import (
 from shortlist.config.shapes import (
     CodeShape,
     ConfigDocument,
-    IssuerShape,
     LimitsShape,
     Options,
     PresetShape,
-    ResourceServerShape,
     SearchModelShape,
     SearchShape,
     SelectionShape,

@@ -16,7 +16,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from shortlist.config import shapes
+from shortlist.config import identities, shapes
+from shortlist.config.identities import Shape
 from shortlist.config.settings import (
     CALL_SECONDS,
     CONCURRENT_CALLS,
@@ -24,7 +25,7 @@ from shortlist.config.settings import (
     DEFAULT_TELEMETRY,
     START_SECONDS,
 )
-from shortlist.config.shapes import ConfigDocument, LimitsShape, ServerOptions, ServerShape, Shape, TelemetryShape
+from shortlist.config.shapes import ConfigDocument, LimitsShape, ServerOptions, ServerShape, TelemetryShape
 from shortlist.models import Json
 
 SCHEMA = Path(__file__).with_name("schema.json")
@@ -186,7 +187,7 @@ def _keys(shape: type[Shape], place: str) -> Iterator[Key]:
 def _docstrings() -> Mapping[tuple[str, str], str]:
     """Read the text below each key; classes keep no docstrings of their attributes."""
     found: dict[tuple[str, str], str] = {}
-    for node in ast.parse(inspect.getsource(shapes)).body:
+    for node in (node for module in (identities, shapes) for node in ast.parse(inspect.getsource(module)).body):
         if not isinstance(node, ast.ClassDef):
             continue
         for statement, after in zip(node.body, node.body[1:], strict=False):
