@@ -259,7 +259,8 @@ async def _keep_pauses_short() -> None:
 async def connected(settings: Settings, start: Starting = "all") -> AsyncIterator[Stack]:
     """Connect to servers for one answer."""
     if settings.logs.level == "info":  # that each server is ready is news where it is served, noise around one answer
-        logging.getLogger(upstream.__name__).setLevel(logging.WARNING)
+        for name in (upstream.__name__, Gateway.__module__):
+            logging.getLogger(name).setLevel(logging.WARNING)
     options = ServeOptions(mode="search")
     async with open_stack(settings, options, models=False, start=start) as stack:
         if sys.stderr.isatty() and (asked := len(stack.pool.status())):

@@ -1,5 +1,6 @@
 """One catalog over all servers: what a client lists and calls, and what changes underneath."""
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from shortlist.models import Json
 from shortlist.observability.metrics import CIRCUITS, NOTIFICATIONS_DROPPED, READY, STATES, TOOLS, Instruments
 from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
 
+logger = logging.getLogger(__name__)
+
 
 class Gateway:
     """An async context manager. While it is entered, it follows what its servers report."""
@@ -43,6 +46,9 @@ class Gateway:
         self._send, self._changes = anyio.create_memory_object_stream[ToolsChanged](math.inf)
         self._waiting = 0
         self._settled = anyio.Event()
+        self._connected: set[str] = set()
+        self._admitting: set[str] = set()
+        """Servers that are connected, but whose tools are not admitted yet."""
 
     async def __aenter__(self) -> Self:
         await self.state.background.__aenter__()
@@ -136,6 +142,8 @@ class Gateway:
             latest = {event.server: event for event in waiting}
             await self.state.background.contained("taking the tools of servers", partial(self._take_tools, latest))
             self.state.arriving.difference_update(latest)
+            for server in self._admitting.intersection(latest):
+                self._log_ready(server)
             self._waiting -= len(waiting)
             self._settled.set()
             self._settled = anyio.Event()
@@ -170,12 +178,26 @@ class Gateway:
     def _take_state(self, status: UpstreamStatus) -> None:
         """Notify clients that the prompts and resources of a server were added or removed."""
         self.state.recording.upstream_changed(status.server, status.state)
+        if status.state != "ready":
+            self._connected.discard(status.server)
+            self._admitting.discard(status.server)
+        elif status.server not in self._connected:
+            self._connected.add(status.server)
+            self._admitting.add(status.server)
+            if status.server not in self.state.arriving:
+                self._log_ready(status.server)
         if status.state == "stopped":
             self.state.stale.discard(status.server)
         offered = status.peer.capabilities if status.peer and status.state in ("ready", "stopped") else {}
         for kind in ("prompts", "resources"):
             if kind in offered:
                 self.state.announce(Notified(server=status.server, method=f"notifications/{kind}/list_changed"))
+
+    def _log_ready(self, server: str) -> None:
+        """Log that a server can be used: its tools are admitted and found."""
+        self._admitting.discard(server)
+        tools = len(self.state.everything.catalog.members.get(server, ()))
+        logger.info("server %r is ready: %d tools", server, tools, extra={"server": server})
 
 
 def watch(gateway: GatewayState, instruments: Instruments) -> None:

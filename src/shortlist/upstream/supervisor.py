@@ -340,7 +340,7 @@ class Upstream:
         self._ready_at = time.monotonic()
         self._breaker.answered()
         self._set("ready", None)
-        self._say(logging.INFO, " is ready: %d tools", len(self._tools or ()))
+        self._say(logging.DEBUG, " is connected: %d tools", len(self._tools or ()))  # who serves them says when
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep_listed, connection)
