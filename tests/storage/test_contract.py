@@ -17,10 +17,15 @@ from shortlist.storage.port import (
     StoredWorkspace,
     WorkspaceOutcome,
 )
+from shortlist.storage.postgres.opening import open_postgres
 from shortlist.telemetry.events import Exposed
+from tests.storage.postgres import is_running, new_database
 from tests.telemetry.happenings import NOON, batch_of, call, search
 
-ADAPTERS: Mapping[str, Callable[[Path], Storage]] = {"sqlite": open_local}
+ADAPTERS: Mapping[str, Callable[[Path], Storage]] = {
+    "sqlite": open_local,
+    **({"postgres": lambda _: open_postgres(new_database())} if is_running() else {}),
+}
 DAY = 86_400
 HOUR = int(NOON // 3_600)
 

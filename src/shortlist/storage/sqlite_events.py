@@ -18,13 +18,12 @@ from shortlist.storage.port import (
     Batch,
     Cells,
     EventQuery,
-    EventRow,
     StoredEvent,
     Sums,
     TallyName,
     ToolPair,
-    WorkspaceCounts,
 )
+from shortlist.storage.rows import COLUMNS, OF_TOOLS, decoded, event_row, stored_event, tally_rows, workspace_row
 from shortlist.storage.sqlite import Database
 
 PURGED_AT_ONCE = 5_000
@@ -32,22 +31,6 @@ PURGED_AT_ONCE = 5_000
 DAY = 86_400.0
 YEAR_2000 = 946_684_800.0
 """No gateway has run before; an earlier note was made under a clock that was not set."""
-COLUMNS = (
-    *("id", "at", "kind", "caller", "workspace", "subject", "outcome", "search", "rank", "miss"),
-    *("milliseconds", "tokens", "data"),
-)
-OF_TOOLS: Mapping[str, str] = {
-    "tool_shown": "shown",
-    "tool_called": "called",
-    "tool_failed": "failed",
-    "tool_refused": "refused",
-    "tool_found": "found",
-    "tool_reciprocal": "reciprocal",
-    "tool_unfound": "unfound",
-    "tool_milliseconds": "milliseconds",
-}
-"""The column of each tally that is kept by tool."""
-
 Cell: TypeAlias = tuple[int, str, str, float]
 """Hour, name, key and value."""
 
@@ -65,9 +48,9 @@ class SqliteEvents:
                 (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()
                 for number, entry in enumerate(batch.entries, last + 1):
                     entry.place.id = number
-                connection.executemany(_INSERT_EVENT, map(_event_row, batch.entries))
+                connection.executemany(_INSERT_EVENT, map(event_row, batch.entries))
                 _add_tallies(connection, batch.tallies)
-                connection.executemany(_ADD_WORKSPACE, (_workspace_row(w, c) for w, c in batch.workspaces.items()))
+                connection.executemany(_ADD_WORKSPACE, (workspace_row(w, c) for w, c in batch.workspaces.items()))
         except StoreError:
             for entry in batch.entries:
                 entry.place.id = None
@@ -79,7 +62,7 @@ class SqliteEvents:
         order = "DESC" if query.latest else "ASC"
         sql = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {where} ORDER BY id {order} LIMIT ?"  # noqa: S608
         limit = -1 if query.limit is None else query.limit
-        yield from map(_stored, self.database.rows(sql, (*values, limit)))
+        yield from map(stored_event, self.database.rows(sql, (*values, limit)))
 
     def purge(self, before: float, megabytes: float) -> None:
         """Delete events from before a second since 1970, then the oldest until the rest fits.
@@ -159,7 +142,7 @@ class SqliteEvents:
         sql = f"SELECT {_interval('hour', hours)}, step, buckets FROM times WHERE hour >= ?"  # noqa: S608
         for at, step, packed in self.database.rows(sql, (hour,)):
             buckets = found.setdefault((at, step), {})
-            for bucket, count in _decoded(packed).items():
+            for bucket, count in decoded(packed).items():
                 buckets[bucket] = buckets.get(bucket, 0) + count
         return found
 
@@ -194,58 +177,12 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
     return " AND ".join(where), values
 
 
-def _event_row(entry: EventRow) -> dict[str, Any]:
-    data = json.dumps(entry.columns["data"], ensure_ascii=False, separators=(",", ":"))
-    search = entry.search.id if entry.search else None
-    return {**dict.fromkeys(COLUMNS), **entry.columns, "id": entry.place.id, "search": search, "data": data}
-
-
-def _stored(row: Sequence[Any]) -> StoredEvent:
-    columns = dict(zip(COLUMNS, row, strict=True))
-    return StoredEvent(**{**columns, "data": _decoded(columns["data"])})
-
-
-def _decoded(text: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(text)
-        return dict(found)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"A recorded value is damaged ({error}): {str(text)[:40]!r}. Move the file away.") from None
-
-
-def _workspace_row(workspace: str, did: WorkspaceCounts) -> dict[str, Any]:
-    return {
-        **{name: did.counts.get(name, 0) for name in COUNTED},
-        "workspace": workspace,
-        "caller": did.caller,
-        "mode": did.mode,
-        "opened": did.first,
-        "last": did.last,
-        "initial": did.initial_tools,
-        "toolsets": json.dumps(did.toolsets),
-    }
-
-
 def _add_tallies(connection: sqlite3.Connection, cells: Cells) -> None:
-    tools: dict[tuple[int, str], dict[str, Any]] = {}
-    times: dict[tuple[int, str], Counter[str]] = {}
-    pairs, plain = [], []
-    for (name, hour, key), value in cells.items():
-        if name in OF_TOOLS:
-            empty = {**dict.fromkeys(OF_TOOLS.values(), 0), "day": hour // HOURS, "tool": key}
-            tools.setdefault((hour // HOURS, key), empty)[OF_TOOLS[name]] += value
-        elif name == "milliseconds":
-            step, _, bucket = key.rpartition(" ")
-            times.setdefault((hour, step), Counter())[bucket] += int(value)
-        elif name == "together":
-            one, _, other = key.partition("\n")
-            pairs.append((one, other, value, hour))
-        else:
-            plain.append((hour, name, key, value))
-    connection.executemany(_ADD_TALLY, plain)
-    connection.executemany(_ADD_TOOL, tools.values())
-    connection.executemany(_ADD_PAIR, pairs)
-    connection.executemany(_PUT_TIMES, list(_with_known(connection, times)))
+    rows = tally_rows(cells)
+    connection.executemany(_ADD_TALLY, rows.plain)
+    connection.executemany(_ADD_TOOL, rows.tools)
+    connection.executemany(_ADD_PAIR, rows.pairs)
+    connection.executemany(_PUT_TIMES, list(_with_known(connection, rows.times)))
 
 
 def _with_known(
@@ -253,7 +190,7 @@ def _with_known(
 ) -> Iterator[tuple[int, str, str]]:
     for (hour, step), new in times.items():
         known = connection.execute("SELECT buckets FROM times WHERE hour = ? AND step = ?", (hour, step)).fetchone()
-        yield hour, step, json.dumps(new + Counter(_decoded(known[0])) if known else new, separators=(",", ":"))
+        yield hour, step, json.dumps(new + Counter(decoded(known[0])) if known else new, separators=(",", ":"))
 
 
 _INSERT_EVENT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)})"  # noqa: S608

@@ -24,7 +24,7 @@ class TokenFile:
         try:
             content = read_private(self._path)
             raw = json.loads(content) if content is not None else {"tokens": {}}
-            return {name: _token(name, entry) for name, entry in raw["tokens"].items()}
+            return {name: token_of(name, entry) for name, entry in raw["tokens"].items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             remedy = "Restore the file or remove it."
             raise StoreError(f"The tokens in {self._path} cannot be read ({error}). {remedy}") from None
@@ -54,7 +54,7 @@ class TokenFile:
             raise StoreError(f"The tokens cannot be saved in {self._path}: {error.strerror}.") from None
 
 
-def _token(name: str, entry: Mapping[str, Json]) -> StoredToken:
+def token_of(name: str, entry: Mapping[str, Json]) -> StoredToken:
     known = {key: value for key, value in entry.items() if key in _KNOWN}
     lists = {key: tuple(map(str, known[key])) for key in _LISTS & known.keys() if known[key] is not None}
     return StoredToken(**{**known, **lists, "name": name})

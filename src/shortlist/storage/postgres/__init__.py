@@ -1,0 +1,1 @@
+"""PostgreSQL as the shared store of several gateways; needs the extra `postgres`."""

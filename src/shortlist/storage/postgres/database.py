@@ -1,0 +1,142 @@
+"""Connections to PostgreSQL: pooled, migrated under a lock, and every error a StoreError that says what to do."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from shortlist.errors import NothingRecorded, StoreError
+
+Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+SCHEMA = "shortlist"
+MIGRATING, APPENDING = 7_310_001, 7_310_002
+"""Keys of advisory locks."""
+WAIT_SECONDS = 5.0
+"""How long a query waits for a connection before it fails."""
+STATEMENT_SECONDS = 30
+MOST_CONNECTIONS = 8
+BEGUN = "begun"
+_OPTIONS = f"-c search_path={SCHEMA} -c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s"
+
+
+class Postgres:
+    """One database; connections are opened when they are needed, and again after the server was away."""
+
+    def __init__(self, url: str) -> None:
+        self.place = _without_password(url)
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            min_size=0,
+            max_size=MOST_CONNECTIONS,
+            timeout=WAIT_SECONDS,
+            open=False,
+            check=ConnectionPool.check_connection,
+            reconnect_timeout=WAIT_SECONDS,
+            kwargs={"options": _OPTIONS, "connect_timeout": int(WAIT_SECONDS), "application_name": "shortlist"},
+        )
+        self._opening = threading.Lock()
+        self._ready = False
+        self._begun = False
+
+    @contextmanager
+    def transaction(self, *, create: bool = True) -> Iterator[Connection]:
+        """Commit everything inside, or roll it back; without `create`, raise if nothing was ever recorded."""
+        if not create:
+            self._require_records()
+        with self._connected() as connection, connection.transaction():
+            if create and not self._begun:
+                connection.execute("INSERT INTO notes VALUES (%s, '') ON CONFLICT DO NOTHING", (BEGUN,))
+            yield connection
+        if create:
+            self._begun = True
+
+    def rows(self, sql: str, values: Parameters = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query; raises NothingRecorded where nothing has been recorded."""
+        self._require_records()
+        with self._connected() as connection, connection.cursor("rows") as cursor:
+            yield from cursor.execute(sql, values)  # a cursor of the server: a long answer needs little memory
+
+    def query(self, sql: str, values: Parameters = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        self._require_records()
+        return self.read(sql, values)
+
+    def read(self, sql: str, values: Parameters = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query, also of a store in which nothing has been recorded."""
+        with self._connected() as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def close(self) -> None:
+        self._pool.close(timeout=0.5)
+
+    def _require_records(self) -> None:
+        if not self._begun:
+            self._begun = bool(self.read("SELECT 1 FROM notes WHERE name = %s", (BEGUN,)))
+        if not self._begun:
+            raise NothingRecorded(f"Nothing has been recorded yet in {self.place}. `shortlist serve` records events.")
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        try:
+            if not self._ready:
+                self._prepare()
+            with self._pool.connection() as connection:
+                yield connection
+        except (psycopg.errors.ProgrammingError, psycopg.errors.IntegrityError):
+            raise  # a bug of ours, which no retry repairs
+        except (psycopg.Error, PoolTimeout) as error:
+            said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise StoreError(f"{self.place}: {said}. Check that PostgreSQL is running and reachable.") from None
+
+    def _prepare(self) -> None:
+        with self._opening:
+            if self._ready:
+                return
+            self._pool.open()
+            with self._pool.connection() as connection:
+                self._migrate(connection)
+            self._ready = True
+
+    def _migrate(self, connection: Connection) -> None:
+        """Bring the schema up to date; several gateways may start at once."""
+        scripts = migrations()
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        connection.execute("CREATE TABLE IF NOT EXISTS migrations (number integer PRIMARY KEY)")
+        row = connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()
+        version = int(row[0]) if row else 0
+        if version > len(scripts):
+            raise StoreError(
+                f"{self.place} was written by a newer version of shortlist (schema {version}, this version supports "
+                f"{len(scripts)}). Upgrade shortlist, or use another database."
+            )
+        for number, script in enumerate(scripts[version:], version + 1):
+            connection.execute(script.encode())
+            connection.execute("INSERT INTO migrations VALUES (%s)", (number,))
+        connection.commit()
+
+
+def migrations() -> tuple[str, ...]:
+    """Return the numbered scripts that make the schema."""
+    folder = resources.files("shortlist.storage.postgres").joinpath("migrations")
+    found = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return tuple(file.read_text("utf-8") for file in found)
+
+
+def storable(value: Any) -> Any:
+    """Return a text as PostgreSQL can keep it, which has no place for NUL and lone surrogates."""
+    if not isinstance(value, str):
+        return value
+    return value.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return f"postgresql://{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"

@@ -1,0 +1,259 @@
+"""Events, what each workspace did, and tallies in PostgreSQL; the events of a day are one partition."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, get_args
+
+from shortlist.errors import StoreError
+from shortlist.storage.port import (
+    ALL,
+    COUNTED,
+    HOUR,
+    HOURS,
+    Batch,
+    EventQuery,
+    StoredEvent,
+    Sums,
+    TallyName,
+    ToolPair,
+)
+from shortlist.storage.postgres.database import APPENDING, Connection, Postgres, storable
+from shortlist.storage.rows import COLUMNS, OF_TOOLS, decoded, event_row, stored_event, tally_rows, workspace_row
+
+DAY = 86_400.0
+DAY_MILLISECONDS = 86_400_000
+YEAR_2000 = 946_684_800.0
+"""No gateway has run before; an earlier time was told by a clock that was not set."""
+PURGED_AT_ONCE = 5_000
+
+Cell: TypeAlias = tuple[int, str, str, float]
+"""Hour, name, key and value."""
+
+
+class PostgresEvents:
+    """Stores events, and the tallies of the same transaction; writers take turns, so that ids are in order."""
+
+    def __init__(self, database: Postgres) -> None:
+        self.database = database
+        self._days: set[int] = set()
+
+    def append(self, batch: Batch) -> None:
+        try:
+            with self.database.transaction() as connection:
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (APPENDING,))
+                self._number(connection, batch)
+                self._partition(connection, batch)
+                with connection.cursor() as cursor:
+                    rows = [{key: storable(value) for key, value in event_row(e).items()} for e in batch.entries]
+                    cursor.executemany(_INSERT_EVENT, rows)
+                    cursor.executemany(_ADD_WORKSPACE, [workspace_row(w, c) for w, c in batch.workspaces.items()])
+                _add_tallies(connection, batch)
+        except StoreError:
+            for entry in batch.entries:
+                entry.place.id = None
+            raise
+
+    def events(self, query: EventQuery = ALL) -> Iterator[StoredEvent]:
+        where, values = _conditions(query)
+        order = "DESC" if query.latest else "ASC"
+        sql = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {where} ORDER BY id {order} LIMIT %s"  # noqa: S608
+        yield from map(stored_event, self.database.rows(sql, (*values, query.limit)))
+
+    def purge(self, before: float, megabytes: float) -> None:
+        """Drop whole days from before a second since 1970 and the rest of its day, then the oldest until it fits."""
+        before = self._careful(before)
+        at = int(before * 1000)
+        for day in self._kept_days():
+            if (day + 1) * DAY_MILLISECONDS <= at:
+                self._drop(day)
+        while self._purge_events("at < %s", at):
+            pass
+        while self._megabytes() > megabytes:
+            days = self._kept_days()
+            if len(days) > 1:
+                self._drop(days[0])
+            elif not self._purge_events("%s = 0", 0):
+                break
+        hour = int(before // HOUR)
+        with self.database.transaction() as connection:
+            for table in ("tallies", "times", "pairs"):
+                connection.execute(f"DELETE FROM {table} WHERE hour < %s", (hour,))  # noqa: S608
+            connection.execute("DELETE FROM tools WHERE day < %s", (hour // HOURS,))
+            connection.execute("DELETE FROM sessions WHERE last < %s", (at,))
+            connection.execute("DELETE FROM exemplars WHERE last < %s", (at,))
+
+    def sums(self, since: float | None = None, names: Sequence[TallyName] = ()) -> Sums:
+        return {(name, key): value for _, name, key, value in self._cells(since, names, None)}
+
+    def series(self, names: Sequence[TallyName], since: float | None = None, hours: int = 1) -> dict[int, Sums]:
+        series: dict[int, Sums] = {}
+        for hour, name, key, value in self._cells(since, names, hours):
+            series.setdefault(hour, {})[name, key] = value
+        return dict(sorted(series.items()))
+
+    def pairs(self, least: int = 2, most: int = 10_000) -> list[ToolPair]:
+        sql = "SELECT one, other, workspaces FROM pairs WHERE workspaces >= %s ORDER BY workspaces DESC LIMIT %s"
+        return [ToolPair(*row) for row in self.database.query(sql, (least, most))]
+
+    def _number(self, connection: Connection, batch: Batch) -> None:
+        count = len(batch.entries)
+        ids = connection.execute("SELECT nextval('event_ids') FROM generate_series(1, %s)", (count,)).fetchall()
+        for entry, (number,) in zip(batch.entries, ids, strict=True):
+            entry.place.id = number
+
+    def _partition(self, connection: Connection, batch: Batch) -> None:
+        """Make sure that there is a partition for every day; what the clock puts before 2000 is kept apart."""
+        days = {int(entry.columns["at"]) // DAY_MILLISECONDS for entry in batch.entries}
+        for day in sorted(days - self._days):
+            if day * DAY >= YEAR_2000:
+                connection.execute(_partition_sql(day))
+        self._days |= days
+
+    def _kept_days(self) -> list[int]:
+        sql = (
+            "SELECT c.relname FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid "
+            "WHERE inhparent = 'events'::regclass AND c.relname LIKE 'events_day_%%' ORDER BY 1"
+        )
+        return sorted(int(name.rpartition("_")[2]) for (name,) in self.database.query(sql, ()))
+
+    def _drop(self, day: int) -> None:
+        with self.database.transaction() as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (APPENDING,))
+            connection.execute(f"DROP TABLE IF EXISTS events_day_{int(day)}")
+        self._days.discard(day)
+
+    def _megabytes(self) -> float:
+        sql = (
+            "SELECT coalesce(sum(pg_relation_size(inhrelid)), 0) / 1e6 FROM pg_inherits "
+            "WHERE inhparent = 'events'::regclass"
+        )
+        return float(self.database.query(sql)[0][0])
+
+    def _careful(self, before: float) -> float:
+        """Let the cutoff move on by a day at most, so a clock that jumps ahead does not delete everything."""
+        with self.database.transaction() as connection:
+            last = connection.execute("SELECT value FROM notes WHERE name = 'purged before'").fetchone()
+            known = float(last[0]) if last else 0.0
+            careful = min(before, known + DAY) if known >= YEAR_2000 else before
+            connection.execute(_PUT_NOTE, ("purged before", str(careful)))
+        return careful
+
+    def _purge_events(self, condition: str, value: int) -> bool:
+        oldest = f"SELECT id FROM events WHERE {condition} ORDER BY id LIMIT {PURGED_AT_ONCE}"  # noqa: S608
+        with self.database.transaction() as connection:
+            return connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,)).rowcount > 0  # noqa: S608
+
+    def _cells(self, since: float | None, names: Sequence[TallyName], hours: int | None) -> Iterator[Cell]:
+        hour = int(since // HOUR) if since is not None else 0
+        wanted = frozenset(names or get_args(TallyName))
+        if wanted - {*OF_TOOLS, "milliseconds", "together"}:
+            sql = (
+                f"SELECT {_interval('hour', hours)}, name, key, sum(value) FROM tallies "  # noqa: S608
+                "WHERE hour >= %s AND name = ANY(%s) GROUP BY 1, 2, 3"
+            )
+            yield from self.database.query(sql, (hour, sorted(wanted)))
+        if "milliseconds" in wanted:
+            for (at, step), buckets in self._times(hour, hours).items():
+                yield from ((at, "milliseconds", f"{step} {bucket}", n) for bucket, n in buckets.items())
+        if not wanted.isdisjoint(OF_TOOLS):
+            yield from self._tools(hour // HOURS, wanted, hours)
+
+    def _tools(self, day: int, wanted: frozenset[str], hours: int | None) -> Iterator[Cell]:
+        columns = {name: column for name, column in OF_TOOLS.items() if name in wanted}
+        part, summed = _interval(f"day * {HOURS}", hours), ", ".join(f"sum({column})" for column in columns.values())
+        sql = f"SELECT {part}, tool, {summed} FROM tools WHERE day >= %s GROUP BY 1, 2"  # noqa: S608
+        for at, tool, *values in self.database.query(sql, (day,)):
+            yield from ((at, name, tool, v) for name, v in zip(columns, values, strict=True) if v)
+
+    def _times(self, hour: int, hours: int | None) -> dict[tuple[int, str], dict[str, int]]:
+        found: dict[tuple[int, str], dict[str, int]] = {}
+        sql = f"SELECT {_interval('hour', hours)}, step, buckets FROM times WHERE hour >= %s"  # noqa: S608
+        for at, step, packed in self.database.query(sql, (hour,)):
+            buckets = found.setdefault((at, step), {})
+            for bucket, count in decoded(packed).items():
+                buckets[bucket] = buckets.get(bucket, 0) + count
+        return found
+
+
+def _partition_sql(day: int) -> str:
+    start = day * DAY_MILLISECONDS
+    named = datetime.fromtimestamp(day * DAY, UTC).date()
+    return (
+        f"CREATE TABLE IF NOT EXISTS events_day_{day} PARTITION OF events "
+        f"FOR VALUES FROM ({start}) TO ({start + DAY_MILLISECONDS}) /* {named} */"
+    )
+
+
+def _interval(hour: str, hours: int | None) -> str:
+    return f"{hour} / {hours} * {hours}" if hours else "0"
+
+
+def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
+    since = None if query.since is None else int(query.since * 1000)
+    asked: list[tuple[str, Any]] = [
+        ("id > %s", query.after),
+        ("at >= %s", since),
+        ("workspace = %s", query.workspace),
+        ("subject = %s", query.subject),
+        ("kind = ANY(%s)", list(query.kinds) or None),
+    ]
+    where = [condition for condition, value in asked if value is not None]
+    return " AND ".join([*where, *(["miss IS NOT NULL"] if query.missed else [])]), [
+        value for _, value in asked if value is not None
+    ]
+
+
+def _add_tallies(connection: Connection, batch: Batch) -> None:
+    rows = tally_rows(batch.tallies)
+    with connection.cursor() as cursor:
+        cursor.executemany(_ADD_TALLY, [tuple(map(storable, row)) for row in rows.plain])
+        cursor.executemany(_ADD_TOOL, [{key: storable(value) for key, value in row.items()} for row in rows.tools])
+        cursor.executemany(_ADD_PAIR, [tuple(map(storable, row)) for row in rows.pairs])
+        cursor.executemany(_PUT_TIMES, list(_with_known(connection, rows.times)))
+
+
+def _with_known(
+    connection: Connection, times: Mapping[tuple[int, str], Counter[str]]
+) -> Iterable[tuple[int, str, str]]:
+    for (hour, step), new in times.items():
+        known = connection.execute("SELECT buckets FROM times WHERE hour = %s AND step = %s", (hour, step)).fetchone()
+        yield hour, step, json.dumps(new + Counter(decoded(known[0])) if known else new, separators=(",", ":"))
+
+
+_INSERT_EVENT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(f'%({name})s' for name in COLUMNS)})"  # noqa: S608
+_ADDED = [name for name in COUNTED if name != "tools"]
+_ADD_WORKSPACE = f"""
+INSERT INTO sessions (workspace, caller, mode, opened, last, initial_tools, tools, toolsets, {", ".join(_ADDED)})
+VALUES (%(workspace)s, %(caller)s, %(mode)s, %(opened)s, %(last)s, coalesce(%(initial)s, 0),
+        coalesce(%(initial)s, 0) + %(tools)s, %(toolsets)s, {", ".join(f"%({name})s" for name in _ADDED)})
+ON CONFLICT (workspace) DO UPDATE SET
+  mode = coalesce(excluded.mode, sessions.mode), last = greatest(sessions.last, excluded.last),
+  initial_tools = coalesce(%(initial)s, sessions.initial_tools),
+  tools = coalesce(%(initial)s, sessions.tools) + %(tools)s,
+  toolsets = (SELECT coalesce(json_agg(name), '[]')::text FROM
+              (SELECT json_array_elements_text(sessions.toolsets::json) AS name
+               UNION SELECT json_array_elements_text(excluded.toolsets::json)) AS every),
+  {", ".join(f"{name} = sessions.{name} + excluded.{name}" for name in _ADDED)}
+"""  # noqa: S608
+_TOOL_COLUMNS = tuple(OF_TOOLS.values())
+_ADD_TALLY = """
+INSERT INTO tallies (hour, name, key, value) VALUES (%s, %s, %s, %s)
+ON CONFLICT (hour, name, key) DO UPDATE SET value = tallies.value + excluded.value
+"""
+_ADD_TOOL = f"""
+INSERT INTO tools (day, tool, {", ".join(_TOOL_COLUMNS)})
+VALUES (%(day)s, %(tool)s, {", ".join(f"%({c})s" for c in _TOOL_COLUMNS)})
+ON CONFLICT (day, tool) DO UPDATE SET {", ".join(f"{c} = tools.{c} + excluded.{c}" for c in _TOOL_COLUMNS)}
+"""  # noqa: S608
+_ADD_PAIR = """
+INSERT INTO pairs (one, other, workspaces, hour) VALUES (%s, %s, %s, %s)
+ON CONFLICT (one, other) DO UPDATE SET
+  workspaces = pairs.workspaces + excluded.workspaces, hour = greatest(pairs.hour, excluded.hour)
+"""
+_PUT_TIMES = """
+INSERT INTO times (hour, step, buckets) VALUES (%s, %s, %s)
+ON CONFLICT (hour, step) DO UPDATE SET buckets = excluded.buckets
+"""
+_PUT_NOTE = "INSERT INTO notes VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"

@@ -1,0 +1,274 @@
+"""What is kept by key in PostgreSQL: catalogs, vectors, pins, tokens, workspaces and large results."""
+
+import hashlib
+import json
+import logging
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from psycopg.types.json import Jsonb
+
+from shortlist.errors import StoreError
+from shortlist.models import Json
+from shortlist.storage.memory import DEFAULT_LIMITS
+from shortlist.storage.port import (
+    Decision,
+    PinnedDefinition,
+    ResultLimits,
+    StoredPins,
+    StoredToken,
+    StoredVector,
+    StoredWorkspace,
+)
+from shortlist.storage.postgres.database import Postgres, storable
+from shortlist.storage.tokens import token_of
+
+logger = logging.getLogger(__name__)
+
+LOOKUP = 1_000
+_DEFINITION = "kind, name, text, cause, reasons, before, before_name"
+
+
+class PostgresCatalogs:
+    """Saved tool lists; one that was written by a newer version is kept."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+        self._failing = False
+
+    def load(self, key: str) -> Json:
+        try:
+            rows = self._database.read("SELECT document FROM catalogs WHERE key = %s", (key,))
+        except StoreError as error:
+            self._report(error)
+            return None
+        found: Json = rows[0][0] if rows else None
+        return found
+
+    def save(self, key: str, document: Mapping[str, Json]) -> None:
+        text = json.dumps(document).replace("\\u0000", "\\ufffd")
+        try:
+            with self._database.transaction() as connection:
+                connection.execute(
+                    "INSERT INTO catalogs AS known VALUES (%s, %s::jsonb) "
+                    "ON CONFLICT (key) DO UPDATE SET document = excluded.document WHERE "
+                    "coalesce((known.document->>'format')::int, 0) <= coalesce((excluded.document->>'format')::int, 0)",
+                    (key, text),
+                )
+        except StoreError as error:  # costs the next start a little time, and nothing else
+            self._report(error)
+
+    def _report(self, error: StoreError) -> None:
+        if not self._failing:
+            self._failing = True
+            logger.warning("saved tools cannot be used: %s", error)
+
+
+class PostgresVectors:
+    """Embeddings by key, shared by all gateways, so that nothing is embedded twice; it never raises."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+        self._failing = False
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, StoredVector]:
+        found: dict[bytes, StoredVector] = {}
+        try:
+            for start in range(0, len(keys), LOOKUP):
+                part = list(keys[start : start + LOOKUP])
+                for key, scale, codes in self._database.read(
+                    "SELECT key, scale, codes FROM vectors WHERE key = ANY(%s)", (part,)
+                ):
+                    if math.isfinite(scale):
+                        found[bytes(key)] = StoredVector(scale, bytes(codes))
+            self._note_use(list(found))
+        except StoreError as error:
+            self._report(error)
+        return found
+
+    def put(self, vectors: Mapping[bytes, StoredVector]) -> None:
+        rows = [(key, vector.scale, vector.codes) for key, vector in vectors.items()]
+        try:
+            with self._database.transaction() as connection, connection.cursor() as cursor:
+                cursor.executemany(
+                    "INSERT INTO vectors VALUES (%s, %s, %s, current_date) ON CONFLICT (key) DO UPDATE SET "
+                    "scale = excluded.scale, codes = excluded.codes, used = excluded.used",
+                    rows,
+                )
+                cursor.execute("DELETE FROM vectors WHERE used < current_date - 90")
+        except StoreError as error:
+            self._report(error)
+
+    def _note_use(self, keys: list[bytes]) -> None:
+        if keys:
+            with self._database.transaction() as connection:
+                sql = "UPDATE vectors SET used = current_date WHERE key = ANY(%s) AND used < current_date"
+                connection.execute(sql, (keys,))
+
+    def _report(self, error: StoreError) -> None:
+        if not self._failing:
+            self._failing = True
+            logger.warning("vectors are computed again while the store cannot be used: %s", error)
+
+
+class PostgresPins:
+    """Pins and reviews; two people may decide at once, and both are kept."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def read(self, server: str) -> StoredPins:
+        listing = self._database.read("SELECT listing FROM pinned_servers WHERE server = %s", (server,))
+        sql = f"SELECT held, {_DEFINITION} FROM pinned_definitions WHERE server = %s ORDER BY kind, name"  # noqa: S608
+        found = self._database.read(sql, (server,))
+        sql = "SELECT kind, name, hash, approved, by, at FROM decisions WHERE server = %s ORDER BY id"
+        accepted, held = (
+            tuple(PinnedDefinition(*row[1:]) for row in found if row[0] is held) for held in (False, True)
+        )
+        return StoredPins(
+            listing[0][0] if listing else "",
+            accepted,
+            held,
+            tuple(Decision(*row) for row in self._database.read(sql, (server,))),
+        )
+
+    def write(self, server: str, pins: StoredPins) -> None:
+        rows = [
+            tuple(map(storable, (server, held, d.kind, d.name, d.text, d.cause, d.reasons, d.before, d.before_name)))
+            for held, definitions in ((False, pins.accepted), (True, pins.held))
+            for d in definitions
+        ]
+        with self._database.transaction() as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO pinned_servers VALUES (%s, %s) "
+                "ON CONFLICT (server) DO UPDATE SET listing = excluded.listing",
+                (server, pins.listing),
+            )
+            cursor.execute("DELETE FROM pinned_definitions WHERE server = %s", (server,))
+            marks = ", ".join(["%s"] * 9)
+            sql = (
+                f"INSERT INTO pinned_definitions (server, held, {_DEFINITION}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608
+            )
+            cursor.executemany(sql, rows)
+
+    def decide(self, server: str, decisions: Sequence[Decision]) -> None:
+        rows = [(server, d.kind, d.name, d.hash, d.approved, d.by, d.at) for d in decisions]
+        with self._database.transaction() as connection, connection.cursor() as cursor:
+            sql = (
+                "INSERT INTO decisions (server, kind, name, hash, approved, by, at) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+            )
+            cursor.executemany(sql, rows)
+
+    def overview(self) -> dict[str, frozenset[str]]:
+        servers = self._database.read("SELECT server FROM pinned_servers ORDER BY server")
+        held = self._database.read("SELECT server, name FROM pinned_definitions WHERE held AND kind = 'tool'")
+        return {server: frozenset(name for owner, name in held if owner == server) for (server,) in servers}
+
+    def state(self) -> int:
+        return int(self._database.read("SELECT coalesce(max(id), 0) FROM decisions")[0][0])
+
+
+class PostgresTokens:
+    """Hashes and scopes of tokens, never the tokens themselves."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def load(self) -> Mapping[str, StoredToken]:
+        rows = self._database.read("SELECT name, document, last_used FROM tokens ORDER BY name")
+        return {name: token_of(name, {**document, "last_used": used}) for name, document, used in rows}
+
+    def put(self, token: StoredToken) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO tokens VALUES (%s, %s, %s) ON CONFLICT (name) DO UPDATE SET "
+                "document = excluded.document, last_used = excluded.last_used",
+                (token.name, Jsonb(asdict(token)), token.last_used),
+            )
+
+    def remove(self, name: str) -> bool:
+        with self._database.transaction() as connection:
+            return connection.execute("DELETE FROM tokens WHERE name = %s", (name,)).rowcount > 0
+
+    def note_use(self, used: Mapping[str, float]) -> None:
+        with self._database.transaction() as connection, connection.cursor() as cursor:
+            sql = "UPDATE tokens SET last_used = greatest(last_used, %s) WHERE name = %s"
+            cursor.executemany(sql, [(at, name) for name, at in used.items()])
+
+
+class PostgresWorkspaces:
+    """Workspaces that outlive a connection: any gateway that shares the database can go on with them."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def load(self, key: str) -> StoredWorkspace | None:
+        rows = self._database.read("SELECT loaded, used FROM workspaces WHERE key = %s", (storable(key),))
+        return StoredWorkspace(key=key, loaded=dict(json.loads(rows[0][0])), used=rows[0][1]) if rows else None
+
+    def save(self, workspace: StoredWorkspace, *, since: float, most: int) -> None:
+        loaded = json.dumps(list(workspace.loaded.items()))
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO workspaces VALUES (%s, %s, %s) ON CONFLICT (key) DO UPDATE SET loaded = excluded.loaded, "
+                "used = excluded.used",
+                (storable(workspace.key), loaded, workspace.used),
+            )
+            connection.execute("DELETE FROM workspaces WHERE used < %s", (since,))
+            connection.execute(
+                "DELETE FROM workspaces WHERE key IN (SELECT key FROM workspaces ORDER BY used DESC OFFSET %s)", (most,)
+            )
+
+
+class PostgresResults:
+    """Large results; only a hash of the handle is stored. The clock of the database decides what is over."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+        self._limits = DEFAULT_LIMITS
+
+    @property
+    def bytes(self) -> int:
+        return int(self._database.read("SELECT coalesce(sum(bytes), 0) FROM results WHERE expires > now()")[0][0])
+
+    def limit(self, limits: ResultLimits) -> None:
+        self._limits = limits
+        with self._database.transaction() as connection:
+            connection.execute(_FORGET, {"most": limits.most, "bytes": limits.most_bytes})
+
+    def keep(self, owner: str, handle: str, pages: Sequence[str]) -> None:
+        limits, kept, size = self._limits, [], 0
+        for page in map(storable, pages):
+            if size + sys.getsizeof(page) > limits.most_bytes:
+                kept.append(f"[The rest, over {limits.most_bytes:,} bytes, was not kept.]")
+                break
+            kept.append(page)
+            size += sys.getsizeof(page)
+        row = (_hashed(handle), storable(owner), kept, size, limits.seconds)
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO results (handle, owner, pages, bytes, expires) "
+                "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s))",
+                row,
+            )
+            connection.execute(_FORGET, {"most": limits.most, "bytes": limits.most_bytes})
+
+    def find(self, owner: str, handle: str) -> Sequence[str] | None:
+        sql = "SELECT pages FROM results WHERE handle = %s AND owner = %s AND expires > now()"
+        rows = self._database.read(sql, (_hashed(handle), storable(owner)))
+        return tuple(rows[0][0]) if rows else None
+
+
+def _hashed(handle: str) -> str:
+    return hashlib.sha256(handle.encode("utf-8", "replace")).hexdigest()
+
+
+_FORGET = """
+DELETE FROM results WHERE expires <= now() OR handle IN (
+  SELECT handle FROM (
+    SELECT handle, row_number() OVER latest AS place, sum(bytes) OVER latest AS size
+    FROM results WINDOW latest AS (ORDER BY id DESC)) AS placed
+  WHERE place > %(most)s OR size > %(bytes)s)
+"""
