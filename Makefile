@@ -32,6 +32,7 @@ test-all: setup $(FRAMEWORKS) $(BROWSER) $(OBJECTS)
 	$(BIN)/python -m tests_all.bubblewrap
 	$(BIN)/python -m pytest --capture=no tests_all/test_isolation.py
 	$(BIN)/python -m pytest tests_all --ignore tests_all/browser --ignore tests_all/test_isolation.py
+	$(BIN)/python -m tests.storage.postgres $(BIN)/python -m pytest tests/storage
 	$(BIN)/python -m pytest tests_all/browser
 	.venv-frameworks/bin/python -m pytest tests/frameworks tests/library tests/objects/test_known.py
 	.venv-objects/agents/bin/python -m pytest tests/objects/test_agents.py

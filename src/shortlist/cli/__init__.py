@@ -48,6 +48,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "stats": ("telemetry", "show usage statistics: recall, misses, ranks, tokens saved, latency, errors"),
         "events": ("telemetry", "show recorded events one by one"),
         "audit": ("auditing", "verify or export the audit log"),
+        "storage": ("storing", "move what was recorded into a shared database"),
         "learned": ("learning", "show, export or clear what searches have learned from use"),
         "mine": ("learning", "write evaluation cases from recorded searches, to be reviewed before use"),
     },

@@ -13,7 +13,7 @@ from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
 from shortlist.errors import InvalidInput
 from shortlist.paths import find_config
-from shortlist.storage.local import open_local
+from shortlist.storage.opening import open_storage
 from shortlist.text.queries import Expansions, read_expansions
 
 
@@ -54,7 +54,7 @@ def read_tools(path: Path) -> Catalog:
 
 def _of_servers(settings: Settings) -> Catalog:
     """Return the saved tool lists of the servers; connect to the servers if nothing is saved."""
-    catalog = SavedCatalog(open_local().catalogs, settings.servers).load()
+    catalog = SavedCatalog(open_storage(settings.storage).catalogs, settings.servers).load()
     if not catalog.tools:
         # The servers and the client of their protocol take most of a second to import.
         catalog = import_module("shortlist.cli.stack").list_tools(settings)

@@ -22,7 +22,7 @@ from shortlist.demo import CATALOG
 from shortlist.front.http import LocalOnly, check_binding
 from shortlist.gateway.state import GatewayState
 from shortlist.search.engine import Engine
-from shortlist.storage.local import open_local
+from shortlist.storage.opening import open_storage
 from shortlist.storage.port import Storage
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
@@ -50,7 +50,7 @@ def _dashboard(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -> None:
-    expansions, access, storage = Words(settings.expansions).expansions, Access(), open_local()
+    expansions, access, storage = Words(settings.expansions).expansions, Access(), open_storage(settings.storage)
     search = Engine(
         lambda catalog: make_searcher(
             catalog, settings.search, open_model(settings.search), Known(expansions=expansions)

@@ -19,6 +19,7 @@ from shortlist.search.presets import PIPELINES, nothing_together
 from shortlist.search.rerank import choose_reranker
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
+from shortlist.storage.port import VectorStore
 from shortlist.text.queries import Expansions
 
 
@@ -30,6 +31,8 @@ class Known:
     memory: Memory | None = None
     together: Together = nothing_together
     order: ServerOrder = ANY_ORDER
+    vectors: VectorStore | None = None
+    """None: those of this machine."""
 
 
 NOTHING_KNOWN = Known()
@@ -50,7 +53,7 @@ def make_searcher(
     saved = SavedIndexes(cache_folder() / "indexes", embedder.model_id if embedder else None)
     options = SearchOptions(
         pipeline=settings.pipeline,
-        cache=open_vectors(local_vectors()) if embedder is not None else None,
+        cache=open_vectors(known.vectors or local_vectors()) if embedder is not None else None,
         expansions=known.expansions,
         memory=known.memory,
         together=known.together,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.storing import configured_storage
 from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.paths import find_config
-from shortlist.storage.local import open_local
 from shortlist.telemetry.experiments.metrics import DEFAULT_GUARDRAILS, DEFAULT_METRIC, METRICS
 from shortlist.telemetry.experiments.plan import (
     ALPHA,
@@ -89,7 +89,7 @@ def _start(arguments: argparse.Namespace) -> int:
         alpha=_alpha(arguments.alpha),
         minimum=_minimum(arguments.minimum),
     )
-    begun = start_experiment(open_local().experiments, experiment)
+    begun = start_experiment(configured_storage().experiments, experiment)
     names = " against ".join(repr(variant.name) for variant in begun.variants)
     _show(
         arguments,
@@ -101,7 +101,7 @@ def _start(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    store = open_local().experiments
+    store = configured_storage().experiments
     running = running_experiment(store)
     outcomes = store.outcomes(running.name) if running else []
     if running is None:
@@ -115,7 +115,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    store = open_local().experiments
+    store = configured_storage().experiments
     experiment = find_experiment(store, arguments.name)
     report = build_report(experiment, store.outcomes(experiment.name))
     _show(arguments, report.data(), report_text(report))
@@ -123,7 +123,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _stop(arguments: argparse.Namespace) -> int:
-    store = open_local().experiments
+    store = configured_storage().experiments
     running = running_experiment(store)
     if arguments.name is None and running is None:
         raise InvalidInput("No experiment is running.")

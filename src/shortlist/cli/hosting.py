@@ -32,7 +32,7 @@ from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.models import Json
 from shortlist.observability.metrics import KEPT_BYTES, GatewayMetrics
 from shortlist.observability.otlp import exporting
-from shortlist.storage.local import open_local
+from shortlist.storage.opening import open_storage
 from shortlist.upstream.issuers import IssuerClient
 from shortlist.upstream.wire import client_info
 from shortlist.web.access import Access
@@ -67,7 +67,7 @@ def serve(arguments: argparse.Namespace) -> int:
     pages = settings.dashboard and not arguments.no_dashboard
     _check_open(arguments, settings)
     own = None
-    with closing(open_local()) as storage:
+    with closing(open_storage(settings.storage)) as storage:
         if where is not None and not arguments.open:
             own = own_token(storage.tokens) if not settings.tokens else None
             tokens: OwnTokens | None = OwnTokens(storage.tokens)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json, new_file
+from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
-from shortlist.storage.local import open_local
 from shortlist.storage.port import LearnedPair
 from shortlist.telemetry.exemplars import mined_cases, weight_of
 from shortlist.text.tokens import one_line
@@ -69,7 +69,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _clear(arguments: argparse.Namespace) -> int:
-    count = open_local().exemplars.clear(caller=arguments.caller, tool=arguments.tool)
+    count = configured_storage().exemplars.clear(caller=arguments.caller, tool=arguments.tool)
     print(f"Cleared {count}. Running gateways apply it within seconds.")
     return OK
 
@@ -84,7 +84,7 @@ def _mine(arguments: argparse.Namespace) -> int:
 
 def _pairs(arguments: argparse.Namespace) -> list[LearnedPair]:
     """Return what was learned up to now, whether or not a gateway is running."""
-    store = open_local().exemplars
+    store = configured_storage().exemplars
     store.learn()
     return store.pairs(caller=arguments.caller, tool=arguments.tool)
 

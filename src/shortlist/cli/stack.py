@@ -42,8 +42,8 @@ from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMe
 from shortlist.paths import data_folder, find_config
 from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.audit import AuditFiles, prune_audit
-from shortlist.storage.local import open_local
-from shortlist.storage.port import Storage
+from shortlist.storage.opening import open_storage
+from shortlist.storage.port import Storage, VectorStore
 from shortlist.telemetry.events import record_to
 from shortlist.trust.keeping import Keeper
 from shortlist.upstream.events import Survey, Surveyed, ToolsChanged, UpstreamEvent
@@ -129,7 +129,7 @@ async def open_stack(
     """
     # Commands that inspect servers are not recorded as usage; only served requests are.
     with (
-        closing(open_local()) as storage,
+        closing(open_storage(settings.storage)) as storage,
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
         closing(AuditFiles(audit_folder())) as audit,
     ):
@@ -174,7 +174,7 @@ async def _open_stack(
     catalog = keeper.opened(saved.load())
     teacher = open_teacher(settings.telemetry, storage.exemplars) if models else None
     words = Words(settings.expansions)
-    searching = _Searching(settings, words, teacher, telemetry.together.shares.get)
+    searching = _Searching(settings, words, teacher, telemetry.together.shares.get, storage.vectors)
     search = (
         Engine(searching.make, catalog, load_model=searching.load_model)
         if models
@@ -306,6 +306,7 @@ class _Searching:
     words: Words
     teacher: Teacher | None
     together: Callable[[ToolId], Any]
+    vectors: VectorStore
     _model: list[Any] = field(default_factory=list)
     _choosing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -325,7 +326,9 @@ class _Searching:
 
         memory = self.teacher.memory if self.teacher is not None else None
         order = server_order(self.settings)
-        return Known(expansions=self.words.expansions, memory=memory, together=self.together, order=order)
+        return Known(
+            expansions=self.words.expansions, memory=memory, together=self.together, order=order, vectors=self.vectors
+        )
 
     def load_model(self) -> None:
         model = self._chosen()

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput
-from shortlist.storage.local import open_local
 from shortlist.storage.port import EventQuery, EventStore, StoredEvent
 from shortlist.telemetry.events import EVENTS
 from shortlist.telemetry.figures import parse_since, stats, stats_text
@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
 
 def _stats(arguments: argparse.Namespace) -> int:
     since = parse_since(arguments.since) if arguments.since else None
-    storage = open_local()
+    storage = configured_storage()
     if arguments.export:
         _export(storage.events, Path(arguments.export), since)
     found = stats(storage.tallies, since)
@@ -63,7 +63,7 @@ def _export(store: EventStore, path: Path, since: float | None) -> None:
 
 
 def _events(arguments: argparse.Namespace) -> int:
-    store, last = open_local().events, 0
+    store, last = configured_storage().events, 0
     for event in _first(store, arguments):
         _show(event, arguments)
         last = event.id

@@ -15,11 +15,11 @@ from shortlist.access.scope import ACTIONS, scope_of, unknown_names
 from shortlist.access.tokens import mint, token_settings
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.stack import read_settings, say
+from shortlist.cli.storing import configured_storage
 from shortlist.config.settings import Action, Settings, TokenSettings, hash_token
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.paths import data_folder
-from shortlist.storage.local import open_local
 from shortlist.storage.port import StoredToken, TokenStore
 from shortlist.storage.private import locked, read_private, write_private
 
@@ -59,7 +59,7 @@ def register(subparsers: Any) -> None:
 
 
 def _create(arguments: argparse.Namespace) -> int:
-    settings, store = read_settings(arguments.config), open_local().tokens
+    settings, store = read_settings(arguments.config), configured_storage(arguments.config).tokens
     if arguments.name in store.load() or arguments.name in settings.tokens:
         raise InvalidInput(
             f"There is a token {arguments.name!r} already. `shortlist token rotate {arguments.name}` replaces it."
@@ -93,7 +93,7 @@ def _check(token: StoredToken, settings: Settings) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    tokens = open_local().tokens.load()
+    tokens = configured_storage().tokens.load()
     if arguments.json:
         print(json.dumps({name: _data(token) for name, token in tokens.items()}, indent=2))
         return 0
@@ -105,7 +105,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _revoke(arguments: argparse.Namespace) -> int:
-    store = open_local().tokens
+    store = configured_storage().tokens
     _found(store, arguments.name)
     store.remove(arguments.name)
     if arguments.json:
@@ -115,7 +115,7 @@ def _revoke(arguments: argparse.Namespace) -> int:
 
 
 def _rotate(arguments: argparse.Namespace) -> int:
-    store, secret = open_local().tokens, mint()
+    store, secret = configured_storage().tokens, mint()
     token = replace(_found(store, arguments.name), hash=hash_token(secret), created=time.time(), last_used=None)
     _save(store, token, secret)
     _show(token, secret, arguments.json)

@@ -15,10 +15,10 @@ from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.catalogs import read_tools
 from shortlist.cli.pinning import open_scanner
 from shortlist.cli.progress import say
+from shortlist.cli.storing import configured_storage
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
 from shortlist.paths import find_config
-from shortlist.storage.local import open_local
 from shortlist.storage.port import PinStore
 from shortlist.text.tokens import one_line
 from shortlist.trust.definitions import ToolDefinition
@@ -137,7 +137,7 @@ def _text(value: Any) -> str:
 
 
 def _review(options: argparse.Namespace) -> int:
-    store = open_local().pins
+    store = configured_storage().pins
     wanted = [_parted(name) for name in options.names]
     if options.action == "export":
         return _export(store)

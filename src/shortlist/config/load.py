@@ -292,6 +292,7 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str,
         limits=_limits(ours.limits),
         telemetry=TelemetrySettings(**ours.telemetry.model_dump(exclude_none=True)),
         audit=AuditSettings(**dict(ours.audit)),
+        storage=_storage(ours.storage or "", variables, source),
         dashboard=ours.dashboard,
         logs=LogSettings(level=ours.logs.level, json=ours.logs.json_lines),
         code=_code(ours.code),
@@ -353,6 +354,20 @@ def _check_address(place: str, address: str) -> None:
         parts, local = urlsplit(""), False
     if parts.hostname is None or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
         raise InvalidConfig(f"{place}: {address!r} is not an https:// address (http:// only on this machine)")
+
+
+def _storage(address: str, variables: Variables, source: str) -> str:
+    try:
+        expanded = variables.expand(address)
+    except MissingVariable as missing:
+        raise InvalidConfig(f"{source}: shortlist.storage: {missing}") from None
+    if expanded and not expanded.startswith(("postgresql://", "postgres://")):
+        scheme = expanded.partition(":")[0]
+        raise InvalidConfig(
+            f"{source}: shortlist.storage: {scheme!r} is not a database that can be used; write postgresql://…, "
+            "or remove the key to keep everything in files"
+        )
+    return expanded
 
 
 def _search(shape: SearchShape, variables: Variables, source: str) -> SearchSettings:

@@ -375,6 +375,8 @@ class Settings:
     limits: Limits = DEFAULT_LIMITS
     telemetry: TelemetrySettings = DEFAULT_TELEMETRY
     audit: AuditSettings = AuditSettings()
+    storage: str = field(default="", repr=False)
+    """The address of a shared database; empty: files of this user."""
     logs: LogSettings = LogSettings()
     smart_select: SelectionSettings | None = None
     """None: smart_select_tools is not offered."""

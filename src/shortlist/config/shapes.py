@@ -391,6 +391,9 @@ class Options(Shape):
     """What is recorded. Example: `{"days": 90}`"""
     audit: AuditShape = AuditShape()
     """The audit log. Example: `{"enabled": true}`"""
+    storage: str | None = None
+    """The address of a PostgreSQL database that several gateways share; without it everything is kept in files of this
+    user. Example: `"postgresql://gateway:${DB_PASSWORD}@db/shortlist"`"""
     dashboard: bool = True
     """Serve the dashboard beside `/mcp`. Example: `false`"""
     logs: LogsShape = LogsShape()

@@ -52,7 +52,7 @@ class CatalogFiles:
         if known is None:
             os.replace(path, path.with_suffix(".damaged"))
             return True
-        newer = known > (_format(document) or 0)
+        newer = known > (declared_format(document) or 0)
         if newer:
             self._report(f"newer {key}", f"{path} was saved by a newer version of shortlist and is left unchanged")
         return not newer
@@ -72,9 +72,10 @@ def _format_of_file(path: Path) -> int | None:
             end = file.read()
     except FileNotFoundError:
         return 0
-    return _format(start) if end.rstrip().endswith(b"}") else None
+    return declared_format(start) if end.rstrip().endswith(b"}") else None
 
 
-def _format(document: bytes) -> int | None:
+def declared_format(document: bytes) -> int | None:
+    """Return the format that a document declares first; None where it declares none."""
     found = _FORMAT.match(document[:64])
     return int(found[1]) if found else None

@@ -1,6 +1,7 @@
 """Connections to PostgreSQL: pooled, migrated under a lock, and every error a StoreError that says what to do."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -21,6 +22,8 @@ MIGRATING, APPENDING = 7_310_001, 7_310_002
 WAIT_SECONDS = 5.0
 """How long a query waits for a connection before it fails."""
 STATEMENT_SECONDS = 30
+AWAY_SECONDS = 2.0
+"""After a failed connection, how long others fail at once instead of waiting for theirs."""
 MOST_CONNECTIONS = 8
 BEGUN = "begun"
 _OPTIONS = f"-c search_path={SCHEMA} -c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s"
@@ -44,6 +47,8 @@ class Postgres:
         self._opening = threading.Lock()
         self._ready = False
         self._begun = False
+        self._away: tuple[float, str] = (0.0, "")
+        """Until when the server counts as away, and why."""
 
     @contextmanager
     def transaction(self, *, create: bool = True) -> Iterator[Connection]:
@@ -84,6 +89,9 @@ class Postgres:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
+        until, why = self._away
+        if time.monotonic() < until:
+            raise StoreError(why)
         try:
             if not self._ready:
                 self._prepare()
@@ -93,7 +101,10 @@ class Postgres:
             raise  # a bug of ours, which no retry repairs
         except (psycopg.Error, PoolTimeout) as error:
             said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise StoreError(f"{self.place}: {said}. Check that PostgreSQL is running and reachable.") from None
+            why = f"{self.place}: {said}. Check that PostgreSQL is running and reachable."
+            if isinstance(error, (PoolTimeout, psycopg.OperationalError)):
+                self._away = (time.monotonic() + AWAY_SECONDS, why)
+            raise StoreError(why) from None
 
     def _prepare(self) -> None:
         with self._opening:

@@ -105,10 +105,9 @@ class PostgresEvents:
 
     def _partition(self, connection: Connection, batch: Batch) -> None:
         """Make sure that there is a partition for every day; what the clock puts before 2000 is kept apart."""
-        days = {int(entry.columns["at"]) // DAY_MILLISECONDS for entry in batch.entries}
+        days = partitioned_days(entry.columns["at"] for entry in batch.entries)
         for day in sorted(days - self._days):
-            if day * DAY >= YEAR_2000:
-                connection.execute(_partition_sql(day))
+            connection.execute(partition_sql(day))
         self._days |= days
 
     def _kept_days(self) -> list[int]:
@@ -177,7 +176,12 @@ class PostgresEvents:
         return found
 
 
-def _partition_sql(day: int) -> str:
+def partitioned_days(times: Iterable[int]) -> set[int]:
+    """Return the days that get a partition, of times in milliseconds since 1970."""
+    return {day for day in (int(at) // DAY_MILLISECONDS for at in times) if day * DAY >= YEAR_2000}
+
+
+def partition_sql(day: int) -> str:
     start = day * DAY_MILLISECONDS
     named = datetime.fromtimestamp(day * DAY, UTC).date()
     return (

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from psycopg.types.json import Jsonb
 
 from shortlist.errors import StoreError
-from shortlist.models import Json
+from shortlist.storage.files import declared_format
 from shortlist.storage.memory import DEFAULT_LIMITS
 from shortlist.storage.port import (
     Decision,
@@ -38,24 +38,21 @@ class PostgresCatalogs:
         self._database = database
         self._failing = False
 
-    def load(self, key: str) -> Json:
+    def load(self, key: str) -> bytes | None:
         try:
             rows = self._database.read("SELECT document FROM catalogs WHERE key = %s", (key,))
         except StoreError as error:
             self._report(error)
             return None
-        found: Json = rows[0][0] if rows else None
-        return found
+        return bytes(rows[0][0]) if rows else None
 
-    def save(self, key: str, document: Mapping[str, Json]) -> None:
-        text = json.dumps(document).replace("\\u0000", "\\ufffd")
+    def save(self, key: str, document: bytes) -> None:
         try:
             with self._database.transaction() as connection:
                 connection.execute(
-                    "INSERT INTO catalogs AS known VALUES (%s, %s::jsonb) "
-                    "ON CONFLICT (key) DO UPDATE SET document = excluded.document WHERE "
-                    "coalesce((known.document->>'format')::int, 0) <= coalesce((excluded.document->>'format')::int, 0)",
-                    (key, text),
+                    "INSERT INTO catalogs AS known VALUES (%s, %s, %s) ON CONFLICT (key) DO UPDATE SET "
+                    "format = excluded.format, document = excluded.document WHERE known.format <= excluded.format",
+                    (key, declared_format(document) or 0, document),
                 )
         except StoreError as error:  # costs the next start a little time, and nothing else
             self._report(error)

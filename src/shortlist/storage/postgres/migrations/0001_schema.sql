@@ -154,7 +154,7 @@ CREATE TABLE exemplars (
   PRIMARY KEY (caller, tool, query)
 );
 
-CREATE TABLE catalogs (key text PRIMARY KEY, document jsonb NOT NULL);
+CREATE TABLE catalogs (key text PRIMARY KEY, format integer NOT NULL, document bytea NOT NULL);
 CREATE TABLE vectors (key bytea PRIMARY KEY, scale double precision NOT NULL, codes bytea NOT NULL, used date NOT NULL);
 CREATE INDEX vectors_by_use ON vectors (used);
 

@@ -1,0 +1,47 @@
+"""`shortlist storage`: move what was recorded from files into a shared database."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from shortlist.config.load import load_settings
+from shortlist.errors import InvalidInput
+from shortlist.paths import data_folder, find_config
+from shortlist.storage.opening import open_storage
+from shortlist.storage.port import Storage
+
+
+def configured_storage(explicit: str | None = None) -> Storage:
+    """Return the storage that the configuration names, for commands that start nothing."""
+    path = find_config(explicit)
+    return open_storage(load_settings(path).storage if path else "")
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    storage = commands.add_parser("storage", help="move what was recorded into a shared database")
+    actions = storage.add_subparsers(dest="action", required=True, metavar="ACTION")
+    migrate = actions.add_parser(
+        "migrate",
+        help="copy everything from a data folder into an empty PostgreSQL database",
+        epilog="example: shortlist storage migrate ~/.local/share/shortlist postgresql://gateway@db/shortlist",
+    )
+    migrate.add_argument("source", metavar="FOLDER", help="the data folder, or its events.sqlite; '-' for your own")
+    migrate.add_argument("target", metavar="ADDRESS", help="postgresql://USER:PASSWORD@HOST/DATABASE")
+    migrate.set_defaults(run=_migrate)
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    source = data_folder() if arguments.source == "-" else Path(arguments.source).expanduser()
+    folder = source.parent if source.is_file() else source
+    if not folder.is_dir():
+        raise InvalidInput(f"{str(folder)!r} is not a folder. Name the data folder that the gateway used, or '-'.")
+    if not arguments.target.startswith(("postgresql://", "postgres://")):
+        raise InvalidInput(
+            f"{arguments.target.partition('@')[2] or arguments.target!r} is not an address that begins with postgresql://."
+        )
+    open_storage(arguments.target).close()  # says what to install where the driver is missing
+    from shortlist.storage.postgres.moving import move  # noqa: PLC0415 (an optional dependency)
+
+    for what, count in move(folder, arguments.target):
+        print(f"{what}: {count:,}", file=sys.stdout, flush=True)
+    return 0

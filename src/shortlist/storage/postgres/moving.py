@@ -1,0 +1,110 @@
+"""Copies a data folder into an empty database; the record of events arrives whole or not at all."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from shortlist.errors import InvalidInput, StoreError
+from shortlist.storage.files import declared_format
+from shortlist.storage.local import open_local
+from shortlist.storage.postgres.database import Connection, Postgres, storable
+from shortlist.storage.postgres.events import partition_sql, partitioned_days
+from shortlist.storage.postgres.records import PostgresPins, PostgresTokens
+from shortlist.storage.sqlite import SqliteFile
+
+TABLES = (
+    *("events", "sessions", "tallies", "times", "tools", "pairs", "notes", "experiments", "exposures", "exemplars"),
+)
+"""Of the record of events, as both stores have them."""
+BOOLEAN = {("exposures", "counting")}
+
+
+def move(folder: Path, address: str) -> Iterator[tuple[str, int]]:
+    """Copy everything and yield how many rows of each kind; raise InvalidInput where the database is not empty."""
+    database = Postgres(address)
+    try:
+        with database.transaction() as connection:
+            _require_empty(connection, database.place)
+            connection.execute("DELETE FROM notes")
+            yield from _record(connection, folder / "events.sqlite")
+            yield "saved catalogs", _catalogs(connection, folder / "catalog")
+            yield "workspaces", _workspaces(connection, folder / "workspaces.sqlite")
+            connection.execute("INSERT INTO notes VALUES ('begun', '') ON CONFLICT DO NOTHING")
+        source = open_local(folder)
+        servers = source.pins.overview()
+        for server in servers:
+            pins = source.pins.read(server)
+            PostgresPins(database).write(server, pins)
+            PostgresPins(database).decide(server, pins.decisions)
+        yield "pinned servers", len(servers)
+        tokens = source.tokens.load()
+        for token in tokens.values():
+            PostgresTokens(database).put(token)
+        yield "tokens", len(tokens)
+    finally:
+        database.close()
+
+
+def _require_empty(connection: Connection, place: str) -> None:
+    for table in ("events", "experiments", "pinned_servers", "tokens"):
+        if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():  # noqa: S608 (constants)
+            raise InvalidInput(f"{place} is not empty ({table}). Move into a new database, so that nothing is mixed.")
+
+
+def _record(connection: Connection, path: Path) -> Iterator[tuple[str, int]]:
+    if not path.is_file():
+        return
+    SqliteFile(path, write=True).close()  # brings an older file up to date
+    with closing(SqliteFile(path)) as file:
+        for day in partitioned_days(at for (at,) in file.rows("SELECT DISTINCT at / 86400000 * 86400000 FROM events")):
+            connection.execute(partition_sql(day))
+        connection.execute("ALTER TABLE events DISABLE TRIGGER workspace_exposed")  # the exposures are copied too
+        for table in TABLES:
+            yield table, _copy(connection, file, table)
+        connection.execute("ALTER TABLE events ENABLE TRIGGER workspace_exposed")
+    for sequence, table in (("event_ids", "events"), ("exposures_id_seq", "exposures")):
+        sql = f"SELECT setval('{sequence}', greatest(coalesce(max(id), 0), 1)) FROM {table}"  # noqa: S608
+        connection.execute(sql)
+
+
+def _copy(connection: Connection, file: SqliteFile, table: str) -> int:
+    columns = [name for _, name, *_ in file.query(f"PRAGMA table_info({table})")]
+    count = 0
+    listed = ", ".join(columns)
+    with connection.cursor().copy(f"COPY {table} ({listed}) FROM STDIN") as copy:
+        for row in file.rows(f"SELECT {listed} FROM {table}"):  # noqa: S608
+            copy.write_row([_value(table, name, value) for name, value in zip(columns, row, strict=True)])
+            count += 1
+    return count
+
+
+def _value(table: str, column: str, value: Any) -> Any:
+    return bool(value) if (table, column) in BOOLEAN else storable(value)
+
+
+def _catalogs(connection: Connection, folder: Path) -> int:
+    count = 0
+    for path in sorted(folder.glob("*.json")):
+        try:
+            document = path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read ({error}). Remove it: its server is listed again.") from None
+        row = (path.stem, declared_format(document) or 0, document)
+        connection.execute("INSERT INTO catalogs VALUES (%s, %s, %s)", row)
+        count += 1
+    return count
+
+
+def _workspaces(connection: Connection, path: Path) -> int:
+    if not path.is_file():
+        return 0
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as source:
+            rows = source.execute("SELECT key, loaded, used FROM workspaces").fetchall()
+    except sqlite3.Error as error:
+        raise StoreError(f"{path} cannot be read ({error}). Remove it: clients load their tools again.") from None
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO workspaces VALUES (%s, %s, %s)", rows)
+    return len(rows)

@@ -1,0 +1,131 @@
+"""What PostgreSQL adds to the contract: several gateways at once, a server that goes away, and moving into it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from shortlist.cli import main
+from shortlist.errors import StoreError
+from shortlist.storage.local import open_local
+from shortlist.storage.port import Decision, PinnedDefinition, Storage, StoredExperiment, StoredPins, StoredToken
+from shortlist.storage.postgres.database import Postgres, migrations
+from shortlist.storage.postgres.opening import open_postgres
+from shortlist.telemetry.events import Exposed
+from tests.storage.postgres import is_running, new_database
+from tests.telemetry.happenings import NOON, batch_of, call, search
+
+pytestmark = pytest.mark.skipif(not is_running(), reason="needs PostgreSQL: python -m tests.storage.postgres pytest …")
+NOWHERE = "postgresql://somebody:hunter2@127.0.0.1:1/nothing"
+DAY = 86_400
+
+
+@pytest.fixture
+def address() -> str:
+    return new_database()
+
+
+@pytest.fixture
+def storage(address: str) -> Iterator[Storage]:
+    with closing(open_postgres(address)) as opened:
+        yield opened
+
+
+def test_gateways_that_start_at_once_make_one_schema_and_lose_no_event(address: str) -> None:
+    ready, failures = threading.Barrier(4), []
+
+    def record(number: int) -> None:
+        try:
+            with closing(open_postgres(address)) as storage:
+                ready.wait(60)
+                for _ in range(10):
+                    storage.events.append(batch_of([call(f"s/{number}")]))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=record, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with closing(open_postgres(address)) as storage:
+        found = list(storage.events.events())
+        assert len({event.id for event in found}) == len(found) == 40
+        assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 40}
+
+
+def test_a_server_that_cannot_be_reached_is_a_clear_error_without_the_password() -> None:
+    with closing(open_postgres(NOWHERE)) as storage:
+        with pytest.raises(StoreError, match=r"127.0.0.1:1/nothing.*Check that PostgreSQL is running") as refused:
+            storage.events.append(batch_of([call("s/a")]))
+        assert "hunter2" not in str(refused.value)
+        assert storage.vectors.get([b"key"]) == {}
+        assert storage.catalogs.load("sky") is None
+
+
+def test_a_newer_schema_is_refused_and_left_alone(address: str) -> None:
+    database = Postgres(address)
+    with closing(database), database.transaction() as connection:
+        connection.execute("INSERT INTO migrations VALUES (%s)", (len(migrations()) + 1,))
+    with closing(open_postgres(address)) as storage, pytest.raises(StoreError, match="newer version of shortlist"):
+        storage.events.append(batch_of([call("s/a")]))
+
+
+def test_days_that_are_over_are_dropped_whole(storage: Storage, address: str) -> None:
+    for day in range(4):
+        storage.events.append(batch_of([call(f"s/{day}")], at=NOON - day * DAY))
+    storage.events.purge(NOON - 1.5 * DAY, 1_000)
+    assert [event.subject for event in storage.events.events()] == ["s/0", "s/1"]
+    with closing(Postgres(address)) as database:
+        ((count,),) = database.read(
+            "SELECT count(*) FROM pg_class WHERE relname LIKE 'events_day_%%' AND relkind = 'r'"
+        )
+    assert count == 3  # of the day of the cutoff, only the first half is deleted
+
+
+def test_text_that_the_database_cannot_hold_is_kept_as_well_as_it_can(storage: Storage) -> None:
+    storage.events.append(batch_of([search("nul \x00 and \udc80 surrogate", "s/a")]))
+    (event,) = storage.events.events()
+    assert event.subject == "nul \N{REPLACEMENT CHARACTER} and ? surrogate"
+
+
+def test_everything_moves_from_files_into_an_empty_database(
+    tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = recorded(tmp_path)
+    assert main(["storage", "migrate", str(tmp_path), address]) == 0
+    assert "events: 4" in capsys.readouterr().out
+    with closing(open_postgres(address)) as after:
+        assert list(after.events.events()) == list(before.events.events())
+        assert after.tallies.sums() == before.tallies.sums()
+        assert after.experiments.experiments() == before.experiments.experiments()
+        assert after.experiments.outcomes("e") == before.experiments.outcomes("e")
+        after.exemplars.learn()
+        assert after.exemplars.pairs() == before.exemplars.pairs()
+        assert after.pins.read("sky") == before.pins.read("sky")
+        assert after.tokens.load() == before.tokens.load()
+        assert after.catalogs.load("sky") == b'{"format": 2, "tools": []}'
+        batch = batch_of([call("s/later")])
+        after.events.append(batch)
+        assert batch.entries[0].place.id == 5
+    assert main(["storage", "migrate", str(tmp_path), address]) == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def recorded(folder: Path) -> Storage:
+    storage = open_local(folder)
+    storage.experiments.start(StoredExperiment(name="e", plan=json.dumps({}), started=1))
+    exposed = Exposed(caller="local", workspace="w", experiment="e", variant="treatment")
+    storage.events.append(batch_of([exposed, search("write to anna", "mail/send"), call("mail/send")]))
+    storage.events.append(batch_of([call("s/a")], at=NOON - 3 * DAY))
+    storage.exemplars.learn()
+    pinned = PinnedDefinition("tool", "forecast", "{}")
+    storage.pins.write("sky", StoredPins(listing="x", accepted=(pinned,)))
+    storage.pins.decide("sky", [Decision("tool", "forecast", "h", True, "ada", 1.5)])
+    storage.tokens.put(StoredToken(name="ci", hash="sha256:1", created=1.0, servers=("sky",)))
+    storage.catalogs.save("sky", b'{"format": 2, "tools": []}')
+    return storage
