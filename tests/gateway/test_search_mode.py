@@ -5,8 +5,10 @@ import pytest
 from mcp import Client
 
 from shortlist.config.settings import Limits, ToolsetSettings
+from shortlist.errors import StoreError
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
+from shortlist.storage.memory import MemoryResults
 from shortlist.telemetry.events import Called, CircleBroken, Event, Searched
 from tests.gateway.support import Era, Fixture, serve, words
 
@@ -244,6 +246,20 @@ async def test_a_long_result_is_paged_and_searched(era: Era) -> None:
     assert text == "".join(f"line {i} of alpha\n" for i in range(900))
     assert "line 777 of alpha" in passage
     assert bad.is_error
+
+
+async def test_a_long_result_that_cannot_be_kept_is_shortened_and_says_so() -> None:
+    class Broken(MemoryResults):
+        def keep(self, *_: Any) -> None:
+            raise StoreError("the database is away")
+
+    limits, seams = Limits(result_characters=2_000), Seams(results=Broken())
+    async with serve(*pair(), limits=limits, seams=seams) as served, served.client() as client:
+        result = await client.call_tool("call_tool", {"name": "alpha__long", "arguments": {"size": 900}})
+    assert not result.is_error
+    assert "line 1 of alpha" in words(result)
+    assert "line 899 of alpha" not in words(result)
+    assert "The rest cannot be kept" in words(result)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """`shortlist storage`: move what was recorded from files into a shared database."""
 
 import argparse
-import sys
 from pathlib import Path
+from typing import Any
 
+from shortlist.cli.arguments import add_command
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
 from shortlist.paths import data_folder, find_config
@@ -17,14 +18,10 @@ def configured_storage(explicit: str | None = None) -> Storage:
     return open_storage(load_settings(path).storage if path else "")
 
 
-def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    storage = commands.add_parser("storage", help="move what was recorded into a shared database")
-    actions = storage.add_subparsers(dest="action", required=True, metavar="ACTION")
-    migrate = actions.add_parser(
-        "migrate",
-        help="copy everything from a data folder into an empty PostgreSQL database",
-        epilog="example: shortlist storage migrate ~/.local/share/shortlist postgresql://gateway@db/shortlist",
-    )
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    actions = add_command(subparsers, "storage").add_subparsers(dest="action", required=True, metavar="ACTION")
+    migrate = add_command(actions, "migrate", "copy everything from a data folder into an empty PostgreSQL database")
     migrate.add_argument("source", metavar="FOLDER", help="the data folder, or its events.sqlite; '-' for your own")
     migrate.add_argument("target", metavar="ADDRESS", help="postgresql://USER:PASSWORD@HOST/DATABASE")
     migrate.set_defaults(run=_migrate)
@@ -37,11 +34,11 @@ def _migrate(arguments: argparse.Namespace) -> int:
         raise InvalidInput(f"{str(folder)!r} is not a folder. Name the data folder that the gateway used, or '-'.")
     if not arguments.target.startswith(("postgresql://", "postgres://")):
         raise InvalidInput(
-            f"{arguments.target.partition('@')[2] or arguments.target!r} is not an address that begins with postgresql://."
+            "The second argument is not the address of a database: write postgresql://USER@HOST/DATABASE."
         )
     open_storage(arguments.target).close()  # says what to install where the driver is missing
     from shortlist.storage.postgres.moving import move  # noqa: PLC0415 (an optional dependency)
 
     for what, count in move(folder, arguments.target):
-        print(f"{what}: {count:,}", file=sys.stdout, flush=True)
+        print(f"{what}: {count:,}", flush=True)
     return 0

@@ -7,6 +7,7 @@ kept open while the modern client comes back with the answers.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from time import perf_counter
 
@@ -14,10 +15,10 @@ import anyio
 
 from shortlist.access.catalog import CallNotAllowed
 from shortlist.disclosure.render import compact_json
-from shortlist.errors import RequestRefused, ToolNotFound
+from shortlist.errors import RequestRefused, StoreError, ToolNotFound
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round
 from shortlist.gateway.recording import AuditedRequest, Finished
-from shortlist.gateway.results import blocks_of, page_notice, paged_result
+from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import (
@@ -37,6 +38,8 @@ from shortlist.models import Json, Tool
 from shortlist.telemetry.events import CallOutcome
 from shortlist.upstream.events import CallOptions
 from shortlist.validation import Check, check_call
+
+logger = logging.getLogger(__name__)
 
 SCHEMA_CHARACTERS = 6_000
 """How much of a schema a refused call shows."""
@@ -132,8 +135,13 @@ async def _paged(call: ToolCall, result: McpResult) -> McpResult:
     if len(text) <= results.characters:
         return result
     owner = call.seen.caller.principal.key
-    handle = await results.keep(owner, await results.cut(text))
-    return paged_result(result, await results.page(owner, handle), handle)
+    pages = await results.cut(text)
+    try:
+        handle = await results.keep(owner, pages)
+        return paged_result(result, await results.page(owner, handle), handle)
+    except StoreError as error:
+        logger.warning("a large result was not kept: %s", error)
+        return shortened_result(result, pages[0], len(text))
 
 
 def text_of_result(result: Mapping[str, Json]) -> str:

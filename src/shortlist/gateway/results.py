@@ -230,6 +230,16 @@ def blocks_of(result: Mapping[str, Json]) -> list[Json]:
     return blocks if isinstance(blocks, list) else []
 
 
+def shortened_result(result: Mapping[str, Json], text: str, total: int) -> dict[str, Json]:
+    """Return the beginning of a result that cannot be kept, and say that it is not the whole."""
+    others = [b for b in blocks_of(result) if not (isinstance(b, dict) and b.get("type") == "text")]
+    notice = (
+        f"[characters 0-{len(text):,} of {total:,}. The rest cannot be kept at the moment: ask for less, or try again.]"
+    )
+    shown = {key: value for key, value in result.items() if key != "structuredContent"}
+    return {**shown, "content": [{"type": "text", "text": text}, *others, {"type": "text", "text": notice}]}
+
+
 def paged_result(result: Mapping[str, Json], page: ResultPage, handle: str) -> dict[str, Json]:
     """Put page one in the place of a result's text and structured content; images and the rest stay."""
     others = [b for b in blocks_of(result) if not (isinstance(b, dict) and b.get("type") == "text")]
