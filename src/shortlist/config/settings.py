@@ -60,7 +60,7 @@ class StdioTransport:
     args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     directory: str | None = None
-    isolation: IsolationSettings = NOT_ISOLATED
+    isolation: IsolationSettings = field(default=NOT_ISOLATED, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
