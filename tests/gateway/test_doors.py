@@ -271,11 +271,14 @@ PROGRAMS = (
     *(f"print(await describe({function.removeprefix('tools.')!r}))" for function in FUNCTIONS),
     "print(tools, dir(tools), tools.vault)",
 )
+KINDS = ("prompts", "resources", "templates", "servers")
+THINGS = ("brief of the vault", "note of today", "note of a day")
 META_DOORS: dict[str, tuple[dict[str, Any], ...]] = {
     "search_tools": (
         *({"query": query, "format": "json"} for query in QUERIES),
         *({"query": query, "explain": True, "detail": "full", "limit": 50} for query in QUERIES),
         *({"query": query, "detail": "python", "limit": 50} for query in QUERIES),
+        *({"query": query, "kinds": [*KINDS], "format": form} for query in THINGS for form in ("text", "json")),
         {"query": "echo", "servers": ["vault"]},
         {"query": "echo", "toolsets": ["vault"]},
         {"query": "echo", "toolsets": ["riches"]},

@@ -13,6 +13,7 @@ from shortlist.index.vectors import QueryVectors
 from shortlist.observability.logs import NOTICES
 from shortlist.paths import cache_folder
 from shortlist.search.copies import ANY_ORDER, ServerOrder
+from shortlist.search.engine import Engine
 from shortlist.search.exemplars import Memory
 from shortlist.search.pipeline import Together
 from shortlist.search.presets import PIPELINES, nothing_together
@@ -21,6 +22,9 @@ from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
 from shortlist.storage.port import VectorStore
 from shortlist.text.queries import Expansions
+
+MOST_EMBEDDED = 500
+"""Prompts and resources that the chosen model embeds while a first search for them waits: a second or two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,15 @@ def make_searcher(
     )
     source = saved.open(catalog) if settings.saved_index else catalog
     return Searcher(source, embedder, fallback=static_model() if embedder is not None else None, options=options)
+
+
+def search_others(embedder: QueryVectors | None, catalog: Catalog) -> Engine:
+    """Make the search over prompts, resources or servers to install; many of them are left to the static model."""
+    chosen = embedder if len(catalog) <= MOST_EMBEDDED else static_model()
+    cache = open_vectors(local_vectors()) if chosen is not None else None
+    searcher = Searcher(catalog, chosen, options=SearchOptions(cache=cache))
+    searcher.prepare()
+    return Engine.over(searcher)
 
 
 def server_order(settings: Settings) -> ServerOrder:

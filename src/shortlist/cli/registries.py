@@ -9,7 +9,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -17,7 +17,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from shortlist.config.clients.registry import OFFICIAL, Package, RegistryServer, is_usable, read_server
 from shortlist.config.clients.texts import read_bytes, replace_file
 from shortlist.errors import InvalidInput, ShortlistError
-from shortlist.models import Json
+from shortlist.gateway.kinds import installable_server
+from shortlist.models import Json, Tool
 from shortlist.paths import data_folder
 
 SECONDS = 20.0
@@ -57,6 +58,17 @@ def search(words: str, registry: str, limit: int) -> list[RegistryServer]:
     wanted = set(re.findall(r"\w+", words.lower()))
     scored = [(-len(wanted & _words(raw)), raw["server"]["name"], raw) for raw in kept if "server" in raw]
     return [read_server(raw, registry) for score, _, raw in sorted(scored, key=lambda each: each[:2]) if score][:limit]
+
+
+def installable(registry: str, connected: Collection[str]) -> list[Tool]:
+    """Return the servers of the snapshot that are not connected, as documents that a search can find."""
+    bodies = (raw["server"] for raw in _snapshot(registry) if isinstance(raw.get("server"), dict))
+    named = [body for body in bodies if isinstance(body.get("name"), str)]
+    return [
+        installable_server(body["name"], str(body.get("title") or ""), str(body.get("description") or ""))
+        for body in named
+        if body["name"].rpartition("/")[2] not in connected
+    ]
 
 
 def sync(registry: str) -> int:

@@ -5,7 +5,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,10 +33,11 @@ from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.audience import Admission, Answerer
 from shortlist.front.server import Front, ObservedRequests, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch
+from shortlist.gateway.ports import ToolSearch
 from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
-from shortlist.models import Query, ToolId
+from shortlist.models import Query, Tool, ToolId
 from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
 from shortlist.paths import data_folder, find_config
@@ -203,6 +204,8 @@ async def _open_stack(
         workspaces=storage.workspaces,
         results=storage.results,
         stale=frozenset(catalog.servers),
+        search_others=searching.search_others if models else None,
+        installable=lambda: _installable(gateway.state.settings),
     )
     gateway = Gateway(
         settings,
@@ -293,6 +296,12 @@ def list_everything(settings: Settings) -> tuple[Catalog, dict[str, str]]:
     return run_plainly(listed)
 
 
+def _installable(settings: Settings) -> Sequence[Tool]:
+    from shortlist.cli.registries import installable, registry_url  # noqa: PLC0415 - only searches for servers need it
+
+    return installable(registry_url(None), settings.servers)
+
+
 async def _explained(search: Engine, query: Query, tool_id: ToolId) -> str:
     text: str = (await search.explain(query, tool_id)).text()
     return text
@@ -320,6 +329,12 @@ class _Searching:
         from shortlist.cli.engine import words_alone  # noqa: PLC0415
 
         return words_alone(catalog, self._known())
+
+    def search_others(self, catalog: Catalog) -> ToolSearch:
+        """Make a search over prompts, resources or servers to install."""
+        from shortlist.cli.engine import search_others  # noqa: PLC0415
+
+        return search_others(self._chosen(), catalog)
 
     def _known(self) -> Any:
         from shortlist.cli.engine import Known, server_order  # noqa: PLC0415

@@ -48,6 +48,15 @@ OVERHEAD_TOKENS = 40
 
 
 async def _search(call: ToolCall, request: SearchRequest) -> McpResult:
+    answer = await _search_tools(call, request) if "tools" in request.kinds else None
+    if answer is not None and request.kinds == ("tools",):
+        return answer
+    from shortlist.gateway.kinds import with_kinds  # noqa: PLC0415 - most searches are for tools alone
+
+    return await with_kinds(call, request, answer)
+
+
+async def _search_tools(call: ToolCall, request: SearchRequest) -> McpResult:
     state, seen = call.state, call.seen
     narrowing = await _narrowing(call, request)
     workspace = state.workspaces.for_circles(seen.caller)
@@ -297,6 +306,7 @@ SEARCH = MetaTool(
         "servers": {**STRINGS, "description": "Preferred servers"},
         "intent": {**STRING, "description": "e.g. web_research, data_analysis"},
         "only": {"type": "boolean", "description": "Nothing but these servers or this intent"},
+        "kinds": {**STRINGS, "description": "tools (default), prompts, resources, templates, servers"},
         "max_tokens": INTEGER,
     },
     reads=True,

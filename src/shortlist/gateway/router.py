@@ -6,7 +6,7 @@ which server showed it, and finds the others by asking. A caller reaches the pro
 where its scope holds the whole server.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -96,8 +96,8 @@ class Router:
     async def _collect(self, exchange: Exchange, server: str, kind: ListedKind, items: list[Any]) -> None:
         with anyio.move_on_after(LIST_SECONDS):
             try:
-                pages = _pages(lambda params: self._ask(exchange, server, kind.method, params), kind.key)
-                items.extend([item async for item in pages if isinstance(item.get(kind.renamed), str)])
+                ask = partial(self._ask, exchange, server)
+                items.extend([item async for item in listed_items(ask, kind)])
             except ShortlistError:
                 return  # the items of the other servers are still listed
 
@@ -251,6 +251,13 @@ async def _pages(ask: Callable[[Mapping[str, Json]], Any], key: str) -> Any:
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str):
             return
+
+
+async def listed_items(ask: Callable[..., Any], kind: ListedKind) -> AsyncIterator[dict[str, Any]]:
+    """Yield the items of a kind that one server lists and that have a name or URI."""
+    async for item in _pages(partial(ask, kind.method), kind.key):
+        if isinstance(item.get(kind.renamed), str):
+            yield item
 
 
 def to_uri(server: str, uri: str) -> str:

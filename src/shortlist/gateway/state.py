@@ -111,6 +111,10 @@ class Seams:
     gate: DefinitionGate | None = None
     """None: whatever a server lists is served."""
     workspaces: WorkspaceStore = field(default_factory=MemoryWorkspaces)
+    search_others: Callable[[Catalog], ToolSearch] | None = None
+    """Makes the search over prompts, resources and servers; may be slow. None: by the static model."""
+    installable: Callable[[], Sequence[Tool]] = tuple
+    """Servers that could be installed, as documents; may be slow."""
     results: ResultStore | None = None
     """None: a store of its own, in memory."""
 

@@ -15,6 +15,8 @@ from shortlist.text.asks import read_ask
 
 ShownDetail: TypeAlias = Literal["compact", "standard", "full", "python"]
 """How hits are shown: at a level of detail, or as the signatures that a program calls."""
+FoundKind: TypeAlias = Literal["tools", "prompts", "resources", "templates", "servers"]
+"""What a search finds; `servers` are those that could be installed."""
 AnswerFormat: TypeAlias = Literal["text", "toon", "json"]
 ToolArguments: TypeAlias = Mapping[str, Json]
 McpResult: TypeAlias = dict[str, Any]
@@ -113,6 +115,7 @@ class SearchRequest:
     explain: bool = False
     max_tokens: int | None = None
     format: AnswerFormat | None = None
+    kinds: tuple[FoundKind, ...] = ("tools",)
 
 
 def search_request(arguments: ToolArguments, defaults: Defaults = DEFAULTS) -> SearchRequest:
@@ -133,6 +136,7 @@ def search_request(arguments: ToolArguments, defaults: Defaults = DEFAULTS) -> S
         explain=bool(_flag(arguments, "explain")),
         max_tokens=_number(arguments, "max_tokens", 0, 0, 1_000_000) or None,
         format=_choice(arguments, "format", get_args(AnswerFormat), None),
+        kinds=_kinds(arguments),
     )
 
 
@@ -266,6 +270,14 @@ def _queries(arguments: ToolArguments) -> tuple[str, ...]:
 def shortened(query: str) -> str:
     """Reduce a query that is too long to what it asks for; a paste never pushes the ask out."""
     return query if len(query) <= MAX_QUERY_CHARACTERS else read_ask(query).query
+
+
+def _kinds(arguments: ToolArguments) -> tuple[FoundKind, ...]:
+    asked, known = _names_in_order(arguments, "kinds"), get_args(FoundKind)
+    for kind in asked:
+        if kind not in known:
+            raise InvalidInput(f"'kinds' takes {', '.join(known)}, not {kind!r}.")
+    return tuple(kind for kind in known if kind in asked) or ("tools",)
 
 
 def _text(arguments: ToolArguments, key: str) -> str | None:
