@@ -6,7 +6,7 @@ there are very many documents, and for comparison by words alone.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import anyio
@@ -65,12 +65,10 @@ async def measure() -> None:
         "small": search_others(choose_embedder("small")[0], catalog),
     }
     found = {name: await gains(search, requests) for name, search in searches.items()}
-    kinds = {
-        kind: [document for document in documents.values() if document.category == kind] for kind in found["words"]
-    }
+    counts = Counter(document.category for document in documents.values())
     rows = [
-        (kind, str(len(members)), str(len(found["words"][kind])), *(_percent(each[kind]) for each in found.values()))
-        for kind, members in kinds.items()
+        (kind, str(counts[kind]), str(len(found["words"][kind])), *(_percent(each[kind]) for each in found.values()))
+        for kind in counts
     ]
     means = (_percent([gain for values in each.values() for gain in values]) for each in found.values())
     rows.append(("all", str(len(documents)), str(len(requests)), *means))

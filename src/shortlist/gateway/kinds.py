@@ -64,9 +64,7 @@ class KindIndex:
         if not servers:
             return None
         filters = Filters(categories=frozenset({kind}), servers=frozenset(servers))
-        found = await self._searches[kind == "servers"].search(
-            replace(query, filters=filters, preferred=(), recent_tools=())
-        )
+        found = await self._searches[kind == "servers"].search(replace(query, filters=filters))
         return replace(found, hits=tuple(hit for hit in found.hits if hit.tool.server in servers))
 
     async def _refresh(self, call: ToolCall, kind: FoundKind) -> list[str]:
