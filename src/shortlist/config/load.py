@@ -48,7 +48,6 @@ from shortlist.config.settings import (
 from shortlist.config.shapes import (
     CodeShape,
     ConfigDocument,
-    LimitsShape,
     Options,
     PresetShape,
     SearchModelShape,
@@ -289,13 +288,13 @@ def _settings(ours: Options, servers: Mapping[str, ServerSettings], source: str,
         search=_search(ours.search, variables, source),
         tokens={name: TokenSettings(name=name, **dict(shape)) for name, shape in ours.tokens.items()},
         oauth=_resource_server(ours.oauth, ours.tokens, variables, source),
-        limits=_limits(ours.limits),
+        limits=Limits(**{key: value for key, value in ours.limits if value is not None}),
         telemetry=TelemetrySettings(**ours.telemetry.model_dump(exclude_none=True)),
         audit=AuditSettings(**dict(ours.audit)),
         storage=_storage(ours.storage or "", variables, source),
         dashboard=ours.dashboard,
         logs=LogSettings(level=ours.logs.level, json=ours.logs.json_lines),
-        code=_code(ours.code),
+        code=CodeSettings(**dict(ours.code if isinstance(ours.code, CodeShape) else {"enabled": ours.code})),
         smart_select=_selection(ours.smart_select, variables, source),
         source=source,
     )
@@ -397,11 +396,6 @@ def _selection(shape: SelectionShape | bool, variables: Variables, source: str) 
     return SelectionSettings(**{**dict(shape), "api_key": key})
 
 
-def _code(shape: CodeShape | bool) -> CodeSettings:
-    """Read the object or its short form, `true`."""
-    return CodeSettings(enabled=shape) if isinstance(shape, bool) else CodeSettings(**dict(shape))
-
-
 def _preset(name: str, shape: PresetShape | tuple[str, ...]) -> PresetSettings:
     """Read the object or its short form, a list of toolsets."""
     fields = {"toolsets": shape} if isinstance(shape, tuple) else dict(shape)
@@ -412,10 +406,6 @@ def _toolset(name: str, shape: ToolsetShape | tuple[str, ...]) -> ToolsetSetting
     """Read the object or its short form, a list of globs over tool ids."""
     fields = {"tools": shape} if isinstance(shape, tuple) else dict(shape)
     return ToolsetSettings(name=name, **fields)
-
-
-def _limits(shape: LimitsShape) -> Limits:
-    return Limits(**{key: value for key, value in shape if value is not None})
 
 
 def _checked(shape: type[ShapeT], raw: Any, source: str, place: str) -> ShapeT:

@@ -51,6 +51,8 @@ Columns: TypeAlias = dict[str, Any]
 """An event by column; see StoredEvent for their names."""
 Sums: TypeAlias = dict[tuple[str, str], float]
 """Tallies added up, by name and key."""
+Cell: TypeAlias = tuple[int, str, str, float]
+"""Hour, name, key and value of a tally, as a store yields it."""
 Cells: TypeAlias = Mapping[tuple[str, int, str], float]
 """Tallies to add, by name, hour and key."""
 

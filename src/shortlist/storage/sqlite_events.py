@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 from shortlist.errors import StoreError
 from shortlist.storage.port import (
@@ -16,6 +16,7 @@ from shortlist.storage.port import (
     HOUR,
     HOURS,
     Batch,
+    Cell,
     Cells,
     EventQuery,
     StoredEvent,
@@ -31,8 +32,6 @@ PURGED_AT_ONCE = 5_000
 DAY = 86_400.0
 YEAR_2000 = 946_684_800.0
 """No gateway has run before; an earlier note was made under a clock that was not set."""
-Cell: TypeAlias = tuple[int, str, str, float]
-"""Hour, name, key and value."""
 
 
 class SqliteEvents:

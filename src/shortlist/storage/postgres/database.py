@@ -14,7 +14,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from shortlist.errors import NothingRecorded, StoreError
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
-Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+PostgresConnection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 SCHEMA = "shortlist"
 MIGRATING, APPENDING = 7_310_001, 7_310_002
@@ -34,7 +34,7 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self.place = _without_password(url)
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
+        self._pool: ConnectionPool[PostgresConnection] = ConnectionPool(
             url,
             min_size=0,
             max_size=MOST_CONNECTIONS,
@@ -51,7 +51,7 @@ class Postgres:
         """Until when the server counts as away, and why."""
 
     @contextmanager
-    def transaction(self, *, create: bool = True) -> Iterator[Connection]:
+    def transaction(self, *, create: bool = True) -> Iterator[PostgresConnection]:
         """Commit everything inside, or roll it back; without `create`, raise if nothing was ever recorded."""
         if not create:
             self._require_records()
@@ -88,7 +88,7 @@ class Postgres:
             raise NothingRecorded(f"Nothing has been recorded yet in {self.place}. `shortlist serve` records events.")
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
+    def _connected(self) -> Iterator[PostgresConnection]:
         until, why = self._away
         if time.monotonic() < until:
             raise StoreError(why)
@@ -115,7 +115,7 @@ class Postgres:
                 self._migrate(connection)
             self._ready = True
 
-    def _migrate(self, connection: Connection) -> None:
+    def _migrate(self, connection: PostgresConnection) -> None:
         """Bring the schema up to date; several gateways may start at once."""
         scripts = migrations()
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 from shortlist.errors import StoreError
 from shortlist.storage.port import (
@@ -13,13 +13,14 @@ from shortlist.storage.port import (
     HOUR,
     HOURS,
     Batch,
+    Cell,
     EventQuery,
     StoredEvent,
     Sums,
     TallyName,
     ToolPair,
 )
-from shortlist.storage.postgres.database import APPENDING, Connection, Postgres, storable
+from shortlist.storage.postgres.database import APPENDING, Postgres, PostgresConnection, storable
 from shortlist.storage.rows import COLUMNS, OF_TOOLS, decoded, event_row, stored_event, tally_rows, workspace_row
 
 DAY = 86_400.0
@@ -27,9 +28,6 @@ DAY_MILLISECONDS = 86_400_000
 YEAR_2000 = 946_684_800.0
 """No gateway has run before; an earlier time was told by a clock that was not set."""
 PURGED_AT_ONCE = 5_000
-
-Cell: TypeAlias = tuple[int, str, str, float]
-"""Hour, name, key and value."""
 
 
 class PostgresEvents:
@@ -97,13 +95,13 @@ class PostgresEvents:
         sql = "SELECT one, other, workspaces FROM pairs WHERE workspaces >= %s ORDER BY workspaces DESC LIMIT %s"
         return [ToolPair(*row) for row in self.database.query(sql, (least, most))]
 
-    def _number(self, connection: Connection, batch: Batch) -> None:
+    def _number(self, connection: PostgresConnection, batch: Batch) -> None:
         count = len(batch.entries)
         ids = connection.execute("SELECT nextval('event_ids') FROM generate_series(1, %s)", (count,)).fetchall()
         for entry, (number,) in zip(batch.entries, ids, strict=True):
             entry.place.id = number
 
-    def _partition(self, connection: Connection, batch: Batch) -> None:
+    def _partition(self, connection: PostgresConnection, batch: Batch) -> None:
         """Make sure that there is a partition for every day; what the clock puts before 2000 is kept apart."""
         days = partitioned_days(entry.columns["at"] for entry in batch.entries)
         for day in sorted(days - self._days):
@@ -209,7 +207,7 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
     ]
 
 
-def _add_tallies(connection: Connection, batch: Batch) -> None:
+def _add_tallies(connection: PostgresConnection, batch: Batch) -> None:
     rows = tally_rows(batch.tallies)
     with connection.cursor() as cursor:
         cursor.executemany(_ADD_TALLY, [tuple(map(storable, row)) for row in rows.plain])
@@ -219,7 +217,7 @@ def _add_tallies(connection: Connection, batch: Batch) -> None:
 
 
 def _with_known(
-    connection: Connection, times: Mapping[tuple[int, str], Counter[str]]
+    connection: PostgresConnection, times: Mapping[tuple[int, str], Counter[str]]
 ) -> Iterable[tuple[int, str, str]]:
     for (hour, step), new in times.items():
         known = connection.execute("SELECT buckets FROM times WHERE hour = %s AND step = %s", (hour, step)).fetchone()

@@ -6,7 +6,7 @@ from typing import Any
 from shortlist.errors import InvalidInput
 from shortlist.models import ToolId
 from shortlist.storage.port import LearnedPair, StoredExperiment, WorkspaceOutcome
-from shortlist.storage.postgres.database import Connection, Postgres
+from shortlist.storage.postgres.database import Postgres, PostgresConnection
 from shortlist.storage.sqlite_learning import BOUNDS, LEARNED, ExemplarBounds
 
 _OUTCOME = tuple(field.name for field in fields(WorkspaceOutcome))
@@ -84,7 +84,7 @@ class PostgresExemplars:
         found = self._database.query(_READ_NOTE, (LEARNED,))
         return int(found[0][0]) if found else 0
 
-    def _bound(self, connection: Connection) -> None:
+    def _bound(self, connection: PostgresConnection) -> None:
         bounds = self._bounds
         for partition, most in (
             ("caller, tool", bounds.of_tool),

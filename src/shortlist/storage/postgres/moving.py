@@ -9,7 +9,7 @@ from typing import Any
 from shortlist.errors import InvalidInput, StoreError
 from shortlist.storage.files import declared_format
 from shortlist.storage.local import open_local
-from shortlist.storage.postgres.database import Connection, Postgres, storable
+from shortlist.storage.postgres.database import Postgres, PostgresConnection, storable
 from shortlist.storage.postgres.events import partition_sql, partitioned_days
 from shortlist.storage.postgres.records import PostgresPins, PostgresTokens
 from shortlist.storage.sqlite import SqliteFile
@@ -47,13 +47,13 @@ def move(folder: Path, address: str) -> Iterator[tuple[str, int]]:
         database.close()
 
 
-def _require_empty(connection: Connection, place: str) -> None:
+def _require_empty(connection: PostgresConnection, place: str) -> None:
     for table in ("events", "experiments", "pinned_servers", "tokens"):
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():  # noqa: S608 (constants)
             raise InvalidInput(f"{place} is not empty ({table}). Move into a new database, so that nothing is mixed.")
 
 
-def _record(connection: Connection, path: Path) -> Iterator[tuple[str, int]]:
+def _record(connection: PostgresConnection, path: Path) -> Iterator[tuple[str, int]]:
     if not path.is_file():
         return
     SqliteFile(path, write=True).close()  # brings an older file up to date
@@ -69,7 +69,7 @@ def _record(connection: Connection, path: Path) -> Iterator[tuple[str, int]]:
         connection.execute(sql)
 
 
-def _copy(connection: Connection, file: SqliteFile, table: str) -> int:
+def _copy(connection: PostgresConnection, file: SqliteFile, table: str) -> int:
     columns = [name for _, name, *_ in file.query(f"PRAGMA table_info({table})")]
     count = 0
     listed = ", ".join(columns)
@@ -84,7 +84,7 @@ def _value(table: str, column: str, value: Any) -> Any:
     return bool(value) if (table, column) in BOOLEAN else storable(value)
 
 
-def _catalogs(connection: Connection, folder: Path) -> int:
+def _catalogs(connection: PostgresConnection, folder: Path) -> int:
     count = 0
     for path in sorted(folder.glob("*.json")):
         try:
@@ -97,7 +97,7 @@ def _catalogs(connection: Connection, folder: Path) -> int:
     return count
 
 
-def _workspaces(connection: Connection, path: Path) -> int:
+def _workspaces(connection: PostgresConnection, path: Path) -> int:
     if not path.is_file():
         return 0
     try:
