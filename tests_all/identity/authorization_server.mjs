@@ -23,5 +23,6 @@ const provider = new Provider(issuer, {
     },
   },
 });
+provider.on('grant.success', (ctx) => console.log(`granted ${ctx.oidc.params.grant_type}`));
 provider.on('server_error', (_c, e) => console.error('server_error', e));
 provider.listen(port, '127.0.0.1', () => console.log(`ready ${issuer}`));

@@ -1,13 +1,23 @@
 """Logins to servers, kept in the encrypted file of this user's data folder."""
 
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
 import anyio.to_thread
 
 from shortlist.cli.words import Stamp, stamp
 from shortlist.errors import StoreError
 from shortlist.paths import data_folder
+from shortlist.storage.private import PrivateLock
 from shortlist.storage.secrets import FileSecrets
 from shortlist.upstream.grants import LoginKey, TokenGrant
 from shortlist.upstream.login import Logins
+
+REFRESH_SECONDS = 20.0
+"""A refresh of another process has ended by then."""
+TRY_SECONDS = 0.05
 
 
 class StoredGrants:
@@ -39,6 +49,19 @@ class StoredGrants:
     async def remove(self, key: LoginKey) -> None:
         await anyio.to_thread.run_sync(self._secrets.remove, _name(key))
         self._seen = None
+
+    @asynccontextmanager
+    async def refreshing(self, key: LoginKey) -> AsyncIterator[None]:
+        """Hold a lock of this grant that other processes respect; without it after a while, rather than never."""
+        name = hashlib.sha256(_name(key).encode()).hexdigest()[:16]
+        lock = await anyio.to_thread.run_sync(PrivateLock, self._secrets.path.with_name(f"refresh-{name}"))
+        try:
+            with anyio.move_on_after(REFRESH_SECONDS):
+                while not lock.try_acquire():
+                    await anyio.sleep(TRY_SECONDS)
+            yield
+        finally:
+            lock.close()
 
     def _read(self, key: LoginKey) -> TokenGrant | None:
         text = self._secrets.get(_name(key))

@@ -55,9 +55,29 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> None:
+class PrivateLock:
+    """A lock that other processes respect, for work that takes longer than replacing a file."""
+
+    def __init__(self, path: Path) -> None:
+        private_folder(path.parent)
+        self._descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | _NO_LINKS, FILE_MODE)
+
+    def try_acquire(self) -> bool:
+        """Return whether the lock is ours now, without waiting."""
+        return _lock(self._descriptor, wait=False)
+
+    def close(self) -> None:
+        """Release the lock."""
+        os.close(self._descriptor)
+
+
+def _lock(descriptor: int, *, wait: bool = True) -> bool:
     try:
         import fcntl  # noqa: PLC0415 - not on Windows, where an exclusive open has to do
     except ImportError:
-        return
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True

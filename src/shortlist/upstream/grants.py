@@ -1,7 +1,8 @@
 """What a login to a server leaves behind: who signed in where, with which client, and the tokens."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -43,6 +44,8 @@ class TokenGrant:
     scope: str = ""
     resource: str = ""
     """As the server's metadata names it, which need not be the URL that is configured."""
+    wanted: str = ""
+    """The scopes of the next login, where the server refused a request because this grant lacks some."""
 
     def dump(self) -> str:
         """Return the grant as text that `load` reads."""
@@ -67,6 +70,10 @@ class LoginStore(Protocol):
 
     async def remove(self, key: LoginKey) -> None: ...
 
+    def refreshing(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
+        """Let one process at a time refresh a grant."""
+        ...
+
 
 class MemoryLogins:
     """Grants that end with the process."""
@@ -82,3 +89,7 @@ class MemoryLogins:
 
     async def remove(self, key: LoginKey) -> None:
         self._kept.pop(key, None)
+
+    @asynccontextmanager
+    async def refreshing(self, _: LoginKey) -> AsyncIterator[None]:
+        yield

@@ -7,10 +7,11 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import httpx2
+from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from shortlist.config.settings import NO_OAUTH, HttpTransport, OAuthClientSettings, SseTransport, Transport
@@ -20,6 +21,7 @@ from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.grants import LoginKey, LoginStore, TokenGrant
 from shortlist.upstream.oauth import (
     Authorization,
+    Challenge,
     LoginEnded,
     LoginFailed,
     challenge_of,
@@ -109,19 +111,26 @@ class Logins:
             done.exception()  # seen, also where every caller has left
 
     async def _refresh(self, target: LoginTarget, key: LoginKey, used: TokenGrant) -> TokenGrant | None:
-        newer = await self._newer(key, used)
-        if newer is not None:
-            return newer
-        try:
-            async with self._http(target) as http:
-                fresh = await refresh(http, target.server, used, self._clock())
-        except LoginEnded:
-            newer = await self._newer(key, used)  # another process may have used the refresh token first
-            if newer is None:
-                await self._grants.remove(key)
-            return newer
-        await self._grants.put(key, fresh)
-        return fresh
+        async with self._grants.refreshing(key):
+            newer = await self._newer(key, used)
+            if newer is not None:
+                return newer
+            try:
+                async with self._http(target) as http:
+                    fresh = await refresh(http, target.server, used, self._clock())
+            except LoginEnded:
+                newer = await self._newer(key, used)  # another machine may have used the refresh token first
+                if newer is None:
+                    await self._grants.remove(key)
+                return newer
+            await self._grants.put(key, fresh)
+            return fresh
+
+    async def lacks(self, key: LoginKey, used: TokenGrant, scope: str) -> None:
+        """Note that a server wants more scopes than a grant has: the next login asks for all of them."""
+        wanted = union_scopes(used.wanted or used.scope, scope) or ""
+        if wanted != used.wanted:
+            await self._grants.put(key, replace(used, wanted=wanted))
 
     async def _newer(self, key: LoginKey, used: TokenGrant) -> TokenGrant | None:
         current = await self._grants.get(key)
@@ -130,9 +139,11 @@ class Logins:
     async def begin(self, target: LoginTarget, principal: str, redirect_uri: str) -> str:
         """Start a login and return the link that its user must open."""
         key = LoginKey(principal, target.server, target.resource)
+        before = await self._grants.get(key)
+        wanted = (*target.settings.scopes, *(before.wanted.split() if before is not None else ()))
         async with self._http(target) as http:
             challenge = await challenge_of(http, target.server, target.url)
-            found = await discover(http, target.server, target.url, challenge, target.settings.scopes)
+            found = await discover(http, target.server, target.url, challenge, wanted)
             client = await register(http, found, target.settings, redirect_uri)
         login = Authorization(discovered=found, client=client, redirect_uri=redirect_uri)
         self._keep(_Pending(key, login, target, self._clock() + PENDING_SECONDS))
@@ -191,6 +202,12 @@ class BearerAuth(httpx2.Auth):
             return
         _sign(request, grant)
         response = yield request
+        challenge = Challenge.of(response)
+        if response.status_code == 403 and challenge.error == "insufficient_scope":
+            await self._logins.lacks(self._key, grant, challenge.scope or "")
+            await _discard(response)
+            server = self._target.server
+            raise ConnectionFailed(f"the login lacks rights that it asks for; `shortlist login {server}`", sent=False)
         if response.status_code != 401:
             return
         fresh = await self._asked(self._logins.renewed(self._target, self._key, grant))

@@ -50,10 +50,11 @@ class Challenge:
 
     resource_metadata: str | None = None
     scope: str | None = None
+    error: str | None = None
 
     @classmethod
     def of(cls, response: httpx2.Response) -> "Challenge":
-        read = {name: extract_field_from_www_auth(response, name) for name in ("resource_metadata", "scope")}
+        read = {name: extract_field_from_www_auth(response, name) for name in ("resource_metadata", "scope", "error")}
         return cls(**read)
 
 
