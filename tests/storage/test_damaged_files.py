@@ -42,7 +42,10 @@ class Home:
         return {
             "events": self.data / "events.sqlite",
             "key": self.data / "hash.key",
-            "catalog": next(iter((self.data / "catalog").glob("*.json")), self.data / "catalog" / "none.json"),
+            "catalog": next(
+                (path for path in (self.data / "catalog").glob("*.json") if not path.stem.endswith("-offers")),
+                self.data / "catalog" / "none.json",
+            ),
             "vectors": self.cache / "vectors.sqlite",
         }[kind]
 
