@@ -21,7 +21,7 @@ from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
-from shortlist.web.page import Sources
+from shortlist.web.page import ServerSwitch, Sources
 from tests.gateway.support import Fixture, Served, serve
 from tests.telemetry.happenings import events_in
 
@@ -78,7 +78,9 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(*fixtures: Fixture, events: Sequence[Event] = (), **settings: Any) -> AsyncIterator[Visitor]:
+async def visiting(
+    *fixtures: Fixture, events: Sequence[Event] = (), switch: ServerSwitch | None = None, **settings: Any
+) -> AsyncIterator[Visitor]:
     """Serve fixtures with a dashboard over what was recorded, and stand before its door."""
     clock = Clock()
     with TemporaryDirectory() as folder:
@@ -91,6 +93,7 @@ async def visiting(*fixtures: Fixture, events: Sequence[Event] = (), **settings:
                 explained=served.searcher.explained,
                 storage=open_local(path.parent),
                 reconnect=served.pool.refresh,
+                switch=switch,
             )
             app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access))])
             async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as http:

@@ -17,6 +17,7 @@ PICTURES = {
     "/experiments": "experiments",
     "/experiments/{experiment:path}": "experiment",
     "/activity": "activity",
+    "/activity/{event}": "event",
 }
 
 

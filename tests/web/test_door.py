@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 ADDRESSES = [
     path.replace("{server:path}", "alpha").replace("{tool:path}", "alpha/add")
     for path in PAGES
-    if path not in ("/activity/feed", "/experiments/{experiment:path}")
+    if path not in ("/activity/feed", "/activity/{event}", "/experiments/{experiment:path}")
 ]
 
 
@@ -29,9 +29,10 @@ async def test_a_session_opens_every_page(path: str) -> None:
     async with visiting(Fixture("alpha")) as visitor:
         await visitor.enter()
         page = await visitor.read(path)
-    assert "Sign out" in page.words
+    assert "Playground" in page.words
     assert page.inline() == []
-    assert all(link.startswith(("/", "#")) for link in page.links())
+    clients = ("cursor://anysphere.cursor-deeplink/mcp/install?", "vscode:mcp/install?")
+    assert all(link.startswith(("/", "#", *clients)) for link in page.links())
 
 
 async def test_a_link_opens_once_and_its_cookie_is_kept_from_scripts_and_other_sites() -> None:

@@ -99,8 +99,8 @@ async def test_tools_that_say_the_same_are_shown_together() -> None:
         await visitor.enter()
         listed = text(await visitor.read("/tools?view=twins"))
         one = text(await visitor.read("/tools/alpha%2Fadd"))
-    assert "alpha__add Add two numbers. near-duplicate of beta/add" in listed
-    assert "Near-duplicates beta/add" in one
+    assert "alpha__add Add two numbers. near-duplicate of beta__add" in listed
+    assert "Near-duplicates beta__add" in one
 
 
 async def test_a_tools_page_shows_its_calls() -> None:
@@ -128,7 +128,7 @@ async def test_misses_name_the_search_that_went_before() -> None:
         await visitor.enter()
         all_of_them = text(await visitor.read("/misses"))
         unfound = text(await visitor.read("/misses?kind=unfound"))
-    assert "sum up <b>two</b> numbers” 1. alpha/echo 2. alpha/add called alpha/long" in unfound
+    assert "sum up <b>two</b> numbers” 1. alpha__echo 2. alpha__add called alpha__long" in unfound
     assert "asked again" not in unfound.partition("Then")[2]
     assert "rephrased: “sum up two numbers please”" in all_of_them
     assert "called alpha/none, which does not exist" in all_of_them
@@ -150,7 +150,7 @@ async def test_activity_comes_latest_first_and_goes_on_from_where_it_was() -> No
     assert new.text.count("<tr") == 1
     assert "777 ms" in new.text
     assert "<html" not in new.text
-    assert "2 hits, first alpha/echo" in searches
+    assert "2 hits, first alpha__echo" in searches
     assert "alpha/long" not in searches
     assert wild.status_code == 200
 

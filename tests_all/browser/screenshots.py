@@ -34,6 +34,7 @@ SHOTS = {
     "experiments": ("/experiments", "light", DESK),
     "experiment": (f"/experiments/{EXPERIMENT.name}", "light", TALL),
     "activity": ("/activity", "dark", DESK),
+    "event": ("/activity/1", "light", DESK),
     "phone": ("/", "dark", PHONE),
 }
 """Name to address, theme and size."""

@@ -23,6 +23,7 @@ PAGES = {
     "experiments": "/experiments",
     "experiment": f"/experiments/{EXPERIMENT.name}",
     "activity": "/activity",
+    "event": "/activity/1",
 }
 every_page = pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 

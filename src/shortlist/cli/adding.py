@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -230,6 +231,27 @@ def _remove(arguments: argparse.Namespace) -> int:
     return _done(arguments, f"Removed {arguments.name!r} from {path}.")
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigSwitch:
+    """Turns servers of a configuration file on and off; comments and order stay."""
+
+    path: Path
+
+    def turn(self, server: str, *, on: bool) -> None:
+        path, keys = self.path, _keys(self.path, server)
+        if on:
+            _change(
+                path, lambda text: _kept(_kept(text, path, (*keys, "disabled"), None), path, (*keys, "enabled"), None)
+            )
+        else:
+            _change(path, lambda text: put(text, format_of(path), (*keys, "disabled"), True))
+
+    def disabled(self) -> list[str]:
+        """Return the servers that are disabled, in the order of the file."""
+        entries = {name: _entry(self.path, keys) for name, keys in _present(self.path).items()}
+        return [name for name, each in entries.items() if each.get("disabled") is True or each.get("enabled") is False]
+
+
 def _disable(arguments: argparse.Namespace) -> int:
     path = _own(arguments)
     server, _, tool = arguments.name.partition("/")
@@ -238,7 +260,7 @@ def _disable(arguments: argparse.Namespace) -> int:
         hidden = [*_list(_entry(path, keys), "disabledTools"), tool]
         _change(path, lambda text: put(text, format_of(path), (*keys, "disabledTools"), list(dict.fromkeys(hidden))))
     else:
-        _change(path, lambda text: put(text, format_of(path), (*keys, "disabled"), True))
+        ConfigSwitch(path).turn(server, on=False)
     return _done(arguments, f"Disabled {arguments.name!r} in {path}.")
 
 
@@ -256,7 +278,7 @@ def _enable(arguments: argparse.Namespace) -> int:
         left = [name for name in hidden if name != tool]
         _change(path, lambda text: _kept(text, path, (*keys, "disabledTools"), left or None))
     else:
-        _change(path, lambda text: _kept(_kept(text, path, (*keys, "disabled"), None), path, (*keys, "enabled"), None))
+        ConfigSwitch(path).turn(server, on=True)
     return _done(arguments, f"Enabled {arguments.name!r} in {path}.")
 
 

@@ -1,7 +1,10 @@
 """Builds the dashboard's pages: imported with the first visit, since the import takes as long as a start."""
 
+from pathlib import Path
+
 from starlette.types import ASGIApp
 
+from shortlist.cli.adding import ConfigSwitch
 from shortlist.cli.stack import Stack
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
@@ -15,5 +18,6 @@ def pages_of(stack: Stack, access: Access) -> ASGIApp:
         explained=stack.search.explained_here,
         storage=stack.storage,
         reconnect=stack.pool.refresh,
+        switch=ConfigSwitch(Path(stack.settings.source)) if stack.settings.source else None,
     )
     return dashboard(sources, access)

@@ -15,7 +15,7 @@ import anyio
 
 from shortlist.access.catalog import CallNotAllowed
 from shortlist.disclosure.render import compact_json
-from shortlist.errors import RequestRefused, StoreError, ToolNotFound
+from shortlist.errors import RequestRefused, ShortlistError, StoreError, ToolNotFound
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round
 from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
@@ -72,12 +72,16 @@ async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, na
         raise
     outcome: CallOutcome = "failed"
     result: McpResult | None = None
+    failure = ""
     try:
         params = {"name": tool.name, "arguments": dict(arguments)}
         result = await relay(state, call.exchange, tool.server, "tools/call", params, call.turn)
         outcome = _outcome(result)
         state.uris.note(tool.server, result)
         return result
+    except ShortlistError as error:
+        failure = str(error)
+        raise
     finally:
         finished = Finished(
             tool=tool.id,
@@ -86,6 +90,7 @@ async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, na
             milliseconds=(perf_counter() - started) * 1000,
             native=native,
             program=call.program,
+            reason=failure,
         )
         state.recording.called(call.seen.caller, finished, result)
         workspace = state.workspaces.for_circles(call.seen.caller)

@@ -50,11 +50,13 @@ from shortlist.telemetry.events import (
 )
 from shortlist.telemetry.experiments.plan import Variant
 from shortlist.telemetry.tokens import Later
+from shortlist.text.tokens import one_line
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
 from shortlist.upstream.events import State as UpstreamState
 
 REMEMBERED_SESSIONS = 10_000
+REASON_CHARACTERS = 300
 
 Answer = Mapping[str, Json]
 logger = logging.getLogger(__name__)
@@ -79,6 +81,8 @@ class Finished:
     native: bool
     program: str = ""
     """The program that made the call; empty for one from outside."""
+    reason: str = ""
+    """The error that ended it without a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +209,7 @@ class Recording:
                 milliseconds=call.milliseconds,
                 native=call.native,
                 program=call.program or None,
+                reason=one_line(call.reason or _said(result, call.outcome), REASON_CHARACTERS),
                 size=_size(result) if result else 0,
                 arguments=call.arguments if self.arguments else None,
             )
@@ -222,6 +227,7 @@ class Recording:
                 outcome=outcome,
                 milliseconds=0.0,
                 native=False,
+                reason=one_line(said, REASON_CHARACTERS) if outcome != "unknown" else "",
                 tokens=Later(lambda: estimate_tokens(said)),
                 arguments=arguments if self.arguments else None,
             )
@@ -285,6 +291,13 @@ def _found(hit: Hit) -> FoundTool:
 def answer_tokens(answer: Mapping[str, Json]) -> int:
     """Estimate the tokens that a client reads in an answer."""
     return sum(estimate_tokens(block["text"]) for block in answer["content"])
+
+
+def _said(result: Answer | None, outcome: CallOutcome) -> str:
+    """Return the first text of a result that is an error."""
+    blocks = (result or {}).get("content") if outcome == "error" else None
+    texts = (each.get("text") for each in (blocks if isinstance(blocks, list) else ()) if isinstance(each, dict))
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def _size(result: Answer) -> int:

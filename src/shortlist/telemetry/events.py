@@ -26,7 +26,7 @@ from shortlist.telemetry.measures import (
     Tally,
     time_tally,
 )
-from shortlist.telemetry.redaction import Privacy, redact_json
+from shortlist.telemetry.redaction import Privacy, redact, redact_json
 from shortlist.telemetry.tokens import Tokens, count
 
 CallOutcome: TypeAlias = Literal["ok", "error", "invalid_arguments", "failed", "input_required", "unknown"]
@@ -270,9 +270,12 @@ class Called(CallerEvent):
     arguments: Mapping[str, Json] | None = None
     program: str | None = None
     """The program that made the call."""
+    reason: str = ""
+    """Why it failed, in the server's words or ours; secrets are masked before it is stored."""
 
     def columns(self, privacy: Privacy) -> Columns:
         data = {
+            "reason": redact(self.reason) or None,
             "native": self.native or None,
             "size": self.size,
             "arguments": privacy.call(self.arguments),

@@ -28,10 +28,13 @@ PAGES: Mapping[str, MakePage] = {
     "/experiments/{experiment:path}": experiments.page,
     "/activity": activity.page,
     "/activity/feed": activity.feed,
+    "/activity/{event}": activity.event,
 }
 
 CHANGES: Mapping[str, Change] = {
     "/servers/{server:path}/reconnect": servers.reconnect,
+    "/servers/{server:path}/disable": servers.disable,
+    "/servers/{server:path}/enable": servers.enable,
 }
 
 

@@ -73,10 +73,11 @@ class Chart:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Evenly spaced interval labels, including the first and the last."""
+        """One label for each interval, empty for most: evenly spaced ones are named, with the first and the last."""
         last = len(self.moments) - 1
         count = next((n for n in range(LABELS - 1, 0, -1) if last % n == 0), 1)
-        return tuple(self.moments[last * i // count] for i in range(count + 1)) if last > 0 else tuple(self.moments)
+        named = {last * i // count for i in range(count + 1)} if last > 0 else {0}
+        return tuple(moment if at in named else "" for at, moment in enumerate(self.moments))
 
     @property
     def bars(self) -> Iterator[Bar]:

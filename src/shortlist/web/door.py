@@ -119,6 +119,7 @@ def _written(page: Page, visit: Visit) -> Response:
         "caller": visit.session.principal,
         "limited": visit.limited,
         "csrf": visit.session.csrf,
+        "may_return": bool(visit.state.settings.tokens),  # a one-time link does not open twice
         **page.values,
     }
     return HTMLResponse(render(page.template, values), page.status)

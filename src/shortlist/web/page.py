@@ -1,8 +1,8 @@
 """What a page is made of: a visit by one caller, the sources that it may look into, and a template with its values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, get_args
+from typing import Any, Protocol, TypeAlias, get_args
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.errors import ShortlistError, StoreError
@@ -29,6 +29,18 @@ class NotForThisToken(ShortlistError):
         super().__init__("This token may see some of the tools, and nothing of what other callers do.")
 
 
+class ServerSwitch(Protocol):
+    """Turns servers on and off in the configuration."""
+
+    def turn(self, server: str, *, on: bool) -> None:
+        """Enable or disable a server; the gateway applies the change within a second."""
+        ...
+
+    def disabled(self) -> Sequence[str]:
+        """Return the servers that the configuration disables."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """What the pages show: the gateway as it is, and what it recorded."""
@@ -39,6 +51,8 @@ class Sources:
     storage: Storage
     reconnect: Callable[[str], None] | None = None
     """Connects to a server again; None where the servers belong to another process."""
+    switch: ServerSwitch | None = None
+    """None where there is no configuration to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

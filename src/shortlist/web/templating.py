@@ -40,6 +40,7 @@ def _environment() -> Any:
         "milliseconds": milliseconds,
         "one_line": one_line,
         "segment": segment,
+        "wire": wire,
     }
     found.globals["parts"] = found.get_template("parts.html").module
     return found
@@ -55,6 +56,11 @@ def _seen(value: Any) -> Any:
 def segment(text: str) -> str:
     """Encode a name as a path segment."""
     return quote(text, safe="")
+
+
+def wire(tool_id: str) -> str:
+    """Return the name that clients see for a tool, where no page says another."""
+    return tool_id.replace("/", "__", 1)
 
 
 def whole(number: float) -> str:

@@ -1,11 +1,14 @@
 """The live feed of events."""
 
+import json
 from collections.abc import Mapping
 
-from shortlist.storage.port import EventQuery
-from shortlist.web.page import Page, Visit
+from shortlist.storage.port import EventQuery, EventStore, StoredEvent
+from shortlist.web.page import NoSuchPage, Page, Visit
 
 SHOWN = 60
+NEAR, AROUND = 100, 40
+"""How many events before one are looked at, and how many of its workspace are shown."""
 
 KINDS: Mapping[str, str] = {
     "": "all",
@@ -39,6 +42,32 @@ def page(visit: Visit) -> Page:
 def feed(visit: Visit) -> Page:
     """Return the rows of events newer than one, which the page prepends."""
     return Page("activity_rows.html", "", _events(visit))
+
+
+def event(visit: Visit) -> Page:
+    """Show one event, the search it belongs to, and what its workspace did around it."""
+    number = visit.path["event"]
+    store = visit.record().events
+    found = _one(store, int(number)) if number.isdecimal() and len(number) < 19 else None
+    if found is None:
+        raise NoSuchPage(f"No event {number!r}: it never happened, or is older than what is kept.")
+    around: list[StoredEvent] = []
+    if found.workspace is not None:
+        near = EventQuery(workspace=found.workspace, after=max(found.id - NEAR, 0), limit=AROUND)
+        around = [each for each in store.events(near) if each.id != found.id]
+    values = {
+        "event": found,
+        "search": _one(store, found.search) if found.search is not None else None,
+        "around": around,
+        "kind_words": WORDS,
+        "data": json.dumps(dict(found.data), indent=2, ensure_ascii=False),
+    }
+    return Page("event.html", f"Event {found.id}", values)
+
+
+def _one(store: EventStore, number: int) -> StoredEvent | None:
+    found = next(store.events(EventQuery(after=number - 1, limit=1)), None)
+    return found if found is not None and found.id == number else None
 
 
 def _events(visit: Visit) -> Mapping[str, object]:

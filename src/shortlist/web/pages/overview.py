@@ -1,15 +1,19 @@
 """The overview: all metrics of a time range, and charts of the main ones."""
 
+import base64
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self, get_args
+from urllib.parse import quote
 
 from shortlist.storage.port import HOUR, Sums, TallyName, TallyStore
 from shortlist.telemetry.figures import FIGURES, Tallied, Unit, latency, stats_of
 from shortlist.web.charts import Chart, ChartValue, Series, spark
 from shortlist.web.page import OF_TOOLS, Page, Visit
+from shortlist.web.pages.attention import concerns
 from shortlist.web.templating import milliseconds, percent, short
 
 BUSIEST = 8
@@ -83,8 +87,20 @@ def page(visit: Visit) -> Page:
             "names": visit.reach.name,
             "figures": [(name, figure, written(name, whole.figures[name])) for name, figure in FIGURES.items()],
             "kept": visit.state.settings.telemetry,
+            "concerns": concerns(visit, whole),
+            "links": _install_links(),
         },
     )
+
+
+def _install_links() -> Mapping[str, str]:
+    """Return links that make a client on this machine add the gateway; the browser hands them to the client."""
+    entry = {"command": "shortlist", "args": ["serve"]}
+    config = base64.b64encode(json.dumps(entry).encode()).decode()
+    return {
+        "Cursor": f"cursor://anysphere.cursor-deeplink/mcp/install?name=shortlist&config={quote(config)}",
+        "VS Code": f"vscode:mcp/install?{quote(json.dumps({'name': 'shortlist', **entry}))}",
+    }
 
 
 def written(name: str, value: float | None) -> str:
@@ -142,7 +158,7 @@ class Course:
                 "Calls",
                 short,
                 Series("ok", self.calls("ok", "input_required"), tone=1),
-                Series("refused", self.calls("invalid_arguments", "unknown"), tone=3),
+                Series("refused", self.calls("invalid_arguments"), tone=3),
                 Series("failed", self.calls("error", "failed"), tone=4),
             ),
             self._chart(

@@ -1,12 +1,17 @@
 """The upstream servers: state, tools and usage."""
 
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shortlist.config.masking import masked
+from shortlist.config.settings import HttpTransport, SseTransport, StdioTransport
 from shortlist.gateway.view import definition_tokens
-from shortlist.models import Tool
+from shortlist.models import Json, Tool
 from shortlist.telemetry.figures import ToolFigures
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.web.page import NoSuchPage, Page, Use, Visit
+from shortlist.web.pages.attention import TROUBLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +35,8 @@ class ServerRow:
 def listing(visit: Visit) -> Page:
     """Show all servers."""
     use = visit.use()
-    return Page("servers.html", "Servers", {"rows": [_row(visit, status, use) for status in visit.servers().values()]})
+    rows = [_row(visit, status, use) for status in visit.servers().values()]
+    return Page("servers.html", "Servers", {"rows": sorted(rows, key=_trouble), "disabled": _disabled(visit)})
 
 
 def page(visit: Visit) -> Page:
@@ -45,6 +51,8 @@ def page(visit: Visit) -> Page:
             "names": visit.reach.name,
             "used": use.tools,
             "may_reconnect": visit.sources.reconnect is not None and not visit.limited,
+            "may_switch": visit.sources.switch is not None and not visit.limited,
+            "settings": _settings(visit, row.status.server),
         },
     )
 
@@ -56,6 +64,60 @@ def reconnect(visit: Visit) -> str:
         raise NoSuchPage(f"Server {name!r} cannot be reconnected from here.")
     visit.sources.reconnect(name)
     return visit.address.removesuffix("/reconnect")
+
+
+def disable(visit: Visit) -> str:
+    """Keep a server in the configuration without using it."""
+    return _switched(visit, _named(visit).server, on=False)
+
+
+def enable(visit: Visit) -> str:
+    """Use a disabled server again."""
+    name = visit.path["server"]
+    if name not in _disabled(visit):
+        raise NoSuchPage(f"No disabled server {name!r}.")
+    return _switched(visit, name, on=True)
+
+
+def _switched(visit: Visit, name: str, *, on: bool) -> str:
+    if visit.sources.switch is None or visit.limited:
+        raise NoSuchPage(f"Server {name!r} cannot be changed from here.")
+    visit.sources.switch.turn(name, on=on)
+    return "/servers"
+
+
+def _disabled(visit: Visit) -> Sequence[str]:
+    return visit.sources.switch.disabled() if visit.sources.switch is not None and not visit.limited else ()
+
+
+def _trouble(row: "ServerRow") -> tuple[int, float]:
+    """Sort servers in trouble first, then those whose calls fail most; others keep their order."""
+    state = row.status.state
+    place = TROUBLE.index(state) if state in TROUBLE else len(TROUBLE)
+    return place, -((row.used.error_rate if row.used else None) or 0.0)
+
+
+def _settings(visit: Visit, name: str) -> Mapping[str, str]:
+    """Return the effective settings of a server as its configuration would write them, secrets masked."""
+    found = visit.state.settings.servers.get(name)
+    if found is None or visit.limited:
+        return {}
+    transport = found.transport
+    entry: dict[str, Json] = {}
+    if isinstance(transport, StdioTransport):
+        shown = masked({"args": list(transport.args)})["args"]
+        entry["Command"] = shlex.join([transport.command, *map(str, shown)])
+    elif isinstance(transport, HttpTransport | SseTransport):
+        entry["URL"] = masked({"url": transport.url})["url"]
+    return {
+        **entry,
+        "Start": found.start.replace("_", " "),
+        "Trust": found.trust,
+        "Call timeout": f"{found.timeout_seconds:g} s",
+        "Start timeout": f"{found.start_seconds:g} s",
+        "Concurrent calls": str(found.max_concurrency),
+        **({"Hidden tools": ", ".join(found.exclude)} if found.exclude else {}),
+    }
 
 
 def _named(visit: Visit) -> UpstreamStatus:

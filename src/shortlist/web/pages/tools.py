@@ -1,6 +1,7 @@
 """The tools: used, failing, near-duplicates, and never found."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,9 @@ from shortlist.telemetry.figures import ToolFigures
 from shortlist.web.page import NoSuchPage, Page, Visit
 
 PER_PAGE = 50
-LATEST_CALLS = 20
+LATEST_CALLS = 200
+"""Those that the reasons of failures are counted in."""
+SHOWN_CALLS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ def listing(visit: Visit) -> Page:
         {
             "rows": chosen[(number - 1) * PER_PAGE : number * PER_PAGE],
             "count": len(chosen),
+            "total": len(rows),
             "views": {key: (words, sum(map(fits, fitting))) for key, (words, fits) in VIEWS.items()},
             "sorts": {key: words for key, (words, _) in SORTS.items()},
             "asked": {"view": view, "sort": sort, "q": letters},
@@ -99,7 +103,9 @@ def page(visit: Visit) -> Page:
     row = next(row for row in _rows(visit) if row.tool.id == tool_id)
     calls = [] if visit.limited else _latest_calls(visit, tool_id)
     definition = json.dumps(row.tool.mcp(), indent=2, ensure_ascii=False)
-    return Page("tool.html", row.name, {"row": row, "definition": definition, "calls": calls})
+    reasons = Counter(str(call.data["reason"]) for call in calls if call.data.get("reason"))
+    values = {"row": row, "definition": definition, "calls": calls[:SHOWN_CALLS], "reasons": reasons.most_common(5)}
+    return Page("tool.html", row.name, values)
 
 
 def _rows(visit: Visit) -> list[ToolRow]:

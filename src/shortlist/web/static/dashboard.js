@@ -1,6 +1,7 @@
 "use strict";
 
 const POLL_MILLISECONDS = 2000;
+const CHECK_MILLISECONDS = 5000;
 const MOST_ROWS = 300;
 
 // A time is written as so long ago; pointing at it shows the reader's own clock.
@@ -8,6 +9,23 @@ function showOwnTime(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     time.title = new Date(time.dateTime).toLocaleString();
   }
+}
+
+// What was written as so long ago stays true while the page is open.
+function keepTimesTrue() {
+  const units = [[86400, "d"], [3600, "h"], [60, "min"]];
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const passed = Math.max(0, (Date.now() - Date.parse(time.dateTime)) / 1000);
+    const unit = units.find(([size]) => passed >= size);
+    time.textContent = unit ? `${Math.round(passed / unit[0])} ${unit[1]} ago` : passed < 10 ? "just now" : `${Math.round(passed)} s ago`;
+  }
+}
+
+// A page of a gateway that has ended says so.
+async function watchGateway(notice) {
+  const answer = document.hidden ? null : await fetch("/static/icon.svg", { method: "HEAD", cache: "no-store" }).catch(() => "gone");
+  if (answer) notice.hidden = answer !== "gone";
+  setTimeout(watchGateway, CHECK_MILLISECONDS, notice);
 }
 
 // On a phone the menu scrolls sideways: begin where the reader is.
@@ -52,5 +70,8 @@ function followActivity(table) {
 
 showOwnTime(document);
 showPlaceInMenu();
+setInterval(keepTimesTrue, CHECK_MILLISECONDS);
+const notice = document.getElementById("gone");
+if (notice) setTimeout(watchGateway, CHECK_MILLISECONDS, notice);
 const activity = document.getElementById("activity");
 if (activity) followActivity(activity);
