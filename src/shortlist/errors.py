@@ -10,7 +10,8 @@ ShortlistError
 ├── IndexFormatError       a saved index that this version cannot read
 ├── ModelError             weights or a model runtime that cannot be used
 ├── StoreError             stored records that cannot be read or written
-│   └── NothingRecorded    nothing has been stored yet
+│   ├── NothingRecorded    nothing has been stored yet
+│   └── SecretsUnreadable  the file of all secrets is damaged or may not be read
 ├── DatasetMissing         benchmark or eval data that is not on this machine
 ├── TunedOnReportedSplit   an eval that would report on what it was fitted on
 └── UpstreamError          an MCP server failed; names the server
@@ -78,6 +79,10 @@ class StoreError(ShortlistError):
 
 class NothingRecorded(StoreError):
     """Nothing has been stored yet."""
+
+
+class SecretsUnreadable(StoreError):
+    """The file of all secrets cannot be read, so that nobody knows which ones there are."""
 
 
 class DatasetMissing(ShortlistError):

@@ -17,6 +17,7 @@ from shortlist.upstream.login import Logins, LoginTarget, login_target
 from shortlist.upstream.oauth import LoginFailed
 from shortlist.upstream.pool import UpstreamPool
 from tests.servers.protected import Protected, protected_server
+from tests.upstream.rough_http import rough_server
 from tests.upstream.support import Recorder, pool_of, web
 
 pytestmark = pytest.mark.anyio
@@ -153,6 +154,26 @@ async def test_an_answer_to_no_login_or_of_another_issuer_is_refused(wiki: Prote
     with pytest.raises(LoginFailed, match="not who was asked"):
         await logins.finish(httpx2.URL(link).params["state"], "code", "https://evil.example")
     assert await grants.get(LoginKey(SHARED, "wiki", target.resource)) is None
+
+
+async def test_a_damaged_file_of_logins_affects_only_servers_that_need_one(
+    wiki: Protected, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secrets = FileSecrets(tmp_path)
+    secrets.path.write_text("{ damaged")
+    async with (
+        rough_server("legacy") as free,
+        pool_of(web("wiki", f"{wiki.url}/mcp"), web("free", free.url), logins=Logins(StoredGrants(secrets))) as (
+            pool,
+            _,
+        ),
+    ):
+        assert (await pool.call_tool("free", "echo", {"text": "hi"}))["content"]
+        status = pool.status()["wiki"]
+        assert status.state == "failed"
+        assert str(secrets.path) in str(status.error)
+    assert caplog.text.count("sent without a login") == 1
+    assert secrets.path.read_text() == "{ damaged"
 
 
 async def test_configured_credentials_are_never_replaced_by_a_login() -> None:

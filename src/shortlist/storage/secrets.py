@@ -13,7 +13,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from shortlist.errors import InvalidConfig, StoreError
+from shortlist.errors import InvalidConfig, SecretsUnreadable, StoreError
 from shortlist.storage.private import locked, read_private, write_private
 
 KEY_VARIABLE = "SHORTLIST_SECRET_KEY"
@@ -85,8 +85,9 @@ class FileSecrets:
                 raise ValueError("it does not hold secrets")
             return kept
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"The secrets in {str(self.path)!r} cannot be read ({error}); the file was left as it is."
+            raise SecretsUnreadable(
+                f"The secrets in {str(self.path)!r} cannot be read ({error}). The file was left as it is: restore it, "
+                "or move it away and sign in again."
             ) from None
 
     def _write(self, kept: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ No lock is held across a request: a refresh is one task per grant that everybody
 """
 
 import asyncio
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -15,7 +16,7 @@ from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from shortlist.config.settings import NO_OAUTH, HttpTransport, OAuthClientSettings, SseTransport, Transport
-from shortlist.errors import ShortlistError, UpstreamError
+from shortlist.errors import SecretsUnreadable, ShortlistError, UpstreamError
 from shortlist.upstream.addresses import guarded_client
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.grants import LoginKey, LoginStore, TokenGrant
@@ -30,6 +31,8 @@ from shortlist.upstream.oauth import (
     refresh,
     register,
 )
+
+logger = logging.getLogger(__name__)
 
 AHEAD_SECONDS = 60.0
 """A token this near to its end is refreshed before it is used."""
@@ -80,10 +83,17 @@ class Logins:
         self._clock = clock
         self._flights: dict[LoginKey, asyncio.Task[TokenGrant | None]] = {}
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._reported = ""
 
     def auth(self, target: LoginTarget, principal: str) -> "BearerAuth":
         """Return what signs the requests of one principal to one server."""
         return BearerAuth(self, target, LoginKey(principal, target.server, target.resource))
+
+    def report(self, error: SecretsUnreadable) -> None:
+        """Log once that logins cannot be read: it is noticed with every request."""
+        if str(error) != self._reported:
+            self._reported = str(error)
+            logger.warning("Requests to servers are sent without a login for now. %s", error)
 
     async def usable(self, target: LoginTarget, key: LoginKey) -> TokenGrant | None:
         """Return a grant that is good for a request, refreshed ahead of its end; None where nobody signed in."""
@@ -196,7 +206,16 @@ class BearerAuth(httpx2.Auth):
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Attach the token, and try once more with a fresh one when the server refuses it."""
-        grant = await self._asked(self._logins.usable(self._target, self._key))
+        try:
+            grant = await self._asked(self._logins.usable(self._target, self._key))
+        except SecretsUnreadable as error:
+            # Whether there was a login is not known. A server that needs none must not be affected.
+            self._logins.report(error)
+            response = yield request
+            if response.status_code == 401:
+                await _discard(response)
+                raise ConnectionFailed(str(error), sent=False) from None
+            return
         if grant is None:
             yield request
             return
@@ -220,6 +239,8 @@ class BearerAuth(httpx2.Auth):
         """Return a grant; what keeps it from being read or refreshed fails the request before it is sent."""
         try:
             return await asked
+        except SecretsUnreadable:
+            raise
         except UpstreamError as error:
             raise ConnectionFailed(str(error).removeprefix(f"Server {error.server!r}: "), sent=False) from None
         except ShortlistError as error:
