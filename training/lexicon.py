@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shortlist.text.languages.glossing import gloss
-from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, Lexicon, parse_lexicon
+from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, UNSPACED, Lexicon, parse_lexicon
 from shortlist.text.languages.spelling import normal, stems
 from shortlist.text.tokens import terms
 from training.bench import data_folder, read_lines
@@ -98,7 +98,7 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
         (form, target) for sources, targets in sentences for form in set(sources) for target in set(targets)
     )
     surface = _surfaces(spelled)
-    return _weighed(language, entries, chance) + [
+    return _weighed(entries, chance, known) + [
         Entry(surface.get(target, target), form, round(rate, 2))
         for form, rates in chance.items()
         if seen[form] >= SEEN_AT_LEAST and len(form) > 1
@@ -109,25 +109,29 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
     ]
 
 
-def _weighed(language: str, entries: Sequence[Entry], chance: Mapping[str, Mapping[str, float]]) -> list[Entry]:
+def _weighed(entries: Sequence[Entry], chance: Mapping[str, Mapping[str, float]], known: Lexicon) -> list[Entry]:
+    language = known.language
     found = []
     for english, form, weight in entries:
-        key = _key(form, language)
-        rates = chance.get(key)
+        rates = chance.get(_key(form, language, known))
         target = (terms(english) or [""])[0]
         found.append(Entry(english, form, weight * (0.3 + 2 * rates[target]) if rates and target in rates else weight))
     return found
 
 
-def _key(form: str, language: str) -> str:
-    return next(iter(stems(form, language)), normal(form, language)) if " " not in form else normal(form, language)
+def _key(form: str, language: str, known: Lexicon) -> str:
+    """Return what a form is learned under: itself where it is listed, since a listed form hides its stem; else that."""
+    exact = " ".join(normal(word, language) for word in form.split()) if language not in UNSPACED else normal(form, language)
+    if " " in exact or exact in known.forms:
+        return exact
+    return next(iter(stems(form, language)), exact)
 
 
 def _sources(query: str, language: str, known: Lexicon) -> list[str]:
     """Return the words of a request by the keys that they are learned under."""
     units = gloss(query, language, known)
     return [
-        _key(unit.text, language)
+        _key(unit.text, language, known)
         for unit in units
         if not unit.function
         and not unit.text.isdigit()

@@ -142,8 +142,8 @@ def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexico
         return [Gloss(tokens[at])], 1  # a name: `el vault Personal`
     for size in range(min(words.longest, len(tokens) - at), 0, -1):
         text, key = " ".join(tokens[at : at + size]), " ".join(exact[at : at + size])
-        if size == 1 and key in words.function_words:
-            return [Gloss(text, function=True)], 1
+        if key in words.function_words:
+            return [Gloss(text, function=True)], size
         if senses := words.forms.get(key) or words.stems.get(key):
             return [Gloss(text, senses)], size
         if size > 1 and language != "vi":
