@@ -1,9 +1,10 @@
-"""Make the list of ordinary English words that the package ships, from the texts that models may be trained on.
+"""Make the lists of English words that the package ships, from the texts that models may be trained on.
 
     python -m training.english_words --dictionary /usr/share/dict/american-english
 
 A word is ordinary if a request or a tool text has it and the dictionary (Debian's wamerican) does too, or if so many
-texts have it that it cannot be a typing error: names of products, words of the trade.
+texts have it that it cannot be a typing error: names of products, words of the trade. The rest of the dictionary is a
+list of its own: such a word is never taken for a typing error, and says nothing about the language of a request.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from training.bench import Folder, data_folder
 from training.lexicon import WORDS
 
 SHIPPED = Path("src/shortlist/text/data/english.txt")
+RARER = Path("src/shortlist/text/data/dictionary.txt")
 SEEN_BY = 25
 """Servers and requests that must have a word which no dictionary has."""
 SHORT_WORD = 5
@@ -60,6 +62,12 @@ def ordinary(counts: Counter[str], dictionary: Path) -> list[str]:
     return sorted(kept - foreign | {word for word in STOPWORDS if word.isalpha()})
 
 
+def rarer(words: list[str], dictionary: Path) -> list[str]:
+    """Return the plain words of the dictionary that are not among the ordinary ones."""
+    listed = {word for word in dictionary.read_text("utf-8").split() if word.isascii() and word.isalpha()}
+    return sorted({word for word in listed if word.islower() and len(word) > 2} - set(words))
+
+
 def _function_words() -> Iterator[str]:
     for language in LATIN:
         for line in (WORDS / f"{language}.tsv").read_text("utf-8").splitlines():
@@ -76,6 +84,9 @@ def main() -> None:
     words = ordinary(words_of(options.data), options.dictionary)
     options.out.write_text("\n".join(words) + "\n", "utf-8")
     print(f"{len(words)} words, {options.out.stat().st_size} bytes")
+    others = rarer(words, options.dictionary)
+    RARER.write_text("\n" + "\n".join(others) + "\n", "utf-8")
+    print(f"{len(others)} rarer words, {RARER.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """From a query to an answer, over an index that is replaced but never changed: many threads may search at once."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -261,10 +261,22 @@ class Searcher:
         ask = ask_of(clean_text(query.text))
         result = self._run(query, self._answer, ask)
         if query.mode == "hybrid" and (apart := wishes(ask.text)):
-            answers = [self._run(replace(query, text=wish.query), self._answer) for wish in apart]
-            result = serve_each(result, apart, answers)
+            result = serve_each(result, apart, self._answers(query, apart))
         reranker = self._options.reranker
         return result if reranker is None else reranked(result, reranker, self._options.rerank_top)
+
+    def _answers(self, query: Query, apart: Sequence[Wish]) -> list[SearchResult]:
+        """Search for each wish; one that says little by itself continues from the tool of the wish before it."""
+        found: list[SearchResult] = []
+        for wish in apart:
+            asked = replace(query, text=wish.query)
+            if wish.says_little and found and found[-1].hits:
+                before = found[-1].hits[0].tool
+                asked = replace(
+                    asked, relation="continues", recent_tools=(before.id,), recent_servers=(before.server,)
+                )
+            found.append(self._run(asked, self._answer))
+        return found
 
     def explained(self, query: Query) -> Explained:
         """Search, and explain every hit."""

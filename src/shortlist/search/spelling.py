@@ -10,7 +10,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
-from shortlist.text.languages.lexicon import english_words
+from shortlist.text.languages.lexicon import english_words, is_dictionary_word
 from shortlist.text.languages.reading import read_query
 from shortlist.text.queries import Expansions, shipped_expansions
 from shortlist.text.tokens import ascii_words, stem, terms
@@ -85,7 +85,8 @@ class Speller:
         shipped = shipped_expansions()
         given = self._expansions or shipped
         return (
-            word in given.long_forms
+            is_dictionary_word(word)
+            or word in given.long_forms
             or (word in given.phrases and word not in shipped.phrases)  # stems of synonyms are shipped too
             or self._has(word)
         )

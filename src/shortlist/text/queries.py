@@ -105,6 +105,9 @@ _ASKS = re.compile(
     rf"^\W*{_FILLER}(?:who|what|what's|which|where|when|how|is there|are there|i need|i want|let me know|tell me)\b",
     re.IGNORECASE,
 )
+_ONE = re.compile(r"\bones?\b", re.IGNORECASE)
+_CHANNEL = re.compile(r"(?<![\w&/#])#(?=[a-z][\w-]*[a-z])", re.IGNORECASE)
+"""The sign of a chat channel's name: `#dev`; not of an issue's number."""
 _POINTS = re.compile(r"\b(?:it|its|them|they|that|this|those|these|him|her|there|one|result|both)\b", re.IGNORECASE)
 
 
@@ -300,7 +303,14 @@ def ask_of(text: str) -> Ask:
 
 def asked_text(text: str) -> str:
     """Return what to search by: the text cleaned, without what was pasted into it."""
-    return ask_of(clean_text(text)).query
+    return with_channels(ask_of(clean_text(text)).query)
+
+
+def with_channels(text: str) -> str:
+    """Say what `#dev` is, as "tell #dev" leaves it out."""
+    if "#" not in text or "channel" in text.lower():
+        return text
+    return _CHANNEL.sub("channel #", text)
 
 
 def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
@@ -351,7 +361,7 @@ def _asked(term: str, weight: float, phrases: Phrases | None) -> QueryTerm:
 
 
 class Wish(NamedTuple):
-    """One thing that is asked for; `about` is an earlier wish that it refers to."""
+    """One thing that is asked for; `about` is what it refers to: an earlier wish, or earlier turns."""
 
     text: str
     about: str = ""
@@ -359,7 +369,12 @@ class Wish(NamedTuple):
     @property
     def query(self) -> str:
         """Return the text to search by."""
-        return f"{self.text}\n{quoted(self.about)}" if self.about else self.text
+        return f"{self.text}\n{quoted(self.about)}" if self.says_little else self.text
+
+    @property
+    def says_little(self) -> bool:
+        """Return whether the wish needs what it refers to: "pin it" does, "mail it to Ruth" does not."""
+        return bool(self.about) and (len(terms(self.text)) < MIN_WORDS or bool(_ONE.search(self.text)))
 
 
 def wishes(text: str) -> tuple[Wish, ...]:
@@ -367,16 +382,25 @@ def wishes(text: str) -> tuple[Wish, ...]:
     may_be_list = not text.isprintable() or _has_any(text, _LIST_SIGNS)
     if not may_be_list and not _has_any(text, _JOINT_SIGNS):
         return ()
-    listed = _NUMBER.sub("\n", text) if may_be_list and len(_NUMBER.findall(text)) > 1 else text
+    asked, context = _without_quotes(text) if '"' in text else (text, "")
+    listed = _NUMBER.sub("\n", asked) if may_be_list and len(_NUMBER.findall(asked)) > 1 else asked
     pieces = _JOINT.split(listed)
     parts = _joined(pieces[::2], pieces[1::2])
     if not 1 < len(parts) <= MAX_WISHES:
         return ()
     found: list[Wish] = []
     for part in parts:
-        about = found[-1].text if found and _POINTS.search(part) else ""
-        found.append(Wish(part, about))
+        before = found[-1].text if found else context
+        found.append(Wish(part, before if _POINTS.search(part) else ""))
     return tuple(found)
+
+
+def _without_quotes(text: str) -> tuple[str, str]:
+    """Separate a request from lines that only quote: what earlier turns said, or what was pasted."""
+    lines = text.split("\n")
+    quotes = [line for line in lines if _QUOTED.fullmatch(line.strip())]
+    asked = "\n".join(line for line in lines if line not in quotes)
+    return (asked, " ".join(quotes).replace('"', "")) if asked.strip() else (text, "")
 
 
 def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
