@@ -35,6 +35,8 @@ QUOTE_CHARS = 180
 """The length of a quote that the reader of queries knows: quoted words weigh a third of those that ask."""
 SHORT_ASK, BESIDE = 200, 160
 """A request of at most this length, next to text of at least this length, is about that text."""
+MOSTLY = 0.4
+"""A message with a smaller share of pasted text is a request at length, and is searched whole."""
 NARRATIVE, NARRATIVE_RUN = 500, 250
 """This much prose that addresses no reader, in runs of at least this length, counts as pasted."""
 
@@ -142,7 +144,7 @@ def _read_long(text: str) -> Ask:
     blocks = _blocks(text)
     if not any(block.is_pasted for block in blocks):
         blocks = _introduced(text) or _with_narrative(blocks)
-    if not any(block.is_pasted for block in blocks):
+    if sum(len(block.text) for block in blocks if block.is_pasted or block.in_letter) < MOSTLY * len(text):
         return Ask(_both_ends(text))
     asking = _asking(blocks)
     if not asking:
@@ -287,7 +289,14 @@ def _is_about(ask: str, rest: str) -> bool:
     if points and first and first[1].lower() in _TEXT_ACTIONS:
         return True
     requests = _starts_like_a_request(ask) or ask.endswith("?")
-    return requests and not _REQUESTS_MORE.search(rest) and (points or not _is_addressed(rest))
+    return requests and not _requests_more(rest) and (points or not _is_addressed(rest))
+
+
+def _requests_more(text: str) -> bool:
+    """Return whether a text goes on requesting after its first sentence, as a task in several steps does."""
+    if _REQUESTS_MORE.search(text):
+        return True
+    return any(_starts_like_a_request(part) for part in _ends(_SENTENCE.split(text))[1:])
 
 
 def _ends_apart(text: str) -> Iterator[tuple[str, str, bool]]:

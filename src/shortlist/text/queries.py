@@ -79,6 +79,8 @@ _QUOTED = re.compile(r"(?:\"[^\"]*\"\s*)+")
 _CLAUSE_SIGNS = (". ", "! ", "? ", "; ", ", ", "then", "also", "after", "finally", "next")
 """No clause of a plain line ends without one of these."""
 MAX_WISHES = 6
+MOST_CHARS = 600
+"""A longer request describes one task, whose sentences are not wishes; its clauses still inform the search."""
 MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
@@ -378,7 +380,9 @@ class Wish(NamedTuple):
 
 
 def wishes(text: str) -> tuple[Wish, ...]:
-    """Split a request into wishes; empty if it asks for one thing."""
+    """Split a request into wishes; empty if it asks for one thing, or describes a task at length."""
+    if len(text) > MOST_CHARS:
+        return ()
     may_be_list = not text.isprintable() or _has_any(text, _LIST_SIGNS)
     if not may_be_list and not _has_any(text, _JOINT_SIGNS):
         return ()
