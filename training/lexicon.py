@@ -121,7 +121,11 @@ def _weighed(entries: Sequence[Entry], chance: Mapping[str, Mapping[str, float]]
 
 def _key(form: str, language: str, known: Lexicon) -> str:
     """Return what a form is learned under: itself where it is listed, since a listed form hides its stem; else that."""
-    exact = " ".join(normal(word, language) for word in form.split()) if language not in UNSPACED else normal(form, language)
+    exact = (
+        " ".join(normal(word, language) for word in form.split())
+        if language not in UNSPACED
+        else normal(form, language)
+    )
     if " " in exact or exact in known.forms:
         return exact
     return next(iter(stems(form, language)), exact)

@@ -29,8 +29,9 @@ from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.paths import cache_folder
 from shortlist.remote import ProviderUnavailable
+from shortlist.search.caution import beside_a_paste, with_taken_words
 from shortlist.search.explain import Explanation
-from shortlist.search.fusion import NO_MATCH, with_taken_words
+from shortlist.search.fusion import NO_MATCH
 from shortlist.search.rerank import choose_reranker, reranked
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.selection import LIMIT as SELECTED
@@ -128,6 +129,8 @@ class ToolFilter:
                 asked, found, view = alone, standing, seen
         if asked.relation in MIXED_WITH_EARLIER:
             found = replace(found, confidence=with_taken_words(found.confidence))
+        if context.has_paste:
+            found = replace(found, confidence=beside_a_paste(found.confidence))
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
         must = tuple(dict.fromkeys((*narrowing.always, *recalled(asked, narrowing, options.limit))))

@@ -39,13 +39,16 @@ class Context:
     text: str
     asked: Asked
     called: tuple[str, ...] = ()
+    has_paste: bool = False
+    """Whether the last turn holds pasted text besides the request."""
 
 
 def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, tokens: int) -> Context:
     """Read a text or a chat: what is asked now, with what the last `messages` turns settled."""
     if isinstance(source, str):
-        asked = Asked(_present(read_ask(clean_text(source)).query))
-        return Context(clip(asked.text, tokens), asked)
+        ask = read_ask(clean_text(source))
+        asked = Asked(_present(ask.query))
+        return Context(clip(asked.text, tokens), asked, has_paste=bool(ask.pasted))
     turns = read_turns([source] if isinstance(source, Mapping) else source)
     spoken = [position for position, turn in enumerate(turns) if turn.text]
     if not spoken:
@@ -56,7 +59,7 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     asked = asked_now(turns[asking].text, [turns[position] for position in before], called=bool(calls))
     said_since = [turns[position].text for position in spoken if position > asking][-1:] if messages > 1 else []
     text = "\n".join((_present(asked.query), *(quoted(said[:TAKEN_CHARS]) for said in said_since)))
-    return Context(clip(text, tokens), asked, calls)
+    return Context(clip(text, tokens), asked, calls, has_paste=bool(read_ask(turns[asking].text).pasted))
 
 
 def read_turns(messages: Iterable[Any]) -> list[ChatTurn]:

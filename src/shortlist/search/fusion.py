@@ -69,10 +69,6 @@ NEAREST = 10
 """How many tools of the sample are compared with a query."""
 HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
-PASTED_AT_MOST = 0.35
-"""The maximum confidence for a paste without a request; within `low`."""
-TAKEN_AT_MOST = 0.74
-"""The maximum confidence for a query with words of earlier turns; within `medium`."""
 NONE_AT_MOST = 0.1
 """Where `low` begins and `none` ends, so that a level and its probability never contradict each other."""
 SURE = 0.8
@@ -338,24 +334,6 @@ class Calibration:
         return "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
 
 
-def with_taken_words(confidence: Confidence) -> Confidence:
-    """Lower a high confidence to medium: words taken from earlier turns match tools that were not asked for now."""
-    if confidence.level != "high":
-        return confidence
-    return replace(confidence, level="medium", probability=TAKEN_AT_MOST)
-
-
-def mostly_pasted(confidence: Confidence, characters: int) -> Confidence:
-    """Lower the confidence of an answer to a message in which nothing reads like a request."""
-    reason = f"nothing in {characters:,} characters reads like a request"
-    return replace(
-        confidence,
-        level="none" if confidence.level == "none" else "low",
-        probability=min(confidence.probability, PASTED_AT_MOST),
-        reasons=(*confidence.reasons, reason),
-    )
-
-
 def _chance(score: float) -> float:
     return 1 / (1 + math.exp(-min(max(score, -30.0), 30.0)))
 
@@ -448,6 +426,15 @@ class Fitted:
     fixed_dense: float
     """The weight of the vectors in the best fixed mix, the baseline of the adaptive fusion."""
     background: Background | None = None
+    glosses: Matrix | None = None
+    """A linear map from the vector of a gloss to that of the English request it stands for."""
+
+    def as_english(self, gloss: Vectors) -> Vectors:
+        """Move the vector of a gloss to where its English request would be; only where this model has a map."""
+        if self.glosses is None or len(self.glosses) != len(gloss):
+            return gloss
+        moved: Vectors = gloss @ self.glosses
+        return moved
 
 
 def fitted_for(model_name: str | None) -> Fitted:
@@ -471,6 +458,11 @@ def background_file(fitted: Path) -> Path:
     return fitted.with_suffix(".npz")
 
 
+def gloss_file(fitted: Path) -> Path:
+    """Return the file with the map of glosses that belongs to a fitted file."""
+    return fitted.with_suffix(".glosses.npy")
+
+
 @cache
 def read_fitted(path: Path) -> Fitted:
     try:
@@ -482,6 +474,7 @@ def read_fitted(path: Path) -> Fitted:
             frozenset(raw["fitted_on"]),
             float(raw["fixed_dense"]),
             Background.read(background) if background.exists() else None,
+            np.load(glosses).astype(np.float32) if (glosses := gloss_file(path)).exists() else None,
         )
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"{str(path)!r} cannot be used ({error}); reinstall, or fit it again.") from None

@@ -17,10 +17,11 @@ from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
 from shortlist.index.ports import Among
 from shortlist.index.vectors import QueryVectors
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
+from shortlist.search.caution import beside_a_paste, mostly_pasted
 from shortlist.search.copies import ANY_ORDER, NO_COPIES, Copies, CopyFinder, ServerOrder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
-from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to, mostly_pasted
+from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to
 from shortlist.search.pipeline import (
     Evidence,
     HitSignals,
@@ -44,6 +45,7 @@ from shortlist.text.queries import (
     is_glossed,
     texts_to_embed,
     wishes,
+    with_channels,
 )
 from shortlist.text.tokens import clean_text
 
@@ -272,9 +274,7 @@ class Searcher:
             asked = replace(query, text=wish.query)
             if wish.says_little and found and found[-1].hits:
                 before = found[-1].hits[0].tool
-                asked = replace(
-                    asked, relation="continues", recent_tools=(before.id,), recent_servers=(before.server,)
-                )
+                asked = replace(asked, relation="continues", recent_tools=(before.id,), recent_servers=(before.server,))
             found.append(self._run(asked, self._answer))
         return found
 
@@ -336,12 +336,12 @@ class Searcher:
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
         ask = ask or ask_of(clean_text(query.text))
-        asked = ask.query
+        asked = with_channels(ask.query)
         spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:
-                vectors = self._vectors(ready.embedder, asked, spelled)
+                vectors = self._vectors(ready.embedder, ready.fitted, asked, spelled)
                 steps = (Step("embed", (perf_counter() - started) * 1000, len(vectors)),)
             except ModelError as error:
                 failure = f"Using lexical search only: {error}"
@@ -353,11 +353,11 @@ class Searcher:
         steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
         return finish(_Search(ready, pipeline, request, pipeline.run(request), ask, steps, failure))
 
-    def _vectors(self, embedder: Embedder, asked: str, spelled: Spelled) -> Vectors:
+    def _vectors(self, embedder: Embedder, fitted: Fitted, asked: str, spelled: Spelled) -> Vectors:
         """Embed a query: one vector for all readings of it, and the text as typed takes part where it was corrected."""
         vectors = query_vectors(embedder, self._texts(spelled.text))
         if is_glossed(spelled.text):
-            return _unit(np.array(READING_WEIGHTS, np.float32) @ vectors)[None]
+            return _unit(fitted.as_english(np.array(READING_WEIGHTS, np.float32) @ vectors))[None]
         if spelled.corrected:
             both = CORRECTED_WEIGHT * vectors[0] + embedder.embed_query(self._texts(asked)[0])
             vectors[0] = _unit(both)
@@ -443,7 +443,9 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
     )
     judged = ready.fitted.calibration.judge(features, proven)
     ask = search.ask
-    return judged if ask.is_clear else mostly_pasted(judged, ask.characters)
+    if not ask.is_clear:
+        return mostly_pasted(judged, ask.characters)
+    return beside_a_paste(judged) if ask.pasted else judged
 
 
 def _hits(search: _Search) -> tuple[Hit, ...]:
