@@ -3,20 +3,26 @@
 Two depths share one idea of sameness. With the data at hand, candidates from a dense set of hash bands
 are confirmed by their true character-gram overlap. Without it (continuous integration), the committed
 sketches are compared: hashes of every query, and coarser bands for the queries that people wrote.
+
+The development requests in the repository (chats, pastes, wishes, hints, real servers) are compared with everything
+that something is fitted on: the training queries by their sketch, and the written conversations by their text. The
+development requests in other languages are compared with the training ones where the data is at hand.
 """
 
 import argparse
+import json
 import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.bench import UNION_SETS, Folder, data_folder, folders
+from training.bench import UNION_SETS, Folder, data_folder, folders, read_lines
 from training.texts import digest, normalised, tool_key
 
 GRAM = 5
@@ -26,6 +32,9 @@ DENSE_ROWS, DENSE_BANDS = 3, 8
 COARSE_ROWS, COARSE_BANDS = 5, 4
 EVAL_FILE = Path(__file__).with_name("leakage_hashes.npz")
 TRAIN_FILE = Path(__file__).with_name("train_hashes.npz")
+CONVERSATIONS = Path(__file__).parent / "data" / "conversations.jsonl"
+UNDERSTANDING = Path(__file__).parents[1] / "benchmarks" / "understanding" / "data"
+DEVELOPMENT = ("chats", "pastes", "wishes", "hints", "real")
 
 Bands = NDArray[np.uint32]
 _RANDOM = np.random.default_rng(20240817)
@@ -139,6 +148,49 @@ def overlap(train: Sketch, evaluation: Sketch) -> Overlap:
     return Overlap(int(exact), near, int(np.intersect1d(train.tools, evaluation.tools).size))
 
 
+def development_requests() -> list[str]:
+    """Return every request that `benchmarks.understanding` measures on, a chat as all that its user says."""
+    return [_said(case) for name in DEVELOPMENT for case in _cases(UNDERSTANDING / f"{name}.jsonl")]
+
+
+def fitted_conversations() -> list[str]:
+    """Return the conversations that boosts are fitted on, as all that their user says."""
+    return [_said(case) for case in _cases(CONVERSATIONS)]
+
+
+def repeated(fitted: Iterable[str], measured: Iterable[str]) -> list[str]:
+    """Return the texts to fit on that are also measured on, or nearly."""
+    known = [(normalised(text), grams(text)) for text in measured]
+    exact = {plain for plain, _ in known}
+    return [
+        text
+        for text in fitted
+        if normalised(text) in exact or any(jaccard(grams(text), others) >= NEAR for _, others in known)
+    ]
+
+
+def languages_repeated(data: Path) -> list[str]:
+    """Return the training requests of other languages that are development requests too, or ask for the same tool."""
+    train, development = (list(read_lines(data / "languages" / f"{part}.jsonl.gz")) for part in ("train", "dev"))
+    texts = {normalised(case[key]) for case in development for key in ("query", "english")}
+    gold = {tool for case in development for tool in case["gold"]}
+    return [
+        case["query"]
+        for case in train
+        if {normalised(case["query"]), normalised(case["english"])} & texts or gold.intersection(case["gold"])
+    ]
+
+
+def _cases(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def _said(case: Mapping[str, Any]) -> str:
+    if "text" in case:
+        return str(case["text"])
+    return "\n".join(turn["content"] for turn in case["messages"] if turn["role"] == "user")
+
+
 def save(sketch: Sketch, path: Path) -> None:
     np.savez_compressed(path, exact=_packed(sketch.exact), coarse=sketch.coarse, tools=_packed(sketch.tools))
 
@@ -174,9 +226,13 @@ def main() -> int:
         if not np.array_equal(fresh.exact, evaluation.exact):
             print(f"{EVAL_FILE.name} was made from other evaluation data: run python -m training.data")
             return 1
+    again = [
+        *repeated(fitted_conversations(), development_requests()),
+        *(languages_repeated(Path(given)) if given else ()),
+    ]
     found = overlap(load(TRAIN_FILE), evaluation)
-    print(f"exact {found.exact}, near {found.near}, right tools {found.tools}")
-    return 0 if found.clean else 1
+    print(f"exact {found.exact}, near {found.near}, right tools {found.tools}, development requests {len(again)}")
+    return 0 if found.clean and not again else 1
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shortlist.models import Filters, Query
-from shortlist.search.fusion import CONFIDENCE_FEATURES, FARTHEST, Calibration
+from shortlist.models import Confidence, Filters, Query
+from shortlist.search.caution import beside_a_paste, mostly_pasted, with_taken_words
+from shortlist.search.fusion import CONFIDENCE_FEATURES, FARTHEST, HIGH, MEDIUM, NONE_AT_MOST, Calibration
 from shortlist.search.pipeline import Matrix
 from shortlist.search.searcher import Searcher
 from tests.fakes import searcher
@@ -69,3 +72,33 @@ def test_a_first_hit_that_is_sure_is_answered_however_few_of_the_words_it_has() 
 def test_what_lies_beyond_all_that_was_seen_counts_no_more_than_the_farthest() -> None:
     one = calibration(right=0.0, present=2.0, slope=0.5)
     assert one.judge(features(1e6)).probability == one.judge(features(FARTHEST)).probability < 0.9
+
+
+LEVELS = {"none": (0.0, NONE_AT_MOST), "low": (NONE_AT_MOST, MEDIUM), "medium": (MEDIUM, HIGH), "high": (HIGH, 1.0)}
+chances = st.floats(-12, 12)
+
+
+def agrees(stated: Confidence) -> bool:
+    low, high = LEVELS[stated.level]
+    return low <= stated.probability <= high
+
+
+@given(chances, chances, st.floats(0, 1))
+def test_level_and_probability_never_contradict_each_other(right: float, present: float, proven: float) -> None:
+    judged = calibration(right=right, present=present).judge(features(), proven)
+    assert agrees(judged)
+    assert judged.probability <= judged.match_probability
+
+
+@given(chances, chances)
+def test_a_lowered_confidence_keeps_level_and_probability_together(right: float, present: float) -> None:
+    judged = calibration(right=right, present=present).judge(features())
+    for lowered in (with_taken_words(judged), beside_a_paste(judged), mostly_pasted(judged, 5_000)):
+        assert agrees(lowered)
+        assert lowered.probability <= judged.probability
+
+
+def test_a_barely_high_confidence_is_medium_beside_a_paste() -> None:
+    barely, sure = (calibration(right=right, present=5.0).judge(features()) for right in (1.2, 3.0))
+    assert (barely.level, beside_a_paste(barely).level) == ("high", "medium")
+    assert beside_a_paste(sure) == sure

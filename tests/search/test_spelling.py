@@ -43,6 +43,8 @@ def test_a_typing_error_becomes_a_whole_word(speller: Speller, typed: str, meant
         "merge 'brnach' and `secrte`",
         "zeige alle Dateien im Ordner",
         "секрте",
+        "play it louder and faster",
+        "an untidier crate plus a brazier",
     ],
 )
 def test_ordinary_words_names_and_pasted_text_are_not_corrected(speller: Speller, text: str) -> None:

@@ -96,3 +96,18 @@ def test_a_megabyte_of_paste_does_not_hide_the_ask(unit: str) -> None:
     ask = read_ask(unit * (1_000_000 // len(unit)) + "\n\nsave it to a file")
     assert ask.text.endswith("save it to a file")
     assert len(ask.query) <= MAX_ASK_CHARS + 1
+
+
+def test_a_long_request_with_a_short_table_in_it_is_searched_whole() -> None:
+    task = "Could you check the readings below against our limits and tell me which of them fail? " * 6
+    text = f"{task}\n\n[4, 2, 1]\n[0, 3, 1]\n[2, 0, 1]\n\nThen convert the units and write a summary for my boss."
+    assert read_ask(text).text == text
+
+
+def test_a_task_in_several_steps_with_a_list_of_values_is_searched_whole() -> None:
+    text = (
+        "Please scan the host 192.168.18.49. Use the following user names: admin, root, guest. "
+        "Set the timeout of each attempt to a suitable value. Then check the soil of the field for bacteria. "
+        "Finally, retrieve the number of visitors of the museum on the first of January, and " + "x" * 200
+    )
+    assert read_ask(text).text == text

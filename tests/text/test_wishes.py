@@ -44,6 +44,21 @@ def test_a_wish_that_says_it_is_about_the_one_before() -> None:
     assert second.query == 'pin it\n"create a poll about the date"'
 
 
+def test_a_wish_that_says_enough_is_searched_by_itself() -> None:
+    assert wishes("download the report and mail it to Ruth")[1].query == "mail it to Ruth"
+
+
+def test_what_earlier_turns_said_is_not_a_wish() -> None:
+    assert wishes('stage both\n"what changed in my working copy?"') == ()
+    merge, tell = wishes('merge it and tell #dev about it\n"what is the state of PR 12?"')
+    assert (merge.text, merge.about) == ("merge it", "what is the state of PR 12?")
+    assert tell.text == "tell #dev about it"
+
+
+def test_a_task_described_at_length_is_not_taken_apart() -> None:
+    assert wishes("create a bucket, then list all buckets. " * 20) == ()
+
+
 @given(st.text(max_size=400))
 def test_any_text_can_be_taken_apart(text: str) -> None:
     found = wishes(text)

@@ -86,3 +86,23 @@ def test_the_guard_knows_queries_their_near_duplicates_and_their_tools(bench: Pa
     assert not guard.is_near(OTHER)
     assert len(guard.gold_keys) == 1
     assert len(guard.catalog_keys) == 2
+
+
+def test_no_conversation_to_fit_on_is_a_development_request() -> None:
+    assert leakage.repeated(leakage.fitted_conversations(), leakage.development_requests()) == []
+
+
+def test_no_development_request_is_among_the_training_queries() -> None:
+    written = leakage.development_requests()
+    found = overlap(load(TRAIN_FILE), sketch_of(written, written, []))
+    assert (found.exact, found.near) == (0, 0)
+
+
+def test_a_development_request_planted_among_the_conversations_is_found() -> None:
+    asked = leakage.development_requests()
+    assert len(asked) > 600
+    assert leakage.repeated([asked[40].upper()], asked) == [asked[40].upper()]
+
+
+def test_every_file_of_development_requests_is_checked() -> None:
+    assert {file.stem for file in leakage.UNDERSTANDING.glob("*.jsonl")} == set(leakage.DEVELOPMENT)
