@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter, process_time, thread_time
 from typing import Any
 
 import anyio
@@ -40,11 +40,11 @@ class Pauses:
             self._above += 1
 
     def collected(self, phase: str, _: dict[str, Any]) -> None:
-        """Time a garbage collection, by the CPU of the thread that does it."""
+        """Time a garbage collection, by the CPU of the thread that does it: the loop waits for that one alone."""
         if phase == "start":
-            self._collecting = process_time()
+            self._collecting = thread_time()
         else:
-            self.note("garbage", process_time() - self._collecting)
+            self.note("garbage", thread_time() - self._collecting)
 
     async def watch_loop(self) -> None:
         while True:
