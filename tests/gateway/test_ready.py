@@ -36,6 +36,9 @@ class Thorough:
     def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
         return said
 
+    def doubt(self, tool: Tool) -> str:  # noqa: ARG002
+        return ""
+
 
 def became(state: State) -> StateChanged:
     return StateChanged(server="slow", status=UpstreamStatus(server="slow", state=state, since=0.0))

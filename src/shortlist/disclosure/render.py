@@ -20,6 +20,8 @@ PARAMETER_DESCRIPTION = 100
 MAX_SIGNATURE_OPTIONALS = 6
 """A signature names every required argument and this many optional ones; describe_tools shows the rest."""
 MAX_ENUM = 6
+_SPOKEN = frozenset(("title", "description", "$comment"))
+"""Keys whose texts are read and never repeated in a call."""
 _SHORT_TYPES = {"integer": "int", "boolean": "bool", "number": "number"}
 _EFFECTS = (
     ("read_only", True, "read-only"),
@@ -105,13 +107,19 @@ def describe_text(tool: Tool, name: str, extras: Iterable[str] = ()) -> str:
     if tool.title and tool.title != tool.name:
         lines.append(f"title: {one_line(tool.title)}")
     lines.append(f"server: {one_line(tool.server)}" if tool.server else "server: (none)")
-    lines.extend([f"description: {clean_text(tool.description).strip()}"] if tool.description else [])
+    if tool.description:
+        lines.append(f"description: {indented(tool.description)}")
     lines.extend([f"effects: {effects_text(tool.annotations)}"] if effects_text(tool.annotations) else [])
     lines.append(f"input schema: {compact_json(tool.input_schema)}")
     if isinstance(definition.get("outputSchema"), dict):
         lines.append(f"output schema: {compact_json(definition['outputSchema'])}")
     lines.extend(extras)
     return "\n".join(lines)
+
+
+def indented(text: str) -> str:
+    """Clean a text of several lines and indent all but the first, so that none of them looks like a line of ours."""
+    return clean_text(text).strip().replace("\n", "\n  ")
 
 
 def effects_text(annotations: Annotations) -> str:
@@ -157,20 +165,36 @@ _MORE: Mapping[str, Callable[[Tool], str]] = {
 }
 
 
-def bound_definition(tool: Tool, name: str) -> dict[str, Any]:
-    """Return a tool's definition as it came, under its wire name; a schema that no client could read is repaired."""
-    return _bound_definition(tool.definition, name)
+def bound_definition(tool: Tool, name: str, mark: str = "") -> dict[str, Any]:
+    """Return a tool's definition under its wire name, its texts cleaned, and marked where something is to be known.
+
+    Values that a call has to repeat (enums, constants, defaults) stay as they are. A schema that no client could read
+    is repaired.
+    """
+    return _bound_definition(tool.definition, name, mark)
 
 
 @lru_cache(maxsize=32_768)
-def _bound_definition(raw: str, name: str) -> dict[str, Any]:
-    definition: dict[str, Any] = json.loads(raw)
+def _bound_definition(raw: str, name: str, mark: str) -> dict[str, Any]:
+    definition: dict[str, Any] = _cleaned(json.loads(raw))
     definition["name"] = name
+    if mark:
+        definition["description"] = f"[{mark}] {definition.get('description') or ''}".strip()
     schema = definition.get("inputSchema")
     definition["inputSchema"] = {"type": "object", **schema} if isinstance(schema, dict) else {"type": "object"}
     if not isinstance(definition.get("outputSchema", {}), dict):
         del definition["outputSchema"]
     return definition
+
+
+def _cleaned(value: Any) -> Any:
+    """Clean the titles and descriptions in a definition, at any depth."""
+    if isinstance(value, dict):
+        return {
+            key: clean_text(inner) if key in _SPOKEN and isinstance(inner, str) else _cleaned(inner)
+            for key, inner in value.items()
+        }
+    return [_cleaned(inner) for inner in value] if isinstance(value, list) else value
 
 
 def entries_text(entries: Sequence[Entry], *, toon: bool) -> str:

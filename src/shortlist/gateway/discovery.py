@@ -220,7 +220,7 @@ async def _surroundings(
     still = (f"Still connecting, their tools are not searched yet: {', '.join(waiting)}.",) if waiting else ()
     return Surroundings(
         name_of=call.seen.tools.name,
-        note_of=lambda hit: call.state.server_note(hit.tool.server),
+        note_of=lambda hit: call.state.tool_note(hit.tool),
         servers=call.seen.tools.servers,
         notes=(*notes, *said, *still),
         suggestions=_suggestions(call, results),
@@ -282,7 +282,7 @@ async def _named(call: ToolCall, name: str) -> Tool:
 
 
 def _extras(call: ToolCall, tool: Tool) -> list[str]:
-    note, co_use = call.state.server_note(tool.server), call.state.seams.co_use
+    note, co_use = call.state.tool_note(tool), call.state.seams.co_use
     partners = sorted(i for i in co_use(tool.id) if i in call.seen.tools) if co_use else []
     names = ", ".join(map(call.seen.tools.name, partners))
     return [*([f"note: {note}"] if note else []), *([f"often used with: {names}"] if names else [])]

@@ -74,7 +74,10 @@ class Gateway:
             menu += optional_definitions(self.state.settings)
         self._meet(seen)
         self.state.recording.listed(seen.caller, self.state.view_of(caller).tokens, menu, bound, seen.tools)
-        return menu + [bound_definition(seen.tools[i], seen.tools.name(i)) for i in bound]
+        suspicion = self.state.suspicion
+        return menu + [
+            bound_definition(t, seen.tools.name(t.id), suspicion(t)) for t in map(seen.tools.__getitem__, bound)
+        ]
 
     async def call(self, exchange: Exchange, name: str, arguments: ToolArguments, turn: Round) -> McpResult:
         """Answer a `tools/call`: a bound tool by its own name, one of the gateway's tools, or any tool in reach."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.models import Json, Query, SearchResult
+from shortlist.models import Json, Query, SearchResult, Tool
 from shortlist.upstream.events import CallOptions, Peer, UpstreamStatus
 from shortlist.upstream.events import State as UpstreamState
 
@@ -41,3 +41,19 @@ class Upstreams(Protocol):
     async def notify(self, server: str, method: str, params: Mapping[str, Json] = ...) -> None: ...
 
     async def watch(self, server: str, uris: Sequence[str]) -> None: ...
+
+
+class DefinitionGate(Protocol):
+    """Decides which definitions of a server may be served; called in worker threads."""
+
+    def admit(self, server: str, tools: Sequence[Tool], said: Mapping[str, str]) -> Sequence[Tool]:
+        """Return the tools that may be served; `said` is what the server says of itself."""
+        ...
+
+    def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
+        """Return what a server says of itself, as far as it was accepted."""
+        ...
+
+    def doubt(self, tool: Tool) -> str:
+        """Return the family of attack that a served tool is suspected of; empty for clean ones."""
+        ...

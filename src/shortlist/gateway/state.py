@@ -18,7 +18,7 @@ from shortlist.catalog.toolsets import Toolset, UsedWith
 from shortlist.config.settings import Action, Limits, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, WorkspaceKey, Workspaces, activity_key
-from shortlist.gateway.ports import ToolSearch, Upstreams
+from shortlist.gateway.ports import DefinitionGate, ToolSearch, Upstreams
 from shortlist.gateway.recording import AuditTrail, Recording
 from shortlist.gateway.results import Results
 from shortlist.gateway.rounds import OpenCalls
@@ -78,18 +78,6 @@ class Assigner(Protocol):
     @property
     def assign(self) -> Assign | None:
         """Return how to assign a workspace; None while no experiment is running."""
-        ...
-
-
-class DefinitionGate(Protocol):
-    """Decides which definitions of a server may be served; called in worker threads."""
-
-    def admit(self, server: str, tools: Sequence[Tool], said: Mapping[str, str]) -> Sequence[Tool]:
-        """Return the tools that may be served; `said` is what the server says of itself."""
-        ...
-
-    def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
-        """Return what a server says of itself, as far as it was accepted."""
         ...
 
 
@@ -321,6 +309,15 @@ class GatewayState:
         if server in self.stale and state != "idle":
             return "stale: from the saved catalog"
         return "" if state in (None, "ready", "idle") else f"server {state.replace('_', ' ')}"
+
+    def tool_note(self, tool: Tool) -> str:
+        """Return what a caller should know about a tool before using it: its server's state, and any suspicion."""
+        return "; ".join(filter(None, (self.server_note(tool.server), self.suspicion(tool))))
+
+    def suspicion(self, tool: Tool) -> str:
+        """Return the mark of a tool that the scanner finds suspicious; empty for clean ones."""
+        doubt = self.seams.gate.doubt(tool) if self.seams.gate is not None else ""
+        return f"suspicious definition: {doubt.replace('_', ' ')}" if doubt else ""
 
     def down(self) -> frozenset[str]:
         """Return the servers whose tools cannot be called now."""

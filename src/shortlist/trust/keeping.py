@@ -55,6 +55,8 @@ class Keeper:
         self._store, self._make, self._trust = store, scanner, trust
         self._scanner: DefinitionScanner | None = None
         self._arrived: dict[str, Arrival] = {}
+        self._doubts: dict[str, Mapping[str, tuple[Reason, ...]]] = {}
+        """Of servers that have not listed their tools yet, as saved."""
         self._decided: int | None = None
         self._lock = threading.RLock()
 
@@ -86,6 +88,22 @@ class Keeper:
         with self._lock:
             arrival = self._arrived.get(server)
             return arrival.admission.held if arrival else ()
+
+    def doubt(self, tool: Tool) -> str:
+        """Return the family of attack that a served tool is suspected of; empty for clean ones."""
+        with self._lock:
+            arrival = self._arrived.get(tool.server)
+            doubts = arrival.admission.doubts if arrival else self._saved_doubts(tool.server)
+        found = doubts.get(tool.name)
+        return found[0].family if found else ""
+
+    def _saved_doubts(self, server: str) -> Mapping[str, tuple[Reason, ...]]:
+        if server not in self._doubts:
+            try:
+                self._doubts[server] = doubts_of(self._store.read(server))
+            except StoreError:
+                self._doubts[server] = {}
+        return self._doubts[server]
 
     def opened(self, catalog: Catalog) -> Catalog:
         """Return a saved catalog without what is held; servers that were saved without pins are scanned and pinned."""
@@ -124,7 +142,7 @@ class Keeper:
             stored = self._store.read(listed.server)
             pins = pins_of(stored)
             if stored.listing == listed.hash and not stored.held and trust != "review":
-                return Admitted({(e.kind, e.name): e for e in listed.entries})
+                return Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=doubts_of(stored))
             admission = admit(listed, pins, trust, self._judge)
             self._store.write(listed.server, _stored(listed, with_accepted(pins, admission), admission))
         except StoreError as error:
@@ -156,13 +174,24 @@ def held_of(stored: StoredPins) -> tuple[Held, ...]:
         Held(
             PinnedEntry(_kind(d.kind), d.name, d.text),
             d.cause,  # type: ignore[arg-type]
-            tuple(
-                Reason(r["family"], r["field"], tuple(r["span"]), r["why"], r["level"]) for r in json.loads(d.reasons)
-            ),
+            _reasons(d.reasons),
             PinnedEntry(_kind(d.kind), d.before_name or d.name, d.before) if d.before else None,
         )
         for d in stored.held
     )
+
+
+def doubts_of(stored: StoredPins) -> dict[str, tuple[Reason, ...]]:
+    """Read why accepted tools are not clean, by name."""
+    return {d.name: found for d in stored.accepted if d.kind == "tool" and (found := _reasons(d.reasons))}
+
+
+def _reasons(text: str) -> tuple[Reason, ...]:
+    return tuple(Reason(r["family"], r["field"], tuple(r["span"]), r["why"], r["level"]) for r in json.loads(text))
+
+
+def _written(reasons: Iterable[Reason]) -> str:
+    return json.dumps([{**reason.shown(), "level": reason.level} for reason in reasons], ensure_ascii=False)
 
 
 def decide(store: PinStore, server: str, names: Iterable[str], approved: bool, by: str, at: float) -> list[Held]:
@@ -183,20 +212,23 @@ def _kind(text: str) -> Kind:
 
 
 def _stored(listed: ServerListing, pins: Pins, admission: Admitted) -> StoredPins:
-    accepted = tuple(PinnedDefinition(e.kind, e.name, e.text) for e in pins.accepted.values())
+    doubts = admission.doubts
+    accepted = tuple(
+        PinnedDefinition(e.kind, e.name, e.text, reasons=_written(doubts.get(e.name, ()) if e.kind == "tool" else ()))
+        for e in pins.accepted.values()
+    )
     held = tuple(_held_row(each) for each in admission.held)
     return StoredPins(listed.hash, accepted, held)
 
 
 def _held_row(held: Held) -> PinnedDefinition:
-    reasons = json.dumps([{**reason.shown(), "level": reason.level} for reason in held.reasons], ensure_ascii=False)
     before = held.before
     return PinnedDefinition(
         held.entry.kind,
         held.entry.name,
         held.entry.text,
         held.cause,
-        reasons,
+        _written(held.reasons),
         before.text if before else "",
         before.name if before else "",
     )

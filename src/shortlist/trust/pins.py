@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from shortlist.config.settings import Trust
 from shortlist.trust.definitions import ToolDefinition
-from shortlist.trust.verdicts import Reason, ScanVerdict, Severity
+from shortlist.trust.verdicts import Reason, ScanVerdict
 
 Kind: TypeAlias = Literal["tool", "instructions", "prompt", "resource"]
 Cause: TypeAlias = Literal[
@@ -99,8 +99,8 @@ class Admitted:
     accepted: Mapping[tuple[Kind, str], PinnedEntry]
     held: tuple[Held, ...] = ()
     changed: tuple[PinnedEntry, ...] = ()
-    levels: Mapping[str, Severity] = field(default_factory=dict)
-    """The verdict on each accepted tool that is not clean, by name."""
+    doubts: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    """Why an accepted tool is not clean, by name."""
 
 
 Judge: TypeAlias = Callable[[ToolDefinition], ScanVerdict]
@@ -170,7 +170,7 @@ def admit(listed: ServerListing, pins: Pins, trust: Trust, judge: Judge) -> Admi
     accepted: dict[tuple[Kind, str], PinnedEntry] = {}
     held: list[Held] = []
     changed: list[PinnedEntry] = []
-    levels: dict[str, Severity] = {}
+    doubts: dict[str, tuple[Reason, ...]] = {}
     for entry in listed.entries:
         key = (entry.kind, entry.name)
         before = pins.accepted.get(key)
@@ -181,12 +181,12 @@ def admit(listed: ServerListing, pins: Pins, trust: Trust, judge: Judge) -> Admi
         accepted[key] = entry
         if before is None or before.text != entry.text:
             changed.append(entry)
-        if entry.kind == "tool" and (level := judge(_definition(listed.server, entry)).level) != "clean":
-            levels[entry.name] = level
+        if entry.kind == "tool" and (reasons := judge(_definition(listed.server, entry)).reasons):
+            doubts[entry.name] = reasons
     spoken: tuple[Kind, str] = ("instructions", INSTRUCTIONS)
     if spoken not in accepted and spoken in pins.accepted:
         accepted[spoken] = pins.accepted[spoken]  # the approved ones, while new ones are held
-    return Admitted(accepted, tuple(held), tuple(changed) if pins.known else (), levels)
+    return Admitted(accepted, tuple(held), tuple(changed) if pins.known else (), doubts)
 
 
 def _finding(
