@@ -38,7 +38,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "telemetry": GROUND | {"catalog", "disclosure", "storage.port"},
     "upstream": GROUND | {"catalog"},
     "selection": GROUND | {"catalog", "disclosure", "remote"},
-    "library": LIBRARY,
+    "library": LIBRARY | {"code", "validation"},
     "integrations": LIBRARY | {"library", "validation"},
     "evals": SEARCH - {"config"} | {"disclosure"},
     "gateway": GATEWAY | {"code", "selection", "validation", "workers"},

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from shortlist.storage.local import open_local
-from shortlist.telemetry.events import Called, EventsLost, Exposed, FoundTool, Searched, SessionOpened, ToolsListed
+from shortlist.telemetry.events import (
+    Called,
+    EventsLost,
+    Exposed,
+    FoundTool,
+    ProgramEnded,
+    Searched,
+    SessionOpened,
+    ToolsListed,
+)
 from shortlist.telemetry.experiments.metrics import METRICS
 from shortlist.telemetry.experiments.plan import Experiment, Variant, start_experiment
 from tests.gateway.support import Fixture
@@ -133,6 +142,30 @@ async def test_misses_name_the_search_that_went_before() -> None:
     assert "rephrased: “sum up two numbers please”" in all_of_them
     assert "called alpha/none, which does not exist" in all_of_them
     assert "“zzz” no hits" in all_of_them
+
+
+async def test_a_program_is_one_row_with_its_calls_inside() -> None:
+    inner = [replace(CALL, program="p1"), replace(CALL, tool="alpha/echo", program="p1")]
+    ended = ProgramEnded(
+        caller="local",
+        workspace="w",
+        program="p1",
+        source="a = 1\na",
+        outcome="ok",
+        milliseconds=5.0,
+        calls={"done": 2},
+    )
+    async with visiting(Fixture("alpha"), events=[CALL, *inner, ended]) as visitor:
+        await visitor.enter()
+        for address in ("/activity", "/activity?kind=program"):
+            page = (await visitor.http.get(address)).text
+            assert page.count("<tr data-id") == (2 if address == "/activity" else 1)
+            assert "<summary>2 calls</summary>" in page
+            inside = page.partition("<ol>")[2].partition("</ol>")[0]
+            assert inside.count("<li>") == 2
+            assert inside.index("alpha/add") < inside.index("alpha/echo")
+        calls = (await visitor.http.get("/activity?kind=called")).text
+    assert calls.count("<tr data-id") == 3
 
 
 async def test_activity_comes_latest_first_and_goes_on_from_where_it_was() -> None:

@@ -10,6 +10,8 @@ from typing import Protocol
 from shortlist.models import ToolId
 
 ROOT = "tools"
+NO_SERVER = "local"
+"""Where tools without a server are found."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 _HASH_BYTES = 3
 
@@ -28,7 +30,7 @@ class PythonNames:
 
     def __init__(self, tools: ToolsInReach) -> None:
         self._tools = tools
-        self._servers = identifiers(tools.servers)
+        self._servers = identifiers(tools.servers, own=lambda server: server or NO_SERVER)
         self._by_name = {name: server for server, name in self._servers.items()}
         self._members: dict[str, Mapping[ToolId, str]] = {}
         self._ids: dict[str, Mapping[str, ToolId]] = {}

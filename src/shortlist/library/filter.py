@@ -2,8 +2,9 @@
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from time import monotonic
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
@@ -11,7 +12,8 @@ import anyio.to_thread
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
-from shortlist.errors import ModelError, ToolNotFound
+from shortlist.code.report import ProgramReport
+from shortlist.errors import InvalidInput, ModelError, ToolNotFound
 from shortlist.index.choosing import EmbedderChoice, choose_embedder, static_model
 from shortlist.index.index import Index, IndexChange
 from shortlist.index.saved import SavedIndexes
@@ -171,6 +173,22 @@ class ToolFilter:
         context = read_context(query, messages=options.context_messages, tokens=options.max_context_tokens)
         asked = model_from_environment() if model == "auto" else model
         return Selector(WholeCatalog(self.catalog), self._ask, asked).select(context.text, limit)
+
+    async def run(
+        self, code: str, call: Callable[[Tool, dict[str, Any]], Any] | None = None, **budget: Any
+    ) -> ProgramReport:
+        """Run a Python program over the tools: `await tools.server.tool(…)`, `search(…)` and `describe(…)`.
+
+        `call` calls a tool with its arguments; without it the tools must be callables. All of them run unasked.
+        `calls`, `seconds`, `memory` and `output` limit the program. Needs the extra `code`.
+        """
+        if find_spec("pydantic_monty") is None:
+            raise InvalidInput("Programs need the extra `code`: pip install 'shortlist-core[code]'.")
+        from shortlist.code.sandbox import Budget  # noqa: PLC0415 - part of an extra
+        from shortlist.library.programs import calling, run_code  # noqa: PLC0415
+
+        chosen = call or calling(self._view.originals)
+        return await run_code(code, self.catalog, chosen, self.search, Budget(**budget))
 
     def update(self, tools: Source) -> IndexChange:
         """Replace the catalog; tools that the new one does not contain are removed."""

@@ -14,6 +14,7 @@ KINDS: Mapping[str, str] = {
     "": "all",
     "searched": "searches",
     "called": "calls",
+    "program": "programs",
     "loaded": "loads",
     "upstream": "servers",
 }
@@ -71,14 +72,22 @@ def _one(store: EventStore, number: int) -> StoredEvent | None:
 
 
 def _events(visit: Visit) -> Mapping[str, object]:
+    """Return the events of a page; the calls of a program are shown inside it."""
     kind = visit.query.get("kind", "")
     kind = kind if kind in KINDS else ""
     after = visit.query.get("after", "")
     query = EventQuery(
         after=int(after) if after.isdecimal() and len(after) < 19 else 0,
-        kinds=(kind,) if kind else (),
+        kinds=("program", "called") if kind == "program" else (kind,) if kind else (),
         latest=True,
         limit=SHOWN,
     )
-    events = list(visit.record().events.events(query))
-    return {"events": events, "kind": kind, "kind_words": WORDS}
+    found = list(visit.record().events.events(query))
+    inner: dict[str, list[StoredEvent]] = {str(e.data.get("program")): [] for e in found if e.kind == "program"}
+    events = []
+    for event in found:
+        if event.kind == "called" and event.data.get("program") in inner and kind in ("", "program"):
+            inner[event.data["program"]].insert(0, event)
+        elif kind in ("", event.kind):
+            events.append(event)
+    return {"events": events, "inner": inner, "kind": kind, "kind_words": WORDS}
