@@ -163,7 +163,7 @@ async def test_a_program_is_one_row_with_its_calls_inside() -> None:
             assert "<summary>2 calls</summary>" in page
             inside = page.partition("<ol>")[2].partition("</ol>")[0]
             assert inside.count("<li>") == 2
-            assert inside.index("alpha/add") < inside.index("alpha/echo")
+            assert inside.index("add</a>") < inside.index("echo</a>")
         calls = (await visitor.http.get("/activity?kind=called")).text
     assert calls.count("<tr data-id") == 3
 
