@@ -1,6 +1,7 @@
 """Configurations in the shapes of every client, and the one line that each mistake gets."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from shortlist.config import HttpTransport, SseTransport, StdioTransport, hash_token
 from shortlist.config.documents import strip_comments
 from shortlist.config.load import load_settings, settings_of
-from shortlist.config.settings import OAuthClientSettings, Settings, TelemetrySettings
+from shortlist.config.settings import NoTransport, OAuthClientSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig
 from shortlist.paths import find_config, user_config_path
 
@@ -240,6 +241,34 @@ def test_files_of_words_lie_beside_the_configuration(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{"shortlist": {"expansions": ["words.txt", "/etc/words.txt"]}}')
     assert load_settings(path, ENVIRONMENT).expansions == (tmp_path / "words.txt", Path("/etc/words.txt"))
+
+
+def test_an_unset_variable_affects_its_own_server_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y", "env": {"KEY": "${NOPE}"}}}}')
+    settings = load_settings(path, {}, lenient=True)
+    assert isinstance(settings.servers["a"].transport, StdioTransport)
+    broken = settings.servers["b"].transport
+    assert isinstance(broken, NoTransport)
+    assert broken.reason.startswith("mcpServers.b.env.KEY: environment variable 'NOPE' is not set")
+    with pytest.raises(InvalidConfig, match=r"line 1: mcpServers\.b\.env\.KEY"):
+        load_settings(path, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('mode = "x"\n[mcp_servers.a]\ncommand = "y"\ncomand = "z"\n', "line 4: mcp_servers.a.comand: unknown key"),
+        ('[mcp_servers.a]\ncommand = "y"\n\n[mcp_servers.b]\nargs = ["z", 1]\n', "line 5: mcp_servers.b.args[1]"),
+        ('[mcp_servers.a]\ncommand = "y"\n[shortlist]\nmode = "best"\n', "line 4: shortlist.mode"),
+        ("[mcp_servers.a]\ncommand = \n", "line 2"),
+    ],
+)
+def test_a_mistake_in_toml_is_named_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text.replace('mode = "x"\n', "# servers\n"))
+    with pytest.raises(InvalidConfig, match=re.escape(problem)):
+        load_settings(path, {})
 
 
 def test_toml_is_read(tmp_path: Path) -> None:

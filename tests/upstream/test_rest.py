@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from shortlist.config.settings import NoTransport, ServerSettings
 from shortlist.upstream.events import Survey, Surveyed
 from shortlist.upstream.pool import UpstreamPool
 from tests.upstream.support import DEADLINE_SECONDS, QUICK, Recorder, pool_of, script, text_of
@@ -93,3 +94,10 @@ async def test_a_server_that_is_to_run_always_stays() -> None:
 @pytest.mark.parametrize("damaged", [None, [], {}, {"peer": {}, "lists": {}}, {"peer": {"era": "x"}, "lists": [1]}])
 def test_what_cannot_be_read_is_listed_again(damaged: Any) -> None:
     assert Survey.read(damaged) is None
+
+
+async def test_a_server_without_a_value_for_its_variable_fails_alone() -> None:
+    unset = ServerSettings(name="unset", transport=NoTransport(reason="environment variable 'NOPE' is not set"))
+    async with pool_of(unset, SERVER) as (pool, _):
+        assert pool.states == {"unset": "failed", "modern": "ready"}
+        assert "environment variable 'NOPE' is not set" in str(pool.status()["unset"].error)

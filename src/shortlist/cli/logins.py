@@ -15,7 +15,7 @@ from shortlist.cli.arguments import add_command
 from shortlist.cli.grants import open_logins
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.stack import read_settings, run_plainly, say
-from shortlist.config.settings import MemoryTransport, StdioTransport
+from shortlist.config.settings import MemoryTransport, NoTransport, StdioTransport
 from shortlist.errors import InvalidInput
 from shortlist.upstream.grants import SHARED
 from shortlist.upstream.login import PENDING_SECONDS, Logins, LoginTarget, login_target
@@ -61,6 +61,8 @@ def _target(arguments: argparse.Namespace) -> LoginTarget:
     if name not in servers:
         raise InvalidInput(f"No server {name!r}. {did_you_mean(name, tuple(servers))}")
     transport = servers[name].transport
+    if isinstance(transport, NoTransport):
+        raise InvalidInput(f"Server {name!r} cannot be reached: {transport.reason}.")
     if isinstance(transport, (StdioTransport, MemoryTransport)):
         raise InvalidInput(f"Server {name!r} has no login: it runs on this machine. Logins are for servers with a URL.")
     target = login_target(name, transport)

@@ -104,7 +104,7 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Sett
     `logs` are the log settings of the command line, which come before those of the configuration.
     """
     path = find_config(explicit)
-    settings = load_settings(path) if path else Settings(servers=demo_settings())
+    settings = load_settings(path, lenient=True) if path else Settings(servers=demo_settings())
     configure_logs(replace(settings.logs, **logs))
     count = len(settings.servers)
     if path:
@@ -444,7 +444,7 @@ class _Reloads:
     async def _reload_settings(self, path: Path) -> None:
         """Apply the configuration whole; one that cannot be served is reported and the running one is kept."""
         try:
-            settings = load_settings(path)
+            settings = load_settings(path, lenient=True)
             reload = await self._stack.gateway.configure(self._tokens.added_to(settings) if self._tokens else settings)
         except InvalidConfig as error:
             logger.warning("%s (the running configuration is kept)", error)

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from shortlist.config.jsonc import line_of
 from shortlist.errors import InvalidConfig
 
 _TOKENS = re.compile(
@@ -33,6 +34,32 @@ def read_text(path: Path) -> str:
         raise InvalidConfig(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
         raise InvalidConfig(f"{path}: the file cannot be read ({error.strerror}); check its permissions") from None
+
+
+def with_line(message: str, source: Path) -> str:
+    """Add the line of the key that a message names."""
+    problem = message.removeprefix(f"{source}: ")
+    place = problem.partition(": ")[0]
+    text = read_text(source)
+    line = _toml_line(text, place) if source.suffix == ".toml" else line_of(text, place)
+    return f"{source}: line {line}: {problem}" if line else message
+
+
+def _toml_line(text: str, place: str) -> int | None:
+    """Return the line of a key such as `mcp_servers.wiki.args[1]`, or of the table or key around it."""
+    here: tuple[str, ...] = ()
+    best, found = 0, None
+    wanted = tuple(re.sub(r"\[\d+\]", "", place).split("."))
+    for number, line in enumerate(text.splitlines(), 1):
+        table = re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line)
+        key = re.match(r"\s*([\w.\"'-]+)\s*=", line)
+        if table is None and key is None:
+            continue
+        parts = tuple(part.strip(" \"'") for part in (table or key)[1].split("."))  # type: ignore[index]
+        here, path = (parts, parts) if table else (here, (*here, *parts))
+        if path == wanted[: len(path)] and len(path) > best:
+            best, found = len(path), number
+    return found
 
 
 def _json(text: str, path: Path) -> Any:

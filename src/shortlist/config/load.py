@@ -13,9 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from shortlist.config import shapes
-from shortlist.config.documents import read_document, read_text
+from shortlist.config.documents import read_document, with_line
 from shortlist.config.identities import IssuerShape, ResourceServerShape
-from shortlist.config.jsonc import line_of
 from shortlist.config.settings import (
     CALL_SECONDS,
     CONCURRENT_CALLS,
@@ -30,6 +29,7 @@ from shortlist.config.settings import (
     IssuerSettings,
     Limits,
     LogSettings,
+    NoTransport,
     OAuthClientSettings,
     OAuthSettings,
     PresetSettings,
@@ -57,7 +57,7 @@ from shortlist.config.shapes import (
     ServerShape,
     ToolsetShape,
 )
-from shortlist.config.variables import MissingVariable, Variables, declared_inputs
+from shortlist.config.variables import MissingVariable, UnsetVariable, Variables, declared_inputs
 from shortlist.errors import InvalidConfig
 
 SAFE_VARIABLES = (
@@ -71,25 +71,19 @@ REFERENCE = "docs/configuration.md"
 ShapeT = TypeVar("ShapeT", bound=BaseModel)
 
 
-def load_settings(path: str | Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read a configuration file; raises InvalidConfig with one line of text: file, line, key, remedy."""
+def load_settings(path: str | Path, environment: Mapping[str, str] = os.environ, *, lenient: bool = False) -> Settings:
+    """Read a file; raise InvalidConfig with the line. With `lenient`, an unset variable affects only its own server."""
     source = Path(path).expanduser()
     tree = read_document(source)
     try:
-        return settings_of(tree, source=str(source), environment=environment)
+        return settings_of(tree, source=str(source), environment=environment, lenient=lenient)
     except InvalidConfig as error:
-        raise InvalidConfig(_with_line(str(error), source)) from None
+        raise InvalidConfig(with_line(str(error), source)) from None
 
 
-def _with_line(message: str, source: Path) -> str:
-    """Add the line of the key that a message names, where the file is JSON."""
-    problem = message.removeprefix(f"{source}: ")
-    place = problem.partition(": ")[0]
-    line = line_of(read_text(source), place) if source.suffix != ".toml" else None
-    return f"{source}: line {line}: {problem}" if line else message
-
-
-def settings_of(tree: Mapping[str, Any], *, source: str, environment: Mapping[str, str] = os.environ) -> Settings:
+def settings_of(
+    tree: Mapping[str, Any], *, source: str, environment: Mapping[str, str] = os.environ, lenient: bool = False
+) -> Settings:
     """Build settings from a parsed document, as `load_settings` does from a file."""
     document = _checked(ConfigDocument, tree, source, "")
     variables = Variables(environment=environment, inputs=declared_inputs(document.inputs))
@@ -98,7 +92,7 @@ def settings_of(tree: Mapping[str, Any], *, source: str, environment: Mapping[st
         _check_name(name, source, place)
         if name in servers:
             raise InvalidConfig(f"{source}: {place}: server {name!r} is there already; rename one of them")
-        settings = _Entry(name, raw, source, place, variables).settings()
+        settings = _Entry(name, raw, source, place, variables).settings(lenient=lenient)
         if settings is not None:
             servers[name] = settings
     for name, server in servers.items():
@@ -132,7 +126,7 @@ class _Entry:
         self._name, self._source, self._place, self._variables = name, source, place, variables
         self._shape = _checked(ServerShape, raw, source, place)
 
-    def settings(self) -> ServerSettings | None:
+    def settings(self, *, lenient: bool = False) -> ServerSettings | None:
         """Return the settings, or None for a disabled server."""
         shape, ours = self._shape, self._shape.shortlist
         if shape.disabled or not shape.enabled:
@@ -140,7 +134,7 @@ class _Entry:
         include = shape.include_tools if shape.include_tools is not None else shape.tools
         return ServerSettings(
             name=self._name,
-            transport=self._transport(),
+            transport=self._reached(lenient),
             description=ours.description or shape.description,
             title=ours.title,
             categories=ours.categories,
@@ -156,6 +150,14 @@ class _Entry:
             start=ours.start,
             tools={name: ToolOverride(**dict(tool)) for name, tool in ours.tools.items()},
         )
+
+    def _reached(self, lenient: bool) -> Transport:
+        try:
+            return self._transport()
+        except UnsetVariable as error:
+            if not lenient:
+                raise
+            return NoTransport(reason=str(error).removeprefix(f"{self._source}: "))
 
     def _transport(self) -> Transport:
         shape = self._shape
@@ -258,7 +260,7 @@ class _Entry:
         try:
             return self._variables.expand(text)
         except MissingVariable as missing:
-            raise self._wrong(key, str(missing)) from None
+            raise UnsetVariable(str(self._wrong(key, str(missing)))) from None
 
     def _wrong(self, key: str, problem: str) -> InvalidConfig:
         place = f"{self._place}.{key}" if key else self._place

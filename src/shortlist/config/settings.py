@@ -103,7 +103,14 @@ class MemoryTransport:
     build: Callable[[], Any]
 
 
-Transport: TypeAlias = StdioTransport | HttpTransport | SseTransport | MemoryTransport
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoTransport:
+    """A server that cannot be reached as it is configured: a variable that its entry names has no value."""
+
+    reason: str
+
+
+Transport: TypeAlias = StdioTransport | HttpTransport | SseTransport | MemoryTransport | NoTransport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shortlist.errors import InvalidConfig
+
 _REFERENCE = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[A-Za-z_][\w.-]*)(?::-(?P<default>[^}]*))?\}")
 
 
 class MissingVariable(Exception):
     """A reference that has no value; the message says what to set."""
+
+
+class UnsetVariable(InvalidConfig):
+    """A server's entry refers to a variable that has no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from shortlist.config.settings import (
     HttpTransport,
     Limits,
     MemoryTransport,
+    NoTransport,
     ServerSettings,
     SseTransport,
     StdioTransport,
@@ -162,6 +163,8 @@ def open_channel(dial: Dial) -> AbstractAsyncContextManager[Channel]:
             return open_sse(transport, limit, dial.notes, dial.auth)
         case MemoryTransport():
             return open_memory(transport)
+        case NoTransport():
+            raise ConnectionError(transport.reason)
 
 
 @asynccontextmanager
