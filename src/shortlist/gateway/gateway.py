@@ -20,6 +20,7 @@ from shortlist.gateway.calling import CALL, call_bound, call_checked
 from shortlist.gateway.instructions import instructions_of
 from shortlist.gateway.menus import BY_NAME, menu_definitions, optional_definitions
 from shortlist.gateway.ports import ToolSearch, Upstreams
+from shortlist.gateway.router import with_app
 from shortlist.gateway.state import NO_SEAMS, CallerView, GatewayState, Reload, Seams
 from shortlist.gateway.tools import McpResult, ToolArguments, ToolCall, defaults_of
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
@@ -75,9 +76,11 @@ class Gateway:
         self._meet(seen)
         self.state.recording.listed(seen.caller, self.state.view_of(caller).tokens, menu, bound, seen.tools)
         suspicion = self.state.suspicion
-        return menu + [
-            bound_definition(t, seen.tools.name(t.id), suspicion(t)) for t in map(seen.tools.__getitem__, bound)
-        ]
+        tools = [seen.tools[tool_id] for tool_id in bound]
+        listed = [bound_definition(tool, seen.tools.name(tool.id), suspicion(tool)) for tool in tools]
+        if not seen.plain:
+            listed = [with_app(tool.server, definition) for tool, definition in zip(tools, listed, strict=True)]
+        return menu + listed
 
     async def call(self, exchange: Exchange, name: str, arguments: ToolArguments, turn: Round) -> McpResult:
         """Answer a `tools/call`: a bound tool by its own name, one of the gateway's tools, or any tool in reach."""

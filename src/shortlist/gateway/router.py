@@ -27,6 +27,10 @@ from shortlist.models import Json
 from shortlist.upstream.events import CallOptions, Notified
 
 SCHEME = "shortlist://"
+APP_SCHEME, APPS = "ui://", "ui://shortlist/"
+"""Hosts of MCP Apps show only `ui://` resources, so these keep their scheme and get the server in their path."""
+FLAT_APP = "ui/resourceUri"
+"""Where earlier versions of the extension name a tool's app."""
 LIST_SECONDS = 10.0
 """A server that does not list in time is left out."""
 MAX_PAGES = 50
@@ -127,7 +131,7 @@ class Router:
         asked = str(params.get("uri"))
         server, own = await self._resource(exchange, asked)
         result = await relay(self._state, exchange, server, "resources/read", {**params, "uri": own}, turn)
-        if not asked.startswith(SCHEME) or not isinstance(result.get("contents"), list):
+        if from_uri(asked) is None or not isinstance(result.get("contents"), list):
             return result
         return {**result, "contents": [_renamed_content(server, content) for content in result["contents"]]}
 
@@ -262,12 +266,34 @@ async def listed_items(ask: Callable[..., Any], kind: ListedKind) -> AsyncIterat
 
 def to_uri(server: str, uri: str) -> str:
     """Put a server's name before its URI or URI template."""
+    if uri.startswith(APP_SCHEME):
+        return f"{APPS}{quote(server, safe='')}/{uri.removeprefix(APP_SCHEME)}"
     return f"{SCHEME}{quote(server, safe='')}/{uri}"
 
 
 def from_uri(uri: str) -> tuple[str, str] | None:
     """Split one of our URIs into the server and its own URI; return None for any other URI."""
+    if uri.startswith(APPS):
+        server, _, own = uri.removeprefix(APPS).partition("/")
+        return unquote(server), f"{APP_SCHEME}{own}"
     if not uri.startswith(SCHEME):
         return None
     server, _, own = uri.removeprefix(SCHEME).partition("/")
     return unquote(server), own
+
+
+def with_app(server: str, definition: dict[str, Json]) -> dict[str, Json]:
+    """Return a tool's definition whose app, a `ui://` resource that shows its results, is named as clients read it."""
+    meta = definition.get("_meta")
+    if not isinstance(meta, dict):
+        return definition
+    shown, renamed = meta.get("ui"), dict(meta)
+    if isinstance(shown, dict) and _is_app(shown.get("resourceUri")):
+        renamed["ui"] = {**shown, "resourceUri": to_uri(server, shown["resourceUri"])}
+    if _is_app(meta.get(FLAT_APP)):
+        renamed[FLAT_APP] = to_uri(server, meta[FLAT_APP])
+    return {**definition, "_meta": renamed} if renamed != meta else definition
+
+
+def _is_app(uri: Json) -> bool:
+    return isinstance(uri, str) and uri.startswith(APP_SCHEME)
