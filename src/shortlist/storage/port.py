@@ -354,6 +354,10 @@ class PinStore(Protocol):
         """Replace what is accepted and held of a server; decisions stay as they are."""
         ...
 
+    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+        """Replace what is known of some definitions, by kind and name; their pins stay until they are replaced."""
+        ...
+
     def decide(self, server: str, decisions: Sequence[Decision]) -> None:
         """Add decisions; two people may decide at once, and both are kept."""
         ...

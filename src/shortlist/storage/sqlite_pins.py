@@ -1,5 +1,6 @@
 """Pins and reviews in a file of their own: damage to the record of events does not hold anybody's tools back."""
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,15 +48,15 @@ class SqlitePins:
         )
 
     def write(self, server: str, pins: StoredPins) -> None:
-        rows = [
-            (server, held, d.kind, d.name, d.text, d.cause, d.reasons, d.before, d.before_name)
-            for held, definitions in ((0, pins.accepted), (1, pins.held))
-            for d in definitions
-        ]
         with self._file.opened(create=True) as connection:
-            connection.execute("INSERT OR REPLACE INTO servers VALUES (?, ?)", (server, pins.listing))
             connection.execute("DELETE FROM definitions WHERE server = ?", (server,))
-            connection.executemany("INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            _insert(connection, server, pins)
+
+    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+        with self._file.opened(create=True) as connection:
+            sql = "DELETE FROM definitions WHERE server = ? AND held = 1 AND kind = ? AND name = ?"
+            connection.executemany(sql, [(server, kind, name) for kind, name in touched])
+            _insert(connection, server, pins)
 
     def decide(self, server: str, decisions: Sequence[Decision]) -> None:
         rows = [(server, d.kind, d.name, d.hash, int(d.approved), d.by, d.at) for d in decisions]
@@ -77,3 +78,13 @@ class SqlitePins:
         with self._file.opened() as connection:
             row = connection.execute("SELECT coalesce(max(id), 0) FROM decisions").fetchone() if connection else (0,)
         return int(row[0])
+
+
+def _insert(connection: sqlite3.Connection, server: str, pins: StoredPins) -> None:
+    rows = [
+        (server, held, d.kind, d.name, d.text, d.cause, d.reasons, d.before, d.before_name)
+        for held, definitions in ((0, pins.accepted), (1, pins.held))
+        for d in definitions
+    ]
+    connection.execute("INSERT OR REPLACE INTO servers VALUES (?, ?)", (server, pins.listing))
+    connection.executemany("INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)

@@ -1,12 +1,10 @@
 """Keep pins between restarts and decide, for each list of tools that arrives, what may be served."""
 
-import hashlib
 import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Trust
@@ -21,26 +19,36 @@ from shortlist.trust.pins import (
     Kind,
     PinnedEntry,
     Pins,
+    Rules,
     ServerListing,
     admit,
+    admit_some,
     canonical,
     closed,
     listing,
+    tool_entry,
     with_accepted,
 )
 from shortlist.trust.verdicts import DefinitionScanner, Reason, ScanVerdict
 
 logger = logging.getLogger(__name__)
 
+CHANGED = "changed"
+"""Stands for the hash of a set that changed since it was compared whole: the next start compares it whole again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """What a server listed last, and what became of it."""
 
-    fingerprint: str
     tools: tuple[Tool, ...]
     said: Mapping[str, str]
+    trust: Trust
     admission: Admitted
+    pins: Pins | None
+    """What was accepted up to now; None where the store could not be used."""
+    definitions: Mapping[str, str]
+    """By the name of the tool."""
 
 
 class Keeper:
@@ -63,16 +71,14 @@ class Keeper:
     def admit(self, server: str, tools: Sequence[Tool], said: Mapping[str, str]) -> tuple[Tool, ...]:
         """Return the tools that may be served; the others are held, and shown in reviews."""
         with self._lock:
-            trust = self._trust(server)
-            fingerprint = _fingerprint(tools, said, trust)
-            before = self._arrived.get(server)
-            if before is None or before.fingerprint != fingerprint:
-                admission = self._admitted(
-                    listing(server, [tool.mcp() for tool in tools], canonical(dict(said)) if said else None), trust
-                )
-                before = self._arrived[server] = Arrival(fingerprint, tuple(tools), dict(said), admission)
-            accepted = before.admission.accepted
-            return tuple(tool for tool in tools if ("tool", tool.name) in accepted)
+            trust, before = self._trust(server), self._arrived.get(server)
+            if before is not None and (before.trust, before.said) == (trust, said):
+                arrival = self._changed(server, before, tools)
+            else:
+                arrival = self._listed(server, tools, said, trust)
+            self._arrived[server] = arrival
+            accepted, held = arrival.admission.accepted, arrival.admission.held
+            return tuple(tool for tool in tools if ("tool", tool.name) in accepted) if held else tuple(tools)
 
     def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
         """Return what a server says of itself, as far as it was accepted."""
@@ -91,9 +97,8 @@ class Keeper:
 
     def doubt(self, tool: Tool) -> str:
         """Return the family of attack that a served tool is suspected of; empty for clean ones."""
-        with self._lock:
-            arrival = self._arrived.get(tool.server)
-            doubts = arrival.admission.doubts if arrival else self._saved_doubts(tool.server)
+        arrival = self._arrived.get(tool.server)  # without the lock, which is held while thousands of tools are scanned
+        doubts = arrival.admission.doubts if arrival else self._saved_doubts(tool.server)
         found = doubts.get(tool.name)
         return found[0].family if found else ""
 
@@ -137,22 +142,59 @@ class Keeper:
             self._arrived.clear()
             return listed
 
-    def _admitted(self, listed: ServerListing, trust: Trust) -> Admitted:
+    def _listed(self, server: str, tools: Sequence[Tool], said: Mapping[str, str], trust: Trust) -> Arrival:
+        """Compare a whole listing with the pins of its server."""
+        listed = listing(server, [tool.mcp() for tool in tools], canonical(dict(said)) if said else None)
+        pins: Pins | None = None
         try:
-            stored = self._store.read(listed.server)
+            stored = self._store.read(server)
             pins = pins_of(stored)
             if stored.listing == listed.hash and not stored.held and trust != "review":
-                return Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=doubts_of(stored))
-            admission = admit(listed, pins, trust, self._judge)
-            self._store.write(listed.server, _stored(listed, with_accepted(pins, admission), admission))
+                admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
+            else:
+                admission = admit(listed, pins, trust, self._judge)
+                self._store.write(server, _stored(listed.hash, with_accepted(pins, admission), admission))
         except StoreError as error:
-            if trust == "auto":
-                return Admitted({(e.kind, e.name): e for e in listed.entries})
-            logger.error("nothing of %r is served: its approvals cannot be read. %s", listed.server, error)
-            return closed(listed)
+            admission, pins = self._without_store(listed, trust, error), None
+        self._report(server, admission)
+        definitions = {tool.name: tool.definition for tool in tools}
+        return Arrival(tuple(tools), dict(said), trust, admission, pins and with_accepted(pins, admission), definitions)
+
+    def _changed(self, server: str, before: Arrival, tools: Sequence[Tool]) -> Arrival:
+        """Decide about the tools that are not what they were; the others stay as they were decided."""
+        known = before.definitions
+        fresh = [tool for tool in tools if known.get(tool.name) != tool.definition]
+        definitions = {tool.name: tool.definition for tool in tools} if fresh or len(tools) != len(known) else known
+        gone = known.keys() - definitions.keys()
+        if not fresh and not gone:
+            return before
+        if before.pins is None:
+            return self._listed(server, tools, before.said, before.trust)
+        entries = [tool_entry(tool.mcp()) for tool in fresh]
+        touched: set[tuple[Kind, str]] = {("tool", name) for name in (*gone, *(tool.name for tool in fresh))}
+        decided = admit_some(server, entries, definitions.keys(), before.pins, Rules(before.trust, self._judge))
+        pins = with_accepted(before.pins, decided)
+        try:
+            fresh_pins = _stored(CHANGED, replace(pins, accepted=decided.accepted), decided)
+            self._store.amend(server, sorted(touched), fresh_pins)
+        except StoreError:
+            return self._listed(server, tools, before.said, before.trust)  # which fails in the same way, and says so
+        self._report(server, decided)
+        kept = {key: entry for key, entry in before.admission.accepted.items() if key not in touched}
+        held = (*(h for h in before.admission.held if (h.entry.kind, h.entry.name) not in touched), *decided.held)
+        admission = Admitted({**kept, **decided.accepted}, held, decided.changed, pins.doubts)
+        return Arrival(tuple(tools), before.said, before.trust, admission, pins, definitions)
+
+    def _without_store(self, listed: ServerListing, trust: Trust, error: StoreError) -> Admitted:
+        if trust == "auto":
+            return Admitted({(e.kind, e.name): e for e in listed.entries})
+        logger.error("nothing of %r is served: its approvals cannot be read. %s", listed.server, error)
+        return closed(listed)
+
+    def _report(self, server: str, admission: Admitted) -> None:
         for held in admission.held:
-            logger.warning("%s/%s is held: %s. Run `shortlist review`.", listed.server, held.entry.name, held.why)
-        return admission
+            if held.cause != "unreadable":
+                logger.warning("%s/%s is held: %s. Run `shortlist review`.", server, held.entry.name, held.why)
 
     def _judge(self, definition: ToolDefinition) -> ScanVerdict:
         if self._scanner is None:
@@ -165,7 +207,7 @@ def pins_of(stored: StoredPins) -> Pins:
     accepted = {(_kind(d.kind), d.name): PinnedEntry(_kind(d.kind), d.name, d.text) for d in stored.accepted}
     latest = {decision.hash: decision.approved for decision in stored.decisions}
     approved = frozenset(each for each, yes in latest.items() if yes)
-    return Pins(bool(stored.listing), accepted, approved, frozenset(latest) - approved)
+    return Pins(bool(stored.listing), accepted, approved, frozenset(latest) - approved, doubts_of(stored))
 
 
 def held_of(stored: StoredPins) -> tuple[Held, ...]:
@@ -211,14 +253,14 @@ def _kind(text: str) -> Kind:
     return text  # type: ignore[return-value]
 
 
-def _stored(listed: ServerListing, pins: Pins, admission: Admitted) -> StoredPins:
-    doubts = admission.doubts
+def _stored(listing: str, pins: Pins, admission: Admitted) -> StoredPins:
+    doubts = pins.doubts
     accepted = tuple(
         PinnedDefinition(e.kind, e.name, e.text, reasons=_written(doubts.get(e.name, ()) if e.kind == "tool" else ()))
         for e in pins.accepted.values()
     )
     held = tuple(_held_row(each) for each in admission.held)
-    return StoredPins(listed.hash, accepted, held)
+    return StoredPins(listing, accepted, held)
 
 
 def _held_row(held: Held) -> PinnedDefinition:
@@ -232,12 +274,3 @@ def _held_row(held: Held) -> PinnedDefinition:
         before.text if before else "",
         before.name if before else "",
     )
-
-
-def _fingerprint(tools: Sequence[Tool], said: Mapping[str, Any], trust: str) -> str:
-    """Return quickly whether a list equals the previous one."""
-    digest = hashlib.blake2b(f"{trust}\0{canonical(said)}".encode(), digest_size=16)
-    for tool in tools:
-        digest.update(tool.definition.encode())
-        digest.update(b"\0")
-    return digest.hexdigest()

@@ -7,7 +7,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -75,6 +75,8 @@ class Pins:
     accepted: Mapping[tuple[Kind, str], PinnedEntry] = field(default_factory=dict)
     approved: frozenset[str] = frozenset()
     rejected: frozenset[str] = frozenset()
+    doubts: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    """Why an accepted tool is not clean, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,59 +169,75 @@ def admit(listed: ServerListing, pins: Pins, trust: Trust, judge: Judge) -> Admi
     A definition that equals its pin, or was approved, is served. One that was rejected is held. Of the others, `review`
     holds all, `scan` holds what the scanner calls dangerous and every change that could mislead, and `auto` holds none.
     """
+    names = frozenset(entry.name for entry in listed.entries if entry.kind == "tool")
+    admission = admit_some(listed.server, listed.entries, names, pins, Rules(trust, judge))
+    spoken: tuple[Kind, str] = ("instructions", INSTRUCTIONS)
+    if spoken not in admission.accepted and spoken in pins.accepted:  # the approved ones, while new ones are held
+        return replace(admission, accepted={**admission.accepted, spoken: pins.accepted[spoken]})
+    return admission
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How far a server is trusted, and what judges its definitions."""
+
+    trust: Trust
+    judge: Judge
+
+
+def admit_some(
+    server: str, entries: Iterable[PinnedEntry], names: Collection[str], pins: Pins, rules: Rules
+) -> Admitted:
+    """Decide about some definitions of a server; `names` are those of all its tools."""
     accepted: dict[tuple[Kind, str], PinnedEntry] = {}
     held: list[Held] = []
     changed: list[PinnedEntry] = []
     doubts: dict[str, tuple[Reason, ...]] = {}
-    for entry in listed.entries:
+    for entry in entries:
         key = (entry.kind, entry.name)
         before = pins.accepted.get(key)
-        finding = None if trust == "auto" else _finding(entry, before, listed, pins, trust, judge)
+        same = before is not None and before.text == entry.text
+        verdict = ScanVerdict() if same else rules.judge(_definition(server, entry))
+        finding = None if rules.trust == "auto" else _finding(entry, verdict, names, pins, rules.trust)
         if finding is not None:
             held.append(finding)
             continue
         accepted[key] = entry
-        if before is None or before.text != entry.text:
+        if not same:
             changed.append(entry)
-        if entry.kind == "tool" and (reasons := judge(_definition(listed.server, entry)).reasons):
+        reasons = pins.doubts.get(entry.name, ()) if same else verdict.reasons
+        if reasons and entry.kind == "tool":
             doubts[entry.name] = reasons
-    spoken: tuple[Kind, str] = ("instructions", INSTRUCTIONS)
-    if spoken not in accepted and spoken in pins.accepted:
-        accepted[spoken] = pins.accepted[spoken]  # the approved ones, while new ones are held
     return Admitted(accepted, tuple(held), tuple(changed) if pins.known else (), doubts)
 
 
-def _finding(
-    entry: PinnedEntry, before: PinnedEntry | None, listed: ServerListing, pins: Pins, trust: Trust, judge: Judge
-) -> Held | None:
-    if entry.hash in pins.rejected:
+def _finding(entry: PinnedEntry, verdict: ScanVerdict, names: Collection[str], pins: Pins, trust: Trust) -> Held | None:
+    before = pins.accepted.get((entry.kind, entry.name))
+    if pins.rejected and entry.hash in pins.rejected:
         return Held(entry, "rejected", before=before)
-    if entry.hash in pins.approved:
+    if (before is not None and before.text == entry.text) or entry.hash in pins.approved:
         return None
-    same = before is not None and before.text == entry.text
-    verdict = judge(_definition(listed.server, entry))
     if trust == "review":
-        cause: Cause | None = None if same else "new" if before is None else "changed"
-        return Held(entry, cause, verdict.reasons, before) if cause else None
+        return Held(entry, "new" if before is None else "changed", verdict.reasons, before)
     if verdict.level == "dangerous":
         return Held(entry, "flagged", verdict.reasons, before)
-    if same or not pins.known:
+    if not pins.known:
         return None
-    cause, other = _twin(entry, listed, pins) if before is None else (_worse(before, entry), before)
+    cause, other = _twin(entry, names, pins) if before is None else (_worse(before, entry), before)
     if before is not None and verdict.level == "suspicious":
         cause = cause or "flagged"
     return Held(entry, cause, verdict.reasons, other) if cause else None
 
 
-def _twin(entry: PinnedEntry, listed: ServerListing, pins: Pins) -> tuple[Cause | None, PinnedEntry | None]:
+def _twin(entry: PinnedEntry, names: Collection[str], pins: Pins) -> tuple[Cause | None, PinnedEntry | None]:
     """Return whether a new tool is a known one under another name."""
     if entry.kind != "tool":
         return None, None
-    body = _unnamed(entry)
+    body, start = _unnamed(entry), entry.text.partition(f'"name":{_quoted(entry.name)}')[0]
     for (kind, name), known in pins.accepted.items():
-        if kind == "tool" and name != entry.name and _unnamed(known) == body:
-            still = any(other.kind == "tool" and other.name == name for other in listed.entries)
-            return ("twin" if still else "renamed"), known
+        # What comes before the name is the same in a twin: comparing it first spares reading the others.
+        if kind == "tool" and name != entry.name and known.text.startswith(start) and _unnamed(known) == body:
+            return ("twin" if name in names else "renamed"), known
     return None, None
 
 
@@ -269,4 +287,6 @@ def closed(listed: ServerListing) -> Admitted:
 
 def with_accepted(pins: Pins, admission: Admitted) -> Pins:
     """Return the pins after an admission: what is served is pinned, and what left keeps its pin."""
-    return replace(pins, known=True, accepted={**pins.accepted, **admission.accepted})
+    accepted = {**pins.accepted, **admission.accepted}
+    doubts = {name: why for name, why in pins.doubts.items() if ("tool", name) not in admission.accepted}
+    return replace(pins, known=True, accepted=accepted, doubts={**doubts, **admission.doubts})

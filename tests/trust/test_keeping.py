@@ -1,0 +1,101 @@
+"""The keeper decides about what changed alone, and comes to the same decisions as one that compares everything."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.catalog.readers import tool_from_mcp
+from shortlist.config.settings import Trust
+from shortlist.models import Tool
+from shortlist.storage.sqlite_pins import SqlitePins
+from shortlist.trust.definitions import ToolDefinition
+from shortlist.trust.keeping import Keeper, decide
+from shortlist.trust.verdicts import Reason, ScanVerdict, Severity
+
+LEVELS: dict[str, Severity] = {"Evil.": "dangerous", "Odd.": "suspicious"}
+
+
+class Counting:
+    """A scanner that finds two words, and counts."""
+
+    def __init__(self) -> None:
+        self.scanned: list[str] = []
+
+    def scan(self, definition: ToolDefinition) -> ScanVerdict:
+        self.scanned.append(str(definition.tool.get("name")))
+        level = LEVELS.get(str(definition.tool.get("description")))
+        return (
+            ScanVerdict(level, (Reason("instruction", "description", (0, 1), "says so", level),))
+            if level
+            else ScanVerdict()
+        )
+
+
+def listed(name: str, description: str, required: bool) -> Tool:
+    schema = {"type": "object", "properties": {"a": {}}, "required": ["a"] if required else []}
+    return tool_from_mcp({"name": name, "description": description, "inputSchema": schema}, "s")
+
+
+tools = st.builds(
+    listed, st.sampled_from("abcd"), st.sampled_from(("Fine.", "Better.", "Odd.", "Evil.")), st.booleans()
+)
+lists = st.lists(tools, max_size=4, unique_by=lambda tool: tool.name)
+
+
+def kept(store: SqlitePins) -> tuple[set[tuple[str, str]], set[tuple[str, str, str]]]:
+    pins = store.read("s")
+    return {(d.name, d.text) for d in pins.accepted}, {(d.name, d.cause, d.text) for d in pins.held}
+
+
+@given(st.lists(lists, min_size=2, max_size=5), st.sampled_from(("scan", "review", "auto")))
+def test_one_keeper_decides_like_one_that_starts_again_for_every_list(
+    tmp_path_factory: pytest.TempPathFactory, given_lists: list[list[Tool]], trust: Trust
+) -> None:
+    folder = tmp_path_factory.mktemp("pins")
+    own, other = SqlitePins(folder / "own.sqlite"), SqlitePins(folder / "other.sqlite")
+    keeper = Keeper(own, Counting, lambda _: trust)
+    for each in given_lists:
+        fresh = Keeper(other, Counting, lambda _: trust)
+        assert names(keeper.admit("s", each, {})) == names(fresh.admit("s", each, {}))
+        assert {(h.entry.name, h.cause) for h in keeper.held("s")} == {(h.entry.name, h.cause) for h in fresh.held("s")}
+        assert kept(own) == kept(other)
+
+
+def names(admitted: Sequence[Tool]) -> list[str]:
+    return [tool.name for tool in admitted]
+
+
+def test_only_what_changed_is_scanned(tmp_path: Path) -> None:
+    scanner = Counting()
+    keeper = Keeper(SqlitePins(tmp_path / "trust.sqlite"), lambda: scanner, lambda _: "scan")
+    many = [listed(f"tool{n}", "Fine.", False) for n in range(50)]
+    keeper.admit("s", many, {})
+    assert len(scanner.scanned) == 50
+    keeper.admit("s", [*many[:49], listed("tool49", "Better.", False)], {})
+    assert scanner.scanned[50:] == ["tool49"]
+    keeper.admit("s", many[:49], {})
+    assert len(scanner.scanned) == 51
+
+
+def test_a_restart_scans_nothing_that_is_pinned(tmp_path: Path) -> None:
+    store, scanner = SqlitePins(tmp_path / "trust.sqlite"), Counting()
+    many = [listed(f"tool{n}", "Fine.", False) for n in range(5)]
+    Keeper(store, Counting, lambda _: "scan").admit("s", many, {})
+    again = Keeper(store, lambda: scanner, lambda _: "scan")
+    assert len(again.admit("s", [*many[:4], listed("tool4", "Evil.", False)], {})) == 4
+    assert scanner.scanned == ["tool4"]
+
+
+def test_a_decision_about_what_is_held_counts_at_the_next_change(tmp_path: Path) -> None:
+    store = SqlitePins(tmp_path / "trust.sqlite")
+    keeper = Keeper(store, Counting, lambda _: "scan")
+    evil, fine = listed("a", "Evil.", False), listed("b", "Fine.", False)
+    assert not keeper.reviewed()
+    assert names(keeper.admit("s", [evil, fine], {})) == ["b"]
+    decide(store, "s", ["a"], approved=True, by="ann", at=1.0)
+    (reviewed,) = keeper.reviewed().values()
+    assert names(keeper.admit("s", reviewed, {})) == ["a", "b"]
+    assert names(keeper.admit("s", [evil, listed("b", "Better.", False)], {})) == ["a", "b"]
