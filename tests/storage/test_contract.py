@@ -10,9 +10,11 @@ from shortlist.storage.local import open_local
 from shortlist.storage.port import (
     Batch,
     EventQuery,
+    PinnedDefinition,
     ResultLimits,
     Storage,
     StoredExperiment,
+    StoredPins,
     StoredVector,
     StoredWorkspace,
     WorkspaceOutcome,
@@ -158,6 +160,20 @@ def test_a_document_is_replaced_whole_and_one_of_a_newer_format_is_kept(storage:
     storage.catalogs.save("sky", b'{"format": 3}')
     storage.catalogs.save("sky", b'{"format": 2}')
     assert storage.catalogs.load("sky") == b'{"format": 3}'
+
+
+def test_pins_are_amended_by_kind_and_name(storage: Storage) -> None:
+    def pinned(name: str, text: str = "{}", cause: str = "") -> PinnedDefinition:
+        return PinnedDefinition("tool", name, text, cause)
+
+    before = StoredPins("one", (pinned("a"), pinned("b")), (pinned("c", cause="new"), pinned("d", cause="new")))
+    storage.pins.write("sky", before)
+    change = StoredPins("two", (pinned("b", "[]"), pinned("c")), (pinned("a", "[]", "changed"),))
+    storage.pins.amend("sky", [("tool", name) for name in "abc"], change)
+    after = storage.pins.read("sky")
+    assert after.listing == "two"
+    assert {(d.name, d.text) for d in after.accepted} == {("a", "{}"), ("b", "[]"), ("c", "{}")}
+    assert {(d.name, d.cause) for d in after.held} == {("a", "changed"), ("d", "new")}
 
 
 def test_vectors_come_back_by_key(storage: Storage) -> None:

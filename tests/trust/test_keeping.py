@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shortlist.catalog.readers import tool_from_mcp
@@ -50,6 +50,7 @@ def kept(store: SqlitePins) -> tuple[set[tuple[str, str]], set[tuple[str, str, s
     return {(d.name, d.text) for d in pins.accepted}, {(d.name, d.cause, d.text) for d in pins.held}
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.lists(lists, min_size=2, max_size=5), st.sampled_from(("scan", "review", "auto")))
 def test_one_keeper_decides_like_one_that_starts_again_for_every_list(
     tmp_path_factory: pytest.TempPathFactory, given_lists: list[list[Tool]], trust: Trust

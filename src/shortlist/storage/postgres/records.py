@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
@@ -132,23 +133,17 @@ class PostgresPins:
         )
 
     def write(self, server: str, pins: StoredPins) -> None:
-        rows = [
-            tuple(map(storable, (server, held, d.kind, d.name, d.text, d.cause, d.reasons, d.before, d.before_name)))
-            for held, definitions in ((False, pins.accepted), (True, pins.held))
-            for d in definitions
-        ]
         with self._database.transaction() as connection, connection.cursor() as cursor:
-            cursor.execute(
-                "INSERT INTO pinned_servers VALUES (%s, %s) "
-                "ON CONFLICT (server) DO UPDATE SET listing = excluded.listing",
-                (server, pins.listing),
-            )
             cursor.execute("DELETE FROM pinned_definitions WHERE server = %s", (server,))
-            marks = ", ".join(["%s"] * 9)
-            sql = (
-                f"INSERT INTO pinned_definitions (server, held, {_DEFINITION}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608
-            )
-            cursor.executemany(sql, rows)
+            _insert(cursor, server, pins)
+
+    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+        gone = [(server, True, *map(storable, key)) for key in touched]
+        gone += [(server, False, storable(d.kind), storable(d.name)) for d in pins.accepted]
+        with self._database.transaction() as connection, connection.cursor() as cursor:
+            sql = "DELETE FROM pinned_definitions WHERE server = %s AND held = %s AND kind = %s AND name = %s"
+            cursor.executemany(sql, gone)
+            _insert(cursor, server, pins)
 
     def decide(self, server: str, decisions: Sequence[Decision]) -> None:
         rows = [(server, d.kind, d.name, d.hash, d.approved, d.by, d.at) for d in decisions]
@@ -269,3 +264,18 @@ DELETE FROM results WHERE expires <= now() OR handle IN (
     FROM results WINDOW latest AS (ORDER BY id DESC)) AS placed
   WHERE place > %(most)s OR size > %(bytes)s)
 """
+
+
+def _insert(cursor: Any, server: str, pins: StoredPins) -> None:
+    rows = [
+        tuple(map(storable, (server, held, d.kind, d.name, d.text, d.cause, d.reasons, d.before, d.before_name)))
+        for held, definitions in ((False, pins.accepted), (True, pins.held))
+        for d in definitions
+    ]
+    cursor.execute(
+        "INSERT INTO pinned_servers VALUES (%s, %s) ON CONFLICT (server) DO UPDATE SET listing = excluded.listing",
+        (server, pins.listing),
+    )
+    marks = ", ".join(["%s"] * 9)
+    sql = f"INSERT INTO pinned_definitions (server, held, {_DEFINITION}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608
+    cursor.executemany(sql, rows)
