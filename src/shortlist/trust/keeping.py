@@ -14,12 +14,12 @@ from shortlist.storage.port import Decision, PinnedDefinition, PinStore, StoredP
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.pins import (
     INSTRUCTIONS,
+    AdmissionRules,
     Admitted,
     Held,
     Kind,
     PinnedEntry,
     Pins,
-    Rules,
     ServerListing,
     admit,
     admit_some,
@@ -172,7 +172,9 @@ class Keeper:
             return self._listed(server, tools, before.said, before.trust)
         entries = [tool_entry(tool.mcp()) for tool in fresh]
         touched: set[tuple[Kind, str]] = {("tool", name) for name in (*gone, *(tool.name for tool in fresh))}
-        decided = admit_some(server, entries, definitions.keys(), before.pins, Rules(before.trust, self._judge))
+        decided = admit_some(
+            server, entries, definitions.keys(), before.pins, AdmissionRules(before.trust, self._judge)
+        )
         pins = with_accepted(before.pins, decided)
         try:
             fresh_pins = _stored(CHANGED, replace(pins, accepted=decided.accepted), decided)

@@ -170,7 +170,7 @@ def admit(listed: ServerListing, pins: Pins, trust: Trust, judge: Judge) -> Admi
     holds all, `scan` holds what the scanner calls dangerous and every change that could mislead, and `auto` holds none.
     """
     names = frozenset(entry.name for entry in listed.entries if entry.kind == "tool")
-    admission = admit_some(listed.server, listed.entries, names, pins, Rules(trust, judge))
+    admission = admit_some(listed.server, listed.entries, names, pins, AdmissionRules(trust, judge))
     spoken: tuple[Kind, str] = ("instructions", INSTRUCTIONS)
     if spoken not in admission.accepted and spoken in pins.accepted:  # the approved ones, while new ones are held
         return replace(admission, accepted={**admission.accepted, spoken: pins.accepted[spoken]})
@@ -178,7 +178,7 @@ def admit(listed: ServerListing, pins: Pins, trust: Trust, judge: Judge) -> Admi
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AdmissionRules:
     """How far a server is trusted, and what judges its definitions."""
 
     trust: Trust
@@ -186,7 +186,7 @@ class Rules:
 
 
 def admit_some(
-    server: str, entries: Iterable[PinnedEntry], names: Collection[str], pins: Pins, rules: Rules
+    server: str, entries: Iterable[PinnedEntry], names: Collection[str], pins: Pins, rules: AdmissionRules
 ) -> Admitted:
     """Decide about some definitions of a server; `names` are those of all its tools."""
     accepted: dict[tuple[Kind, str], PinnedEntry] = {}
