@@ -2,9 +2,10 @@
 
 A gateway serves in this process while a timer measures how late the event loop runs it. Four loads: a server with
 20,000 tools arrives, one tool of 25,759 changes, 32 callers search at once, and a provider of embeddings hangs. Beside
-them stands the lag of the same gateway with nothing to do, which is the machine's own. Vectors are random unit vectors,
-since making real ones takes minutes and runs outside of Python's lock. The same run prints the CPU time of one changed
-tool in the engine, the gateway and `ToolFilter`, and what embedding that tool costs.
+them stands the lag of the same gateway with nothing to do, which is the machine's own. Tools are scanned, pinned and
+saved, as in a gateway that serves. Vectors are random unit vectors, since making real ones takes minutes and runs
+outside of Python's lock. The same run prints the CPU time of one changed tool in the engine, the gateway and
+`ToolFilter`, and what embedding that tool costs.
 
     python -m benchmarks.loop --tools 2000 --arriving 1500   # smaller, to try it
 """
@@ -18,7 +19,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +27,28 @@ import anyio
 import numpy as np
 from benchmarks.asking import Asking
 from benchmarks.measuring import RandomEmbedder, bench_file, publish, rows, spread
+from benchmarks.restarting import settings_of
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.readers import read_catalog
+from shortlist.catalog.readers import read_catalog, tool_from_mcp
+from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli import YOUNG_OBJECTS
 from shortlist.cli.hosting import SWITCH_SECONDS
+from shortlist.cli.pinning import open_keeper
 from shortlist.config.settings import Settings
 from shortlist.errors import ModelError
 from shortlist.evals.tables import Table
 from shortlist.front.audience import Answerer
 from shortlist.gateway.callers import Round
 from shortlist.gateway.gateway import Gateway
+from shortlist.gateway.state import Seams
 from shortlist.index.embedders import Progress, Vectors, shipped
 from shortlist.index.vectors import QueryVectors
 from shortlist.library.filter import ToolFilter
 from shortlist.models import Query, Server, Tool
 from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher
+from shortlist.storage.local import open_local
 from shortlist.upstream.events import ToolsChanged
 from shortlist.upstream.pool import UpstreamPool
 
@@ -121,7 +127,10 @@ async def gateway_over(catalog: Catalog, embedder: Any) -> AsyncIterator[tuple[G
     vectors = QueryVectors(embedder) if isinstance(embedder, Hanging) else LocalVectors(embedder)
     engine = Engine(lambda known: Searcher(known, vectors), catalog)
     pool = UpstreamPool({}, on_event=lambda _: None, client=Answerer())
-    async with pool, Gateway(Settings(), engine, pool) as gateway:
+    storage = open_local()
+    saved = SavedCatalog(storage.catalogs, settings_of([BIG]).servers)
+    seams = Seams(gate=open_keeper(storage.pins, Settings), save=saved.save)  # scanned, pinned and saved as served
+    async with pool, Gateway(Settings(), engine, pool, seams=seams) as gateway:
         yield gateway, engine
 
 
@@ -197,7 +206,7 @@ def one_changed(catalog: Catalog, turn: int) -> tuple[str, list[Tool]]:
     tools = catalog.of_server(name)
     first = tools[turn % len(tools)]
     about = f"{first.description} Changed {turn} times."
-    tools[turn % len(tools)] = replace(first, description=about, content_hash=f"{first.content_hash}{turn}")
+    tools[turn % len(tools)] = tool_from_mcp({**first.mcp(), "description": about}, name, tool_id=first.id)
     return name, tools
 
 
@@ -205,9 +214,9 @@ def one_added(catalog: Catalog, turn: int) -> tuple[str, list[Tool]]:
     """Return a server and its tools with a new one among them."""
     name = max(catalog.members, key=lambda server: len(catalog.members[server]))
     tools = catalog.of_server(name)
-    first = tools[0]
-    fresh = replace(first, id=f"{first.id}_{turn}", name=f"{first.name}_{turn}", content_hash=f"{turn}")
-    return name, [*tools, fresh]
+    about = f"{tools[0].description} For turn {turn} alone."  # else the new tool were a copy, which is held
+    fresh = {**tools[0].mcp(), "name": f"{tools[0].name}_{turn}", "description": about}
+    return name, [*tools, tool_from_mcp(fresh, name)]
 
 
 def cpu_of_a_change(tools: Sequence[Tool]) -> dict[str, float]:
@@ -308,7 +317,7 @@ def main() -> None:
     queries = [str(row["query"]) for row in spread(rows(bench_file(*DATA, "queries.jsonl.gz")), 64)]
     chosen = spread(every, options.tools)
     of_one_server = [
-        replace(tool, id=f"{BIG}/{place}_{tool.name}", server=BIG)
+        tool_from_mcp({**tool.mcp(), "name": f"{place}_{tool.name}"[:64]}, BIG)
         for place, tool in enumerate(spread(every, options.arriving))
     ]
     sys.setswitchinterval(SWITCH_SECONDS)  # these three as `serve` does
