@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -24,9 +24,12 @@ from shortlist.gateway.router import with_app
 from shortlist.gateway.state import NO_SEAMS, CallerView, GatewayState, Reload, Seams
 from shortlist.gateway.tools import McpResult, ToolArguments, ToolCall, defaults_of
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
-from shortlist.models import Json
+from shortlist.models import Json, Server, Tool
 from shortlist.observability.metrics import CIRCUITS, NOTIFICATIONS_DROPPED, READY, STATES, TOOLS, Instruments
 from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
+
+SAVE_SECONDS = 5.0
+"""How long changes of a server's tools are gathered before its list is saved again, which takes time by its size."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +50,8 @@ class Gateway:
         self._send, self._changes = anyio.create_memory_object_stream[ToolsChanged](math.inf)
         self._waiting = 0
         self._settled = anyio.Event()
+        self._unsaved: dict[str, tuple[Server, Sequence[Tool]]] = {}
+        self._saved: set[str] = set()
         self._connected: set[str] = set()
         self._admitting: set[str] = set()
         """Servers that are connected, but whose tools are not admitted yet."""
@@ -176,10 +181,21 @@ class Gateway:
         for name in events:
             if name not in touched and before.catalog.servers.get(name) == after.catalog.servers.get(name):
                 continue
-            if (save := state.seams.save) is not None:
-                saved = partial(anyio.to_thread.run_sync, save, servers[name], admitted[name])
-                state.background.spawn(f"saving the tools of {name!r}", saved)
+            self._save_soon(servers[name], admitted[name])
             state.recording.catalog_changed(name, len(admitted[name]), after)
+
+    def _save_soon(self, server: Server, tools: Sequence[Tool]) -> None:
+        """Save the tools of a server for the next start: the first list at once, changes of it together."""
+        waiting, changed = server.name in self._unsaved, server.name in self._saved
+        self._unsaved[server.name] = (server, tools)
+        self._saved.add(server.name)
+        if not waiting and self.state.seams.save is not None:
+            work = partial(self._save, server.name, SAVE_SECONDS if changed else 0.0, self.state.seams.save)
+            self.state.background.spawn(f"saving the tools of {server.name!r}", work)
+
+    async def _save(self, name: str, seconds: float, save: Callable[[Server, Sequence[Tool]], None]) -> None:
+        await anyio.sleep(seconds)
+        await anyio.to_thread.run_sync(save, *self._unsaved.pop(name))
 
     def _take_state(self, status: UpstreamStatus) -> None:
         """Notify clients that the prompts and resources of a server were added or removed."""

@@ -348,27 +348,21 @@ class PinStore(Protocol):
 
     def read(self, server: str) -> StoredPins:
         """Return what is known of a server; raises StoreError where the store cannot be read."""
-        ...
 
     def write(self, server: str, pins: StoredPins) -> None:
         """Replace what is accepted and held of a server; decisions stay as they are."""
-        ...
 
     def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
         """Replace what is known of some definitions, by kind and name; their pins stay until they are replaced."""
-        ...
 
     def decide(self, server: str, decisions: Sequence[Decision]) -> None:
         """Add decisions; two people may decide at once, and both are kept."""
-        ...
 
     def overview(self) -> dict[str, frozenset[str]]:
         """Return the servers that something is known of, each with the names of its tools that are held."""
-        ...
 
     def state(self) -> int:
         """Return a number that grows with every decision."""
-        ...
 
 
 AuditDecision: TypeAlias = Literal["allowed", "refused"]
