@@ -111,6 +111,10 @@ class Filters:
     exclude: frozenset[ToolId] = frozenset()
 
 
+UNIDENTIFIED = "(anonymous)"
+"""The name of callers over HTTP that present no token; nothing is learned from them or for them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asker:
     """The caller, and the group of callers it shares exemplars with."""

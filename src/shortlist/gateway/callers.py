@@ -19,7 +19,7 @@ import anyio
 from shortlist.access.principal import OWNER, Principal
 from shortlist.errors import InvalidInput, StoreError
 from shortlist.gateway.view import ServeOptions
-from shortlist.models import Json, ToolId
+from shortlist.models import UNIDENTIFIED, Json, ToolId
 from shortlist.storage.port import StoredWorkspace, WorkspaceStore
 from shortlist.upstream.events import Era
 
@@ -67,6 +67,11 @@ class Caller:
     @property
     def name(self) -> str:
         return self.principal.name
+
+    @property
+    def teacher(self) -> str:
+        """The name under which its searches and calls are recorded, and learned from."""
+        return UNIDENTIFIED if self.principal.anonymous else self.principal.name
 
 
 def workspace_key(caller: Caller) -> WorkspaceKey | None:

@@ -202,7 +202,7 @@ class Recording:
         """Record a call that was sent, and its result."""
         self._record(
             Called(
-                caller=caller.name,
+                caller=caller.teacher,
                 workspace=activity_key(caller),
                 tool=call.tool,
                 outcome=call.outcome,
@@ -221,7 +221,7 @@ class Recording:
         """Record a call that was never sent, and what the reason cost in tokens."""
         self._record(
             Called(
-                caller=caller.name,
+                caller=caller.teacher,
                 workspace=activity_key(caller),
                 tool=tool,
                 outcome=outcome,
@@ -281,7 +281,7 @@ class Recording:
 
 
 def _act(caller: Caller) -> dict[str, str]:
-    return {"caller": caller.name, "workspace": activity_key(caller)}
+    return {"caller": caller.teacher, "workspace": activity_key(caller)}
 
 
 def _found(hit: Hit) -> FoundTool:

@@ -33,7 +33,7 @@ from shortlist.gateway.view import (
     served_as,
     settings_changes,
 )
-from shortlist.models import Asker, Json, Query, Server, Tool, ToolId
+from shortlist.models import UNIDENTIFIED, Asker, Json, Query, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
 from shortlist.storage.memory import MemoryResults, MemoryWorkspaces
 from shortlist.storage.port import AuditLog, ResultLimits, ResultStore, WorkspaceStore
@@ -258,6 +258,8 @@ class GatewayState:
 
     def asker(self, caller: Caller) -> Asker:
         """Return the identity of a caller for learning, and the group it shares exemplars with."""
+        if caller.teacher == UNIDENTIFIED:
+            return Asker(UNIDENTIFIED, UNIDENTIFIED)
         return self.everything.askers.get(caller.name) or self.settings.asker_of_rule(
             caller.name, caller.principal.issuer, caller.principal.rule
         )

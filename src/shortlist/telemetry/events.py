@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
-from shortlist.models import Json, Level, Signal, ToolId
+from shortlist.models import UNIDENTIFIED, Json, Level, Signal, ToolId
 from shortlist.storage.port import Columns
 from shortlist.telemetry.measures import (
     CALLS,
@@ -299,7 +299,7 @@ class Called(CallerEvent):
         else:
             yield time_tally("call", self.milliseconds)
             yield Tally("tool_milliseconds", self.tool, self.milliseconds)
-        for other in known.together:
+        for other in known.together if self.caller != UNIDENTIFIED else ():
             yield Tally("together", "\n".join(sorted((self.tool, other))))
 
     def _first_call(self, known: Attribution) -> Iterator[Tally]:

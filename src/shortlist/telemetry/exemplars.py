@@ -4,7 +4,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from shortlist.models import Asker, Exemplar, Json, ToolId
+from shortlist.models import UNIDENTIFIED, Asker, Exemplar, Json, ToolId
 from shortlist.storage.port import LearnedPair
 
 HALF_LIFE_DAYS = 14.0
@@ -24,9 +24,9 @@ def weight_of(pair: LearnedPair, now: float) -> float:
 
 
 def exemplars_of(pairs: Iterable[LearnedPair], now: float, group_of: GroupOf) -> Iterator[Exemplar]:
-    """Yield exemplars for search; pairs without a successful call are left out."""
+    """Yield exemplars for search; pairs without a successful call, or of callers without a token, are left out."""
     for pair in pairs:
-        if pair.successes:
+        if pair.successes and pair.caller != UNIDENTIFIED:
             by = Asker(pair.caller, group_of(pair.caller))
             yield Exemplar(query=pair.query, tool=pair.tool, by=by, weight=weight_of(pair, now))
 
