@@ -1,12 +1,12 @@
 """Serves the gateway over Streamable HTTP: to this machine unless configured otherwise, never to foreign pages."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-import anyio
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -84,7 +84,7 @@ class Endpoint:
             return
         self._arriving += 1
         try:
-            with anyio.fail_after(self._limits.request_seconds):
+            async with asyncio.timeout(self._limits.request_seconds):
                 body = await _body(receive)
         except TimeoutError:
             text = "The request took too long to arrive (limits.request_seconds)."

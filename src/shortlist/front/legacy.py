@@ -109,7 +109,7 @@ class _Call:
             open_stream=self._open,
         )
         self._scope = anyio.CancelScope()
-        self._writing = anyio.Lock()
+        self._writing = asyncio.Lock()
         self._is_stream = self._is_complete = self._is_answered = False
         self._forwarding: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None

@@ -95,7 +95,7 @@ class _Exchange:
             progress_token=progress_token_from_params(self._params),
             write=self._stream,
         )
-        self._writing = anyio.Lock()
+        self._writing = asyncio.Lock()
         self._is_stream = self._is_done = False
         self._scope = anyio.CancelScope()
         self._watching: asyncio.Task[None] | None = None
@@ -125,7 +125,8 @@ class _Exchange:
             failed = modern_error_data(error).model_dump(mode="json", exclude_none=True)
             return {"jsonrpc": "2.0", "id": self._id, "error": failed}
         finally:
-            await aclose_shielded(self._connection)
+            if self._connection.exit_stack._exit_callbacks:  # type: ignore[attr-defined]
+                await aclose_shielded(self._connection)
 
     async def _finish(self, answer: Mapping[str, Any]) -> None:
         body = to_json(answer, inf_nan_mode="null")
