@@ -31,6 +31,7 @@ from shortlist.errors import UpstreamError
 from shortlist.front.border import Border
 from shortlist.gateway.view import ServeOptions
 from shortlist.storage.secrets import FileSecrets
+from shortlist.upstream.events import CallOptions
 from shortlist.upstream.grants import SHARED, LoginKey, TokenGrant
 from shortlist.upstream.issuers import IssuerClient
 from shortlist.upstream.login import Logins, LoginTarget, login_target
@@ -102,9 +103,9 @@ class World:
     def grants(self) -> StoredGrants:
         return StoredGrants(FileSecrets(self.folder))
 
-    async def sign_in(self, name: str) -> None:
+    async def sign_in(self, name: str, principal: str = SHARED) -> None:
         logins = self.logins()
-        answer = await sign_in(await logins.begin(self.target, SHARED, REDIRECT), name, REDIRECT)
+        answer = await sign_in(await logins.begin(self.target, principal, REDIRECT), name, REDIRECT)
         await logins.finish(answer["state"], answer.get("code"), answer.get("iss"), answer.get("error"))
 
     async def grant(self) -> TokenGrant:
@@ -137,7 +138,10 @@ async def world(foreign: Foreign, tmp_path: Path) -> AsyncIterator[World]:
                     name="company",
                     issuer=provider.url,
                     audiences=(f"{base}/mcp",),
-                    rules=(ClaimRule(claim="sub", values=("ada", "bob")),),
+                    rules=(
+                        ClaimRule(claim="sub", values=("ada",)),
+                        ClaimRule(claim="sub", values=("bob",), can=("see",)),
+                    ),
                     scopes=(("tools:read", ("read",)), ("tools:write", ("call",))),
                 )
                 oauth = OAuthSettings(resource=f"{base}/mcp", issuers={"company": issuer})
@@ -227,3 +231,25 @@ async def test_a_call_that_needs_more_scopes_is_allowed_after_a_login_with_all_o
     assert {"tools:read", "tools:write"} <= set((await world.grant()).scope.split())
     async with world.connected() as pool:
         assert text_of(await pool.call_tool("notes", "add", {"a": 1, "b": 2})) == "3"
+
+
+async def test_two_callers_use_one_server_at_once_with_rights_of_their_own(world: World) -> None:
+    await world.sign_in("ada")  # the shared login lists the tools
+    await world.sign_in("ada", "token:ada")
+    await world.sign_in("bob", "token:bob")
+    async with world.connected() as pool:
+        said: dict[str, str] = {}
+
+        async def call(caller: str) -> None:
+            options = CallOptions(session=f"token:{caller}", principal=f"token:{caller}")
+            try:
+                said[caller] = text_of(await pool.call_tool("notes", "echo", {"text": "hello"}, options=options))
+            except UpstreamError as error:
+                said[caller] = str(error)
+
+        async with anyio.create_task_group() as tasks:
+            for caller in ("ada", "bob", "eve"):
+                tasks.start_soon(call, caller)
+    assert said["ada"] == "hello"
+    assert "NOT invoked" in said["bob"]
+    assert "shortlist login notes --as token:eve" in said["eve"]

@@ -33,13 +33,29 @@ def register(subparsers: Any) -> None:
     logout = add_command(subparsers, "logout")
     for parser, run in ((login, _login), (logout, _logout)):
         parser.add_argument("server", metavar="SERVER", help="its name in your configuration")
+        parser.add_argument(
+            "--as",
+            dest="principal",
+            metavar="CALLER",
+            type=_caller,
+            default=SHARED,
+            help="the caller whose login it is, as in token:ci, for a server with identity per_principal",
+        )
         parser.add_argument("--config", help="a configuration file (default: your own)")
         parser.set_defaults(run=run)
 
 
+def _caller(text: str) -> str:
+    if text.partition(":")[0] not in ("token", "oauth", "owner") or not text.partition(":")[2]:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a caller; write token:NAME, oauth:ISSUER:SUBJECT or owner:local"
+        )
+    return text
+
+
 def _login(arguments: argparse.Namespace) -> int:
     target = _target(arguments)
-    run_plainly(partial(_sign_in, target, browser=not arguments.no_browser))
+    run_plainly(partial(_sign_in, target, arguments.principal, browser=not arguments.no_browser))
     request_restart(target.server)
     say(f"signed in to {target.server!r}; a running gateway uses it within a second")
     return 0
@@ -47,7 +63,7 @@ def _login(arguments: argparse.Namespace) -> int:
 
 def _logout(arguments: argparse.Namespace) -> int:
     target = _target(arguments)
-    if not run_plainly(partial(open_logins().sign_out, target, SHARED)):
+    if not run_plainly(partial(open_logins().sign_out, target, arguments.principal)):
         say(f"nobody was signed in to {target.server!r}")
         return 0
     request_restart(target.server)
@@ -74,7 +90,7 @@ def _target(arguments: argparse.Namespace) -> LoginTarget:
     return target
 
 
-async def _sign_in(target: LoginTarget, *, browser: bool) -> None:
+async def _sign_in(target: LoginTarget, principal: str, *, browser: bool) -> None:
     """Print the link of a login, wait for its answer on this machine, and store the grant."""
     logins = open_logins()
     async with (
@@ -84,7 +100,7 @@ async def _sign_in(target: LoginTarget, *, browser: bool) -> None:
         answer = _Answer(logins)
         tasks.start_soon(listener.serve, answer.serve)
         port = listener.listeners[0].extra(SocketAttribute.local_port)  # noqa: S610 - not Django's
-        link = await logins.begin(target, SHARED, f"http://127.0.0.1:{port}{CALLBACK}")
+        link = await logins.begin(target, principal, f"http://127.0.0.1:{port}{CALLBACK}")
         say("sign in with a browser on this machine:")
         print(link, flush=True)
         if browser:

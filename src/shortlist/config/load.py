@@ -145,6 +145,8 @@ class _Entry:
             timeout_seconds=ours.timeout or CALL_SECONDS,
             start_seconds=ours.start_timeout or START_SECONDS,
             max_concurrency=ours.max_concurrency or CONCURRENT_CALLS,
+            identity=ours.identity,
+            sessions=ours.sessions,
             trust=ours.trust,
             same_as=ours.same_as,
             start=ours.start,

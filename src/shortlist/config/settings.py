@@ -17,6 +17,10 @@ Isolation: TypeAlias = Literal["none", "sandbox", "container"]
 """How a local server is kept apart from the rest of the machine: see docs/isolation.md."""
 Start: TypeAlias = Literal["on_demand", "always"]
 """Whether a server runs only while it is used, or as long as the gateway."""
+LoginScope: TypeAlias = Literal["shared", "per_principal"]
+"""Whose login a server is used with."""
+SessionScope: TypeAlias = Literal["shared", "per_principal", "per_workspace"]
+"""Who shares a connection to a server."""
 Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
 Action: TypeAlias = Literal["see", "read", "call", "resources", "prompts", "be_asked", "admin"]
 """What a caller may do. `see` finds and describes tools, `read` also calls those that are configured as read-only,
@@ -139,6 +143,8 @@ class ServerSettings:
     timeout_seconds: float = CALL_SECONDS
     start_seconds: float = START_SECONDS
     max_concurrency: int = CONCURRENT_CALLS
+    identity: LoginScope = "shared"
+    sessions: SessionScope = "shared"
     trust: Trust = "scan"
     same_as: str = ""
     """The server whose tools these are equal to; search shows such tools once."""

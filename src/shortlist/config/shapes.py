@@ -9,7 +9,20 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from shortlist.config.identities import OAuthShape, ResourceServerShape, Shape, Texts
-from shortlist.config.settings import Action, Allow, Effect, Isolation, Keeping, LogLevel, Mode, Provider, Start, Trust
+from shortlist.config.settings import (
+    Action,
+    Allow,
+    Effect,
+    Isolation,
+    Keeping,
+    LoginScope,
+    LogLevel,
+    Mode,
+    Provider,
+    SessionScope,
+    Start,
+    Trust,
+)
 
 Kind = Literal["stdio", "local", "http", "streamable-http", "streamable_http", "streamableHttp", "remote", "sse"]
 Positive = Annotated[float, Field(gt=0)]
@@ -72,6 +85,11 @@ class ServerOptions(Shape):
     """Seconds that the server may take to start; a first start may download its package. Example: `90`"""
     max_concurrency: Count | None = None
     """Calls that may run at the same time. Example: `4`"""
+    identity: LoginScope = "shared"
+    """Whose login calls use: one for everybody, or one of each caller. Example: `"per_principal"`"""
+    sessions: SessionScope = "shared"
+    """Who shares a connection to the server. Use `per_principal` or `per_workspace` for servers that keep state,
+    such as roots. Example: `"per_workspace"`"""
     trust: Trust = "scan"
     """What happens to new and changed definitions: `review` holds them until you approve them, `scan` holds those that
     look dangerous, `auto` accepts all. Example: `"review"`"""

@@ -17,6 +17,7 @@ from typing import Protocol, TypeAlias
 import anyio
 
 from shortlist.access.principal import OWNER, Principal
+from shortlist.config.settings import ServerSettings
 from shortlist.errors import InvalidInput, StoreError
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import UNIDENTIFIED, Json, ToolId
@@ -86,6 +87,16 @@ def workspace_key(caller: Caller) -> WorkspaceKey | None:
     if caller.principal.kind in ("token", "oauth"):
         return f"principal:{caller.name}"
     return None
+
+
+def session_of(server: ServerSettings | None, caller: Caller) -> tuple[str, str]:
+    """Return which connection to a server a caller uses, and whose login; empty for the shared ones."""
+    if server is None or (server.identity == "shared" and server.sessions == "shared"):
+        return "", ""
+    key = caller.principal.key
+    workspace = workspace_key(caller) if server.sessions == "per_workspace" else None
+    named = f"{key} {workspace}" if workspace is not None else key
+    return named, key if server.identity == "per_principal" else ""
 
 
 def activity_key(caller: Caller) -> WorkspaceKey:

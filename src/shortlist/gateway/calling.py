@@ -16,7 +16,7 @@ import anyio
 from shortlist.access.catalog import CallNotAllowed
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ShortlistError, StoreError, ToolNotFound
-from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round
+from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, session_of
 from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send
@@ -236,7 +236,15 @@ async def _relayed(
     """Relay a request in as many round trips as it takes, whatever the eras of its two ends."""
 
     async def send(asker: Exchange, more: Mapping[str, Json]) -> dict[str, Json]:
-        options = CallOptions(meta=turn.meta or None, on_progress=asker.progress, on_pause=asker.pause, caller=asker)
+        session, principal = session_of(state.settings.servers.get(server), asker.caller)
+        options = CallOptions(
+            meta=turn.meta or None,
+            on_progress=asker.progress,
+            on_pause=asker.pause,
+            caller=asker,
+            session=session,
+            principal=principal,
+        )
         working = state.in_flight.setdefault(server, [])
         working.append(asker)
         try:

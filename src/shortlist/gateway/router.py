@@ -18,7 +18,7 @@ from shortlist.access.catalog import ScopedCatalog
 from shortlist.catalog.naming import names_of
 from shortlist.config.settings import Action
 from shortlist.errors import RequestRefused, ShortlistError
-from shortlist.gateway.callers import Exchange, Round
+from shortlist.gateway.callers import Exchange, Round, session_of
 from shortlist.gateway.calling import relay
 from shortlist.gateway.recording import AuditedRequest
 from shortlist.gateway.state import GatewayState
@@ -235,7 +235,8 @@ class Router:
         return next((server for server in servers if to_uri(server, uri) in names), "")
 
     async def _ask(self, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]) -> McpResult:
-        options = CallOptions(caller=exchange)
+        session, principal = session_of(self._state.settings.servers.get(server), exchange.caller)
+        options = CallOptions(caller=exchange, session=session, principal=principal)
         return await self._state.upstreams.request(server, method, params, options=options)
 
 

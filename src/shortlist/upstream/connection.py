@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
-import httpx2
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
@@ -35,6 +34,7 @@ from shortlist.upstream.errors import (
 from shortlist.upstream.events import CallOptions, Circuit, Peer
 from shortlist.upstream.guardian import Guardian
 from shortlist.upstream.http import HttpNotes, open_http, open_sse
+from shortlist.upstream.login import BearerAuth
 from shortlist.upstream.negotiate import negotiate
 from shortlist.upstream.normalise import Listing
 from shortlist.upstream.stderr import StderrLog
@@ -58,7 +58,7 @@ class Dial:
     log: StderrLog
     notes: HttpNotes
     guardian: Guardian
-    auth: httpx2.Auth | None = None
+    auth: BearerAuth | None = None
     """Signs the requests over HTTP; None where the server has no login."""
     probe: bool = True
 
@@ -337,7 +337,7 @@ def auth_remedy(dial: Dial) -> str:
     if dial.auth is None:
         return f'{refused}; set them in the configuration: "headers": {{"Authorization": "Bearer ${{TOKEN}}"}}'
     return (
-        f"{refused}; sign in with `shortlist login {dial.settings.name}`, "
+        f"{refused}; sign in with `{dial.auth.command}`, "
         'or set "headers": {"Authorization": "Bearer ${TOKEN}"} in the configuration'
     )
 

@@ -127,6 +127,10 @@ class CallOptions:
     timeout_seconds: float | None = None
     """None: the server's own setting."""
     caller: Any = None
+    session: str = ""
+    """Names a connection that is not shared; empty for the shared one."""
+    principal: str = ""
+    """Whose login that connection uses; empty for the shared one."""
 
 
 NO_OPTIONS = CallOptions()

@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 
 from shortlist.config.settings import Limits, MemoryTransport, ServerSettings
 from shortlist.upstream.events import Client, OnEvent
+from shortlist.upstream.grants import SHARED
 from shortlist.upstream.guardian import Guardian
 from shortlist.upstream.login import Logins
 
@@ -87,6 +88,8 @@ class Host:
     log_directory: Path | None = None
     logins: Logins | None = None
     """Signs requests to servers that need a login; without it, only configured credentials are sent."""
+    principal: str = SHARED
+    """Whose logins are used."""
     guardian: Guardian = field(default_factory=Guardian)
     on_demand: bool = False
     """End servers that nobody uses, as far as their settings allow it."""

@@ -5,6 +5,7 @@ No lock is held across a request: a refresh is one task per grant that everybody
 
 import asyncio
 import logging
+import shlex
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -19,7 +20,7 @@ from shortlist.config.settings import NO_OAUTH, HttpTransport, OAuthClientSettin
 from shortlist.errors import SecretsUnreadable, ShortlistError, UpstreamError
 from shortlist.upstream.addresses import guarded_client
 from shortlist.upstream.errors import ConnectionFailed
-from shortlist.upstream.grants import LoginKey, LoginStore, TokenGrant
+from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, TokenGrant
 from shortlist.upstream.oauth import (
     Authorization,
     Challenge,
@@ -204,6 +205,12 @@ class BearerAuth(httpx2.Auth):
         self._target = target
         self._key = key
 
+    @property
+    def command(self) -> str:
+        """Return the command that signs this principal in."""
+        who = "" if self._key.principal == SHARED else f" --as {shlex.quote(self._key.principal)}"
+        return f"shortlist login {self._target.server}{who}"
+
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Attach the token, and try once more with a fresh one when the server refuses it."""
         try:
@@ -225,8 +232,7 @@ class BearerAuth(httpx2.Auth):
         if response.status_code == 403 and challenge.error == "insufficient_scope":
             await self._logins.lacks(self._key, grant, challenge.scope or "")
             await _discard(response)
-            server = self._target.server
-            raise ConnectionFailed(f"the login lacks rights that it asks for; `shortlist login {server}`", sent=False)
+            raise ConnectionFailed(f"the login lacks rights that it asks for; `{self.command}`", sent=False)
         if response.status_code != 401:
             return
         fresh = await self._asked(self._logins.renewed(self._target, self._key, grant))

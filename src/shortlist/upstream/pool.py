@@ -24,6 +24,7 @@ from shortlist.upstream.events import (
 )
 from shortlist.upstream.host import DEFAULT_CADENCE, Cadence, Host
 from shortlist.upstream.login import Logins
+from shortlist.upstream.sessions import Sessions
 from shortlist.upstream.supervisor import Upstream
 
 
@@ -77,6 +78,7 @@ class UpstreamPool:
         self.states: dict[str, State] = dict.fromkeys(servers, "connecting")
         """Every server's state, in configuration order: a plain mapping, since every search reads it."""
         self._tasks = anyio.create_task_group()
+        self._sessions = Sessions(self._host, self._tasks)
         self._reloading = anyio.Lock()
 
     def start_later(self, servers: Iterable[str]) -> None:
@@ -99,6 +101,7 @@ class UpstreamPool:
 
     async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
+            await self._sessions.stop()
             await self._stop(tuple(self._upstreams))
             await self._host.guardian.close()
         self._tasks.cancel_scope.cancel()
@@ -139,7 +142,10 @@ class UpstreamPool:
 
         While the server is still connecting this waits, within the request's time.
         """
-        return await self._of(server).request(method, params, options)
+        upstream = self._of(server)
+        if options.session:
+            return await self._sessions.request(upstream.settings, method, params, options)
+        return await upstream.request(method, params, options)
 
     async def notify(self, server: str, method: str, params: Mapping[str, Json] = EMPTY) -> None:
         """Send a notification (notifications/roots/list_changed); dropped while not connected."""
@@ -165,6 +171,7 @@ class UpstreamPool:
                     upstream.refresh()
             running = {name: upstream.settings for name, upstream in self._upstreams.items()}
             changes = _compare(running, servers)
+            await self._sessions.stop((*changes.stopped, *changes.restarted, *changes.updated))
             await self._stop((*changes.stopped, *changes.restarted))
             for name in changes.updated:
                 self._upstreams[name].adopt(servers[name])

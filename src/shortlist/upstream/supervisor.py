@@ -35,7 +35,6 @@ from shortlist.upstream.events import (
     UpstreamEvent,
     UpstreamStatus,
 )
-from shortlist.upstream.grants import SHARED
 from shortlist.upstream.host import Allowance, Host
 from shortlist.upstream.http import HttpNotes
 from shortlist.upstream.login import login_target
@@ -330,7 +329,7 @@ class Upstream:
             log=self._log,
             notes=notes,
             guardian=self._host.guardian,
-            auth=logins.auth(target, SHARED) if logins and target else None,
+            auth=logins.auth(target, self._host.principal) if logins and target else None,
             probe=self._probe and not isinstance(self._transport, SseTransport),
         )
 
