@@ -214,7 +214,7 @@ async def test_a_budget_ends_a_program_and_the_report_says_what_was_done(
 
 
 async def test_an_upstream_that_hangs_is_reported_as_running_when_the_program_ended() -> None:
-    async with running(code=CodeSettings(seconds=1.0)) as served, served.client() as client:
+    async with running(code=CodeSettings(seconds=2.0)) as served, served.client() as client:
         await run(client, "await tools.lab.add(a=1, b=1)")
         said = words(await run(client, "await tools.lab.add(a=1, b=1)\nawait tools.lab.wait()\nawait tools.lab.link()"))
         with anyio.fail_after(DEADLINE_SECONDS):
@@ -346,13 +346,18 @@ async def test_inner_calls_and_searches_are_recorded_with_their_program(era: Era
 
 async def test_progress_of_inner_calls_reaches_the_client_as_one_growing_number() -> None:
     heard: list[float] = []
+    complete = anyio.Event()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
+        if len(heard) == 4:
+            complete.set()
 
     async with running() as served, served.client("legacy") as client:
         code = "await tools.lab.count()\nawait tools.lab.count()"
         await client.call_tool("run_code", {"code": code}, progress_callback=hear)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await complete.wait()
     assert heard == [1, 2, 3, 4]
 
 
