@@ -164,10 +164,13 @@ class Keeper:
         """Decide about the tools that are not what they were; the others stay as they were decided."""
         known = before.definitions
         fresh = [tool for tool in tools if known.get(tool.name) != tool.definition]
-        definitions = {tool.name: tool.definition for tool in tools} if fresh or len(tools) != len(known) else known
-        gone = known.keys() - definitions.keys()
+        added = sum(tool.name not in known for tool in fresh)
+        gone = known.keys() - {tool.name for tool in tools} if len(tools) != len(known) + added or added else set()
         if not fresh and not gone:
             return before
+        definitions = {**known, **{tool.name: tool.definition for tool in fresh}}
+        for name in gone:
+            del definitions[name]
         if before.pins is None:
             return self._listed(server, tools, before.said, before.trust)
         entries = [tool_entry(tool.mcp()) for tool in fresh]
@@ -182,9 +185,12 @@ class Keeper:
         except StoreError:
             return self._listed(server, tools, before.said, before.trust)  # which fails in the same way, and says so
         self._report(server, decided)
-        kept = {key: entry for key, entry in before.admission.accepted.items() if key not in touched}
+        accepted = dict(before.admission.accepted)  # copied whole and amended: most of thousands stay
+        for key in touched:
+            accepted.pop(key, None)
+        accepted.update(decided.accepted)
         held = (*(h for h in before.admission.held if (h.entry.kind, h.entry.name) not in touched), *decided.held)
-        admission = Admitted({**kept, **decided.accepted}, held, decided.changed, pins.doubts)
+        admission = Admitted(accepted, held, decided.changed, pins.doubts)
         return Arrival(tuple(tools), before.said, before.trust, admission, pins, definitions)
 
     def _without_store(self, listed: ServerListing, trust: Trust, error: StoreError) -> Admitted:
