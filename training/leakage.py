@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.bench import UNION_SETS, Folder, data_folder, folders, read_lines
+from training.lexicon import training_pairs
 from training.texts import digest, normalised, tool_key
 
 GRAM = 5
@@ -170,14 +171,14 @@ def repeated(fitted: Iterable[str], measured: Iterable[str]) -> list[str]:
 
 
 def languages_repeated(data: Path) -> list[str]:
-    """Return the training requests of other languages that are development requests too, or ask for the same tool."""
+    """Return the requests of other languages to fit on that are development requests, or ask for the same tool."""
     train, development = (list(read_lines(data / "languages" / f"{part}.jsonl.gz")) for part in ("train", "dev"))
     texts = {normalised(case[key]) for case in development for key in ("query", "english")}
     gold = {tool for case in development for tool in case["gold"]}
+    fitted = [text for pairs in training_pairs(data).values() for pair in pairs for text in pair]
     return [
-        case["query"]
-        for case in train
-        if {normalised(case["query"]), normalised(case["english"])} & texts or gold.intersection(case["gold"])
+        *(text for text in fitted if normalised(text) in texts),
+        *(case["query"] for case in train if gold.intersection(case["gold"])),
     ]
 
 

@@ -18,6 +18,7 @@ from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, UNSPACED,
 from shortlist.text.languages.spelling import normal, stems
 from shortlist.text.tokens import terms
 from training.bench import data_folder, read_lines
+from training.texts import normalised
 
 WORDS = Path(__file__).parent / "words"
 SHIPPED = Path("src/shortlist/text/data/languages")
@@ -172,9 +173,12 @@ def _surfaces(spelled: Mapping[str, int]) -> dict[str, str]:
 
 
 def training_pairs(data: Path) -> dict[str, list[Pair]]:
+    """Return the training requests by language, less the few that happen to be development requests too."""
+    measured = {normalised(record["query"]) for record in read_lines(data / "languages" / "dev.jsonl.gz")}
     found: dict[str, list[Pair]] = defaultdict(list)
     for record in read_lines(data / "languages" / "train.jsonl.gz"):
-        found[record["language"]].append(Pair(record["query"], record["english"]))
+        if normalised(record["query"]) not in measured:
+            found[record["language"]].append(Pair(record["query"], record["english"]))
     return found
 
 

@@ -1,0 +1,80 @@
+"""Untidy input through the front door of the library: each kind gets a clear answer, and nothing is lost."""
+
+import pytest
+
+from shortlist import ToolFilter
+
+TOOLS = [
+    {"name": "send_email", "description": "Send an email to a recipient."},
+    {"name": "delete_file", "description": "Delete a file from a folder."},
+    {"name": "get_forecast", "description": "Get the weather forecast of a city."},
+]
+
+
+@pytest.fixture(scope="module")
+def tools() -> ToolFilter:
+    return ToolFilter(TOOLS, embedding="none")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("احذف الملف report.txt من المجلد", "delete_file"),
+        ("🗑️ delete the file 🎉👍🏽", "delete_file"),
+        ("por favor send an email al cliente", "send_email"),
+    ],
+    ids=["right to left", "emoji", "mixed languages"],
+)
+def test_the_tool_is_found(tools: ToolFilter, text: str, name: str) -> None:
+    assert tools.filter(text).tools[0].name == name
+
+
+def test_each_clause_in_its_own_language_is_served(tools: ToolFilter) -> None:
+    found = tools.filter("lösch die Datei aus dem Ordner. What is the weather forecast?", limit=2)
+    assert {tool.name for tool in found.tools} == {"delete_file", "get_forecast"}
+
+
+def test_a_megabyte_of_paste_leaves_the_request_in_charge(tools: ToolFilter) -> None:
+    line = "2026-03-01 10:00:00 ERROR the forecast of the city was not sent by email\n"
+    found = tools.filter(f"{line * 14_000}\ndelete the file")
+    assert found.tools[0].name == "delete_file"
+    assert found.asked.text == "delete the file"
+
+
+def test_a_chat_of_five_hundred_turns_is_answered_by_its_last_request(tools: ToolFilter) -> None:
+    turns = [
+        {"role": "user" if n % 2 == 0 else "assistant", "content": f"Will it rain in city {n}? The forecast is fine."}
+        for n in range(500)
+    ]
+    found = tools.filter([*turns, {"role": "user", "content": "delete the file report.txt from the folder"}])
+    assert found.tools[0].name == "delete_file"
+
+
+def test_a_language_without_a_lexicon_is_searched_unchanged_and_named(tools: ToolFilter) -> None:
+    found = tools.filter("Διάγραψε το αρχείο delete_file")
+    assert found.tools[0].name == "delete_file"
+    assert any("Greek is not among the supported languages" in warning for warning in found.warnings)
+
+
+def test_an_openapi_document_with_cycles_and_an_unreachable_server_is_read() -> None:
+    document = {
+        "openapi": "3.0.0",
+        "info": {"title": "Trees", "version": "1"},
+        "servers": [{"url": "http://127.0.0.1:1/nowhere"}],
+        "paths": {
+            "/trees": {
+                "post": {
+                    "operationId": "plantTree",
+                    "summary": "Plant a tree.",
+                    "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Node"}}}},
+                }
+            }
+        },
+        "components": {
+            "schemas": {
+                "Node": {"type": "object", "properties": {"child": {"$ref": "#/components/schemas/Node"}}},
+            }
+        },
+    }
+    found = ToolFilter(document, embedding="none").filter("plant a tree")
+    assert [tool.name for tool in found.tools] == ["trees__plantTree"]
