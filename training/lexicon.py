@@ -82,7 +82,7 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
     prior = {form: _prior(form, known) for sources, _ in sentences for form in sources}
     chance: dict[str, dict[str, float]] = {form: dict(given) for form, given in prior.items()}
     for _ in range(ROUNDS):
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for sources, targets in sentences:
             for target in targets:
                 rates = [(form, chance[form].get(target, 0.002)) for form in sources]
@@ -154,7 +154,7 @@ def _targets(english: str) -> list[str]:
 def _prior(form: str, known: Lexicon) -> dict[str, float]:
     senses = known.forms.get(form) or known.stems.get(form) or ()
     total = sum(sense.weight for sense in senses) or 1.0
-    found: Counter[str] = Counter()
+    found: dict[str, float] = defaultdict(float)
     for sense in senses:
         for target in terms(sense.english)[:1]:
             found[target] += sense.weight / total
