@@ -105,7 +105,7 @@ def test_help_and_version_import_no_third_party() -> None:
         (["call", "a__b", "[1]"], "a tool takes a JSON object"),
         (["call", "a__b", "@nowhere.json"], "'nowhere.json' cannot be read"),
         (["tools", "show"], "`shortlist tools show` needs the name of a tool"),
-        (["tools", "list", "a__b"], "`shortlist tools show a__b`?"),
+        (["tools", "list", "a__b"], "`shortlist tools show a__b`."),
         (["tools", "--server", "wether"], "No server 'wether'"),
         (["logs", "weather", "--lines", "-3"], "'-3' is not a whole number of 1 or more"),
         (["serve", "--http", "nonsense"], "--http takes HOST:PORT"),

@@ -270,7 +270,7 @@ def test_before_anything_was_recorded_it_says_so(command: list[str], capsys: pyt
     ("line", "said"),
     [
         ('{"query": "inform the crowd"}', "line 1: 'tool' is None"),
-        ('{"query": "inform the crowd", "tool": "x/y", "weight": 7}', "'weight' is 7; it goes from 0 to 1"),
+        ('{"query": "inform the crowd", "tool": "x/y", "weight": 7}', "'weight' is 7; it must be between 0 and 1"),
         ("inform the crowd", "not JSON"),
     ],
 )

@@ -207,7 +207,7 @@ def test_logs_of_a_server_that_nobody_knows_say_so(environment: dict[str, str]) 
     done = run(environment, "logs", "nobody")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "No log of a server 'nobody'" in done.stderr
+    assert "No log of server 'nobody'" in done.stderr
 
 
 def test_a_call_starts_no_server_but_the_one_that_has_the_tool(

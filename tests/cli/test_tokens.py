@@ -178,7 +178,7 @@ def test_a_later_start_names_the_file_of_the_token_and_open_needs_none(home: Pat
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--open"], "--open goes with --http"),
+        (["--open"], "--open works only with --http"),
         (["--open", "--http", "0.0.0.0:0"], "lets other machines call every tool"),
     ],
 )

@@ -76,7 +76,7 @@ async def test_words_are_taken_up_while_serving_and_a_mistake_in_them_loses_none
 
         write(folder / "words.txt", "quib means nothing\n")
         await until(lambda: "words.txt line 1: expected" in caplog.text)
-        assert "the previous words stay in use" in caplog.text
+        assert "the previous expansions stay in use" in caplog.text
         assert means_air(stack, "quib")
 
         write(folder / "others.txt", "flane => air quality\n")

@@ -224,8 +224,8 @@ def test_import_reads_a_file_by_name(desk: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("target", "answer"),
     [
-        (".", "is not one; name one with --to"),
-        ("mine.toml", "is not one; name one with --to"),
+        (".", "is not one. Pass one with --to"),
+        ("mine.toml", "is not one. Pass one with --to"),
         ("taken/x.json", "cannot be used: Not a directory"),
     ],
 )

@@ -180,7 +180,7 @@ def test_the_shortlist_key_of_the_document_is_read() -> None:
         ),
         (
             {"mcpServers": {"x": {"command": "a"}}, "servers": {"x": {"command": "b"}}},
-            "servers.x: server 'x' is there already; rename one of them",
+            "servers.x: there is another server named 'x'; rename one of them",
         ),
         (
             {"mcpServers": {"x": {"command": "a", "shortlist": {"timeout": 0}}}},
@@ -285,7 +285,7 @@ def test_toml_is_read(tmp_path: Path) -> None:
         ("c.json", '{\n "a": }', "line 2, column 7: not JSON"),
         ("c.json", "[]", "line 1: a configuration is an object"),
         ("c.json", "", "line 1, column 1: not JSON"),
-        ("c.json", '{"mcpServers": {"a": {}, "a": {}}}', "the key 'a' stands twice"),
+        ("c.json", '{"mcpServers": {"a": {}, "a": {}}}', "the key 'a' appears twice"),
         ("c.toml", "a = \n", "line 1, column 5"),
     ],
 )

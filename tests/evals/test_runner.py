@@ -104,7 +104,7 @@ def test_the_header_says_what_was_run(run: Run) -> None:
         ("[1]", "not a line of a run"),
         ("{", "not JSON"),
         ('{"format_version": 99}', "format version 99"),
-        ('{"format_version": 1}', "lacks or garbles"),
+        ('{"format_version": 1}', "missing or invalid field"),
     ],
 )
 def test_a_file_that_is_no_run_is_refused(tmp_path: Path, text: str, told: str) -> None:

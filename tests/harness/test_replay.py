@@ -159,7 +159,7 @@ def test_the_command_replays_and_prints_figures(place: GatewayFolder, capsys: py
     ("arguments", "said"),
     [
         (["--variant", "limit=3"], "can vary mode and preset, not limit"),
-        (["--only", "nothing"], "no scenario with that name"),
+        (["--only", "nothing"], "No scenario 'nothing' in"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_replay(

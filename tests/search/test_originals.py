@@ -90,7 +90,7 @@ def test_servers_that_are_configured_to_be_the_same_share_a_hit() -> None:
 
 
 def test_same_as_names_a_configured_server() -> None:
-    with pytest.raises(InvalidConfig, match="there is no server 'work'"):
+    with pytest.raises(InvalidConfig, match="no server 'work'"):
         settings_of({"mcpServers": {"home": {"command": "x", "shortlist": {"same_as": "work"}}}}, source="test")
 
 

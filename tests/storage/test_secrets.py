@@ -51,7 +51,7 @@ def test_the_key_of_the_environment_wins_and_is_not_written(tmp_path: Path, monk
     store.put("a", "1")
     assert not (tmp_path / "secrets.key").exists()
     monkeypatch.setenv(KEY_VARIABLE, base64.b64encode(b"x" * 32).decode())
-    with pytest.raises(StoreError, match="the key does not fit"):
+    with pytest.raises(StoreError, match="the key is wrong"):
         store.get("a")
 
 

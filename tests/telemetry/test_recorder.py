@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_used_is_left_as_it_is_and_the_loss_is_counted(
     recorder.close(SECONDS)
     assert path.read_bytes() == before
     assert recorder.lost["store failed"] == 10
-    assert "calls go on" in caplog.text
+    assert "calls still work" in caplog.text
     assert "move" in caplog.text
 
 

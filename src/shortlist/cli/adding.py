@@ -59,7 +59,7 @@ def _register_add(subparsers: Any) -> None:
         metavar="NAME",
         help="a name, with the command after -- (add web -- npx …), a URL, or @NAME in a registry",
     )
-    parser.add_argument("--as", dest="called", help="name of the server in your configuration")
+    parser.add_argument("--as", dest="called", metavar="NAME", help="name of the server in your configuration")
     parser.add_argument(
         "--env",
         action="append",
@@ -78,7 +78,7 @@ def _register_add(subparsers: Any) -> None:
         help="a value that the registry entry requires (repeatable)",
     )
     parser.add_argument("--with", dest="kind", help="how to run it: remote, npm, pypi, nuget, oci or mcpb")
-    parser.add_argument("--registry", help="another registry, by its URL")
+    parser.add_argument("--registry", metavar="URL", help="another registry, by its URL")
     parser.add_argument("--yes", action="store_true", help="add without asking")
     _common(parser)
     parser.set_defaults(run=_add)
@@ -97,7 +97,7 @@ def _register_registry(subparsers: Any) -> None:
             parser.add_argument("--limit", type=count, default=10, help="how many servers to show (default: 10)")
         elif name == "show":
             parser.add_argument("name", help="its name in the registry")
-        parser.add_argument("--registry", help="another registry, by its URL")
+        parser.add_argument("--registry", metavar="URL", help="another registry, by its URL")
         add_json(parser)
         parser.set_defaults(run=run)
 
@@ -137,7 +137,7 @@ def _wanted(arguments: argparse.Namespace) -> tuple[str, dict[str, Json]]:
     """Return the name and the entry of what was typed: a registry's name, an address, or a command."""
     if arguments.name.startswith("@"):
         if arguments.following:
-            raise InvalidInput("A server of a registry brings its own command; leave out what follows --.")
+            raise InvalidInput("The registry defines the command of this server. Leave out `--` and what follows it.")
         return _from_registry(arguments)
     if arguments.name.startswith(("http://", "https://")):
         headers = _pairs(arguments.header, "--header")
@@ -145,8 +145,8 @@ def _wanted(arguments: argparse.Namespace) -> tuple[str, dict[str, Json]]:
         return name, {"url": arguments.name, **({"headers": headers} if headers else {})}
     if not arguments.following:
         raise InvalidInput(
-            f"How is {arguments.name!r} started? shortlist add {arguments.name} -- COMMAND …, "
-            f"shortlist add https://…, or shortlist add @NAME for a server of a registry."
+            f"How is {arguments.name!r} started? Use `shortlist add {arguments.name} -- COMMAND …`, "
+            f"`shortlist add https://…`, or `shortlist add @NAME` for a server in a registry."
         )
     environment = _pairs(arguments.env, "--env")
     entry: dict[str, Json] = {"command": arguments.following[0], "args": arguments.following[1:]}

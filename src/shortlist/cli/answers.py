@@ -62,7 +62,9 @@ def check_arguments(arguments: Namespace, settings: Settings) -> None:
     if arguments.action == "show" and not arguments.name:
         raise InvalidInput("`shortlist tools show` needs the name of a tool.")
     if arguments.action == "list" and arguments.name:
-        raise InvalidInput(f"`shortlist tools list` lists them all: `shortlist tools show {arguments.name}`?")
+        raise InvalidInput(
+            f"`shortlist tools list` takes no name. To show one tool: `shortlist tools show {arguments.name}`."
+        )
     for name in arguments.servers or ():
         if name not in settings.servers:
             raise InvalidInput(f"No server {name!r}. There are {', '.join(settings.servers)}.")
@@ -160,7 +162,9 @@ class _Terminal:
         return False
 
     async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        raise InvalidInput(f"The server asks for {method} ({params!r}), which the command line cannot answer.")
+        raise InvalidInput(
+            f"The server asks for {method} ({params!r}), which the command line cannot answer. Use an MCP client."
+        )
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         if sys.stderr.isatty():

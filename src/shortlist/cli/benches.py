@@ -55,7 +55,7 @@ def read_datasets(args: argparse.Namespace, default: str) -> list[Dataset]:
     found = [dataset.only(split=args.split) for dataset in (*map(load_dataset, names), *own)]
     for dataset in found:
         if not dataset.cases:
-            raise InvalidInput(f"There are no labelled queries in {dataset.name!r}: write one JSON object a line.")
+            raise InvalidInput(f"There are no labelled queries in {dataset.name!r}: write one JSON object per line.")
     return found
 
 

@@ -61,7 +61,7 @@ def register(subparsers: Any) -> None:
     add_json(undo)
     undo.set_defaults(run=_disconnect)
     setup = add_command(subparsers, "setup")
-    setup.add_argument("--config", type=Path, help="the configuration to write (default: yours)")
+    setup.add_argument("--config", type=Path, help="the configuration to write (default: your own)")
     setup.add_argument("--yes", action="store_true", help="write without asking")
     setup.add_argument("--no-check", action="store_true", help="do not start the servers to check them")
     setup.set_defaults(run=_setup)

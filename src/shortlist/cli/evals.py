@@ -99,8 +99,10 @@ def _add_sweep(subparsers: Subparsers) -> None:
     parser = _command(subparsers, "sweep", _sweep)
     _add_dataset_arguments(parser)
     parser.add_argument("--embedder", default=DEFAULT_EMBEDDER, help=EMBEDDERS)
-    parser.add_argument("--of", choices=tuple(SWEEPS), default="alpha", help="the number to sweep")
-    parser.add_argument("--values", type=numbers, default=STACKONE_ALPHAS, metavar="X,X,…", help="the grid")
+    parser.add_argument("--of", choices=tuple(SWEEPS), default="alpha", help="the parameter to sweep (default: alpha)")
+    parser.add_argument(
+        "--values", type=numbers, default=STACKONE_ALPHAS, metavar="X,X,…", help="the values to measure"
+    )
     _add_format_arguments(parser)
 
 
@@ -118,7 +120,7 @@ def _add_rank(subparsers: Subparsers) -> None:
     _add_engine_arguments(parser)
     _add_limit_argument(parser)
     _add_learned_arguments(parser)
-    parser.add_argument("--out", type=new_file, required=True, metavar="RANKED.jsonl", help="where to write them")
+    parser.add_argument("--out", type=new_file, required=True, metavar="RANKED.jsonl", help="the file to write")
 
 
 def _command(subparsers: Subparsers, name: str, command: Command) -> argparse.ArgumentParser:
@@ -153,7 +155,7 @@ def _add_gate_argument(parser: argparse.ArgumentParser, name: str, help_text: st
 
 def _add_learned_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exemplars", type=Path, metavar="FILE", help="a file written by `shortlist learned export`")
-    parser.add_argument("--as", dest="caller", default=LOCAL.name, help="the caller to search as")
+    parser.add_argument("--as", dest="caller", default=LOCAL.name, help="search as this caller (default: local)")
 
 
 def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
@@ -218,7 +220,7 @@ def _eval_data(runs: Mapping[str, Sequence[Run]], gate: Gate, failures: Sequence
 def _gate(args: Arguments) -> Gate:
     floors, drops = read_limits(args.fail_under), read_limits(args.max_drop)
     if drops and not args.baseline:
-        raise InvalidInput("--max-drop needs a --baseline RUN.jsonl to fall from.")
+        raise InvalidInput("--max-drop needs --baseline RUN.jsonl to compare with.")
     return Gate(floors=floors, drops=drops, baseline=load_runs(args.baseline) if args.baseline else ())
 
 
@@ -330,7 +332,7 @@ def _lint(args: Arguments) -> int:
 def _rank(args: Arguments) -> int:
     queries = read_queries(args.queries)
     if not queries:
-        raise InvalidInput(f"There are no queries in {str(args.queries)!r}: write one JSON object a line.")
+        raise InvalidInput(f"There are no queries in {str(args.queries)!r}: write one JSON object per line.")
     (pipeline,) = _one(_pipelines(args))
     catalog = read_catalog(tuple(args.catalog))
     bench = open_bench(catalog, open_embedder(args.embedder), read_exemplars(args))

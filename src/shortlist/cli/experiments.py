@@ -38,9 +38,9 @@ def register(subparsers: Any) -> None:
     _register_start(actions)
     _action(actions, "status", _status, "show the running experiment and its progress")
     report = _action(actions, "report", _report, "report the results of an experiment; valid at any time")
-    report.add_argument("name", nargs="?", help="default: the latest")
+    report.add_argument("name", nargs="?", help="the experiment (default: the latest)")
     stop = _action(actions, "stop", _stop, "stop an experiment; all clients get the configured settings again")
-    stop.add_argument("name", nargs="?", help="default: the one that runs")
+    stop.add_argument("name", nargs="?", help="the experiment (default: the running one)")
 
 
 def _register_start(actions: Any) -> None:
@@ -126,7 +126,7 @@ def _stop(arguments: argparse.Namespace) -> int:
     store = configured_storage().experiments
     running = running_experiment(store)
     if arguments.name is None and running is None:
-        raise InvalidInput("No experiment is running.")
+        raise InvalidInput("No experiment is running. `shortlist ab start NAME` starts one.")
     stopped = stop_experiment(store, arguments.name or (running.name if running else ""))
     _show(
         arguments,

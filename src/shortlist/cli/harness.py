@@ -45,7 +45,7 @@ def register(subparsers: Any) -> None:
     )
     tasks.add_argument("--model", required=True, help="model name at the endpoint")
     tasks.add_argument("--setup", action="append", choices=tuple(SETUPS), help="run only this setup (repeatable)")
-    tasks.add_argument("--repeat", type=count, default=1, help="attempts per task and setup")
+    tasks.add_argument("--repeat", type=count, default=1, help="attempts per task and setup (default: 1)")
     _servers(tasks)
     tasks.set_defaults(run=_run_tasks)
 
@@ -62,7 +62,9 @@ def _replay(arguments: argparse.Namespace) -> int:
     if arguments.only:
         scenarios = tuple(scenario for scenario in scenarios if scenario.name in arguments.only)
     if not scenarios:
-        raise InvalidInput(f"{arguments.scenarios} has no scenario with that name.")
+        raise InvalidInput(
+            f"No scenario {', '.join(arguments.only or ())!r} in {arguments.scenarios}. Check --only and the file."
+        )
     variants = [_served(text) for text in arguments.variant or VARIANTS]
 
     async def run() -> int:

@@ -150,10 +150,10 @@ async def _stop_on_signal(stopped: anyio.Event) -> None:
 
 def _check_open(arguments: argparse.Namespace, settings: Settings) -> None:
     if arguments.open and not arguments.http:
-        raise InvalidInput("--open goes with --http: over stdio a client needs no token.")
+        raise InvalidInput("--open works only with --http. Leave it out: over stdio a client needs no token.")
     if arguments.open and settings.has_callers:
         raise InvalidInput(
-            f"--open serves without tokens, and {settings.source} defines some. Remove one or the other."
+            f"--open serves without tokens, but {settings.source} defines callers. Leave out --open, or remove them."
         )
 
 

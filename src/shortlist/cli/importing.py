@@ -57,7 +57,9 @@ def _files(options: argparse.Namespace, place: Place) -> list[tuple[ClientName, 
     if options.files:
         missing = next((path for path in options.files if not path.is_file()), None)
         if missing:
-            raise InvalidInput(f"There is no file {str(missing)!r}; give the configuration of a client, or no file.")
+            raise InvalidInput(
+                f"There is no file {str(missing)!r}. Pass the configuration file of a client, or leave it out."
+            )
         return [("file", path) for path in options.files]
     return [found for found in well_known_files(place) if not options.clients or found[0] in options.clients]
 

@@ -30,18 +30,18 @@ def register(subparsers: Any) -> None:
     export = _action(
         actions, "export", _export, "write them as JSON lines, for `eval --exemplars` and `rank --exemplars`"
     )
-    export.add_argument("file", type=new_file, metavar="FILE.jsonl", help="where to write them")
+    export.add_argument("file", type=new_file, metavar="FILE.jsonl", help="the file to write")
     _action(actions, "clear", _clear, "delete them; calls so far are not learned again")
     mine = _action(subparsers, "mine", _mine)
-    mine.add_argument("file", type=new_file, metavar="CASES.jsonl", help="where to write them")
+    mine.add_argument("file", type=new_file, metavar="CASES.jsonl", help="the file to write")
 
 
 def _action(
     actions: Any, name: str, run: Callable[[argparse.Namespace], int], what: str | None = None
 ) -> argparse.ArgumentParser:
     parser = add_command(actions, name, what)
-    parser.add_argument("--caller", help="only of this caller")
-    parser.add_argument("--tool", help="only of this tool, by its id")
+    parser.add_argument("--caller", help="only queries of this caller")
+    parser.add_argument("--tool", help="only queries that led to this tool, by its id")
     parser.set_defaults(run=run)
     return parser
 

@@ -84,7 +84,9 @@ def sync(registry: str) -> int:
 def unpack(package: Package, name: str) -> dict[str, Json]:
     """Download an MCPB bundle, check its hash, unpack it, and return the entry that starts it."""
     if not package.sha256:
-        raise InvalidInput(f"{package.identifier} has no SHA-256 in the registry; it is not installed unchecked.")
+        raise InvalidInput(
+            f"{package.identifier} has no SHA-256 in the registry, so it cannot be verified. It was not installed."
+        )
     data = _fetch(package.identifier, MOST_BUNDLE_BYTES)
     if hashlib.sha256(data).hexdigest() != package.sha256.lower():
         raise RegistryUnavailable(f"{package.identifier} does not have the SHA-256 that the registry states.")

@@ -135,7 +135,8 @@ def _logs(arguments: argparse.Namespace) -> int:
         lines = deque(path.read_text("utf-8", "replace").splitlines(), maxlen=arguments.lines)
     except OSError:
         raise InvalidInput(
-            f"No log of a server {arguments.server!r}: it never wrote to stderr, or has another name."
+            f"No log of server {arguments.server!r}: it has not written to stderr, or the name is wrong. "
+            "`shortlist status` lists your servers."
         ) from None
     shown = [clean_text(line) for line in lines]
     print(json.dumps({"server": arguments.server, "lines": shown}) if arguments.json else "\n".join(shown))

@@ -470,7 +470,7 @@ async def _reload_words(stack: Stack, words: Words) -> None:
         if not await anyio.to_thread.run_sync(words.follow, files):
             return
     except InvalidInput as error:
-        logger.warning("%s (the previous words stay in use)", error)
+        logger.warning("%s (the previous expansions stay in use)", error)
         return
     stack.search.renew()
-    say(f"reloaded the words of {', '.join(map(str, files)) or 'no file'}")
+    say(f"reloaded the expansions of {', '.join(map(str, files)) or 'no file'}")

@@ -32,7 +32,7 @@ def register(subparsers: Any) -> None:
     """Add `token` with its actions."""
     actions = add_command(subparsers, "token").add_subparsers(metavar="ACTION", required=True)
     create = add_command(actions, "create", "create a token; it is shown once")
-    create.add_argument("name", type=_name, help="who will use it")
+    create.add_argument("name", type=_name, help="a name for the token, such as who will use it")
     for option, what in (
         ("--servers", "only these servers, by commas"),
         ("--toolsets", "only these toolsets, by commas"),

@@ -72,7 +72,7 @@ def _json(text: str, path: Path) -> Any:
     except RecursionError:
         raise InvalidConfig(f"{path}: it is nested too deeply; a configuration is a few levels deep") from None
     except _Twin as twin:
-        raise InvalidConfig(f"{path}: the key {str(twin)!r} stands twice in one object; keep one of them") from None
+        raise InvalidConfig(f"{path}: the key {str(twin)!r} appears twice in one object; keep one of them") from None
 
 
 def _toml(text: str, path: Path) -> dict[str, Any]:

@@ -84,13 +84,15 @@ def settings_of(
     for place, name, raw in _server_entries(document):
         _check_name(name, source, place)
         if name in servers:
-            raise InvalidConfig(f"{source}: {place}: server {name!r} is there already; rename one of them")
+            raise InvalidConfig(f"{source}: {place}: there is another server named {name!r}; rename one of them")
         settings = _Entry(name, raw, source, place, variables).settings(lenient=lenient)
         if settings is not None:
             servers[name] = settings
     for name, server in servers.items():
         if server.same_as and server.same_as not in servers:
-            raise InvalidConfig(f"{source}: same_as of server {name!r}: there is no server {server.same_as!r}")
+            raise InvalidConfig(
+                f"{source}: same_as of server {name!r}: no server {server.same_as!r}; use the name of another entry"
+            )
     return _settings(document.shortlist, servers, source, variables)
 
 

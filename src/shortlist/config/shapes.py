@@ -31,7 +31,7 @@ TokenHash = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class ToolShape(Shape):
-    """What you say about one tool of a server."""
+    """Your settings for one tool of a server."""
 
     description: str | None = None
     """A description that replaces the server's own. Example: `"Search the team wiki"`"""
@@ -113,7 +113,7 @@ class ServerOptions(Shape):
 
 
 class ServerShape(Shape):
-    """One server, in the words of any client; what only concerns that client is accepted and ignored."""
+    """One server, in the format of any client. Keys that matter only to a client are accepted and ignored."""
 
     type: Kind | None = None
     """The transport; without it, `command` means stdio and `url` means HTTP. Example: `"http"`"""
@@ -218,7 +218,7 @@ class TokenShape(Shape):
     """The SHA-256 of the bearer token.
     Example: `"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`"""
     servers: Texts | None = None
-    """Servers that the caller may use; without it, and without `toolsets`, all of them. Example: `["wiki"]`"""
+    """Servers that the caller may use; without it, and without `toolsets` and `tools`, all. Example: `["wiki"]`"""
     toolsets: Texts | None = None
     """Toolsets that the caller may use. Example: `["reading"]`"""
     tools: Texts | None = None
@@ -251,9 +251,9 @@ class LimitsShape(Shape):
     results: Count | None = None
     """How many paged results are kept. Example: `50`"""
     results_bytes: Count | None = None
-    """What all paged results may take in memory; the oldest are dropped first. Example: `8388608`"""
+    """Memory for all paged results; the oldest are dropped first. Example: `8388608`"""
     resumption_bytes: Count | None = None
-    """What legacy HTTP clients were sent, kept in memory so that they can resume a broken stream.
+    """Memory for messages sent to legacy HTTP clients, kept so that they can resume a broken stream.
     Example: `8388608`"""
     connections: Count | None = None
     """Open HTTP connections; further ones get a 503 response. Example: `500`"""
@@ -341,7 +341,7 @@ class SearchShape(Shape):
     embedder: str | SearchModelShape = "auto"
     """auto, small, small:256, static, none, a folder, PROVIDER:MODEL, or an object. Example: `"small:256"`"""
     dimensions: Count | None = None
-    """How many dimensions of the model's vectors to keep. Example: `256`"""
+    """How many dimensions of the model's vectors to use. Example: `256`"""
     pipeline: str = "default"
     """How candidates are ranked; `shortlist eval` compares pipelines. Example: `"rrf"`"""
     reranker: str | SearchModelShape | None = None
@@ -351,18 +351,18 @@ class SearchShape(Shape):
 
 
 class CodeShape(Shape):
-    """Programs that call tools; see [code mode](code-mode.md)."""
+    """Code mode: programs that call tools; see [code mode](code-mode.md)."""
 
     enabled: bool = True
     """Offer `run_code` and list it in place of `call_tool`. Example: `false`"""
     allow: Allow = "read"
     """`read` asks the user before a program calls a tool that may write; `write` does not. Example: `"write"`"""
     read_only: Texts = ()
-    """Tools that only read, as globs over tool ids; they run unasked. Example: `["wiki/get_*"]`"""
+    """Tools that only read, as globs over tool ids; they run without asking the user. Example: `["wiki/get_*"]`"""
     calls: Count = 100
     """Calls that one program may make. Example: `20`"""
     seconds: Positive = 60.0
-    """How long one program may take, without questions to the user. Example: `120`"""
+    """How long one program may take; time that the user takes to answer does not count. Example: `120`"""
     memory_megabytes: Positive = 32.0
     """Memory of one program. Example: `64`"""
     output_characters: Count = 200_000
@@ -373,7 +373,7 @@ class LogsShape(Shape):
     """What is written to stderr."""
 
     level: LogLevel = "info"
-    """How much. Example: `"warning"`"""
+    """The lowest level that is written. Example: `"warning"`"""
     json_lines: bool = Field(default=False, alias="json")
     """One JSON object per line instead of text. Example: `true`"""
 
@@ -390,13 +390,13 @@ class Options(Shape):
     toolsets: dict[str, ToolsetShape | Texts] = {}
     """Toolsets by name; a list is short for `{"tools": […]}`. Example: `{"reading": ["wiki/get_*"]}`"""
     intents: dict[str, Texts] = {}
-    """Toolsets by what the user wants to do. Example: `{"release": ["git", "ci"]}`"""
+    """Toolsets to prefer for an `intent` of `search_tools`, by its name. Example: `{"release": ["git", "ci"]}`"""
     always_load: Texts = ()
     """Tools that clients see from the start, as globs over tool ids. Example: `["wiki/search_*"]`"""
     search: SearchShape = SearchShape()
     """How tools are searched. Example: `{"embedder": "static"}`"""
     expansions: Texts = ()
-    """Files with what your abbreviations and names stand for, relative to this file. Example: `["words.txt"]`"""
+    """Files with your abbreviations and synonyms, relative to this file. Example: `["words.txt"]`"""
     tokens: dict[str, TokenShape] = {}
     """Callers over HTTP, by name.
     Example: `{"ci": {"hash": "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}}`"""
@@ -426,7 +426,7 @@ class ConfigDocument(Shape):
     """The keys of a whole file."""
 
     schema_: str | None = Field(None, alias="$schema")
-    """The JSON Schema, for completion and checks in your editor; `shortlist config schema` writes it to a file.
+    """The JSON Schema, for completion and checks in your editor; `shortlist config schema` prints it.
     Example: `"./shortlist.schema.json"`"""
     # Servers are checked one by one, so that an error names the server.
     mcp_servers: dict[str, Any] = Field({}, alias="mcpServers")

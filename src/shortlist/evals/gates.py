@@ -51,7 +51,7 @@ def _limit(text: str) -> tuple[str, float]:
     try:
         value = float(amount.removesuffix("%")) / (100 if amount.endswith("%") else 1)
     except ValueError:
-        raise InvalidInput(f"{text!r} is no limit. Write METRIC=VALUE, for example top1=0.8.") from None
+        raise InvalidInput(f"{text!r} is not a limit. Write METRIC=VALUE, for example top1=0.8.") from None
     if not 0 <= value <= 1:
         raise InvalidInput(f"{text!r}: the value must be from 0 to 1, or a percentage such as 80%.")
     macro_of((), metric)

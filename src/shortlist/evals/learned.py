@@ -48,7 +48,7 @@ def _text(value: object, key: str, place: str) -> str:
 
 def _weight(value: object, place: str) -> float:
     if not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InvalidInput(f"{place}: 'weight' is {value!r}; it goes from 0 to 1.")
+        raise InvalidInput(f"{place}: 'weight' is {value!r}; it must be between 0 and 1.")
     return float(value)
 
 

@@ -53,7 +53,9 @@ def _runs(lines: Sequence[Mapping[str, Any]], path: Path) -> tuple[Run, ...]:
     try:
         return tuple(_run(lines[start:end]) for start, end in zip(starts, ends, strict=True))
     except (KeyError, TypeError) as error:
-        raise InvalidInput(f"{str(path)!r} lacks or garbles a field: {error}.") from error
+        raise InvalidInput(
+            f"{str(path)!r} has a missing or invalid field: {error}. Write it again with `shortlist eval --out`."
+        ) from error
 
 
 def _run(lines: Sequence[Mapping[str, Any]]) -> Run:

@@ -86,9 +86,11 @@ def _report(name: str) -> Callable[[ToolCall, ToolArguments], Awaitable[McpResul
         """Read the store in a worker thread, for what the caller can reach."""
         written = call.state.seams.reports.get(name)
         if written is None:
-            raise InvalidInput(f"{name} has nothing to report: telemetry is switched off here.")
+            raise InvalidInput(
+                f"{name} has nothing to report: telemetry is off. Set `telemetry.enabled` to true in the configuration."
+            )
         if name == AB_TEST_REPORT.name and call.seen.tools.scope.is_limited:
-            raise InvalidInput(f"{name} covers all callers, and this token may only see some tools.")
+            raise InvalidInput(f"{name} covers all callers, so it needs a token that may see all tools.")
         return text_result(await anyio.to_thread.run_sync(_written, written, arguments, call.seen.tools))
 
     return report

@@ -32,7 +32,9 @@ class ResultExpired(InvalidInput):
     """A handle that is unknown, belongs to another caller, or whose result is no longer kept."""
 
     def __init__(self) -> None:
-        super().__init__("No kept result under this handle: it expired or never was. Call the tool again.")
+        super().__init__(
+            "No result is kept under this handle: it has expired, or the handle is wrong. Call the tool again."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

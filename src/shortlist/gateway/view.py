@@ -329,9 +329,9 @@ def check_settings(settings: Settings, options: ServeOptions) -> tuple[str, ...]
 def _check_code(settings: Settings, options: ServeOptions) -> None:
     listing = options.dynamic or options.mode not in (None, "search", "auto")
     if options.menu == "code" and listing:
-        raise InvalidConfig("--code goes with --mode search: the other modes list tools, which programs replace.")
+        raise InvalidConfig("--code works only with --mode search. Leave out one of the two.")
     if (options.menu == "code" or settings.code.enabled) and find_spec("pydantic_monty") is None:
-        raise InvalidConfig("Programs need the extra `code`: pip install 'shortlist-mcp[code]'.")
+        raise InvalidConfig("Code mode needs the extra `code`: pip install 'shortlist-mcp[code]'.")
 
 
 def _trusting(settings: Settings, options: ServeOptions) -> Iterator[str]:

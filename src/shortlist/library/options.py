@@ -68,7 +68,7 @@ def _names(option: str, value: Any) -> tuple[str, ...] | None:
     try:
         names = tuple(value)
     except TypeError:
-        raise InvalidInput(f"{option} is {value!r}; it is a list of names.") from None
+        raise InvalidInput(f"{option} must be a list of names, not {value!r}.") from None
     if not all(isinstance(name, str) for name in names):
-        raise InvalidInput(f"{option} is {value!r}; it is a list of names.")
+        raise InvalidInput(f"{option} must be a list of names, not {value!r}.")
     return tuple(dict.fromkeys(names))

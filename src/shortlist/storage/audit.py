@@ -41,7 +41,9 @@ class AuditFiles:
             self._turn_page(record.at)
             self._append({key: value for key, value in asdict(record).items() if value not in ("", None)})
         except OSError as error:
-            raise StoreError(f"The audit log in {str(self._folder)!r} cannot be written: {error}.") from None
+            raise StoreError(
+                f"The audit log in {str(self._folder)!r} cannot be written: {error}. Check disk space and permissions."
+            ) from None
 
     def close(self) -> None:
         """Write the closing line of the file."""

@@ -58,7 +58,7 @@ class FileSecrets:
             return AESGCM(self._key()).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], name.encode()).decode()
         except (InvalidTag, ValueError):
             raise StoreError(
-                f"The secret {name!r} cannot be decrypted: the key does not fit, or {str(self.path)!r} is damaged. "
+                f"The secret {name!r} cannot be decrypted: the key is wrong, or {str(self.path)!r} is damaged. "
                 "Set it again, or restore the key."
             ) from None
 

@@ -51,7 +51,9 @@ class TokenFile:
         try:
             write_private(self._path, json.dumps(document, indent=2).encode())
         except OSError as error:
-            raise StoreError(f"The tokens cannot be saved in {self._path}: {error.strerror}.") from None
+            raise StoreError(
+                f"The tokens cannot be saved in {self._path}: {error.strerror}. Check disk space and permissions."
+            ) from None
 
 
 def token_of(name: str, entry: Mapping[str, Json]) -> StoredToken:

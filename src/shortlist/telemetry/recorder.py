@@ -158,7 +158,7 @@ class Recorder:
                 self._store.append(batch)
             except StoreError as error:
                 if not failed:
-                    logger.warning("events cannot be recorded at the moment; calls go on: %s", error)
+                    logger.warning("events cannot be recorded at the moment; calls still work: %s", error)
                 failed = True
             except Exception:
                 logger.exception("events could not be recorded")

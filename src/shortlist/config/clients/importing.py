@@ -51,7 +51,9 @@ class Plan:
 def plan_import(files: Iterable[tuple[ClientName, Path]], target: Path, place: Place) -> Plan:
     """Read the files that are there and decide what each of their servers would become."""
     if target.is_dir() or format_of(target) != "json":
-        raise InvalidInput(f"Servers are added to a JSON file, and {str(target)!r} is not one; name one with --to.")
+        raise InvalidInput(
+            f"Servers can be added only to a JSON file, and {str(target)!r} is not one. Pass one with --to."
+        )
     taken: dict[str, Mapping[str, Json]] = {keys[-1]: entry for keys, entry in _own_entries(target, place)}
     candidates: list[Candidate] = []
     problems: list[str] = []
