@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shortlist.index.index import Index
 from shortlist.index.ports import Among
-from shortlist.models import Query, Ranking, Tool, ToolId
+from shortlist.models import Query, Ranking, ToolId
 from shortlist.search.families import Interchangeable, OfferedTool, always_interchangeable, said_once
 from shortlist.search.pipeline import Request
 from shortlist.text.documents import server_words
@@ -107,7 +107,7 @@ class CopyFinder:
 
     def __init__(self, order: ServerOrder) -> None:
         self._order = order
-        self._offers: dict[ToolId, tuple[Tool, OfferedTool]] = {}
+        self._offers: dict[ToolId, tuple[str, OfferedTool]] = {}
 
     def find(self, index: Index) -> Copies:
         """Compare the tools that share a name or a sentence with one of a server known for longer."""
@@ -128,10 +128,11 @@ class CopyFinder:
 
     def _read(self, index: Index) -> dict[int, OfferedTool]:
         """Read the tools, by row; unchanged tools are not read again."""
-        tools, known, fresh = index.catalog.tools, self._offers, dict[ToolId, tuple[Tool, OfferedTool]]()
+        hashes, known, fresh = index.catalog.hashes, self._offers, dict[ToolId, tuple[str, OfferedTool]]()
         for tool_id, row in index.rows.items():
-            tool, before = tools[tool_id], known.get(tool_id)
-            fresh[tool_id] = before if before is not None and before[0] is tool else (tool, OfferedTool.of(index, row))
+            content, before = hashes[tool_id], known.get(tool_id)
+            same = before is not None and content and before[0] == content  # a saved tool is not parsed for this
+            fresh[tool_id] = before if before is not None and same else (content, OfferedTool.of(index, row))
         self._offers = fresh
         return {row: fresh[tool_id][1] for tool_id, row in index.rows.items()}
 
