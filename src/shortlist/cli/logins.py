@@ -46,6 +46,8 @@ def register(subparsers: Any) -> None:
 
 
 def _caller(text: str) -> str:
+    if text == SHARED:  # the default, which argparse passes through here as well
+        return text
     if text.partition(":")[0] not in ("token", "oauth", "owner") or not text.partition(":")[2]:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a caller; write token:NAME, oauth:ISSUER:SUBJECT or owner:local"
