@@ -23,7 +23,7 @@ from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
 from tests.telemetry.happenings import events_in
 
-SECONDS = 60
+SECONDS = 180
 DYNAMIC = Variant(mode="dynamic")
 
 

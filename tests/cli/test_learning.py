@@ -22,7 +22,7 @@ from shortlist.storage.local import events_path, open_local
 from tests.fakes import WORKPLACE, catalog, ids
 from tests.telemetry.test_exemplar_store import Log, call, search, used
 
-SECONDS = 60
+SECONDS = 180
 ASKED = "let the team know the deploy is done"
 CALLS = {
     "slack__slack_post_message": {"channel": "#general", "text": "deployed"},

@@ -17,7 +17,7 @@ from shortlist.cli import main
 from tests.servers.protected import Protected, protected_server
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
-SECONDS = 60
+SECONDS = 180
 
 
 @pytest.fixture

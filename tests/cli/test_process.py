@@ -17,7 +17,7 @@ import pytest
 from benchmarks.stress.client import RawClient
 from benchmarks.stress.processes import children, stdio_server, usage
 
-SECONDS = 60
+SECONDS = 180
 MAIN = "import sys; from shortlist.cli import main; sys.exit(main())"
 DESCRIPTORS = 48
 LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS})); {MAIN}"

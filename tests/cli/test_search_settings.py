@@ -27,7 +27,7 @@ from tests.index.models import write_onnx
 from tests.providers.wires import EMBEDDERS, KEY, RERANKERS, Provider, serving
 
 pytestmark = pytest.mark.anyio
-SECONDS = 60
+SECONDS = 180
 
 
 @pytest.fixture

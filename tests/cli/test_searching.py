@@ -13,7 +13,7 @@ import pytest
 from shortlist.storage.sqlite_vectors import SqliteVectors
 
 PROGRAM = [sys.executable, "-m", "shortlist.cli"]
-SECONDS = 60
+SECONDS = 180
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 

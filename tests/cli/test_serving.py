@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
-SECONDS = 60
+SECONDS = 180
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

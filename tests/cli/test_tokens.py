@@ -17,7 +17,7 @@ from shortlist.cli import main
 from shortlist.config.settings import hash_token
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
-SECONDS = 60
+SECONDS = 180
 DISCOVER = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -16,7 +16,7 @@ import pytest
 from shortlist.config.settings import hash_token
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
-SECONDS = 60
+SECONDS = 180
 SERVER = """
 import json, sys
 

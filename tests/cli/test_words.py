@@ -17,7 +17,7 @@ from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query
 
 pytestmark = pytest.mark.anyio
-SECONDS = 60
+SECONDS = 180
 AIR = "sky/get_air_quality"
 
 

@@ -14,7 +14,7 @@ from shortlist.config.clients.importing import is_gateway
 from shortlist.config.clients.registry import offers, read_server
 
 CORE, GATEWAY = distributions()
-MODULES = {"google-re2": "re2", "pystemmer": "Stemmer", "toon-format": "toon_format", "pyyaml": "yaml"}
+MODULES = {"google-re2": "re2", "pyjwt": "jwt", "pystemmer": "Stemmer", "toon-format": "toon_format", "pyyaml": "yaml"}
 """What a package is imported as, where that is not its name."""
 IMPLIED = {"httptools", "uvloop"}
 """Dependencies that another package imports when they are there."""
