@@ -78,7 +78,7 @@ def test_tools_are_listed_and_shown(environment: dict[str, str], config: Path) -
 def test_a_name_given_to_the_list_of_tools_is_not_passed_over(environment: dict[str, str], config: Path) -> None:
     done = run(environment, "tools", "list", "get_forecast", "--config", str(config))
     assert done.returncode == 2
-    assert "`shortlist tools show get_forecast`?" in done.stderr
+    assert "`shortlist tools show get_forecast`." in done.stderr
 
 
 def test_a_call_answers_on_stdout_and_its_failure_in_the_exit_status(environment: dict[str, str], config: Path) -> None:

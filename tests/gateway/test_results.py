@@ -87,7 +87,7 @@ def test_a_wide_character_is_never_cut() -> None:
 def test_another_caller_cannot_read_a_result() -> None:
     kept = results()
     handle = keep(kept, "secret " * 50)
-    with pytest.raises(InvalidInput, match="No kept result"):
+    with pytest.raises(InvalidInput, match="No result is kept"):
         read(kept, "you", handle)
 
 
@@ -141,7 +141,7 @@ def test_kept_results_are_bounded_in_bytes_and_the_oldest_go_first() -> None:
     last = [keep(kept, "\N{PARTY POPPER}" * 5_000) for _ in range(5)][-1]
     assert kept.store.bytes <= 50_000
     assert read(kept, "me", last).text.startswith("\N{PARTY POPPER}")
-    with pytest.raises(InvalidInput, match="No kept result"):
+    with pytest.raises(InvalidInput, match="No result is kept"):
         read(kept, "me", first)
 
 
