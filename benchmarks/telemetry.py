@@ -29,9 +29,10 @@ from shortlist.models import Signal
 from shortlist.storage.port import Batch, EventQuery
 from shortlist.storage.sqlite import Database
 from shortlist.storage.sqlite_events import SqliteEvents
-from shortlist.telemetry.events import Called, Described, Event, FoundTool, Searched, SessionOpened, ToolsListed
+from shortlist.telemetry.events import Called, Described, Event, Searched, SessionOpened, ToolsListed
 from shortlist.telemetry.figures import FIGURES, Tallied, latency, stats
 from shortlist.telemetry.ledger import Ledger, Stamped, UsedTogether
+from shortlist.telemetry.measures import FoundTool
 from shortlist.telemetry.redaction import Privacy
 
 RATIO = 1.05

@@ -8,9 +8,10 @@ from shortlist.models import Level
 from shortlist.storage.port import Batch
 from shortlist.storage.sqlite import Database
 from shortlist.storage.sqlite_events import SqliteEvents
-from shortlist.telemetry.events import Called, CallOutcome, Event, FoundTool, Searched
+from shortlist.telemetry.events import Called, CallOutcome, Event, Searched
 from shortlist.telemetry.figures import UsageStats, stats
 from shortlist.telemetry.ledger import Ledger, Stamped
+from shortlist.telemetry.measures import FoundTool
 from shortlist.telemetry.redaction import Privacy
 
 NOON = 1_800_000_000.0

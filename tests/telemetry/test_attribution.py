@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.storage.port import EventPlace
-from shortlist.telemetry.events import FoundTool, Searched
+from shortlist.telemetry.events import Searched
 from shortlist.telemetry.ledger import SEARCHES, SECONDS, Trail
+from shortlist.telemetry.measures import FoundTool
 from tests.telemetry.happenings import call, search
 
 

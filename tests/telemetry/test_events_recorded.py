@@ -26,11 +26,11 @@ from shortlist.telemetry.events import (
     ToolsLoaded,
     ToolsUnloaded,
     UpstreamChanged,
+    count,
 )
 from shortlist.telemetry.ledger import Ledger, UsedTogether
 from shortlist.telemetry.recorder import Recorder
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.tokens import count
 from tests.gateway.support import Era, Fixture, serve, words
 from tests.telemetry.happenings import events_in
 

@@ -7,8 +7,9 @@ from shortlist.config.settings import Keeping
 from shortlist.storage.port import Batch
 from shortlist.storage.sqlite import Database
 from shortlist.storage.sqlite_learning import BOUNDS, ExemplarBounds, SqliteExemplars
-from shortlist.telemetry.events import Called, CallOutcome, Event, FoundTool, Searched
+from shortlist.telemetry.events import Called, CallOutcome, Event, Searched
 from shortlist.telemetry.ledger import Ledger, Stamped
+from shortlist.telemetry.measures import FoundTool
 from shortlist.telemetry.redaction import Privacy
 from tests.telemetry.happenings import events_in
 

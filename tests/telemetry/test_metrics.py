@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shortlist.observability import metrics
 from shortlist.observability.metrics import MAX_SERIES, MOST_UNCOUNTED, OTHER, Family, GatewayMetrics, Instruments
-from shortlist.telemetry.events import Searched
-from shortlist.telemetry.tokens import Later
+from shortlist.telemetry.events import Later, Searched
 from tests.telemetry.support import SECRETS, get
 
 PLAIN = Family(name="things", help="Things.", labels=("kind",))

@@ -16,12 +16,11 @@ import pytest
 
 from shortlist.errors import StoreError
 from shortlist.storage.port import ALL, Batch, EventQuery, StoredEvent
-from shortlist.telemetry.events import Event
+from shortlist.telemetry.events import Event, Later
 from shortlist.telemetry.figures import stats
 from shortlist.telemetry.ledger import Ledger
 from shortlist.telemetry.recorder import Clocks, Recorder, Retention
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.tokens import Later
 from tests.telemetry.happenings import NOON, call, events_in, kept, search
 
 SECONDS = 60

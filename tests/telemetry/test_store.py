@@ -18,7 +18,6 @@ from shortlist.telemetry.events import (
     Described,
     Event,
     Exposed,
-    FoundTool,
     Searched,
     SessionOpened,
     SuggestionGiven,
@@ -29,6 +28,7 @@ from shortlist.telemetry.events import (
     UpstreamChanged,
 )
 from shortlist.telemetry.ledger import UsedTogether
+from shortlist.telemetry.measures import FoundTool
 from shortlist.telemetry.redaction import Privacy
 from tests.telemetry.happenings import NOON, act, batch_of, call, events_in, kept, search
 

@@ -11,7 +11,6 @@ from shortlist.telemetry.events import (
     Called,
     EventsLost,
     Exposed,
-    FoundTool,
     ProgramEnded,
     Searched,
     SessionOpened,
@@ -19,6 +18,7 @@ from shortlist.telemetry.events import (
 )
 from shortlist.telemetry.experiments.metrics import METRICS
 from shortlist.telemetry.experiments.plan import Experiment, Variant, start_experiment
+from shortlist.telemetry.measures import FoundTool
 from tests.gateway.support import Fixture
 from tests.web.support import TOKENS, Seen, Visitor, visiting, write
 

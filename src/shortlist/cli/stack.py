@@ -45,7 +45,7 @@ from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.audit import AuditFiles, prune_audit
 from shortlist.storage.opening import open_storage
 from shortlist.storage.port import Storage, VectorStore
-from shortlist.telemetry.events import record_to
+from shortlist.telemetry.recorder import record_to
 from shortlist.trust.keeping import Keeper
 from shortlist.upstream.events import Survey, Surveyed, ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool

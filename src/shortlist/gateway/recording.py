@@ -33,7 +33,7 @@ from shortlist.telemetry.events import (
     CatalogChanged,
     CircleBroken,
     Described,
-    FoundTool,
+    Later,
     ProgramEnded,
     ProgramOutcome,
     RecordEvent,
@@ -49,7 +49,7 @@ from shortlist.telemetry.events import (
     record_nothing,
 )
 from shortlist.telemetry.experiments.plan import Variant
-from shortlist.telemetry.tokens import Later
+from shortlist.telemetry.measures import FoundTool
 from shortlist.text.tokens import one_line
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
@@ -200,6 +200,7 @@ class Recording:
 
     def called(self, caller: Caller, call: Finished, result: Answer | None) -> None:
         """Record a call that was sent, and its result."""
+        said = call.reason or _said(result, call.outcome)
         self._record(
             Called(
                 caller=caller.teacher,
@@ -209,7 +210,7 @@ class Recording:
                 milliseconds=call.milliseconds,
                 native=call.native,
                 program=call.program or None,
-                reason=one_line(call.reason or _said(result, call.outcome), REASON_CHARACTERS),
+                reason=one_line(said, REASON_CHARACTERS) if said else "",
                 size=_size(result) if result else 0,
                 arguments=call.arguments if self.arguments else None,
             )

@@ -25,9 +25,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, get_current_span, get_tracer, use_span
 
 from shortlist.models import Query, SearchResult
-from shortlist.telemetry.events import Called, Event
+from shortlist.telemetry.events import Called, Event, Tokens, count
 from shortlist.telemetry.measures import CIRCLES, COUNTERS, LOADS, SEARCH_TOKENS, UNLOADS, EventCounter
-from shortlist.telemetry.tokens import Tokens, count
 
 MAX_SERIES = 1_000
 OTHER = "_OTHER"

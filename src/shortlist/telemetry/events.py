@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
-from shortlist.models import UNIDENTIFIED, Json, Level, Signal, ToolId
+from shortlist.models import UNIDENTIFIED, Json, Level, ToolId
 from shortlist.storage.port import Columns
 from shortlist.telemetry.measures import (
     CALLS,
@@ -23,16 +23,41 @@ from shortlist.telemetry.measures import (
     UNLOADS,
     Attribution,
     EventCounter,
+    FoundTool,
     Tally,
     time_tally,
 )
 from shortlist.telemetry.redaction import Privacy, redact, redact_json
-from shortlist.telemetry.tokens import Tokens, count
 
 CallOutcome: TypeAlias = Literal["ok", "error", "invalid_arguments", "failed", "input_required", "unknown"]
 """`error`: the tool reported it. `failed`: no answer came. `unknown`: there is no tool of that name."""
 ProgramOutcome: TypeAlias = Literal["ok", "failed"]
 FAILED = frozenset({"error", "failed", "invalid_arguments", "unknown"})
+
+
+class Later:
+    """A number of tokens that is counted when it is first asked for: counting takes longer than most requests."""
+
+    __slots__ = ("_count", "_number")
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count: Callable[[], int] | None = count
+        self._number = 0
+
+    def __call__(self) -> int:
+        if (count := self._count) is not None:
+            self._number = count()
+            self._count = None  # and what it was counted from can be freed
+        return self._number
+
+
+Tokens: TypeAlias = int | Later
+"""A number of tokens, or how to count them."""
+
+
+def count(tokens: Tokens) -> int:
+    """Return a number of tokens, counting them now if that was deferred."""
+    return tokens if isinstance(tokens, int) else tokens()
 
 
 class Increment(NamedTuple):
@@ -112,22 +137,6 @@ class ToolsListed(CallerEvent):
 
     def counts(self) -> Mapping[str, float]:
         return {"upfront": count(self.upfront)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundTool:
-    """A hit as it was returned; near-duplicates that it stands for were found at its rank."""
-
-    tool: ToolId
-    rank: int
-    score: float
-    signals: Mapping[str, Signal] = field(default_factory=dict)
-    family: tuple[ToolId, ...] = ()
-
-    def json(self) -> dict[str, Json]:
-        signals = {name: [round(signal.score, 4), signal.rank] for name, signal in self.signals.items()}
-        family = {"family": list(self.family)} if self.family else {}
-        return {"tool": self.tool, "rank": self.rank, "score": round(self.score, 4), "signals": signals, **family}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,16 +489,6 @@ RecordEvent: TypeAlias = Callable[[Event], None]
 
 def record_nothing(_: Event) -> None:
     """Discard an event: nothing is recorded."""
-
-
-def record_to(*records: RecordEvent) -> RecordEvent:
-    """Return a recorder that hands every event to all of these."""
-
-    def record(event: Event) -> None:
-        for each in records:
-            each(event)
-
-    return record
 
 
 def _known(data: Mapping[str, Json]) -> dict[str, Json]:

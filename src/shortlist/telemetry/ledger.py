@@ -10,10 +10,19 @@ from typing import NamedTuple, Self
 
 from shortlist.models import ToolId
 from shortlist.storage.port import HOUR, Batch, Columns, EventPlace, EventRow, ToolPair, WorkspaceCounts
-from shortlist.telemetry.events import Called, CallerEvent, Event, Searched, SessionOpened, ToolsListed, ToolsLoaded
+from shortlist.telemetry.events import (
+    Called,
+    CallerEvent,
+    Event,
+    Later,
+    Searched,
+    SessionOpened,
+    ToolsListed,
+    ToolsLoaded,
+    count,
+)
 from shortlist.telemetry.measures import ALONE, Attribution
 from shortlist.telemetry.redaction import Privacy
-from shortlist.telemetry.tokens import Later, count
 from shortlist.text.tokens import terms
 
 SEARCHES = 10

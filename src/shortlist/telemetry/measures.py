@@ -1,11 +1,28 @@
-"""What events add to: tallies, exported counters, buckets of durations, and what attribution knows of an event."""
+"""What events hold and add to: hits, tallies, exported counters, buckets of durations, and their attribution."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shortlist.models import ToolId
+from shortlist.models import Json, Signal, ToolId
 from shortlist.storage.port import EventPlace, TallyName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTool:
+    """A hit as it was returned; near-duplicates that it stands for were found at its rank."""
+
+    tool: ToolId
+    rank: int
+    score: float
+    signals: Mapping[str, Signal] = field(default_factory=dict)
+    family: tuple[ToolId, ...] = ()
+
+    def json(self) -> dict[str, Json]:
+        signals = {name: [round(signal.score, 4), signal.rank] for name, signal in self.signals.items()}
+        family = {"family": list(self.family)} if self.family else {}
+        return {"tool": self.tool, "rank": self.rank, "score": round(self.score, 4), "signals": signals, **family}
 
 
 class Tally(NamedTuple):

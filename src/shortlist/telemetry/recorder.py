@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 from shortlist.errors import StoreError
 from shortlist.storage.port import Batch, EventStore
-from shortlist.telemetry.events import Event, EventsLost
+from shortlist.telemetry.events import Event, EventsLost, RecordEvent
 from shortlist.telemetry.ledger import Ledger, Stamped
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,16 @@ YEAR_2020 = 1_577_836_800.0
 """A clock that shows an earlier time is not set, as on a machine that has just booted; nothing is deleted by it."""
 
 LossReason: TypeAlias = Literal["queue full", "store failed", "unwritable", "closed"]
+
+
+def record_to(*records: RecordEvent) -> RecordEvent:
+    """Return a recorder that hands every event to all of these."""
+
+    def record(event: Event) -> None:
+        for each in records:
+            each(event)
+
+    return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,8 +53,10 @@ class Rest:
     survey: Survey | None = None
     """What it listed when it last ran; without it, it is started to be listed."""
     wanted: anyio.Event = field(default_factory=anyio.Event)
+    """Set while the server is needed, now or as soon as it runs."""
     is_leaving: bool = False
-    _used: float | None = None
+    used: float | None = None
+    """When it was last needed, on the monotonic clock."""
     _seen: float = field(default_factory=monotonic)
 
     async def learn(self, connection: Connection, server: str, emit: OnEvent) -> None:
@@ -64,24 +66,19 @@ class Rest:
             self.survey = survey
             emit(Surveyed(server=server, survey=survey))
 
-    def use(self) -> None:
-        """Note that the server is needed, now or as soon as it runs."""
-        self._used = monotonic()
-        self.wanted.set()
-
     def began(self) -> None:
         """Note that the server runs."""
         self._seen, self.is_leaving = monotonic(), False
 
     def leave(self) -> None:
         """Note that the server ends; who needs it from now on starts it again."""
-        self.is_leaving, self.wanted, self._used = True, anyio.Event(), None
+        self.is_leaving, self.wanted, self.used = True, anyio.Event(), None
 
     async def unused(self, cadence: Cadence, is_busy: Callable[[], bool]) -> None:
         """Wait until nobody has used the server for long enough, and what it offers is known."""
         while True:
-            patience = cadence.unused_seconds if self._used is None else cadence.idle_seconds
-            left = (self._used or self._seen) + patience - monotonic()
+            patience = cadence.unused_seconds if self.used is None else cadence.idle_seconds
+            left = (self.used or self._seen) + patience - monotonic()
             if left <= 0 and self.survey is not None and not is_busy():
                 return
             await anyio.sleep(max(left, patience / 10))

@@ -120,7 +120,8 @@ class Upstream:
         """
         if self._state in ("idle", "connecting") and (known := self.rest.answer(method, params)) is not None:
             return known
-        self.rest.use()
+        self.rest.used = time.monotonic()
+        self.rest.wanted.set()
         deadline = anyio.current_time() + (options.timeout_seconds or self.settings.timeout_seconds)
         repeated = False
         while True:
