@@ -350,8 +350,8 @@ class SlowGate:
     def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
         return said
 
-    def doubt(self, tool: Tool) -> str:  # noqa: ARG002
-        return ""
+    def doubts(self, server: str) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
 
 
 async def test_a_server_whose_tools_are_being_admitted_is_still_starting() -> None:

@@ -36,8 +36,8 @@ class Thorough:
     def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
         return said
 
-    def doubt(self, tool: Tool) -> str:  # noqa: ARG002
-        return ""
+    def doubts(self, server: str) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
 
 
 def became(state: State) -> StateChanged:

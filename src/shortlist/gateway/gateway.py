@@ -165,9 +165,7 @@ class Gateway:
 
         def changed(catalog: Catalog) -> Catalog:
             for name, event in events.items():
-                gate = state.seams.gate
-                tools = gate.admit(name, event.tools, state.said(name)) if gate is not None else event.tools
-                admitted[name] = tools
+                tools = admitted[name] = self._admit(name, event.tools)
                 server = servers[name] = state.describe(name, state.settings, catalog)
                 after = catalog.with_server(server, tools)
                 catalog = after if catalog.diff(after) or catalog.servers != after.servers else catalog
@@ -183,6 +181,15 @@ class Gateway:
                 continue
             self._save_soon(servers[name], admitted[name])
             state.recording.catalog_changed(name, len(admitted[name]), after)
+
+    def _admit(self, server: str, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """Return the tools that may be served, and note what these are suspected of."""
+        gate = self.state.seams.gate
+        if gate is None:
+            return tools
+        admitted = gate.admit(server, tools, self.state.said(server))
+        self.state.doubts[server] = gate.doubts(server)
+        return admitted
 
     def _save_soon(self, server: Server, tools: Sequence[Tool]) -> None:
         """Save the tools of a server for the next start: the first list at once, changes of it together."""

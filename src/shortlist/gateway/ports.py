@@ -54,6 +54,6 @@ class DefinitionGate(Protocol):
         """Return what a server says of itself, as far as it was accepted."""
         ...
 
-    def doubt(self, tool: Tool) -> str:
-        """Return the family of attack that a served tool is suspected of; empty for clean ones."""
+    def doubts(self, server: str) -> Mapping[str, str]:
+        """Return the families of attack that served tools of a server are suspected of, by the names of the tools."""
         ...

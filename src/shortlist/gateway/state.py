@@ -168,6 +168,8 @@ class GatewayState:
         self.audit = AuditTrail(seams.audit, settings.audit)
         self.recording = Recording(seams.record, arguments=settings.telemetry.arguments != "omit")
         self.stale = set(seams.stale)
+        self.doubts: dict[str, Mapping[str, str]] = {}
+        """By server, what tools are suspected of by name: set with every admission, and read for a stale server."""
         self.arriving: set[str] = set()
         """Servers whose tools were reported and are not part of the view yet."""
         self.workspaces = Workspaces(seams.workspaces, seconds=limits.workspace_seconds, most=limits.workspaces)
@@ -226,10 +228,9 @@ class GatewayState:
         """Resolve a caller to its scope. This happens once per request, before anything looks at the catalog."""
         await self.workspaces.fetch(caller)
         view = self.view_of(caller)
-        scope = view.scope(caller.principal)
-        tools = view.scoped_catalogs.get(scope)
+        tools = view.admitted.get(caller.principal)
         if tools is None:
-            tools = await anyio.to_thread.run_sync(view.within, scope)
+            tools = await anyio.to_thread.run_sync(view.scoped, caller.principal)
         return self._caller_view(caller, view, tools)
 
     def reach(self, principal: Principal) -> ScopedCatalog:
@@ -318,7 +319,11 @@ class GatewayState:
 
     def suspicion(self, tool: Tool) -> str:
         """Return the mark of a tool that the scanner finds suspicious; empty for clean ones."""
-        doubt = self.seams.gate.doubt(tool) if self.seams.gate is not None else ""
+        doubts = self.doubts.get(tool.server)
+        if doubts is None:
+            gate = self.seams.gate
+            doubts = self.doubts[tool.server] = gate.doubts(tool.server) if gate is not None else {}
+        doubt = doubts.get(tool.name)
         return f"suspicious definition: {doubt.replace('_', ' ')}" if doubt else ""
 
     def down(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Literal, TypeAlias
 
 from shortlist.access.catalog import Hidden, ScopedCatalog, did_you_mean
-from shortlist.access.principal import Principal
+from shortlist.access.principal import LOCAL, Principal
 from shortlist.access.scope import (
     EVERYTHING,
     NOTHING,
@@ -35,6 +35,8 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidConfig
 from shortlist.models import Asker, Tool, ToolId
 
+MOST_ADMITTED = 10_000
+"""Principals whose catalog is looked up without working out their scope again."""
 MenuName: TypeAlias = Literal["search", "minimal", "dynamic", "code"]
 
 
@@ -75,13 +77,15 @@ class ServedView:
     scopes: Mapping[str, Scope] = field(default_factory=dict)
     """Of every token and of every rule of an issuer."""
     askers: Mapping[str, Asker] = field(default_factory=dict)
-    """As whom each token asks, by the name of the token."""
+    """As whom the owner and each token ask, by name."""
     plain: bool = False
     """Names and URIs are the server's own: passthrough over a single server."""
     problems: tuple[str, ...] = ()
     """Names in the configuration that match nothing."""
     rules: ToolsetRules = NO_RULES
     scoped_catalogs: dict[Scope, ScopedCatalog] = field(default_factory=dict, compare=False)
+    admitted: dict[Principal, ScopedCatalog] = field(default_factory=dict, compare=False)
+    """The catalogs of principals that were served before: their scope follows from the view, and never changes in it."""
 
     def scope(self, principal: Principal) -> Scope:
         """Return the scope of a principal; empty if it is no longer valid."""
@@ -89,7 +93,13 @@ class ServedView:
 
     def scoped(self, principal: Principal, before: "ServedView | None" = None) -> ScopedCatalog:
         """Return the catalog that a principal can reach; the first time may take a moment."""
-        return self.within(self.scope(principal), before)
+        scope = self.scope(principal)
+        found = self.within(scope, before)
+        if scope is not NOTHING:
+            if len(self.admitted) >= MOST_ADMITTED:
+                self.admitted.clear()
+            self.admitted[principal] = found
+        return found
 
     def within(self, scope: Scope, before: "ServedView | None" = None) -> ScopedCatalog:
         """Return the catalog that a scope reaches; principals with equal scopes share it."""
@@ -151,7 +161,7 @@ def make_view(
         draft,
         rules=rules,
         scopes=scopes,
-        askers={name: settings.asker(name) for name in settings.tokens},
+        askers={name: settings.asker(name) for name in (LOCAL, *settings.tokens)},
         plain=plain,
         names=names_of(catalog.members, plain=plain),
         problems=(*problems, *_unmatched(settings, catalog)),
@@ -204,7 +214,7 @@ def _draft(settings: Settings, options: ServeOptions, catalog: Catalog, toolsets
 
 def _finished(draft: ServedView, before: ServedView | None) -> ServedView:
     """Resolve the bound tools and build the scoped catalogs of earlier callers, so that no request waits for them."""
-    view = replace(served_as(draft, draft.options, before), scoped_catalogs={})
+    view = replace(served_as(draft, draft.options, before), scoped_catalogs={}, admitted={})
     known = {EVERYTHING, *view.scopes.values()}
     for scope in tuple(before.scoped_catalogs) if before else ():
         if scope in known:

@@ -63,8 +63,6 @@ class Keeper:
         self._store, self._make, self._trust = store, scanner, trust
         self._scanner: DefinitionScanner | None = None
         self._arrived: dict[str, Arrival] = {}
-        self._doubts: dict[str, Mapping[str, tuple[Reason, ...]]] = {}
-        """Of servers that have not listed their tools yet, as saved."""
         self._decided: int | None = None
         self._lock = threading.RLock()
 
@@ -95,20 +93,17 @@ class Keeper:
             arrival = self._arrived.get(server)
             return arrival.admission.held if arrival else ()
 
-    def doubt(self, tool: Tool) -> str:
-        """Return the family of attack that a served tool is suspected of; empty for clean ones."""
-        arrival = self._arrived.get(tool.server)  # without the lock, which is held while thousands of tools are scanned
-        doubts = arrival.admission.doubts if arrival else self._saved_doubts(tool.server)
-        found = doubts.get(tool.name)
-        return found[0].family if found else ""
+    def doubts(self, server: str) -> dict[str, str]:
+        """Return the families of attack that served tools of a server are suspected of, by the names of the tools.
 
-    def _saved_doubts(self, server: str) -> Mapping[str, tuple[Reason, ...]]:
-        if server not in self._doubts:
-            try:
-                self._doubts[server] = doubts_of(self._store.read(server))
-            except StoreError:
-                self._doubts[server] = {}
-        return self._doubts[server]
+        Those of a server that has not listed its tools yet are read as they were saved.
+        """
+        arrival = self._arrived.get(server)  # without the lock, which is held while thousands of tools are scanned
+        try:
+            doubts = arrival.admission.doubts if arrival else doubts_of(self._store.read(server))
+        except StoreError:
+            return {}
+        return {name: found[0].family for name, found in doubts.items() if found}
 
     def opened(self, catalog: Catalog) -> Catalog:
         """Return a saved catalog without what is held; servers that were saved without pins are scanned and pinned."""
