@@ -19,7 +19,7 @@ from shortlist.demo import CATALOG
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import open_vectors
 from shortlist.models import Query, Server, Tool
-from shortlist.search.copies import ServerOrder
+from shortlist.search.families import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
 
@@ -104,7 +104,7 @@ def hostile(
 
 def searcher_of(catalog: Catalog, embedder: Embedder | None) -> Searcher:
     """Return a searcher to which hostile servers are the last that became known."""
-    order = ServerOrder(lambda server: int(server.startswith("aaa-")), lambda _, __: False)
+    order = ServerOrder({server: int(server.startswith("aaa-")) for server in catalog.servers}, {})
     options = SearchOptions(order=order, cache=CACHE)
     searcher = Searcher(catalog, embedder, options=options)
     searcher.prepare()

@@ -1,7 +1,7 @@
 """The vocabulary: a tool, its server, a query, a ranking, a result."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -153,25 +153,6 @@ class Query:
     pipeline: str | None = None
     """The pipeline that answers in mode `hybrid`; None is the searcher's own."""
     asker: Asker = Asker()
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Rows of the index, best first; ties are broken on the tool id."""
-
-    rows: "NDArray[np.int32]"
-    scores: "Scores"
-    families: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """The near-duplicates that a row stands for, once they were gathered."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[tuple[int, float]]:
-        return iter(zip(self.rows.tolist(), self.scores.tolist(), strict=True))
-
-    def __getitem__(self, part: slice) -> "Ranking":
-        return Ranking(self.rows[part], self.scores[part], self.families)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from shortlist.cli.engine import server_order
 from shortlist.config.load import settings_of
 from shortlist.errors import InvalidConfig
 from shortlist.models import Filters, Query
-from shortlist.search.copies import ServerOrder
+from shortlist.search.families import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
 
 ORIGINAL = {"name": "create_issue", "description": "Open an issue in a repository with a title and a body."}
@@ -28,14 +28,10 @@ COPIES = [
 ]
 
 
-def configured_apart(server: str) -> int:
-    return {"github": 0}.get(server, 1)
-
-
 def searcher(*hostile: dict[str, str], servers: int = 1) -> Searcher:
     tools = [tool_from_mcp(ORIGINAL, "github"), tool_from_mcp(OTHER, "github")]
     tools += [tool_from_mcp(copy, f"aaa-{number}") for number in range(servers) for copy in hostile]
-    order = ServerOrder(configured_apart, lambda _, __: False)
+    order = ServerOrder({"github": 0}, {})
     return Searcher(Catalog.of(tools), options=SearchOptions(order=order))
 
 
@@ -63,7 +59,7 @@ def test_a_copy_answers_where_its_original_may_not() -> None:
 
 
 def test_a_copy_answers_a_request_that_names_its_server() -> None:
-    order = ServerOrder({"github-work": 0, "github-home": 1}.__getitem__, lambda _, __: False)
+    order = ServerOrder({"github-work": 0, "github-home": 1}, {})
     tools = [tool_from_mcp(ORIGINAL, "github-work"), tool_from_mcp(ORIGINAL, "github-home")]
     both = Searcher(Catalog.of(tools), options=SearchOptions(order=order))
 
@@ -95,7 +91,7 @@ def test_same_as_names_a_configured_server() -> None:
 
 
 def test_a_tool_that_only_shares_its_name_and_some_words_is_no_copy() -> None:
-    order = ServerOrder({"tracker": 0, "wiki": 1}.__getitem__, lambda _, __: False)
+    order = ServerOrder({"tracker": 0, "wiki": 1}, {})
     tools = [
         tool_from_mcp({"name": "search", "description": "Search issues."}, "tracker"),
         tool_from_mcp({"name": "search", "description": "Search pages and their comments by words."}, "wiki"),

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from shortlist.index.ports import Among
-from shortlist.models import Query, Ranking, SearchMode
-from shortlist.search.pipeline import Diversity, Request
+from shortlist.models import Query, SearchMode
+from shortlist.search.pipeline import Diversity, Ranking, Request
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.queries import analyse
 from tests.fakes import TWINS, found, searcher

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.text.asks import MAX_ASK_CHARS, read_ask
+from shortlist.text.queries import query_of
 
 LOG = "\n".join(
     f"2026-03-0{n % 9 + 1} 10:{n % 60:02}:00,123 ERROR [checkout] connection to postgres timed out after {n} ms"
@@ -78,8 +79,8 @@ def test_a_paste_alone_is_not_a_clear_request() -> None:
 
 
 def test_a_vague_ask_is_informed_by_the_paste_and_a_telling_one_is_not() -> None:
-    assert "postgres" in read_ask(f"{LOG}\n\nfix this").query
-    assert "postgres" not in read_ask(after(LOG)).query
+    assert "postgres" in query_of(read_ask(f"{LOG}\n\nfix this"))
+    assert "postgres" not in query_of(read_ask(after(LOG)))
 
 
 @given(st.text(max_size=3_000))
@@ -95,7 +96,7 @@ def test_any_text_is_read(text: str) -> None:
 def test_a_megabyte_of_paste_does_not_hide_the_ask(unit: str) -> None:
     ask = read_ask(unit * (1_000_000 // len(unit)) + "\n\nsave it to a file")
     assert ask.text.endswith("save it to a file")
-    assert len(ask.query) <= MAX_ASK_CHARS + 1
+    assert len(query_of(ask)) <= MAX_ASK_CHARS + 1
 
 
 def test_a_long_request_with_a_short_table_in_it_is_searched_whole() -> None:

@@ -12,9 +12,9 @@ from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import QueryVectors
 from shortlist.observability.logs import NOTICES
 from shortlist.paths import cache_folder
-from shortlist.search.copies import ANY_ORDER, ServerOrder
 from shortlist.search.engine import Engine
 from shortlist.search.exemplars import Memory
+from shortlist.search.families import ANY_ORDER, ServerOrder
 from shortlist.search.pipeline import Together
 from shortlist.search.presets import PIPELINES, nothing_together
 from shortlist.search.rerank import choose_reranker
@@ -80,13 +80,10 @@ def search_others(embedder: QueryVectors | None, catalog: Catalog) -> Engine:
 
 def server_order(settings: Settings) -> ServerOrder:
     """Return which servers come first, and which are configured to offer the same tools."""
-    place = {name: number for number, name in enumerate(settings.servers)}
-    group = {name: server.same_as or name for name, server in settings.servers.items()}
-
-    def same(one: str, other: str) -> bool:
-        return group.get(one, one) == group.get(other, other)
-
-    return ServerOrder(lambda server: place.get(server, len(place)), same)
+    return ServerOrder(
+        {name: number for number, name in enumerate(settings.servers)},
+        {name: server.same_as or name for name, server in settings.servers.items()},
+    )
 
 
 def check_search(settings: SearchSettings) -> None:

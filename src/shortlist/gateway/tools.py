@@ -12,6 +12,7 @@ from shortlist.gateway.state import CallerView, GatewayState
 from shortlist.gateway.view import MenuName
 from shortlist.models import Json, SearchMode
 from shortlist.text.asks import read_ask
+from shortlist.text.queries import query_of
 
 ShownDetail: TypeAlias = Literal["compact", "standard", "full", "python"]
 """How hits are shown: at a level of detail, or as the signatures that a program calls."""
@@ -269,7 +270,7 @@ def _queries(arguments: ToolArguments) -> tuple[str, ...]:
 
 def shortened(query: str) -> str:
     """Reduce a query that is too long to what it asks for; a paste never pushes the ask out."""
-    return query if len(query) <= MAX_QUERY_CHARACTERS else read_ask(query).query
+    return query if len(query) <= MAX_QUERY_CHARACTERS else query_of(read_ask(query))
 
 
 def _kinds(arguments: ToolArguments) -> tuple[FoundKind, ...]:

@@ -85,7 +85,7 @@ class ServedView:
     rules: ToolsetRules = NO_RULES
     scoped_catalogs: dict[Scope, ScopedCatalog] = field(default_factory=dict, compare=False)
     admitted: dict[Principal, ScopedCatalog] = field(default_factory=dict, compare=False)
-    """The catalogs of principals that were served before: their scope follows from the view, and never changes in it."""
+    """The catalogs of principals that were served before: their scope follows from the view, and never changes."""
 
     def scope(self, principal: Principal) -> Scope:
         """Return the scope of a principal; empty if it is no longer valid."""

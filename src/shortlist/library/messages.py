@@ -11,6 +11,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
 from shortlist.text.asks import quoted, read_ask
 from shortlist.text.conversation import TAKEN_CHARS, Asked, ChatTurn, Role, asked_now
+from shortlist.text.queries import query_of
 from shortlist.text.tokens import clean_text
 
 Messages: TypeAlias = Sequence[Any]
@@ -47,7 +48,7 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     """Read a text or a chat: what is asked now, with what the last `messages` turns settled."""
     if isinstance(source, str):
         ask = read_ask(clean_text(source))
-        asked = Asked(_present(ask.query))
+        asked = Asked(_present(query_of(ask)))
         return Context(clip(asked.text, tokens), asked, has_paste=bool(ask.pasted))
     turns = read_turns([source] if isinstance(source, Mapping) else source)
     spoken = [position for position, turn in enumerate(turns) if turn.text]

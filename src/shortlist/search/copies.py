@@ -1,105 +1,28 @@
-"""Copies of tools: offers of a tool that a server known for longer already has.
+"""Finds copies of tools: offers of a tool that a server known for longer already has.
 
 A copy cannot buy a place. While its original may answer, it is left out of the candidates, of the document frequencies
 and of the words that spelling is corrected to, so its text changes nothing about the ranking of other tools.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shortlist.index.index import Index
-from shortlist.index.ports import Among
-from shortlist.models import Query, Ranking, ToolId
-from shortlist.search.families import Interchangeable, OfferedTool, always_interchangeable, said_once
-from shortlist.search.pipeline import Request
+from shortlist.models import ToolId
+from shortlist.search.families import NO_COPIES, Copies, OfferedTool, ServerOrder, said_once
 from shortlist.text.documents import server_words
 from shortlist.text.tokens import terms
 
 MOST_COMPARED = 64
 """Tools that are compared with one another where many share a name or a sentence."""
-Precedence: TypeAlias = Callable[[str], int]
-"""A number for each server: of equal tools, the one of the server with the lower number is the original."""
-
-
-def no_precedence(_: str) -> int:
-    """Return the same number for every server: no tool is the copy of another."""
-    return 0
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOrder:
-    """Which servers were known first, and which are configured to be interchangeable."""
-
-    precedence: Precedence = no_precedence
-    interchangeable: Interchangeable = always_interchangeable
-
-
-ANY_ORDER = ServerOrder()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Copies:
-    """Which rows are copies, and of which rows; ordered by the copies' servers, those known for longer first."""
-
-    rows: NDArray[np.int64]
-    originals: NDArray[np.int64]
-    names: Mapping[frozenset[str], NDArray[np.int64]]
-    """Places of copies by what sets their server's name apart from the original."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def left_out(self, query: Query, among: Among, index: Index) -> tuple[Among, bool]:
-        """Return what may answer without the copies of what may answer, and whether that left out every copy.
-
-        The copies on a server that the query names, or that the caller prefers, stay.
-        """
-        allowed = np.ones(among.size, np.bool_) if among.rows is None else among.rows
-        hidden = allowed[self.originals]
-        asked = frozenset(terms(query.text))
-        for name, places in self.names.items():
-            if name <= asked:
-                hidden[places] = False
-        for hint in query.preferred:
-            if hint.servers is not None and (preferred := index.among(hint).rows) is not None:
-                hidden &= ~preferred[self.rows]
-        mask = allowed.copy()
-        mask[self.rows[hidden]] = False
-        return among._replace(rows=mask), not mask[self.rows].any()
-
-
-NO_COPIES = Copies(np.empty(0, np.int64), np.empty(0, np.int64), {})
 
 
 def without_copies(index: Index, copies: Copies) -> Index:
     """Return the index for searching as if the copies had no words."""
     return replace(index, lexical=index.lexical.uncounted(copies.rows.tolist()))
-
-
-class CopyOfFirst:
-    """Shows one copy of the first hit behind it, so that others fall by one rank at most."""
-
-    def __init__(self, index: Index, copies: Copies) -> None:
-        self._index = index
-        self._copies = copies
-
-    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
-        if not len(self._copies) or not len(ranking):
-            return ranking
-        allowed = self._index.among(request.query.filters).rows
-        first = int(ranking.rows[0])
-        (places,) = np.isin(self._copies.originals, [first, *ranking.families.get(first, ())]).nonzero()
-        found = [row for row in self._copies.rows[places].tolist() if allowed is None or allowed[row]]
-        if not found or found[0] in ranking.rows:
-            return ranking
-        rows, scores = np.insert(ranking.rows, 1, found[0]), np.insert(ranking.scores, 1, ranking.scores[0])
-        families = {**ranking.families, found[0]: ()} if ranking.families else ranking.families
-        return Ranking(rows, scores, families)
 
 
 class CopyFinder:
@@ -111,7 +34,7 @@ class CopyFinder:
 
     def find(self, index: Index) -> Copies:
         """Compare the tools that share a name or a sentence with one of a server known for longer."""
-        if self._order.precedence is no_precedence or len(index.catalog.servers) < 2:
+        if not self._order.places or len(index.catalog.servers) < 2:
             return NO_COPIES
         offers = self._read(index)
         originals: dict[int, int] = {}

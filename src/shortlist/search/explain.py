@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shortlist.models import Query, Ranking, ToolId
+from shortlist.models import Query, ToolId
 from shortlist.search.exemplars import EXEMPLARS
 from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES, named
-from shortlist.search.pipeline import Pipeline, PipelineRun, Request, Retriever
+from shortlist.search.pipeline import Pipeline, PipelineRun, Ranking, Request, Retriever
 from shortlist.search.presets import Parts
 from shortlist.text.asks import read_ask
 from shortlist.text.documents import FIELDS

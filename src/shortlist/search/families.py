@@ -1,17 +1,18 @@
-"""Offers of the same tool: whether two rows are one, and families of near-duplicates shown as one hit."""
+"""Offers of the same tool: families of near-duplicates shown as one hit, and how copies of a tool take part."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shortlist.index.index import Index
-from shortlist.models import Ranking
-from shortlist.search.pipeline import Request
-from shortlist.text.documents import FIELDS, Field, sentences
-from shortlist.text.tokens import compact, split_identifier
+from shortlist.index.ports import Among
+from shortlist.models import Query
+from shortlist.search.pipeline import Ranking, Request
+from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field
+from shortlist.text.tokens import compact, sentences, split_identifier, terms
 
 SAME_TOOL_OVERLAP = 0.6
 """Equal names and this share of equal terms: one tool offered by several servers."""
@@ -26,13 +27,26 @@ RENAMED_WORDS = 3
 REMEMBERED_NAMES = 10_000
 """Many servers offer tools of the same few names, and the same tools are found again and again."""
 
-Interchangeable: TypeAlias = Callable[[str, str], bool]
-"""Whether the tools of two servers may stand for each other."""
+
+@dataclass(frozen=True, slots=True)
+class ServerOrder:
+    """Which servers were known first, and which are configured to be interchangeable."""
+
+    places: Mapping[str, int] = field(default_factory=dict)
+    """By server; of equal tools, that with the lower place is the original. A server that is not named is last."""
+    groups: Mapping[str, str] | None = None
+    """Servers of one group are interchangeable, and one without a group only with itself. None: any two are."""
+
+    def precedence(self, server: str) -> int:
+        return self.places.get(server, len(self.places))
+
+    def interchangeable(self, one: str, other: str) -> bool:
+        """Return whether the tools of two servers may stand for each other."""
+        return self.groups is None or self.groups.get(one, one) == self.groups.get(other, other)
 
 
-def always_interchangeable(_: str, __: str) -> bool:
-    """Return that any two servers may stand for each other, where a caller asks for families."""
-    return True
+ANY_ORDER = ServerOrder()
+"""No tool is the copy of another, and any two servers may stand for each other."""
 
 
 def _bits(*fields: Field) -> np.uint16:
@@ -59,10 +73,10 @@ class OfferedTool:
     @classmethod
     def of(cls, index: Index, row: int) -> "OfferedTool":
         tool = index.tool(row)
-        said = tuple(sentences(tool.description))
-        terms, fields = index.lexical.fields_of(row)
-        own = terms[((fields & _OWN) > 0) & ((fields & _NAME) == 0)]
-        return cls(tool.server, *spelling(tool.name), frozenset(own.tolist()), frozenset(terms.tolist()), said)
+        said = tuple(sentences(tool.description[:MAX_DESCRIPTION_CHARS]))
+        every, fields = index.lexical.fields_of(row)
+        own = every[((fields & _OWN) > 0) & ((fields & _NAME) == 0)]
+        return cls(tool.server, *spelling(tool.name), frozenset(own.tolist()), frozenset(every.tolist()), said)
 
     def has_name_of(self, other: "OfferedTool") -> bool:
         """Return whether the names are the same, one word before or a repetition aside."""
@@ -103,9 +117,9 @@ def said_once(spelled: str) -> str:
 class Families:
     """Shows the best of several near-duplicates on interchangeable servers, and lists the others as its family."""
 
-    def __init__(self, index: Index, interchangeable: Interchangeable = always_interchangeable) -> None:
+    def __init__(self, index: Index, order: ServerOrder = ANY_ORDER) -> None:
         self._index = index
-        self._interchangeable = interchangeable
+        self._order = order
 
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
         if not request.query.collapse:
@@ -130,4 +144,59 @@ class Families:
         return families
 
     def _stands_for(self, shown: OfferedTool, other: OfferedTool) -> bool:
-        return self._interchangeable(shown.server, other.server) and shown.is_same_tool(other)
+        return self._order.interchangeable(shown.server, other.server) and shown.is_same_tool(other)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copies:
+    """Which rows are copies, and of which rows; ordered by the copies' servers, those known for longer first."""
+
+    rows: NDArray[np.int64]
+    originals: NDArray[np.int64]
+    names: Mapping[frozenset[str], NDArray[np.int64]]
+    """Places of copies by what sets their server's name apart from the original."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def left_out(self, query: Query, among: Among, index: Index) -> tuple[Among, bool]:
+        """Return what may answer without the copies of what may answer, and whether that left out every copy.
+
+        The copies on a server that the query names, or that the caller prefers, stay.
+        """
+        allowed = np.ones(among.size, np.bool_) if among.rows is None else among.rows
+        hidden = allowed[self.originals]
+        asked = frozenset(terms(query.text))
+        for name, places in self.names.items():
+            if name <= asked:
+                hidden[places] = False
+        for hint in query.preferred:
+            if hint.servers is not None and (preferred := index.among(hint).rows) is not None:
+                hidden &= ~preferred[self.rows]
+        mask = allowed.copy()
+        mask[self.rows[hidden]] = False
+        return among._replace(rows=mask), not mask[self.rows].any()
+
+
+NO_COPIES = Copies(np.empty(0, np.int64), np.empty(0, np.int64), {})
+
+
+class CopyOfFirst:
+    """Shows one copy of the first hit behind it, so that others fall by one rank at most."""
+
+    def __init__(self, index: Index, copies: Copies) -> None:
+        self._index = index
+        self._copies = copies
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        if not len(self._copies) or not len(ranking):
+            return ranking
+        allowed = self._index.among(request.query.filters).rows
+        first = int(ranking.rows[0])
+        (places,) = np.isin(self._copies.originals, [first, *ranking.families.get(first, ())]).nonzero()
+        found = [row for row in self._copies.rows[places].tolist() if allowed is None or allowed[row]]
+        if not found or found[0] in ranking.rows:
+            return ranking
+        rows, scores = np.insert(ranking.rows, 1, found[0]), np.insert(ranking.scores, 1, ranking.scores[0])
+        families = {**ranking.families, found[0]: ()} if ranking.families else ranking.families
+        return Ranking(rows, scores, families)

@@ -5,7 +5,7 @@ of them make of the same rows. Stages reorder the fused ranking for reasons that
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
@@ -17,7 +17,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.ports import Among, Candidates, Rows
-from shortlist.models import Query, Ranking, Relation, Scores, Signal, Step, Tool, ToolId
+from shortlist.models import Query, Relation, Scores, Signal, Step, Tool, ToolId
 from shortlist.text.queries import AnalysedQuery
 from shortlist.text.tokens import compact
 
@@ -90,6 +90,25 @@ class Retriever(Protocol):
     def score(self, request: Request, rows: Rows) -> Scores:
         """Return the scores of rows that may answer, in their order."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows of the index, best first; ties are broken on the tool id."""
+
+    rows: NDArray[np.int32]
+    scores: Scores
+    families: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """The near-duplicates that a row stands for, once they were gathered."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        return iter(zip(self.rows.tolist(), self.scores.tolist(), strict=True))
+
+    def __getitem__(self, part: slice) -> "Ranking":
+        return Ranking(self.rows[part], self.scores[part], self.families)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.postings import FieldWeight
 from shortlist.models import SearchMode, ToolId
-from shortlist.search.copies import ANY_ORDER, NO_COPIES, Copies, CopyOfFirst, ServerOrder
 from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
-from shortlist.search.families import Families
+from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, CopyOfFirst, Families, ServerOrder
 from shortlist.search.fusion import (
     AdaptiveFusion,
     DenseRetriever,
@@ -84,7 +83,7 @@ class Parts:
             "together": CoUse(self.index, self.together),
             "deprecated": Deprecated(self.index),
             "preferred": Preferred(self.index),
-            "families": Families(self.index, self.order.interchangeable),
+            "families": Families(self.index, self.order),
             "diversity": Diversity(self.index),
             "copies": CopyOfFirst(self.index, self.copies),
         }

@@ -18,9 +18,10 @@ from shortlist.index.ports import Among
 from shortlist.index.vectors import QueryVectors
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.caution import beside_a_paste, mostly_pasted
-from shortlist.search.copies import ANY_ORDER, NO_COPIES, Copies, CopyFinder, ServerOrder, without_copies
+from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
+from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
 from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to
 from shortlist.search.pipeline import (
     Evidence,
@@ -32,7 +33,7 @@ from shortlist.search.pipeline import (
 )
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import Spelled
+from shortlist.search.spelling import Spelled, Speller
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import Ask
 from shortlist.text.queries import (
@@ -43,11 +44,12 @@ from shortlist.text.queries import (
     ask_of,
     asked_text,
     is_glossed,
+    query_of,
     texts_to_embed,
     wishes,
     with_channels,
 )
-from shortlist.text.tokens import clean_text
+from shortlist.text.tokens import ascii_words, clean_text
 
 T = TypeVar("T")
 
@@ -336,8 +338,8 @@ class Searcher:
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
         ask = ask or ask_of(clean_text(query.text))
-        asked = with_channels(ask.query)
-        spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
+        asked = with_channels(query_of(ask))
+        spelled = _spelled(ready.parts.speller, asked) if query.mode in CORRECTED else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:
@@ -467,6 +469,12 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
 
 def _wishes(text: str) -> tuple[Wish, ...]:
     return wishes(ask_of(clean_text(text)).text)
+
+
+def _spelled(speller: Speller, text: str) -> Spelled:
+    """Correct a text, unless the speller knows each of its words."""
+    is_known = not text.isascii() or all(map(speller.knows, ascii_words(text)))
+    return Spelled(text, {}) if is_known else speller(text)
 
 
 def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:

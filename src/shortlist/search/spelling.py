@@ -56,7 +56,7 @@ class Speller:
         """Words that a team has given a meaning, and the shipped ones; None: the shipped ones."""
         self._lexical = index.lexical
         self.correction = lru_cache(maxsize=2_000)(self._correction)
-        self._knows = lru_cache(maxsize=2_000)(self._is_known)
+        self.knows = lru_cache(maxsize=2_000)(self._is_known)
         """Remembered by word: queries are made of the same few words."""
 
     def __call__(self, text: str) -> Spelled:
@@ -70,8 +70,7 @@ class Speller:
         return Spelled(_PLAIN_WORD.sub(lambda found: _like(found[0], corrected.get(found[0].lower())), text), corrected)
 
     def _strange(self, text: str) -> list[str]:
-        english = english_words()
-        new = [word for word in ascii_words(text) if word not in english and word.isalpha() and not self._knows(word)]
+        new = [word for word in ascii_words(text) if not self.knows(word)]
         if not new:
             return []
         found = dict.fromkeys(
@@ -85,7 +84,9 @@ class Speller:
         shipped = shipped_expansions()
         given = self._expansions or shipped
         return (
-            is_dictionary_word(word)
+            word in english_words()
+            or not word.isalpha()
+            or is_dictionary_word(word)
             or word in given.long_forms
             or (word in given.phrases and word not in shipped.phrases)  # stems of synonyms are shipped too
             or self._has(word)

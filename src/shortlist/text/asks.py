@@ -108,13 +108,6 @@ class Ask(NamedTuple):
     is_clear: bool = True
     """False where nothing in a long message reads like a request."""
 
-    @property
-    def query(self) -> str:
-        """Return the text to search by: the request, and the quoted paste if the request is vague."""
-        if not self.pasted or len(terms(self.text)) >= SAYS_ENOUGH:
-            return self.text
-        return f"{self.text}\n{quoted(self.pasted[:QUOTED_PASTE])}"
-
 
 class _Block(NamedTuple):
     """A paragraph or a run of pasted lines."""

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 from shortlist.models import Relation
 from shortlist.text.asks import quoted, read_ask
+from shortlist.text.queries import query_of
 from shortlist.text.tokens import read_words, terms
 
 Role: TypeAlias = Literal["user", "assistant", "other"]
@@ -126,7 +127,7 @@ def asked_now(text: str, earlier: Sequence[ChatTurn], *, called: bool = False) -
     relation = relation_of(ask.text, earlier, called=called)
     taken = _TAKEN[relation](ask.text, earlier)
     if relation == "new" or (not taken and relation in ("accepts", "fills")):
-        return Asked(ask.query)
+        return Asked(query_of(ask))
     return Asked(_remainder(ask.text, relation), relation, taken[:TAKEN_CHARS])
 
 

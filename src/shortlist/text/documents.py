@@ -9,7 +9,16 @@ from typing import Literal, TypeAlias, get_args
 from shortlist.models import Server, Tool
 from shortlist.schema import nested_properties, parameters_of, texts_of
 from shortlist.text.languages.reading import GlossedText, read
-from shortlist.text.tokens import compact, fold, one_line, split_identifier, terms, words
+from shortlist.text.tokens import (
+    SENTENCE_END,
+    compact,
+    folded_line,
+    one_line,
+    sentences,
+    split_identifier,
+    terms,
+    words,
+)
 
 Field: TypeAlias = Literal[
     "name",
@@ -40,7 +49,6 @@ PASSAGE_PARAMETER_CHARS = 160
 _EVERY_SERVER = frozenset({"mcp", "server", "servers"})
 _BEYOND_ASCII = re.compile(r"[^\W\d_\x00-\x7f]")
 # `(?<=[.!?。！？])\s+|\n+` with the white space first, which the engine can skip to: half the time.
-_SENTENCE_END = re.compile(r"\s(?:(?<=[.!?。！？]\s)\s*|(?<=\n)\n*)")
 
 
 def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset()) -> Document:
@@ -118,7 +126,7 @@ def shared_sentences(tools: Iterable[Tool]) -> frozenset[str]:
 
 def sentence_counts(tools: Iterable[Tool]) -> Counter[str]:
     """Count in how many tools each sentence stands."""
-    return Counter(sentence for tool in tools for sentence in set(sentences(tool.description)))
+    return Counter(sentence for tool in tools for sentence in set(sentences(tool.description[:MAX_DESCRIPTION_CHARS])))
 
 
 def repeated(counts: Mapping[str, int], tools: int) -> frozenset[str]:
@@ -150,19 +158,6 @@ def _split_boilerplate(description: str, boilerplate: frozenset[str]) -> tuple[s
         return description, ""
     own: list[str] = []
     shared: list[str] = []
-    for sentence in _SENTENCE_END.split(description):
-        (shared if _normal(sentence) in boilerplate else own).append(sentence)
+    for sentence in SENTENCE_END.split(description):
+        (shared if folded_line(sentence) in boilerplate else own).append(sentence)
     return (" ".join(own), " ".join(shared)) if own else (description, "")
-
-
-def sentences(text: str) -> list[str]:
-    """Return the sentences of a description, folded, so that equal ones are equal texts."""
-    short = text[:MAX_DESCRIPTION_CHARS]
-    if not short.isascii():
-        return [normal for part in _SENTENCE_END.split(short) if (normal := _normal(part))]
-    parts = [" ".join(part.split()) for part in _SENTENCE_END.split(short.lower())]
-    return [part for part in parts if part]
-
-
-def _normal(sentence: str) -> str:
-    return " ".join(fold(sentence).split())

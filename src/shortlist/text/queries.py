@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from shortlist.errors import InvalidInput
-from shortlist.text.asks import SHORT, Ask, quoted, read_ask
+from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, Ask, quoted, read_ask
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.reading import GlossedText, read_query
 from shortlist.text.tokens import ascii_words, clean_text, compact, read_words, split_identifier, stem, terms
@@ -303,9 +303,16 @@ def ask_of(text: str) -> Ask:
     return Ask(stripped) if len(stripped) <= SHORT and "\n" not in stripped else read_ask(stripped)
 
 
+def query_of(ask: Ask) -> str:
+    """Return the text to search by: the request, and the quoted paste if the request is vague."""
+    if not ask.pasted or len(terms(ask.text)) >= SAYS_ENOUGH:
+        return ask.text
+    return f"{ask.text}\n{quoted(ask.pasted[:QUOTED_PASTE])}"
+
+
 def asked_text(text: str) -> str:
     """Return what to search by: the text cleaned, without what was pasted into it."""
-    return with_channels(ask_of(clean_text(text)).query)
+    return with_channels(query_of(ask_of(clean_text(text))))
 
 
 def with_channels(text: str) -> str:

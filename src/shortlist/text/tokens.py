@@ -20,6 +20,7 @@ _UNSEEN = re.compile(
 )
 _PLAIN = re.compile(r"[\t\n -~]*")
 _SPACE = re.compile(r"\s+")
+SENTENCE_END = re.compile(r"\s(?:(?<=[.!?。！？]\s)\s*|(?<=\n)\n*)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 MAX_REMEMBERED_WORDS = 200_000
 MAX_TERM_LENGTH = 40
@@ -70,6 +71,19 @@ def fold(text: str) -> str:
         return text.lower()
     plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return unicodedata.normalize("NFKC", plain).casefold()
+
+
+def folded_line(text: str) -> str:
+    """Return text folded and on one line, so that sentences that differ in nothing else are equal."""
+    return " ".join(fold(text).split())
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each as a folded line."""
+    if not text.isascii():
+        return [line for part in SENTENCE_END.split(text) if (line := folded_line(part))]
+    parts = [" ".join(part.split()) for part in SENTENCE_END.split(text.lower())]
+    return [part for part in parts if part]
 
 
 def read_words(name: str) -> frozenset[str]:
