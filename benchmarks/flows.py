@@ -4,7 +4,7 @@ A search and a call go through a whole gateway in this process, from an MCP clie
 An event goes from the gateway's recorder to the figures that are computed from it. A profile hook notes the file of
 every function that runs, in every thread. Each flow runs once before it is traced, so lazy imports and first-time setup
 do not count. Then it is traced three times, and the files that run each time are counted. Neither do the demo servers
-count, nor, in a search or a call, the threads that write events or make vectors.
+count, nor, in a search or a call, the threads that write events, index new tools or make vectors.
 """
 
 import argparse
@@ -31,15 +31,15 @@ from shortlist.evals.tables import Table
 from shortlist.gateway.view import ServeOptions
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
-from shortlist.telemetry.events import Called, Event, FoundTool, Searched
-from shortlist.telemetry.tokens import Later
+from shortlist.telemetry.events import Called, Event, Later, Searched
+from shortlist.telemetry.measures import FoundTool
 
 SOURCE = Path(shortlist.__file__).parent
 LIMITS = {"search": 25, "call": 18, "event to figure": 15}
 READY_SECONDS = 60.0
 REPEATED = 3
 """A flow is what runs each time: the gateway's own background tasks run now and then."""
-BESIDE = ("shortlist-events", "shortlist-vectors")
+BESIDE = ("shortlist-events", "shortlist-vectors", "shortlist-index")
 """Threads that work beside the requests."""
 
 
@@ -82,6 +82,7 @@ async def through_the_gateway(trace: Trace) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     async with open_stack(settings, ServeOptions(mode="search")) as stack, Client(stack.front.server) as client:
         await _ready(client)
+        await stack.gateway.settled()
         for arguments in (_SEARCH, _CALL):
             await _called(client, *arguments)
         for _ in range(REPEATED):
