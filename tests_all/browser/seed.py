@@ -23,7 +23,6 @@ from shortlist.telemetry.events import (
     Described,
     Event,
     Exposed,
-    FoundTool,
     Searched,
     SessionOpened,
     TaskReported,
@@ -32,6 +31,7 @@ from shortlist.telemetry.events import (
 )
 from shortlist.telemetry.experiments.plan import Experiment, Variant, start_experiment
 from shortlist.telemetry.ledger import Ledger, Stamped
+from shortlist.telemetry.measures import FoundTool
 from shortlist.telemetry.redaction import Privacy
 
 DAY = 86_400.0
