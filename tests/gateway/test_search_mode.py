@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from shortlist.config.settings import Limits, ToolsetSettings
+from shortlist.config.settings import Limits, TelemetrySettings, ToolsetSettings
 from shortlist.errors import StoreError
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
@@ -164,6 +164,17 @@ async def test_wrong_arguments_are_answered_and_never_sent() -> None:
     assert "alpha__add was NOT invoked" in said
     assert "arguments.a: 'two' is not of type 'number'" in said
     assert '"required":["a","b"]' in said
+
+
+@pytest.mark.parametrize(("kept", "quoted"), [("omit", False), ("keep", True)])
+async def test_the_reason_of_a_failure_quotes_arguments_only_where_they_are_recorded(kept: Any, quoted: bool) -> None:
+    events: list[Event] = []
+    seams, telemetry = Seams(record=events.append), TelemetrySettings(arguments=kept)
+    async with serve(*pair(), seams=seams, telemetry=telemetry) as served, served.client() as client:
+        await client.call_tool("call_tool", {"name": "alpha__add", "arguments": {"a": "open sesame"}})
+    (call,) = (event for event in events if isinstance(event, Called))
+    assert "is not of type 'number'" in call.reason
+    assert ("open sesame" in call.reason) is quoted
 
 
 async def test_arguments_as_a_text_of_json_mean_the_same() -> None:

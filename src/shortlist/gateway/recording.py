@@ -16,7 +16,7 @@ from time import perf_counter
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.access.principal import Principal
 from shortlist.catalog.catalog import Catalog
-from shortlist.config.settings import EMPTY, AuditSettings, Mode
+from shortlist.config.settings import EMPTY, AuditSettings, Keeping, Mode
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ShortlistError, StoreError
@@ -56,6 +56,7 @@ from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamSta
 from shortlist.upstream.events import State as UpstreamState
 
 REMEMBERED_SESSIONS = 10_000
+SHORTEST_MASKED = 4
 REASON_CHARACTERS = 300
 
 Answer = Mapping[str, Json]
@@ -109,9 +110,9 @@ class FinishedProgram:
 
 
 class Recording:
-    """Hands events to a recorder; `arguments` says whether those of calls are recorded."""
+    """Hands events to a recorder; `arguments` says what becomes of those of calls."""
 
-    def __init__(self, record: RecordEvent, *, arguments: bool = False) -> None:
+    def __init__(self, record: RecordEvent, *, arguments: Keeping = "omit") -> None:
         self._record = record
         self.arguments = arguments
         self._met: OrderedDict[tuple[WorkspaceKey, Variant], None] = OrderedDict()
@@ -210,9 +211,9 @@ class Recording:
                 milliseconds=call.milliseconds,
                 native=call.native,
                 program=call.program or None,
-                reason=one_line(said, REASON_CHARACTERS) if said else "",
+                reason=self._reason(said, call.arguments) if said else "",
                 size=_size(result) if result else 0,
-                arguments=call.arguments if self.arguments else None,
+                arguments=call.arguments if self.arguments != "omit" else None,
             )
         )
 
@@ -228,11 +229,18 @@ class Recording:
                 outcome=outcome,
                 milliseconds=0.0,
                 native=False,
-                reason=one_line(said, REASON_CHARACTERS) if outcome != "unknown" else "",
+                reason=self._reason(said, arguments) if outcome != "unknown" else "",
                 tokens=Later(lambda: estimate_tokens(said)),
-                arguments=arguments if self.arguments else None,
+                arguments=arguments if self.arguments != "omit" else None,
             )
         )
+
+    def _reason(self, said: str, arguments: Mapping[str, Json]) -> str:
+        """Return why a call failed, without the values that its caller sent where those are not recorded."""
+        if self.arguments != "keep":
+            for value in sorted(_leaves(arguments), key=len, reverse=True):
+                said = said.replace(value, "…")
+        return one_line(said, REASON_CHARACTERS)
 
     def program_ended(self, caller: Caller, program: str, ended: "FinishedProgram") -> None:
         tokens = Later(lambda: answer_tokens(ended.answer))
@@ -468,3 +476,17 @@ def hash_arguments(arguments: Mapping[str, Json]) -> str:
 
 def _arguments_text(arguments: Mapping[str, Json]) -> str:
     return json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def _leaves(value: Json | Mapping[str, Json]) -> set[str]:
+    """Return the values in some arguments that are long enough to say something about their caller."""
+    waiting, found = [value], set[str]()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+        elif not isinstance(each, bool) and len(str(each)) >= SHORTEST_MASKED:
+            found.add(str(each))
+    return found

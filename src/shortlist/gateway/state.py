@@ -166,7 +166,7 @@ class GatewayState:
         self.upstreams = upstreams
         self.seams = seams
         self.audit = AuditTrail(seams.audit, settings.audit)
-        self.recording = Recording(seams.record, arguments=settings.telemetry.arguments != "omit")
+        self.recording = Recording(seams.record, arguments=settings.telemetry.arguments)
         self.stale = set(seams.stale)
         self.doubts: dict[str, Mapping[str, str]] = {}
         """By server, what tools are suspected of by name: set with every admission, and read for a stale server."""
@@ -380,7 +380,7 @@ class GatewayState:
         self.results.characters = limits.result_characters
         await anyio.to_thread.run_sync(self.results.store.limit, _result_limits(limits))
         self.audit.settings = settings.audit
-        self.recording.arguments = settings.telemetry.arguments != "omit"
+        self.recording.arguments = settings.telemetry.arguments
         self.reloaded = Reload(settings_changes(before.settings, after.settings), after.problems)
         for change in self.reloaded.changes:
             logger.info("configuration: %s", change)
