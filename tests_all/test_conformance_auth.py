@@ -27,7 +27,7 @@ def failure(foreign: Foreign, name: str, version: str) -> str | None:
     options = ["--scenario", name, "--spec-version", version, "--timeout", str(SECONDS * 1000)]
     command = [*suite, "client", *options, "--command", DRIVER]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
-    passed = ran.returncode == 0 and re.search(r"Passed: (\d+)/\1, 0 failed", ran.stdout) is not None
+    passed = ran.returncode == 0 and re.search(r"Passed: (\d+)/\1, 0 failed", ran.stdout + ran.stderr) is not None
     return None if passed else f"{name}: {ran.stdout[-3000:]}{ran.stderr[-2000:]}"
 
 

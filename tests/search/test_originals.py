@@ -1,5 +1,6 @@
 """Copies of a tool on other servers: they never take the place of the original, nor of any other tool."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from shortlist.catalog.readers import tool_from_mcp
 from shortlist.cli.engine import server_order
 from shortlist.config.load import settings_of
 from shortlist.errors import InvalidConfig
+from shortlist.index import saved
 from shortlist.models import Filters, Query
+from shortlist.search.copies import CopyFinder
 from shortlist.search.families import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
 
@@ -98,3 +101,32 @@ def test_a_tool_that_only_shares_its_name_and_some_words_is_no_copy() -> None:
     ]
     hits = Searcher(Catalog.of(tools), options=SearchOptions(order=order)).search(Query(text="search pages")).hits
     assert hits[0].tool.id == "wiki/search"
+
+
+def test_what_was_found_is_known_to_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "SAVED_FROM", 1)
+    options = SearchOptions(order=ServerOrder({"first": 0, "second": 1}, {}), copies=saved.SavedCopies(tmp_path))
+    tools = [
+        tool_from_mcp({"name": "send_mail", "description": "Send a mail to a person. It is delivered at once."}, server)
+        for server in ("first", "second")
+    ]
+    catalog = Catalog.of(tools)
+    before = Searcher(catalog, options=options)._copies
+    monkeypatch.setattr(CopyFinder, "_compared", lambda *_: pytest.fail("all tools were compared again"))
+    after = Searcher(catalog, options=options)._copies
+    assert (after.rows.tolist(), after.originals.tolist()) == (before.rows.tolist(), before.originals.tolist())
+    assert len(after) == 1
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"second/send_mail": "gone/tool"}'])
+def test_a_damaged_file_of_copies_is_made_again(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "SAVED_FROM", 1)
+    options = SearchOptions(order=ServerOrder({"first": 0, "second": 1}, {}), copies=saved.SavedCopies(tmp_path))
+    tools = [
+        tool_from_mcp({"name": "send_mail", "description": "Send a mail to a person. It is delivered at once."}, server)
+        for server in ("first", "second")
+    ]
+    Searcher(Catalog.of(tools), options=options)
+    (path,) = tmp_path.glob("*.json")
+    path.write_text(content)
+    assert len(Searcher(Catalog.of(tools), options=options)._copies) == 1

@@ -7,7 +7,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import SearchSettings, Settings
 from shortlist.errors import InvalidInput
 from shortlist.index.choosing import choose_embedder, static_model
-from shortlist.index.saved import SavedIndexes
+from shortlist.index.saved import SavedCopies, SavedIndexes
 from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import QueryVectors
 from shortlist.observability.logs import NOTICES
@@ -64,6 +64,7 @@ def make_searcher(
         order=known.order,
         reranker=choose_reranker(settings.reranker),
         keep=saved.keep if settings.saved_index else None,
+        copies=SavedCopies(cache_folder() / "copies") if settings.saved_index else None,
     )
     source = saved.open(catalog) if settings.saved_index else catalog
     return Searcher(source, embedder, fallback=static_model() if embedder is not None else None, options=options)

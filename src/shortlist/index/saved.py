@@ -1,7 +1,11 @@
 """Indexes saved between starts: reading one is faster than building it, and what changed since is updated."""
 
 import hashlib
+import json
+import secrets
 import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -9,6 +13,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.errors import IndexFormatError
 from shortlist.index.index import Index
 from shortlist.index.store import load_index, save_index
+from shortlist.models import ToolId
 
 SAVED_FROM = 500
 """Fewer tools are indexed faster than they are read back."""
@@ -77,6 +82,41 @@ class SavedIndexes:
         places = sorted(self._folder.glob("[!.]*"), key=lambda place: place.stat().st_mtime)
         for place in places[:-KEPT]:
             shutil.rmtree(place, ignore_errors=True)
+
+
+class SavedCopies:
+    """Which tools were found to be copies of which: comparing all tools takes seconds where there are thousands."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, catalog: Catalog, order: Sequence[object]) -> Mapping[ToolId, ToolId] | None:
+        """Return what was found in the same catalog with servers in the same order; None where nothing was saved."""
+        try:
+            found = json.loads(self._place(catalog, order).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        known = isinstance(found, dict) and all(
+            copy in catalog.tools and original in catalog.tools for copy, original in found.items()
+        )
+        return found if known else None
+
+    def keep(self, catalog: Catalog, order: Sequence[object], copies: Mapping[ToolId, ToolId]) -> None:
+        """Save what was found; a full disk is not an error."""
+        if len(catalog) < SAVED_FROM:
+            return
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            place = self._place(catalog, order)
+            written = place.with_suffix(f".{secrets.token_hex(4)}")
+            written.write_text(json.dumps(dict(copies)), "utf-8")
+            written.replace(place)
+            for old in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+                old.unlink(missing_ok=True)
+
+    def _place(self, catalog: Catalog, order: Sequence[object]) -> Path:
+        said = json.dumps([_version(), catalog.fingerprint, *order]).encode()
+        return self._folder / f"{hashlib.blake2b(said, digest_size=16).hexdigest()}.json"
 
 
 def _share_changed(older: Catalog, newer: Catalog) -> float:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from shortlist.index.index import Index
+from shortlist.index.saved import SavedCopies
 from shortlist.models import ToolId
 from shortlist.search.families import NO_COPIES, Copies, OfferedTool, ServerOrder, said_once
 from shortlist.text.documents import server_words
@@ -28,26 +29,47 @@ def without_copies(index: Index, copies: Copies) -> Index:
 class CopyFinder:
     """Finds copies among the tools of an index; what was read of a tool is kept for the next version of the index."""
 
-    def __init__(self, order: ServerOrder) -> None:
+    def __init__(self, order: ServerOrder, saved: SavedCopies | None = None) -> None:
         self._order = order
+        self._saved = saved
         self._offers: dict[ToolId, tuple[str, OfferedTool]] = {}
 
     def find(self, index: Index) -> Copies:
         """Compare the tools that share a name or a sentence with one of a server known for longer."""
         if not self._order.places or len(index.catalog.servers) < 2:
             return NO_COPIES
+        originals = self._known(index)
+        if originals is None:
+            originals = self._compared(index)
+            if self._saved is not None:
+                ids = {row: tool_id for tool_id, row in index.rows.items()}
+                self._saved.keep(index.catalog, self._key(), {ids[copy]: ids[of] for copy, of in originals.items()})
+        server = {row: index.tool(row).server for row in originals}
+        found = sorted(originals, key=lambda row: (self._order.precedence(server[row]), row))
+        roots = [_root(row, originals) for row in found]
+        shown = {root: OfferedTool.of(index, root) for root in set(roots)}
+        names: defaultdict[frozenset[str], list[int]] = defaultdict(list)
+        for place, (row, root) in enumerate(zip(found, roots, strict=True)):
+            names[_apart(index, server[row], shown[root])].append(place)
+        apart = {name: np.array(places) for name, places in names.items() if name}
+        return Copies(np.array(found, np.int64), np.array(roots, np.int64), apart)
+
+    def _known(self, index: Index) -> dict[int, int] | None:
+        """Return what an earlier start found, by row."""
+        saved = self._saved.load(index.catalog, self._key()) if self._saved is not None else None
+        return None if saved is None else {index.rows[copy]: index.rows[of] for copy, of in saved.items()}
+
+    def _key(self) -> tuple[object, ...]:
+        groups = self._order.groups
+        return sorted(self._order.places.items()), None if groups is None else sorted(groups.items())
+
+    def _compared(self, index: Index) -> dict[int, int]:
         offers = self._read(index)
         originals: dict[int, int] = {}
         for rows in _alike(offers):
             for copy, original in self._among(rows, offers):
                 originals.setdefault(copy, original)
-        found = sorted(originals, key=lambda row: (self._order.precedence(offers[row].server), row))
-        roots = [_root(row, originals) for row in found]
-        names: defaultdict[frozenset[str], list[int]] = defaultdict(list)
-        for place, (row, root) in enumerate(zip(found, roots, strict=True)):
-            names[_apart(index, offers[row].server, offers[root])].append(place)
-        apart = {name: np.array(places) for name, places in names.items() if name}
-        return Copies(np.array(found, np.int64), np.array(roots, np.int64), apart)
+        return originals
 
     def _read(self, index: Index) -> dict[int, OfferedTool]:
         """Read the tools, by row; unchanged tools are not read again."""

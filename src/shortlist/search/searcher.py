@@ -15,6 +15,7 @@ from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFo
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
 from shortlist.index.ports import Among
+from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.caution import beside_a_paste, mostly_pasted
@@ -83,6 +84,7 @@ class SearchOptions:
     rerank_top: int = RERANKED
     keep: Callable[[Index], None] | None = None
     """Saves an index whose vectors are complete."""
+    copies: SavedCopies | None = None
 
 
 DEFAULTS = SearchOptions()
@@ -170,7 +172,7 @@ class Searcher:
         self._preparing = threading.Lock()
         self.failure: str | None = None
         ready = embedder is not None and index.dense is not None and index.dense.model_id == embedder.model_id
-        self._finder = CopyFinder(options.order)
+        self._finder = CopyFinder(options.order, options.copies)
         self._copies, self._compared = self._finder.find(index), index.lexical
         self._ready = _Ready.of(index, embedder if ready else None, options, self._copies)
 
