@@ -118,7 +118,7 @@ def test_what_was_found_is_known_to_the_next_start(tmp_path: Path, monkeypatch: 
     assert len(after) == 1
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"second/send_mail": "gone/tool"}'])
+@pytest.mark.parametrize("content", ["{", "[1]", '[["second/send_mail", "gone/tool", []]]'])
 def test_a_damaged_file_of_copies_is_made_again(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved, "SAVED_FROM", 1)
     options = SearchOptions(order=ServerOrder({"first": 0, "second": 1}, {}), copies=saved.SavedCopies(tmp_path))

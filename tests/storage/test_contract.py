@@ -160,6 +160,7 @@ def test_a_document_is_replaced_whole_and_one_of_a_newer_format_is_kept(storage:
     storage.catalogs.save("sky", b'{"format": 3}')
     storage.catalogs.save("sky", b'{"format": 2}')
     assert storage.catalogs.load("sky") == b'{"format": 3}'
+    assert set(storage.catalogs.names()) == {"sky"}
 
 
 def test_pins_are_amended_by_kind_and_name(storage: Storage) -> None:

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 FORMAT = 2
 OFFERS_FORMAT = 1
 CHECKED_DIGITS = 32
+OFFERS = "-offers"
+"""How the keys of what servers offer beside tools end."""
 _START = b'{"format": 2, "digest": "%b", '
 _CHECKED_FROM = len(_START % bytes(CHECKED_DIGITS))
 _LIST, _NEXT, _END = b', "tools": [\n', b",\n", b"\n]}"
@@ -90,7 +92,9 @@ class SavedCatalog:
 
     def offers(self) -> dict[str, Json]:
         """Return what else was saved of these servers, by name: prompts, resources, instructions."""
-        found = {name: self._store.load(_offers_key(settings)) for name, settings in self.servers.items()}
+        kept = {key for key in self._store.names() if key.endswith(OFFERS)}  # of most servers there is nothing
+        keys = {name: _offers_key(settings) for name, settings in self.servers.items()} if kept else {}
+        found = {name: self._store.load(key) for name, key in keys.items() if key in kept}
         return {name: _parsed(document) for name, document in found.items() if document is not None}
 
     def save_offers(self, server: str, document: Mapping[str, Json]) -> None:
@@ -156,7 +160,7 @@ def _key(settings: ServerSettings) -> str:
 
 
 def _offers_key(settings: ServerSettings) -> str:
-    return f"{_key(settings)}-offers"
+    return f"{_key(settings)}{OFFERS}"
 
 
 def _parsed(document: bytes) -> Json:

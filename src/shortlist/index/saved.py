@@ -4,10 +4,11 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeAlias
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import IndexFormatError
@@ -84,24 +85,27 @@ class SavedIndexes:
             shutil.rmtree(place, ignore_errors=True)
 
 
+FoundCopy: TypeAlias = tuple[ToolId, ToolId, list[str]]
+"""A copy, its original, and the words that set the name of the copy's server apart."""
+
+
 class SavedCopies:
     """Which tools were found to be copies of which: comparing all tools takes seconds where there are thousands."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self, catalog: Catalog, order: Sequence[object]) -> Mapping[ToolId, ToolId] | None:
+    def load(self, catalog: Catalog, order: Sequence[object]) -> list[FoundCopy] | None:
         """Return what was found in the same catalog with servers in the same order; None where nothing was saved."""
         try:
-            found = json.loads(self._place(catalog, order).read_text("utf-8"))
-        except (OSError, ValueError):
+            saved = json.loads(self._place(catalog, order).read_text("utf-8"))
+            found = [(copy, original, [str(word) for word in words]) for copy, original, words in saved]
+        except (OSError, ValueError, TypeError):
             return None
-        known = isinstance(found, dict) and all(
-            copy in catalog.tools and original in catalog.tools for copy, original in found.items()
-        )
+        known = all(copy in catalog.tools and original in catalog.tools for copy, original, _ in found)
         return found if known else None
 
-    def keep(self, catalog: Catalog, order: Sequence[object], copies: Mapping[ToolId, ToolId]) -> None:
+    def keep(self, catalog: Catalog, order: Sequence[object], copies: Sequence[FoundCopy]) -> None:
         """Save what was found; a full disk is not an error."""
         if len(catalog) < SAVED_FROM:
             return
@@ -109,7 +113,7 @@ class SavedCopies:
             self._folder.mkdir(parents=True, exist_ok=True)
             place = self._place(catalog, order)
             written = place.with_suffix(f".{secrets.token_hex(4)}")
-            written.write_text(json.dumps(dict(copies)), "utf-8")
+            written.write_text(json.dumps(copies), "utf-8")
             written.replace(place)
             for old in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
                 old.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from shortlist.index.index import Index
-from shortlist.index.saved import SavedCopies
+from shortlist.index.saved import FoundCopy, SavedCopies
 from shortlist.models import ToolId
 from shortlist.search.families import NO_COPIES, Copies, OfferedTool, ServerOrder, said_once
 from shortlist.text.documents import server_words
@@ -38,38 +38,35 @@ class CopyFinder:
         """Compare the tools that share a name or a sentence with one of a server known for longer."""
         if not self._order.places or len(index.catalog.servers) < 2:
             return NO_COPIES
-        originals = self._known(index)
-        if originals is None:
-            originals = self._compared(index)
+        found = self._saved.load(index.catalog, self._key()) if self._saved is not None else None
+        if found is None:
+            found = self._compared(index)
             if self._saved is not None:
-                ids = {row: tool_id for tool_id, row in index.rows.items()}
-                self._saved.keep(index.catalog, self._key(), {ids[copy]: ids[of] for copy, of in originals.items()})
-        server = {row: index.tool(row).server for row in originals}
-        found = sorted(originals, key=lambda row: (self._order.precedence(server[row]), row))
-        roots = [_root(row, originals) for row in found]
-        shown = {root: OfferedTool.of(index, root) for root in set(roots)}
+                self._saved.keep(index.catalog, self._key(), found)
         names: defaultdict[frozenset[str], list[int]] = defaultdict(list)
-        for place, (row, root) in enumerate(zip(found, roots, strict=True)):
-            names[_apart(index, server[row], shown[root])].append(place)
-        apart = {name: np.array(places) for name, places in names.items() if name}
-        return Copies(np.array(found, np.int64), np.array(roots, np.int64), apart)
-
-    def _known(self, index: Index) -> dict[int, int] | None:
-        """Return what an earlier start found, by row."""
-        saved = self._saved.load(index.catalog, self._key()) if self._saved is not None else None
-        return None if saved is None else {index.rows[copy]: index.rows[of] for copy, of in saved.items()}
+        for place, (_, _, words) in enumerate(found):
+            names[frozenset(words)].append(place)
+        rows = np.array([index.rows[copy] for copy, _, _ in found], np.int64)
+        originals = np.array([index.rows[original] for _, original, _ in found], np.int64)
+        return Copies(rows, originals, {name: np.array(places) for name, places in names.items() if name})
 
     def _key(self) -> tuple[object, ...]:
         groups = self._order.groups
         return sorted(self._order.places.items()), None if groups is None else sorted(groups.items())
 
-    def _compared(self, index: Index) -> dict[int, int]:
-        offers = self._read(index)
+    def _compared(self, index: Index) -> list[FoundCopy]:
+        """Compare all tools; the copies on servers known for longer come first."""
+        offers, ids = self._read(index), {row: tool_id for tool_id, row in index.rows.items()}
         originals: dict[int, int] = {}
         for rows in _alike(offers):
             for copy, original in self._among(rows, offers):
                 originals.setdefault(copy, original)
-        return originals
+        found = sorted(originals, key=lambda row: (self._order.precedence(offers[row].server), row))
+        roots = [_root(row, originals) for row in found]
+        return [
+            (ids[row], ids[root], sorted(_apart(index, offers[row].server, offers[root])))
+            for row, root in zip(found, roots, strict=True)
+        ]
 
     def _read(self, index: Index) -> dict[int, OfferedTool]:
         """Read the tools, by row; unchanged tools are not read again."""

@@ -20,6 +20,12 @@ class CatalogFiles:
         self._folder = folder
         self._reported: set[str] = set()
 
+    def names(self) -> frozenset[str]:
+        """Return the keys of all documents; none where the folder cannot be read."""
+        with suppress(OSError):
+            return frozenset(name[:-5] for name in os.listdir(self._folder) if name.endswith(".json"))
+        return frozenset()
+
     def load(self, key: str) -> bytes | None:
         """Return the document of a key; None where there is none that can be read."""
         path = f"{self._folder}/{key}.json"  # not a Path: a start reads thousands of these

@@ -6,7 +6,7 @@ nothing was changed. `tests/storage` runs the same contract tests on every adapt
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -275,6 +275,8 @@ class ExemplarStore(Protocol):
 
 class CatalogStore(Protocol):
     """Saved tool lists, one JSON document per server, whose first key is its `format`."""
+
+    def names(self) -> Collection[str]: ...
 
     def load(self, key: str) -> bytes | None:
         """Return the document of a key, or None."""

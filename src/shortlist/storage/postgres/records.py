@@ -39,6 +39,13 @@ class PostgresCatalogs:
         self._database = database
         self._failing = False
 
+    def names(self) -> frozenset[str]:
+        try:
+            return frozenset(key for (key,) in self._database.read("SELECT key FROM catalogs"))
+        except StoreError as error:
+            self._report(error)
+            return frozenset()
+
     def load(self, key: str) -> bytes | None:
         try:
             rows = self._database.read("SELECT document FROM catalogs WHERE key = %s", (key,))
