@@ -13,10 +13,11 @@ settings.load_profile("same")
 
 @pytest.fixture(autouse=True)
 def plain_log() -> Iterator[None]:
-    """Undo what a command that ran in this process configured."""
+    """Undo what a command or a benchmark that ran in this process configured."""
     root, ours = logging.getLogger(), logging.getLogger("shortlist")
     levels, handlers = (root.level, ours.level), tuple(root.handlers)
     yield
+    logging.disable(logging.NOTSET)
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
     for handler in root.handlers[:]:
