@@ -1,7 +1,6 @@
 """Examples are the same on every run; `--hypothesis-profile=fuzz` looks further. Each test starts with a plain log."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,14 +11,15 @@ settings.load_profile("same")
 
 
 @pytest.fixture(autouse=True)
-def plain_log() -> Iterator[None]:
-    """Undo what a command or a benchmark that ran in this process configured."""
-    root, ours = logging.getLogger(), logging.getLogger("shortlist")
-    levels, handlers = (root.level, ours.level), tuple(root.handlers)
-    yield
+def plain_log() -> None:
+    """Start without what commands, servers and benchmarks that ran in this process have configured."""
+    root = logging.getLogger()
     logging.disable(logging.NOTSET)
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
+    root.setLevel(logging.WARNING)
+    logging.getLogger("shortlist").setLevel(logging.NOTSET)
+    for name, logger in tuple(logging.root.manager.loggerDict.items()):
+        if name.startswith("shortlist") and isinstance(logger, logging.Logger):
+            logger.disabled, logger.propagate = False, True
     for handler in root.handlers[:]:
-        if type(handler).__name__ == "StderrHandler" and handler not in handlers:
+        if type(handler).__name__ == "StderrHandler":
             root.removeHandler(handler)
