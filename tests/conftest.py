@@ -16,10 +16,10 @@ def plain_log() -> None:
     root = logging.getLogger()
     logging.disable(logging.NOTSET)
     root.setLevel(logging.WARNING)
-    logging.getLogger("shortlist").setLevel(logging.NOTSET)
     for name, logger in tuple(logging.root.manager.loggerDict.items()):
         if name.startswith("shortlist") and isinstance(logger, logging.Logger):
             logger.disabled, logger.propagate = False, True
+            logger.setLevel(logging.NOTSET)
     for handler in root.handlers[:]:
         if type(handler).__name__ == "StderrHandler":
             root.removeHandler(handler)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shortlist.config.settings import LogSettings
-from shortlist.observability.logs import NOTICES, JsonLine, PlainLine, configure_logs
+from shortlist.observability.logs import NOTICES, JsonLine, PlainLine, configure_logs, quieter
 from tests.telemetry.support import INITIALIZE, PROGRAM, SECONDS
 
 SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"
@@ -121,3 +121,11 @@ def test_libraries_speak_of_warnings_only(capsys: pytest.CaptureFixture[str]) ->
     finally:
         configure_logs(LogSettings())
     assert capsys.readouterr().err == "shortlist: warning: httpx2: slow\nshortlist: debug: looked\n"
+
+
+def test_loggers_are_quieter_for_a_while_only() -> None:
+    loud, quiet = logging.getLogger("shortlist.upstream"), logging.getLogger("shortlist.gateway.gateway")
+    before = (loud.level, quiet.level)
+    with quieter(logging.ERROR, loud.name, quiet.name):
+        assert (loud.level, quiet.level) == (logging.ERROR, logging.ERROR)
+    assert (loud.level, quiet.level) == before

@@ -21,6 +21,7 @@ from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.models import Json
+from shortlist.observability.logs import quieter
 from shortlist.paths import find_config
 from shortlist.text.tokens import clean_text
 from shortlist.upstream.events import UpstreamEvent, UpstreamStatus
@@ -95,8 +96,6 @@ def apply_fixes(path: Path, fixes: Sequence[ServerDiagnosis]) -> None:
 
 
 def _statuses(settings: Settings) -> Mapping[str, UpstreamStatus]:
-    logging.getLogger(upstream.__name__).setLevel(logging.ERROR)  # the report says it all, once
-
     async def run() -> Mapping[str, UpstreamStatus]:
         async with UpstreamPool(
             settings.servers,
@@ -108,7 +107,8 @@ def _statuses(settings: Settings) -> Mapping[str, UpstreamStatus]:
             await pool.settled(SETTLE_SECONDS)
             return pool.status()
 
-    return run_plainly(run)
+    with quieter(logging.ERROR, upstream.__name__):  # the report says it all, once
+        return run_plainly(run)
 
 
 def _ignore(_: UpstreamEvent) -> None:

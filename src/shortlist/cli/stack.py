@@ -38,7 +38,7 @@ from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, Tool, ToolId
-from shortlist.observability.logs import NOTICES, configure_logs
+from shortlist.observability.logs import NOTICES, configure_logs, quieter
 from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
 from shortlist.paths import data_folder, find_config
 from shortlist.search.engine import Engine, Preparable
@@ -261,16 +261,16 @@ async def _keep_pauses_short() -> None:
 @asynccontextmanager
 async def connected(settings: Settings, start: Starting = "all") -> AsyncIterator[Stack]:
     """Connect to servers for one answer."""
-    if settings.logs.level == "info":  # that each server is ready is news where it is served, noise around one answer
-        for name in (upstream.__name__, Gateway.__module__):
-            logging.getLogger(name).setLevel(logging.WARNING)
+    # That each server is ready is news where it is served, noise around one answer.
+    noisy = (upstream.__name__, Gateway.__module__) if settings.logs.level == "info" else ()
     options = ServeOptions(mode="search")
-    async with open_stack(settings, options, models=False, start=start) as stack:
-        if sys.stderr.isatty() and (asked := len(stack.pool.status())):
-            say(f"connecting to {asked} server{'' if asked == 1 else 's'} …")
-        await stack.pool.settled(SETTLE_SECONDS)
-        await stack.gateway.settled()
-        yield stack
+    with quieter(logging.WARNING, *noisy):
+        async with open_stack(settings, options, models=False, start=start) as stack:
+            if sys.stderr.isatty() and (asked := len(stack.pool.status())):
+                say(f"connecting to {asked} server{'' if asked == 1 else 's'} …")
+            await stack.pool.settled(SETTLE_SECONDS)
+            await stack.gateway.settled()
+            yield stack
 
 
 def list_tools(settings: Settings) -> Catalog:

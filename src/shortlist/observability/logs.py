@@ -7,6 +7,8 @@ URLs and bodies. Secrets are masked in every line except the notices to whoever 
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -29,6 +31,20 @@ def configure_logs(settings: LogSettings) -> None:
     root.setLevel(max(level, logging.WARNING))
     logging.getLogger(OURS).setLevel(level)
     logging.captureWarnings(True)
+
+
+@contextmanager
+def quieter(level: int, *names: str) -> Iterator[None]:
+    """Raise the level of loggers for a while: what they say is noise around one answer."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.setLevel(was)
 
 
 class StderrHandler(logging.StreamHandler[TextIO]):
