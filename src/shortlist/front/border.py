@@ -179,8 +179,10 @@ class Bearer:
             scope["user"] = AuthenticatedUser(user)
         scope[PRINCIPAL] = principal
         PRESENTED.set(principal)
-        left = principal.seconds_left() if scope["method"] == "GET" else None
-        with anyio.move_on_after(left):  # a stream ends with the token that opened it
+        if scope["method"] != "GET":
+            await self._app(scope, receive, send)
+            return
+        with anyio.move_on_after(principal.seconds_left()):  # a stream ends with the token that opened it
             await self._app(scope, receive, send)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,13 +18,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shortlist.config.settings import Limits
 from shortlist.errors import InvalidConfig
-from shortlist.front.border import Border
+from shortlist.front.border import Bearer, Border
 from shortlist.front.modern import serve_call
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be refused without tokens
+ENDPOINT = "/mcp"
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
@@ -49,18 +51,35 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border:
         async with manager.run():
             yield
 
-    app = Starlette(
+    local_only = partial(LocalOnly, host=host, public=lambda: _host(state.settings.oauth.resource))
+    app = App(
+        local_only(Bearer(endpoint, border)),
         routes=[
-            Route("/mcp", endpoint=endpoint, middleware=guards),
-            Route(f"/mcp/w/{{{HANDLE_PARAMETER}}}", endpoint=endpoint, middleware=guards),
+            Route(ENDPOINT, endpoint=endpoint, middleware=guards),
+            Route(f"{ENDPOINT}/w/{{{HANDLE_PARAMETER}}}", endpoint=endpoint, middleware=guards),
             *border.routes(),
             *routes,
         ],
-        middleware=[Middleware(LocalOnly, host=host, public=lambda: _host(state.settings.oauth.resource))],
+        middleware=[Middleware(local_only)],
         lifespan=lifespan,
     )
     app.state.sessions = manager
     return app
+
+
+class App(Starlette):
+    """Starlette, whose routing and error pages are not entered for the one path that nearly all requests have."""
+
+    def __init__(self, endpoint: ASGIApp, **options: Any) -> None:
+        super().__init__(**options)
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == ENDPOINT:
+            scope["app"] = self
+            await self._endpoint(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 class Endpoint:

@@ -8,11 +8,12 @@ stream when something is to be sent before the answer. Whatever is unusual is le
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import anyio
 from mcp.server._streamable_http_modern import _SingleExchangeDispatchContext
-from mcp.server.connection import Connection
+from mcp.server.connection import _NO_CHANNEL, Connection
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.server.streamable_http import check_accept_headers
 from mcp.shared.dispatcher import CallOptions
@@ -27,8 +28,9 @@ from mcp.shared.inbound import (
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
+from mcp_types import SERVER_INFO_META_KEY, ClientCapabilities, InitializeRequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -66,6 +68,31 @@ def _mirrors_headers(server: DualServer, name: str) -> bool:
     return schema is not None and "x-mcp-header" in str(schema)
 
 
+def _connection(route: InboundModernRoute) -> Connection:
+    """Return the connection of one request; what its client says about itself is read once, not with every call."""
+    params, capabilities = _client(
+        route.protocol_version, to_json([route.client_info, route.client_capabilities], inf_nan_mode="null")
+    )
+    connection = Connection(_NO_CHANNEL, protocol_version=route.protocol_version, client_params=params)
+    connection.client_capabilities = capabilities
+    connection.initialized.set()
+    return connection
+
+
+@lru_cache(maxsize=256)
+def _client(version: str, described: bytes) -> tuple[InitializeRequestParams | None, ClientCapabilities | None]:
+    info, capabilities = from_json(described)
+    known = Connection.from_envelope(version, info, capabilities)
+    return known.client_params, known.client_capabilities
+
+
+def _stamp(server: DualServer, result: dict[str, Any]) -> None:
+    """Add who answers to a result, as the SDK does, without copying it for each."""
+    meta = result.get("_meta")
+    if meta is None or (isinstance(meta, dict) and meta.get(SERVER_INFO_META_KEY) is None):
+        result["_meta"] = {**(meta or {}), SERVER_INFO_META_KEY: server._server_info_stamp_source}
+
+
 class _Exchange:
     """One call: its context, its answer, and the stream that its response becomes where it must."""
 
@@ -84,9 +111,7 @@ class _Exchange:
         self._id = message["id"]
         self._params: dict[str, Any] = message["params"]
         self._version = route.protocol_version
-        self._connection = Connection.from_envelope(
-            route.protocol_version, route.client_info, route.client_capabilities
-        )
+        self._connection = _connection(route)
         self._runner: ServerRunner[Any] = ServerRunner(server, self._connection, {})
         self._context = _Dispatch(
             transport=TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers),
@@ -119,7 +144,7 @@ class _Exchange:
         try:
             result: Any = await self._server.relayed(context)
             result.setdefault("resultType", "complete")
-            self._runner._stamp_server_info(self._version, result)
+            _stamp(self._server, result)
             return {"jsonrpc": "2.0", "id": self._id, "result": result}
         except Exception as error:
             failed = modern_error_data(error).model_dump(mode="json", exclude_none=True)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import anyio
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
+from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.models import InitializationOptions
@@ -50,7 +51,7 @@ from shortlist.gateway.recording import failure_name, tool_error
 from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
 from shortlist.gateway.tools import text_result
 from shortlist.gateway.view import ServeOptions
-from shortlist.observability.metrics import OTHER, Measure, Operation
+from shortlist.observability.metrics import OTHER, Measure, Operation, is_traced
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import Era
 
@@ -116,6 +117,8 @@ class DualServer(Server[Any]):
 
         composed: CallNext = call
         for middleware in reversed(self.middleware):
+            if isinstance(middleware, OpenTelemetryMiddleware) and not is_traced():
+                continue  # the trace context in `_meta` is relayed as it came
             composed = partial(_apply_middleware, middleware, composed)
         return composed
 
@@ -312,7 +315,9 @@ def _era(context: RequestContext) -> Era:
 def _answerable(context: RequestContext) -> dict[str, Any]:
     """Return what this client declared that it can be asked, so that a server asks it nothing else."""
     declared = context.session.client_capabilities
-    return declared.model_dump(mode="json", by_alias=True, exclude_none=True, include=_ASKED) if declared else {}
+    if declared is None or not any(getattr(declared, each) for each in _ASKED):
+        return {}
+    return declared.model_dump(mode="json", by_alias=True, exclude_none=True, include=_ASKED)
 
 
 def _round(context: RequestContext) -> Round:

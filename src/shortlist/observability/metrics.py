@@ -16,13 +16,23 @@ import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate
 from time import time_ns
 from typing import Any, Literal, Protocol, TypeAlias
 
-from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, get_current_span, get_tracer, use_span
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    ProxyTracerProvider,
+    Span,
+    SpanKind,
+    StatusCode,
+    get_current_span,
+    get_tracer,
+    get_tracer_provider,
+    use_span,
+)
 
 from shortlist.models import Query, SearchResult
 from shortlist.telemetry.events import Called, Event, Tokens, count
@@ -38,6 +48,7 @@ Labels: TypeAlias = tuple[str, ...]
 Reading: TypeAlias = Callable[[], Mapping[Labels, float]]
 DATA_SOURCE = "tools"
 _tracer = get_tracer("shortlist")
+_UNTRACED = nullcontext(INVALID_SPAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -306,6 +317,11 @@ def _plain(name: str) -> str:
     return name.replace(".", "_")
 
 
+def is_traced() -> bool:
+    """Return whether somebody set a tracer provider; without one every span would be thrown away."""
+    return not isinstance(get_tracer_provider(), ProxyTracerProvider)
+
+
 @contextmanager
 def _span(name: str, kind: SpanKind, attributes: Mapping[str, Any]) -> Iterator[Span]:
     span = _tracer.start_span(name, kind=kind, attributes=attributes)
@@ -351,9 +367,12 @@ class SearchSpan:
             child.end(began)
 
 
-@contextmanager
-def upstream_span(server: str, method: str, params: Mapping[str, Any], protocol_version: str | None) -> Iterator[Span]:
+def upstream_span(
+    server: str, method: str, params: Mapping[str, Any], protocol_version: str | None
+) -> AbstractContextManager[Span]:
     """Open the span of a request to an upstream server, including the wait; the SDK's own span is its child."""
+    if not is_traced():
+        return _UNTRACED
     attributes: dict[str, Any] = {"mcp.method.name": method, "shortlist.server": server}
     if protocol_version is not None:
         attributes["mcp.protocol.version"] = protocol_version
@@ -362,8 +381,7 @@ def upstream_span(server: str, method: str, params: Mapping[str, Any], protocol_
         attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": str(name)}
     elif method == "prompts/get":
         attributes["gen_ai.prompt.name"] = str(name)
-    with _span(f"{method} {name}" if name else method, SpanKind.CLIENT, attributes) as span:
-        yield span
+    return _span(f"{method} {name}" if name else method, SpanKind.CLIENT, attributes)
 
 
 def mark_failed(span: Span, error: str) -> None:
