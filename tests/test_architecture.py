@@ -11,7 +11,7 @@ import shortlist
 SOURCE = Path(shortlist.__file__).parent
 
 WORDS = frozenset({"models", "errors"})
-GROUND = WORDS | {"schema", "text", "config", "paths"}
+GROUND = WORDS | {"schema", "text", "config", "paths", "version"}
 SEARCH = GROUND | {"remote", "catalog", "index", "search"}
 GATEWAY = SEARCH | {"access", "trust", "upstream", "disclosure", "storage", "telemetry", "observability"}
 LIBRARY = SEARCH | {"upstream", "disclosure", "storage", "selection"}
@@ -20,6 +20,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "models": frozenset(),
     "errors": frozenset(),
     "paths": frozenset(),
+    "version": frozenset(),
     "config": WORDS,
     "schema": WORDS,
     "text": WORDS | {"schema"},

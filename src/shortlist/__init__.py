@@ -1,7 +1,6 @@
 """Find the right tool out of thousands: the public names, loaded when they are first used."""
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ _GATEWAY = frozenset({"cli", "front", "gateway", "harness", "observability", "te
 
 def __getattr__(name: str) -> Any:
     """Load a public name from the module that has it."""
+    from importlib.util import find_spec  # noqa: PLC0415 - a light command does without it
+
     if name in _GATEWAY and find_spec(f"shortlist.{name}") is None:
         raise ImportError(f"shortlist.{name} is part of the gateway: pip install shortlist-mcp", name=name)
     if name not in _HOMES:

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
-from shortlist.cli.rendezvous import NoSharing, Rendezvous, is_same_user, own_version, rendezvous
+from shortlist.cli.rendezvous import NoSharing, Rendezvous, is_same_user, rendezvous
+from shortlist.version import own_version
+from tests.cli.light import HEAVY, imported
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
 SECONDS = 120
@@ -140,53 +142,49 @@ def test_clients_share_one_gateway_and_each_has_its_own_options(sky: Home) -> No
         assert "No tool 'sky__get_forecast'" in refused["content"][0]["text"]
 
 
-def test_commands_ask_the_running_gateway_and_import_no_mcp(sky: Home) -> None:
+def watch_imports(home: Home, *arguments: str, **more: Any) -> tuple[str, set[str]]:
+    """Run a command and return its output and the packages that it imported."""
+    command = [sys.executable, "-X", "importtime", *PROGRAM[1:], *arguments, "--config", str(home.config)]
+    more = {"env": home.environment, "capture_output": True, "text": True, "timeout": SECONDS, **more}
+    done = subprocess.run(command, check=True, **more)
+    return done.stdout, imported(done.stderr)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("call", "sky__get_forecast", '{"location": "Bern"}'),
+        ("tools",),
+        ("tools", "show", "sky__get_forecast"),
+        ("toolsets",),
+        ("daemon", "status"),
+    ],
+    ids=" ".join,
+)
+def test_beside_a_running_gateway_a_command_imports_next_to_nothing(sky: Home, asked: tuple[str, ...]) -> None:
     with sky.client() as client:
-        listed = sky.run("tools", "--json")
-        assert "sky__get_forecast" in {tool["name"] for tool in json.loads(listed.stdout)}
-        command = [
-            sys.executable,
-            "-X",
-            "importtime",
-            *PROGRAM[1:],
-            "call",
-            "sky__get_forecast",
-            '{"location": "Bern"}',
-        ]
-        done = subprocess.run(
-            [*command, "--config", str(sky.config)],
-            env=sky.environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=True,
-        )
-        assert "forecast" in done.stdout
-        imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
-        assert "argparse" in imported
-        assert imported & {"mcp", "mcp_types", "pydantic", "anyio", "asyncio", "numpy", "starlette"} == set()
+        sky.run("tools")
+        output, packages = watch_imports(sky, *asked)
+        assert output.strip()
+        assert "argparse" in packages
+        assert packages & HEAVY == set()
         assert sky.status()["pid"] == client.gateway
-    wrong = sky.run("call", "sky__get_forcast")
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "sky__get_forecast" in wrong.stderr
-    assert sky.run("tools", "show").returncode == 2
 
 
-def test_a_relay_imports_no_mcp(home: Home) -> None:
-    command = [sys.executable, "-X", "importtime", *PROGRAM[1:], "serve", "--config", str(home.config)]
-    done = subprocess.run(
-        command,
-        input=json.dumps(INITIALIZE) + "\n",
-        env=home.environment,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
-    assert json.loads(done.stdout)["id"] == 1
-    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
-    assert "socket" in imported
-    assert imported & {"mcp", "mcp_types", "pydantic", "anyio", "asyncio", "numpy"} == set()
+def test_the_running_gateway_refuses_what_is_wrong(sky: Home) -> None:
+    with sky.client():
+        assert "sky__get_forecast" in {tool["name"] for tool in json.loads(sky.run("tools", "--json").stdout)}
+        wrong = sky.run("call", "sky__get_forcast")
+        assert (wrong.returncode, wrong.stdout) == (2, "")
+        assert "sky__get_forecast" in wrong.stderr
+        assert sky.run("tools", "show").returncode == 2
+
+
+def test_a_relay_imports_next_to_nothing(home: Home) -> None:
+    output, packages = watch_imports(home, "serve", input=json.dumps(INITIALIZE) + "\n")
+    assert json.loads(output)["id"] == 1
+    assert "socket" in packages
+    assert packages & HEAVY == set()
 
 
 def test_clients_that_come_at_once_start_one_gateway(home: Home) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,7 @@ import pytest
 from shortlist.cli import COMMANDS, main
 from shortlist.cli.serving import LOG_LEVELS, MODES
 from shortlist.config.settings import LogLevel, Mode
+from tests.cli.light import HEAVY
 
 ACTIONS = {
     "config": ("check", "path", "schema", "reference"),
@@ -95,7 +97,13 @@ def test_help_and_version_import_no_third_party() -> None:
         ran = subprocess.run([sys.executable, "-c", asked.format(option)], capture_output=True, text=True, check=True)
         loaded = {name.partition(".")[0] for name in ran.stderr.split()}
         assert "argparse" in loaded
-        assert loaded & {"mcp", "pydantic", "numpy", "anyio", "starlette", "asyncio"} == set()
+        assert loaded & {*HEAVY, "socket"} == set()
+        assert "importlib.metadata" not in ran.stderr.split()
+
+
+def test_the_version_is_that_of_the_installed_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"shortlist {version('shortlist-mcp')}\n"
 
 
 @pytest.mark.parametrize(

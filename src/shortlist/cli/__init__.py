@@ -162,6 +162,6 @@ def _unknown(command: str) -> str:
 
 
 def _version() -> str:
-    from importlib.metadata import version  # noqa: PLC0415
+    from shortlist.version import own_version  # noqa: PLC0415
 
-    return f"shortlist {version('shortlist-mcp')}"
+    return f"shortlist {own_version()}"

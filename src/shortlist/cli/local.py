@@ -17,13 +17,14 @@ from typing import Any
 import anyio
 
 from shortlist.cli.answers import COMMANDS, LOCAL_CALLER, check_arguments
-from shortlist.cli.rendezvous import FORMAT, Listener, Rendezvous, is_same_user, named_variables, own_version
+from shortlist.cli.rendezvous import FORMAT, Listener, Rendezvous, is_same_user, named_variables
 from shortlist.cli.stack import SETTLE_SECONDS, Stack
 from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound
 from shortlist.front.server import LOCAL_CLIENT, LocalClient
 from shortlist.front.stdio import open_socket
 from shortlist.gateway.view import ServeOptions
 from shortlist.upstream.errors import UpstreamUnavailable
+from shortlist.version import own_version
 
 GREETING_SECONDS = 10.0
 FAILED, BAD_INPUT = 1, 2

@@ -19,12 +19,12 @@ from shortlist.cli.rendezvous import (
     Welcome,
     ask_running,
     named_variables,
-    own_version,
     reach,
     rendezvous,
 )
 from shortlist.errors import InvalidInput
 from shortlist.paths import find_config
+from shortlist.version import own_version
 
 STDIN, STDOUT = 0, 1
 OWN_OPTIONS = ("embedder", "pipeline", "reranker", "log_level", "log_json")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.paths import data_folder
+from shortlist.version import own_version
 
 if sys.platform != "win32":
     import fcntl
@@ -106,13 +107,6 @@ def named_variables(config: Path | None) -> dict[str, str]:
         text = b""
     names = sorted({os.fsdecode(name) for name in re.findall(rb"\$\{(?:env:)?([A-Za-z_]\w*)", text)})
     return {name: sha256(os.environb.get(os.fsencode(name), b"")).hexdigest()[:16] for name in names}
-
-
-def own_version() -> str:
-    """Return the version of this program."""
-    from importlib.metadata import version  # noqa: PLC0415 - takes a third of a light command's start
-
-    return version("shortlist-mcp")
 
 
 def connect(place: Rendezvous) -> socket.socket | None:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -54,6 +53,7 @@ from shortlist.gateway.view import ServeOptions
 from shortlist.observability.metrics import OTHER, Measure, Operation, is_traced
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import Era
+from shortlist.version import own_version
 
 Handler: TypeAlias = Callable[[RequestContext, Any], Awaitable[dict[str, Any]]]
 
@@ -140,7 +140,7 @@ class Front:
     def _build(self) -> DualServer:
         server = DualServer(
             NAME,
-            version=_version(),
+            version=own_version(),
             cache_hints={method: CacheHint() for method in CACHEABLE_METHODS},  # type: ignore[misc]
             get_tool_input_schema=self._bound_schema,
         )
@@ -332,13 +332,6 @@ def _params(context: RequestContext) -> dict[str, Any]:
     """Return a request's own params, without what belongs to this hop."""
     hop = ("_meta", "inputResponses", "requestState")
     return {key: value for key, value in (context.params or {}).items() if key not in hop}
-
-
-def _version() -> str:
-    try:
-        return version("shortlist-mcp")
-    except PackageNotFoundError:
-        return "0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import secrets
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from shortlist.errors import IndexFormatError
 from shortlist.index.index import Index
 from shortlist.index.store import load_index, save_index
 from shortlist.models import ToolId
+from shortlist.version import own_version
 
 SAVED_FROM = 500
 """Fewer tools are indexed faster than they are read back."""
@@ -77,7 +77,7 @@ class SavedIndexes:
 
     def _prefix(self) -> str:
         model = hashlib.blake2b(str(self._model_id).encode(), digest_size=4).hexdigest()
-        return f"{_version()}-{model}"
+        return f"{own_version()}-{model}"
 
     def _forget(self) -> None:
         places = sorted(self._folder.glob("[!.]*"), key=lambda place: place.stat().st_mtime)
@@ -119,7 +119,7 @@ class SavedCopies:
                 old.unlink(missing_ok=True)
 
     def _place(self, catalog: Catalog, order: Sequence[object]) -> Path:
-        said = json.dumps([_version(), catalog.fingerprint, *order]).encode()
+        said = json.dumps([own_version(), catalog.fingerprint, *order]).encode()
         return self._folder / f"{hashlib.blake2b(said, digest_size=16).hexdigest()}.json"
 
 
@@ -128,10 +128,3 @@ def _share_changed(older: Catalog, newer: Catalog) -> float:
     changed = len(diff.added) + len(diff.changed) + len(diff.removed)
     redescribed = sum(older.servers.get(name) != server for name, server in newer.servers.items())
     return max(changed, redescribed) / max(len(older), 1)
-
-
-def _version() -> str:
-    try:
-        return version("shortlist-mcp")
-    except PackageNotFoundError:
-        return "source"

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from typing import Any, Protocol, TypeAlias
 
@@ -45,6 +44,7 @@ from shortlist.models import Json
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import Era, OnPause, OnProgress
 from shortlist.upstream.framing import Message
+from shortlist.version import own_version
 
 logger = logging.getLogger(__name__)
 
@@ -386,7 +386,4 @@ async def open_memory(transport: MemoryTransport) -> AsyncIterator[MemoryChannel
 @cache
 def client_info() -> dict[str, Json]:
     """Return the client name and version to send to servers; an uninstalled checkout has version 0."""
-    try:
-        return {"name": "shortlist", "version": version("shortlist-mcp")}
-    except PackageNotFoundError:
-        return {"name": "shortlist", "version": "0"}
+    return {"name": "shortlist", "version": own_version()}
