@@ -3,41 +3,35 @@
 Tallies are kept by the hour, those of tools by the day, and pairs of tools in one row each: there would be too many.
 """
 
-import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from shortlist.errors import StoreError
-from shortlist.storage.port import (
-    ALL,
-    COUNTED,
-    HOUR,
-    HOURS,
-    Batch,
-    Cell,
-    Cells,
-    EventQuery,
-    StoredEvent,
-    Sums,
-    TallyName,
-    ToolPair,
+from shortlist.storage.port import ALL, COUNTED, HOUR, HOURS, Batch, Cells, EventQuery, StoredEvent
+from shortlist.storage.rows import (
+    COLUMNS,
+    OF_TOOLS,
+    StoredTallies,
+    careful_cutoff,
+    event_row,
+    stored_event,
+    tally_rows,
+    times_with,
+    workspace_row,
 )
-from shortlist.storage.rows import COLUMNS, OF_TOOLS, decoded, event_row, stored_event, tally_rows, workspace_row
 from shortlist.storage.sqlite import Database
 
 PURGED_AT_ONCE = 5_000
 """Events deleted in one transaction: a short one, so that other gateways can write in between."""
-DAY = 86_400.0
-YEAR_2000 = 946_684_800.0
-"""No gateway has run before; an earlier note was made under a clock that was not set."""
 
 
-class SqliteEvents:
+class SqliteEvents(StoredTallies):
     """Stores events, and the tallies of the same transaction."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(database.rows, "?")
         self.database = database
 
     def append(self, batch: Batch) -> None:
@@ -80,27 +74,10 @@ class SqliteEvents:
             connection.execute("DELETE FROM tools WHERE day < ?", (hour // HOURS,))
             connection.execute("DELETE FROM sessions WHERE last < ?", (int(before * 1000),))
 
-    def sums(self, since: float | None = None, names: Sequence[TallyName] = ()) -> Sums:
-        """Add up tallies since the beginning of an hour (of tools: of a day), all or some by name."""
-        return {(name, key): value for _, name, key, value in self._cells(since, names, None)}
-
-    def series(self, names: Sequence[TallyName], since: float | None = None, hours: int = 1) -> dict[int, Sums]:
-        """Add up tallies per interval of `hours`, each under its first hour since 1970 (of tools: its day's)."""
-        series: dict[int, Sums] = {}
-        for hour, name, key, value in self._cells(since, names, hours):
-            series.setdefault(hour, {})[name, key] = value
-        return dict(sorted(series.items()))
-
-    def pairs(self, least: int = 2, most: int = 10_000) -> list[ToolPair]:
-        """Return the tools that at least so many workspaces have called together, most often first."""
-        sql = "SELECT one, other, workspaces FROM pairs WHERE workspaces >= ? ORDER BY workspaces DESC LIMIT ?"
-        return [ToolPair(*row) for row in self.database.rows(sql, (least, most))]
-
     def _careful(self, before: float) -> float:
         with self.database.transaction() as connection:
             last = connection.execute("SELECT value FROM notes WHERE name = 'purged before'").fetchone()
-            known = _number(last[0]) if last else 0.0
-            careful = min(before, known + DAY) if known >= YEAR_2000 else before
+            careful = careful_cutoff(before, last[0] if last else None)
             connection.execute("INSERT OR REPLACE INTO notes VALUES ('purged before', ?)", (str(careful),))
         return careful
 
@@ -109,53 +86,6 @@ class SqliteEvents:
         with self.database.transaction() as connection:
             done = connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,))  # noqa: S608
         return done.rowcount > 0
-
-    def _cells(self, since: float | None, names: Sequence[TallyName], hours: int | None) -> Iterator[Cell]:
-        """Yield sums per interval of `hours`, or over all of them."""
-        hour = int(since // HOUR) if since is not None else 0
-        wanted = frozenset(names or get_args(TallyName))
-        if wanted - {*OF_TOOLS, "milliseconds", "together"}:
-            yield from self._plain(hour, wanted, hours)
-        if "milliseconds" in wanted:
-            for (at, step), buckets in self._times(hour, hours).items():
-                yield from ((at, "milliseconds", f"{step} {bucket}", n) for bucket, n in buckets.items())
-        if not wanted.isdisjoint(OF_TOOLS):
-            yield from self._tools(hour // HOURS, wanted, hours)
-
-    def _plain(self, hour: int, wanted: Iterable[str], hours: int | None) -> Iterator[Cell]:
-        listed, part = ", ".join(f"'{name}'" for name in sorted(wanted)), _interval("hour", hours)
-        sql = (
-            f"SELECT {part}, name, key, sum(value) FROM tallies WHERE hour >= ? AND name IN ({listed}) GROUP BY 1, 2, 3"  # noqa: S608
-        )
-        yield from self.database.rows(sql, (hour,))
-
-    def _tools(self, day: int, wanted: frozenset[str], hours: int | None) -> Iterator[Cell]:
-        columns = {name: column for name, column in OF_TOOLS.items() if name in wanted}
-        part, summed = _interval(f"day * {HOURS}", hours), ", ".join(f"sum({column})" for column in columns.values())
-        sql = f"SELECT {part}, tool, {summed} FROM tools WHERE day >= ? GROUP BY 1, 2"  # noqa: S608
-        for at, tool, *values in self.database.rows(sql, (day,)):
-            yield from ((at, name, tool, v) for name, v in zip(columns, values, strict=True) if v)
-
-    def _times(self, hour: int, hours: int | None) -> dict[tuple[int, str], dict[str, int]]:
-        found: dict[tuple[int, str], dict[str, int]] = {}
-        sql = f"SELECT {_interval('hour', hours)}, step, buckets FROM times WHERE hour >= ?"  # noqa: S608
-        for at, step, packed in self.database.rows(sql, (hour,)):
-            buckets = found.setdefault((at, step), {})
-            for bucket, count in decoded(packed).items():
-                buckets[bucket] = buckets.get(bucket, 0) + count
-        return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return 0.0
-
-
-def _interval(hour: str, hours: int | None) -> str:
-    """Return the SQL of the hour in which an hour's interval begins."""
-    return f"{hour} / {hours} * {hours}" if hours else "0"
 
 
 def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
@@ -189,7 +119,7 @@ def _with_known(
 ) -> Iterator[tuple[int, str, str]]:
     for (hour, step), new in times.items():
         known = connection.execute("SELECT buckets FROM times WHERE hour = ? AND step = ?", (hour, step)).fetchone()
-        yield hour, step, json.dumps(new + Counter(decoded(known[0])) if known else new, separators=(",", ":"))
+        yield hour, step, times_with(new, known)
 
 
 _INSERT_EVENT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)})"  # noqa: S608

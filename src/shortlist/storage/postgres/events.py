@@ -1,39 +1,36 @@
 """Events, what each workspace did, and tallies in PostgreSQL; the events of a day are one partition."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any
 
 from shortlist.errors import StoreError
-from shortlist.storage.port import (
-    ALL,
-    COUNTED,
-    HOUR,
-    HOURS,
-    Batch,
-    Cell,
-    EventQuery,
-    StoredEvent,
-    Sums,
-    TallyName,
-    ToolPair,
-)
+from shortlist.storage.port import ALL, COUNTED, HOUR, HOURS, Batch, EventQuery, StoredEvent
 from shortlist.storage.postgres.database import APPENDING, Postgres, PostgresConnection, storable
-from shortlist.storage.rows import COLUMNS, OF_TOOLS, decoded, event_row, stored_event, tally_rows, workspace_row
+from shortlist.storage.rows import (
+    COLUMNS,
+    DAY,
+    OF_TOOLS,
+    YEAR_2000,
+    StoredTallies,
+    careful_cutoff,
+    event_row,
+    stored_event,
+    tally_rows,
+    times_with,
+    workspace_row,
+)
 
-DAY = 86_400.0
 DAY_MILLISECONDS = 86_400_000
-YEAR_2000 = 946_684_800.0
-"""No gateway has run before; an earlier time was told by a clock that was not set."""
 PURGED_AT_ONCE = 5_000
 
 
-class PostgresEvents:
+class PostgresEvents(StoredTallies):
     """Stores events, and the tallies of the same transaction; writers take turns, so that ids are in order."""
 
     def __init__(self, database: Postgres) -> None:
+        super().__init__(database.query, "%s")
         self.database = database
         self._days: set[int] = set()
 
@@ -82,19 +79,6 @@ class PostgresEvents:
             connection.execute("DELETE FROM sessions WHERE last < %s", (at,))
             connection.execute("DELETE FROM exemplars WHERE last < %s", (at,))
 
-    def sums(self, since: float | None = None, names: Sequence[TallyName] = ()) -> Sums:
-        return {(name, key): value for _, name, key, value in self._cells(since, names, None)}
-
-    def series(self, names: Sequence[TallyName], since: float | None = None, hours: int = 1) -> dict[int, Sums]:
-        series: dict[int, Sums] = {}
-        for hour, name, key, value in self._cells(since, names, hours):
-            series.setdefault(hour, {})[name, key] = value
-        return dict(sorted(series.items()))
-
-    def pairs(self, least: int = 2, most: int = 10_000) -> list[ToolPair]:
-        sql = "SELECT one, other, workspaces FROM pairs WHERE workspaces >= %s ORDER BY workspaces DESC LIMIT %s"
-        return [ToolPair(*row) for row in self.database.query(sql, (least, most))]
-
     def _number(self, connection: PostgresConnection, batch: Batch) -> None:
         count = len(batch.entries)
         ids = connection.execute("SELECT nextval('event_ids') FROM generate_series(1, %s)", (count,)).fetchall()
@@ -129,11 +113,9 @@ class PostgresEvents:
         return float(self.database.query(sql)[0][0])
 
     def _careful(self, before: float) -> float:
-        """Let the cutoff move on by a day at most, so a clock that jumps ahead does not delete everything."""
         with self.database.transaction() as connection:
             last = connection.execute("SELECT value FROM notes WHERE name = 'purged before'").fetchone()
-            known = float(last[0]) if last else 0.0
-            careful = min(before, known + DAY) if known >= YEAR_2000 else before
+            careful = careful_cutoff(before, last[0] if last else None)
             connection.execute(_PUT_NOTE, ("purged before", str(careful)))
         return careful
 
@@ -141,37 +123,6 @@ class PostgresEvents:
         oldest = f"SELECT id FROM events WHERE {condition} ORDER BY id LIMIT {PURGED_AT_ONCE}"  # noqa: S608
         with self.database.transaction() as connection:
             return connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,)).rowcount > 0  # noqa: S608
-
-    def _cells(self, since: float | None, names: Sequence[TallyName], hours: int | None) -> Iterator[Cell]:
-        hour = int(since // HOUR) if since is not None else 0
-        wanted = frozenset(names or get_args(TallyName))
-        if wanted - {*OF_TOOLS, "milliseconds", "together"}:
-            sql = (
-                f"SELECT {_interval('hour', hours)}, name, key, sum(value) FROM tallies "  # noqa: S608
-                "WHERE hour >= %s AND name = ANY(%s) GROUP BY 1, 2, 3"
-            )
-            yield from self.database.query(sql, (hour, sorted(wanted)))
-        if "milliseconds" in wanted:
-            for (at, step), buckets in self._times(hour, hours).items():
-                yield from ((at, "milliseconds", f"{step} {bucket}", n) for bucket, n in buckets.items())
-        if not wanted.isdisjoint(OF_TOOLS):
-            yield from self._tools(hour // HOURS, wanted, hours)
-
-    def _tools(self, day: int, wanted: frozenset[str], hours: int | None) -> Iterator[Cell]:
-        columns = {name: column for name, column in OF_TOOLS.items() if name in wanted}
-        part, summed = _interval(f"day * {HOURS}", hours), ", ".join(f"sum({column})" for column in columns.values())
-        sql = f"SELECT {part}, tool, {summed} FROM tools WHERE day >= %s GROUP BY 1, 2"  # noqa: S608
-        for at, tool, *values in self.database.query(sql, (day,)):
-            yield from ((at, name, tool, v) for name, v in zip(columns, values, strict=True) if v)
-
-    def _times(self, hour: int, hours: int | None) -> dict[tuple[int, str], dict[str, int]]:
-        found: dict[tuple[int, str], dict[str, int]] = {}
-        sql = f"SELECT {_interval('hour', hours)}, step, buckets FROM times WHERE hour >= %s"  # noqa: S608
-        for at, step, packed in self.database.query(sql, (hour,)):
-            buckets = found.setdefault((at, step), {})
-            for bucket, count in decoded(packed).items():
-                buckets[bucket] = buckets.get(bucket, 0) + count
-        return found
 
 
 def partitioned_days(times: Iterable[int]) -> set[int]:
@@ -186,10 +137,6 @@ def partition_sql(day: int) -> str:
         f"CREATE TABLE IF NOT EXISTS events_day_{day} PARTITION OF events "
         f"FOR VALUES FROM ({start}) TO ({start + DAY_MILLISECONDS}) /* {named} */"
     )
-
-
-def _interval(hour: str, hours: int | None) -> str:
-    return f"{hour} / {hours} * {hours}" if hours else "0"
 
 
 def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
@@ -221,7 +168,7 @@ def _with_known(
 ) -> Iterable[tuple[int, str, str]]:
     for (hour, step), new in times.items():
         known = connection.execute("SELECT buckets FROM times WHERE hour = %s AND step = %s", (hour, step)).fetchone()
-        yield hour, step, json.dumps(new + Counter(decoded(known[0])) if known else new, separators=(",", ":"))
+        yield hour, step, times_with(new, known)
 
 
 _INSERT_EVENT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(f'%({name})s' for name in COLUMNS)})"  # noqa: S608
