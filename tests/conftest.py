@@ -1,6 +1,10 @@
-"""Examples are the same on every run; `--hypothesis-profile=fuzz` looks further. Each test starts with a plain log."""
+"""What every test starts with: the same examples on each run, folders of its own, a plain log.
+
+`--hypothesis-profile=fuzz` looks for further examples.
+"""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,6 +12,15 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what the user of this machine has stored (pins, tokens, events) apart from the tests."""
+    with pytest.MonkeyPatch.context() as environment:
+        for kind in ("DATA", "CONFIG"):
+            environment.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import own_folders as own_folders
 from tests_all.support import Foreign, Gateway, install, reference_servers
 
 

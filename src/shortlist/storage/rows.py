@@ -39,7 +39,7 @@ OF_TOOLS: Mapping[str, str] = {
 DAY = 86_400.0
 YEAR_2000 = 946_684_800.0
 """No gateway has run before; an earlier time was told by a clock that was not set."""
-Reading: TypeAlias = Callable[[str, Sequence[Any]], Iterable[tuple[Any, ...]]]
+RowReading: TypeAlias = Callable[[str, Sequence[Any]], Iterable[tuple[Any, ...]]]
 
 
 def event_row(entry: EventRow) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def careful_cutoff(before: float, last: str | None) -> float:
 class StoredTallies:
     """Reads tallies from the tables that keep them; adapters differ in the placeholder of a value alone."""
 
-    def __init__(self, read: Reading, placeholder: str) -> None:
+    def __init__(self, read: RowReading, placeholder: str) -> None:
         self._read, self._value = read, placeholder
 
     def sums(self, since: float | None = None, names: Sequence[TallyName] = ()) -> Sums:
