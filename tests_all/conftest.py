@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import own_folders
 
-from tests.conftest import own_folders as own_folders
 from tests_all.support import Foreign, Gateway, install, reference_servers
+
+__all__ = ["own_folders"]
 
 
 @pytest.fixture
