@@ -1,4 +1,4 @@
-"""A server that connects after the front has answered: clients hear of its prompts and resources."""
+"""A server that connects late: clients hear of its prompts and resources, and a first search waits for its tools."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,8 @@ from mcp import Client
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged
 
 from shortlist.config.settings import MemoryTransport, ServerSettings
-from tests.gateway.support import DEADLINE_SECONDS, Fixture, Served, serve
+from shortlist.gateway import arrivals
+from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
@@ -74,3 +75,53 @@ async def test_a_modern_client_that_listens_hears_of_a_server_that_comes_late() 
     assert told == {PromptsListChanged, ResourcesListChanged}
     assert before[0] == ["alpha__brief"]
     assert after[0] == ["alpha__brief", "late__brief"]
+
+
+class SlowFixture(Fixture):
+    """A server that lists its tools when the test lets it."""
+
+    def __init__(self, name: str, era: Era = "legacy") -> None:
+        self.asked, self.gate = anyio.Event(), anyio.Event()
+        super().__init__(name, era)
+
+    async def list_tools(self, *_: Any) -> types.ListToolsResult:
+        self.asked.set()
+        await self.gate.wait()
+        return await super().list_tools()
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_first_search_waits_for_a_server_that_is_starting(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "WAIT_SECONDS", 600.0)
+    slow, answers, answered = SlowFixture("slow"), list[str](), anyio.Event()
+    async with serve() as served, served.client(era) as client, anyio.create_task_group() as tasks:
+
+        async def search() -> None:
+            answers.append(words(await client.call_tool("search_tools", {"query": "add two numbers"})))
+            answered.set()
+
+        with anyio.fail_after(DEADLINE_SECONDS):
+            tasks.start_soon(reload, served, slow)
+            await slow.asked.wait()
+            tasks.start_soon(search)
+            await anyio.wait_all_tasks_blocked()
+            assert answers == []
+            slow.gate.set()
+            await answered.wait()
+    assert "slow__add" in answers[0]
+    assert "Still connecting" not in answers[0]
+
+
+async def test_a_search_that_has_waited_long_enough_says_what_is_still_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrivals, "WAIT_SECONDS", 0.0)
+    slow = SlowFixture("slow")
+    async with serve() as served, served.client() as client, anyio.create_task_group() as tasks:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            tasks.start_soon(reload, served, slow)
+            await slow.asked.wait()
+            answer = words(await client.call_tool("search_tools", {"query": "add two numbers"}))
+            slow.gate.set()
+    assert answer.startswith("No confident match for 'add two numbers'.")
+    assert "Still connecting, their tools are not searched yet: slow." in answer

@@ -58,6 +58,7 @@ async def _search(call: ToolCall, request: SearchRequest) -> McpResult:
 
 async def _search_tools(call: ToolCall, request: SearchRequest) -> McpResult:
     state, seen = call.state, call.seen
+    starting = state.connecting(seen)
     narrowing = await _narrowing(call, request)
     workspace = state.workspaces.for_circles(seen.caller)
     plain = [_query(call, text, request, narrowing, workspace) for text in request.queries]
@@ -66,8 +67,14 @@ async def _search_tools(call: ToolCall, request: SearchRequest) -> McpResult:
     found_all = [_in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
     results = [_working_first(result, seen.tools, state.down()) for result in found_all]
     found = frozenset(hit.tool.id for result in results for hit in result.hits)
-    waits = bool(state.connecting(seen))  # repeating a search while a server is still starting is not a loop
-    if workspace is not None and not waits and workspace.circles(found, CIRCLE_SEARCHES):
+    if starting and not all(map(_fits, results)):
+        from shortlist.gateway.arrivals import after_arrival  # noqa: PLC0415 - only at a cold start
+
+        later = await after_arrival(call, starting)
+        if later is not None:
+            return await _search_tools(later, request)
+    # Repeating a search while a server is still starting is not a loop.
+    if workspace is not None and not starting and workspace.circles(found, CIRCLE_SEARCHES):
         return _break_circle(call, request, found, workspace)
     answer = search_answer(request, results, await _surroundings(call, request, results, narrowing.notes))
     finished = FinishedSearch(

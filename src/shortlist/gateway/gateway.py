@@ -153,6 +153,7 @@ class Gateway:
             latest = {event.server: event for event in waiting}
             await self.state.background.contained("taking the tools of servers", partial(self._take_tools, latest))
             self.state.arriving.difference_update(latest)
+            self._announce_change()
             for server in self._admitting.intersection(latest):
                 self._log_ready(server)
             self._waiting -= len(waiting)
@@ -207,6 +208,7 @@ class Gateway:
     def _take_state(self, status: UpstreamStatus) -> None:
         """Notify clients that the prompts and resources of a server were added or removed."""
         self.state.recording.upstream_changed(status.server, status.state)
+        self._announce_change()
         if status.state != "ready":
             self._connected.discard(status.server)
             self._admitting.discard(status.server)
@@ -221,6 +223,10 @@ class Gateway:
         for kind in ("prompts", "resources"):
             if kind in offered:
                 self.state.announce(Notified(server=status.server, method=f"notifications/{kind}/list_changed"))
+
+    def _announce_change(self) -> None:
+        self.state.changed.set()
+        self.state.changed = anyio.Event()
 
     def _log_ready(self, server: str) -> None:
         """Log that a server can be used: its tools are admitted and found."""

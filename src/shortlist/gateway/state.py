@@ -172,6 +172,8 @@ class GatewayState:
         """By server, what tools are suspected of by name: set with every admission, and read for a stale server."""
         self.arriving: set[str] = set()
         """Servers whose tools were reported and are not part of the view yet."""
+        self.changed = anyio.Event()
+        """Set and replaced when the tools of a server are part of the view, and when its state changes."""
         self.workspaces = Workspaces(seams.workspaces, seconds=limits.workspace_seconds, most=limits.workspaces)
         self.results = Results(seams.results or MemoryResults(), characters=limits.result_characters)
         self.results.store.limit(_result_limits(limits))
