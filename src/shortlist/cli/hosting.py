@@ -27,6 +27,7 @@ from shortlist.front.audience import Admission
 from shortlist.front.border import Border
 from shortlist.front.http import build_app
 from shortlist.front.probes import probe_routes
+from shortlist.front.registry import registry_routes
 from shortlist.front.stdio import check_front, open_front
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.models import Json
@@ -185,7 +186,9 @@ class LettingIn:
 async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry: LettingIn) -> None:
     access, border = Access(), entry.border(stack)
     probes = probe_routes(stack.gateway.state, stack.metrics.instruments, border)
-    app = build_app(stack.front, host, [*probes, *([dashboard_route(stack, access)] if pages else [])], border)
+    registry = registry_routes(stack.gateway.state, border)
+    dashboard = [dashboard_route(stack, access)] if pages else []
+    app = build_app(stack.front, host, [*probes, *registry, *dashboard], border)
     kept, sent = stack.storage.results, app.state.sessions.log
     stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
 
