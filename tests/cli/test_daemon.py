@@ -157,6 +157,7 @@ def watch_imports(home: Home, *arguments: str, **more: Any) -> tuple[str, set[st
         ("tools",),
         ("tools", "show", "sky__get_forecast"),
         ("toolsets",),
+        ("search", "will it rain"),
         ("daemon", "status"),
     ],
     ids=" ".join,
@@ -178,6 +179,21 @@ def test_the_running_gateway_refuses_what_is_wrong(sky: Home) -> None:
         assert (wrong.returncode, wrong.stdout) == (2, "")
         assert "sky__get_forecast" in wrong.stderr
         assert sky.run("tools", "show").returncode == 2
+
+
+def test_the_running_gateway_searches_unless_other_tools_are_asked_for(sky: Home, tmp_path: Path) -> None:
+    other = tmp_path / "tools.json"
+    other.write_text(json.dumps([{"name": "sing", "description": "Sing a song."}]))
+    with sky.client():
+        sky.run("tools")
+        found = json.loads(sky.run("search", "will it rain", "--json", "--server", "sky").stdout)
+        assert found["hits"][0]["name"] == "sky__get_forecast"
+        unknown = sky.run("search", "rain", "--server", "sea")
+        assert (unknown.returncode, "No server 'sea'. There are sky." in unknown.stderr) == (2, True)
+        command = [*PROGRAM, "search", "a song", "--catalog", str(other), "--embedder", "none"]
+        pipes: Any = {"capture_output": True, "text": True, "timeout": SECONDS}
+        asked = subprocess.run(command, env=sky.environment, check=True, **pipes)
+        assert "1. sing" in asked.stdout
 
 
 def test_a_relay_imports_next_to_nothing(home: Home) -> None:

@@ -10,9 +10,10 @@ from typing import get_args
 
 import pytest
 
-from shortlist.cli import COMMANDS, main
+from shortlist.cli import COMMANDS, main, searching
 from shortlist.cli.serving import LOG_LEVELS, MODES
 from shortlist.config.settings import LogLevel, Mode
+from shortlist.models import SearchMode
 from tests.cli.light import HEAVY
 
 ACTIONS = {
@@ -46,6 +47,7 @@ def test_a_command_and_all_that_it_takes_are_described(
 
 def test_serve_takes_what_the_settings_name() -> None:
     assert (get_args(Mode), get_args(LogLevel)) == (MODES, LOG_LEVELS)
+    assert get_args(SearchMode) == searching.MODES
 
 
 def test_without_a_command_they_are_all_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,9 +67,10 @@ def test_the_users_own_servers_are_asked_once_and_searched_from_then_on(run: Run
     first, second = (run("search", "will it rain", "--embedder", "none") for _ in range(2))
     explained = run("explain", "will it rain", "--embedder", "none")
     for done in (first, second):
-        assert "1. sky/get_forecast" in done.stdout
+        assert "1. sky__get_forecast" in done.stdout
         assert "searching 7 tools of 1 server in " in done.stderr
     assert explained.stdout.startswith("sky/")
+    assert run("explain", "rain", "sky__get_forecast", "--embedder", "none").stdout.startswith("sky/get_forecast")
     assert starts.read_text().splitlines() == ["started"]
 
 
@@ -118,7 +119,7 @@ def test_words_of_ones_own_are_understood_wherever_they_are_said(run: Run, start
     said = run("search", "smog", "--embedder", "none", "--expansions", str(mine))
     config.write_text(json.dumps({**json.loads(config.read_text()), "shortlist": {"expansions": [str(mine)]}}))
     configured = run("search", "smog", "--embedder", "none")
-    assert "1. sky/get_air_quality" in said.stdout
+    assert "1. sky__get_air_quality" in said.stdout
     assert said.stdout.splitlines()[1:] == configured.stdout.splitlines()[1:]
     mine.unlink()
     gone = run("serve", "--config", str(config))

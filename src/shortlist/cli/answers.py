@@ -1,4 +1,4 @@
-"""What `status`, `tools`, `call` and `toolsets` answer, from a stack: of the shared gateway, or of this process."""
+"""What `status`, `tools`, `call`, `toolsets` and `search` answer, from the shared gateway or from this process."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from shortlist.access.principal import OWNER
+from shortlist.cli.found import result_data, result_text
 from shortlist.cli.stack import SETTLE_SECONDS, Stack, Starting, connected, read_settings, run_plainly, say
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import describe_text, signature_of
@@ -15,7 +16,7 @@ from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.callers import Caller, Round
 from shortlist.gateway.calling import CALL
 from shortlist.gateway.view import definition_tokens
-from shortlist.models import Json
+from shortlist.models import Filters, Json, Query
 from shortlist.text.tokens import clean_text, one_line
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import UpstreamStatus
@@ -57,6 +58,9 @@ def answer_alone(arguments: Namespace) -> int:
 
 def check_arguments(arguments: Namespace, settings: Settings) -> None:
     """Refuse bad arguments before any server is started."""
+    for name in getattr(arguments, "servers", None) or ():
+        if name not in settings.servers:
+            raise InvalidInput(f"No server {name!r}. There are {', '.join(settings.servers)}.")
     if arguments.command != "tools":
         return
     if arguments.action == "show" and not arguments.name:
@@ -65,9 +69,6 @@ def check_arguments(arguments: Namespace, settings: Settings) -> None:
         raise InvalidInput(
             f"`shortlist tools list` takes no name. To show one tool: `shortlist tools show {arguments.name}`."
         )
-    for name in arguments.servers or ():
-        if name not in settings.servers:
-            raise InvalidInput(f"No server {name!r}. There are {', '.join(settings.servers)}.")
 
 
 def _starting(arguments: Namespace) -> Starting:
@@ -196,4 +197,21 @@ async def _toolsets(_: Namespace, stack: Stack) -> Answer:
     return Answer(rows, "\n".join(lines))
 
 
-COMMANDS: Mapping[str, StackCommand] = {"status": _status, "tools": _tools, "call": _call, "toolsets": _toolsets}
+async def _search(arguments: Namespace, stack: Stack) -> Answer:
+    """Search as a client does, over everything, without recording it."""
+    reach = stack.gateway.state.reach(OWNER)
+    servers = frozenset(arguments.servers) if arguments.servers else None
+    filters = reach.within(Filters(servers=servers, read_only=arguments.read_only))
+    query = Query(text=arguments.query, limit=arguments.limit, mode=arguments.mode, filters=filters)
+    result = await stack.search.search(query)
+    fits = result.confidence.level != "none"
+    return Answer(result_data(result, reach.name), result_text(result, reach.name), OK if fits else FAILED)
+
+
+COMMANDS: Mapping[str, StackCommand] = {
+    "status": _status,
+    "tools": _tools,
+    "call": _call,
+    "toolsets": _toolsets,
+    "search": _search,
+}

@@ -17,21 +17,6 @@ from shortlist.storage.opening import open_storage
 from shortlist.text.queries import Expansions, read_expansions
 
 
-def add_catalog_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add options for the source of the tools and for expansion files."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--catalog", type=Path, help="a file or folder with tools (default: those of your servers)")
-    where.add_argument("--config", help="a configuration file (default: your own, else the bundled demo)")
-    parser.add_argument(
-        "--expansions",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="your own abbreviations and synonyms (repeatable)",
-    )
-
-
 def find_catalog(options: argparse.Namespace) -> tuple[Catalog, Expansions]:
     """Return the tools to search, named on stderr, and the user's expansions."""
     config = None if options.catalog else find_config(options.config)
