@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import tool_from_mcp
@@ -11,7 +13,7 @@ from shortlist.cli.engine import server_order
 from shortlist.config.load import settings_of
 from shortlist.errors import InvalidConfig
 from shortlist.index import saved
-from shortlist.models import Filters, Query
+from shortlist.models import Filters, Query, Server
 from shortlist.search.copies import CopyFinder
 from shortlist.search.families import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
@@ -103,30 +105,100 @@ def test_a_tool_that_only_shares_its_name_and_some_words_is_no_copy() -> None:
     assert hits[0].tool.id == "wiki/search"
 
 
+SENT = {
+    "name": "send_mail",
+    "description": "Send a mail to a person in the address book. It is delivered within seconds.",
+}
+TWO_SERVERS = ServerOrder({"first": 0, "second": 1}, {})
+
+
+def started(folder: Path, catalog: Catalog) -> Searcher:
+    """Start again with what the last start saved."""
+    indexes = saved.SavedIndexes(folder, None)
+    options = SearchOptions(order=TWO_SERVERS, keep=indexes.keep, copies=saved.SavedCopies(indexes))
+    return Searcher(indexes.open(catalog), options=options)
+
+
+def copies_of(searcher: Searcher) -> dict[str, str]:
+    ids, found = searcher.index.ids, searcher._copies
+    return {ids[c]: ids[o] for c, o in zip(found.rows.tolist(), found.originals.tolist(), strict=True)}
+
+
+@pytest.fixture
+def small_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "SAVED_FROM", 1)
+
+
+@pytest.mark.usefixtures("small_indexes")
 def test_what_was_found_is_known_to_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved, "SAVED_FROM", 1)
-    options = SearchOptions(order=ServerOrder({"first": 0, "second": 1}, {}), copies=saved.SavedCopies(tmp_path))
-    tools = [
-        tool_from_mcp({"name": "send_mail", "description": "Send a mail to a person. It is delivered at once."}, server)
-        for server in ("first", "second")
-    ]
-    catalog = Catalog.of(tools)
-    before = Searcher(catalog, options=options)._copies
-    monkeypatch.setattr(CopyFinder, "_compared", lambda *_: pytest.fail("all tools were compared again"))
-    after = Searcher(catalog, options=options)._copies
-    assert (after.rows.tolist(), after.originals.tolist()) == (before.rows.tolist(), before.originals.tolist())
-    assert len(after) == 1
+    catalog = Catalog.of([tool_from_mcp(SENT, server) for server in ("first", "second")])
+    started(tmp_path, catalog).prepare()
+    monkeypatch.setattr(CopyFinder, "_all", lambda *_: pytest.fail("all tools were compared again"))
+    assert copies_of(started(tmp_path, catalog)) == {"second/send_mail": "first/send_mail"}
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", '[["second/send_mail", "gone/tool", []]]'])
-def test_a_damaged_file_of_copies_is_made_again(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved, "SAVED_FROM", 1)
-    options = SearchOptions(order=ServerOrder({"first": 0, "second": 1}, {}), copies=saved.SavedCopies(tmp_path))
-    tools = [
-        tool_from_mcp({"name": "send_mail", "description": "Send a mail to a person. It is delivered at once."}, server)
-        for server in ("first", "second")
-    ]
-    Searcher(Catalog.of(tools), options=options)
-    (path,) = tmp_path.glob("*.json")
+@pytest.mark.usefixtures("small_indexes")
+def test_a_start_with_a_changed_catalog_compares_only_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [tool_from_mcp({"name": f"tool_{n}", "description": f"Does {n}."}, "first") for n in range(20)]
+    catalog = Catalog.of([*others, *(tool_from_mcp(SENT, server) for server in ("first", "second"))])
+    started(tmp_path, catalog).prepare()
+    monkeypatch.setattr(CopyFinder, "_all", lambda *_: pytest.fail("all tools were compared again"))
+    grown = catalog.with_server(
+        catalog.servers["second"],
+        [*catalog.of_server("second"), tool_from_mcp({**SENT, "name": "send_letter"}, "second")],
+    )
+    assert copies_of(started(tmp_path, grown)) == {
+        "second/send_mail": "first/send_mail",
+        "second/send_letter": "first/send_mail",
+    }
+
+
+@pytest.mark.usefixtures("small_indexes")
+@pytest.mark.parametrize(
+    "content", ["{", "[1]", '{"order": [], "copies": {}}', '{"copies": {"second/send_mail": "gone/tool"}}']
+)
+def test_a_damaged_file_of_copies_is_made_again(tmp_path: Path, content: str) -> None:
+    catalog = Catalog.of([tool_from_mcp(SENT, server) for server in ("first", "second")])
+    started(tmp_path, catalog).prepare()
+    (path,) = tmp_path.glob("*/copies.json")
     path.write_text(content)
-    assert len(Searcher(Catalog.of(tools), options=options)._copies) == 1
+    again = started(tmp_path, catalog)
+    assert copies_of(again) == {"second/send_mail": "first/send_mail"}
+    again.prepare()
+    assert "first/send_mail" in path.read_text()
+
+
+TEXTS = [
+    "Send a mail to a person. It is delivered at once.",
+    "Send a mail to a person. It is delivered at once. Args: to, subject, body.",
+    "Args: to, subject, body. List what is in a folder of the mailbox, newest first.",
+    "List what is in a folder of the mailbox, newest first.",
+    "",
+]
+NAMES = ["send_mail", "mail_send_mail", "send_mail_send_mail", "list_folder", "folder"]
+SERVERS = ["one", "two", "three", "four"]
+
+
+CHANGE = st.tuples(
+    st.sampled_from(SERVERS), st.sampled_from(NAMES), st.sampled_from(TEXTS), st.sampled_from([True, True, False])
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CHANGE, min_size=2, max_size=25))
+def test_copies_found_change_by_change_are_those_found_at_once(changes: list[tuple[str, str, str, bool]]) -> None:
+    order = ServerOrder({"two": 0, "one": 1, "three": 2}, {"three": "two"})
+    options = SearchOptions(order=order)
+    catalog = Catalog.of([tool_from_mcp({"name": "other", "description": "Does something else."}, "one")])
+    followed = Searcher(catalog, options=options)
+    for server, name, text, stays in changes:
+        known = catalog.servers.get(server) or Server(name=server)
+        tools = {tool.name: tool for tool in catalog.of_server(server)}
+        tools[name] = tool_from_mcp({"name": name, "description": text}, server)
+        if not stays:
+            del tools[name]
+        catalog = catalog.with_server(known, tools.values())
+        followed.update(catalog)
+        assert copies_of(followed) == copies_of(Searcher(catalog, options=options))

@@ -64,7 +64,7 @@ def make_searcher(
         order=known.order,
         reranker=choose_reranker(settings.reranker),
         keep=saved.keep if settings.saved_index else None,
-        copies=SavedCopies(cache_folder() / "copies") if settings.saved_index else None,
+        copies=SavedCopies(saved) if settings.saved_index else None,
     )
     source = saved.open(catalog) if settings.saved_index else catalog
     return Searcher(source, embedder, fallback=static_model() if embedder is not None else None, options=options)

@@ -21,6 +21,7 @@ from shortlist.index.postings import (
     NAME_BIT,
     NO_POSTINGS,
     SERVER_BIT,
+    FieldFilter,
     FieldWeight,
     Forward,
     Inverted,
@@ -160,8 +161,9 @@ class ExactLexicalIndex:
 
     def postings(self, term: str) -> Postings:
         number = self.vocabulary.get(term)
-        if number is None:
-            return NO_POSTINGS
+        return NO_POSTINGS if number is None else self._postings(number)
+
+    def _postings(self, number: int) -> Postings:
         main = self._main_postings(number)
         late = self._late_postings.get(number)
         if not late:
@@ -189,14 +191,26 @@ class ExactLexicalIndex:
         part, start, end = self._place(row)
         return part.terms[start:end], part.fields[start:end]
 
-    def uncounted(self, rows: Sequence[int]) -> "ExactLexicalIndex":
+    def term_counts(self, fields: FieldFilter) -> NDArray[np.int64]:
+        """Return how many terms each row has in some fields."""
+        parts = (self._main, self._late)
+        return np.concatenate([part.counts(fields.passing(part.fields)) for part in parts])
+
+    def rows_holding(self, terms: Iterable[int], fields: FieldFilter | None = None) -> NDArray[np.int64]:
+        """Return how many of some terms each row holds, in any field or in these; removed rows may be counted too."""
+        found = [self._postings(number) for number in terms]
+        rows = [each.rows if fields is None else each.rows[fields.passing(each.fields)] for each in found]
+        return np.bincount(np.concatenate([np.empty(0, np.int64), *rows]), minlength=self.size)
+
+    def uncounted(self, rows: Rows) -> "ExactLexicalIndex":
         """Return the same index for searching, in which some rows do not make their terms known or frequent."""
         view = copy(self)
         view.live = self.live - len(rows)
-        view._frequency = self._frequency.copy()
-        for row in rows:
-            terms, fields = self.fields_of(row)
-            view._frequency[terms[(fields & SERVER_BIT) == 0]] -= 1  # a server's name is the user's word
+        main = self._main.count
+        parts = self._main.only(rows[rows < main]), self._late.only(rows[rows >= main] - main)
+        theirs = [part.terms[(part.fields & SERVER_BIT) == 0] for part in parts]  # a server's name is the user's word
+        uncounted = np.bincount(np.concatenate(theirs), minlength=len(self._frequency))
+        view._frequency = self._frequency - uncounted.astype(np.int32)
         view._forget()
         return view
 

@@ -24,6 +24,18 @@ class FieldWeight:
     usual_length: float
 
 
+@dataclass(frozen=True, slots=True)
+class FieldFilter:
+    """Passes terms that stand in some of these fields and in none of those, each given as bits."""
+
+    some: np.uint16
+    none: np.uint16
+
+    def passing(self, fields: NDArray[np.uint16]) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = ((fields & self.some) > 0) & ((fields & self.none) == 0)
+        return found
+
+
 class Postings(NamedTuple):
     """The rows that hold a term, ascending, the saturated weight it has there, and in which fields it stands."""
 
@@ -91,11 +103,15 @@ class Forward:
         return len(self.starts) - 1
 
     def name_sizes(self) -> NDArray[np.float32]:
-        before = np.concatenate([[0], np.cumsum((self.fields & NAME_BIT) > 0)])
-        sizes: NDArray[np.float32] = np.maximum(before[self.starts[1:]] - before[self.starts[:-1]], 1).astype(
-            np.float32
-        )
+        """Return how many terms the name of each row has, one at least."""
+        sizes: NDArray[np.float32] = np.maximum(self.counts((self.fields & NAME_BIT) > 0), 1).astype(np.float32)
         return sizes
+
+    def counts(self, terms: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return how many of these terms each row has."""
+        before = np.concatenate([[0], np.cumsum(terms)])
+        counts: NDArray[np.int64] = before[self.starts[1:]] - before[self.starts[:-1]]
+        return counts
 
     def entries(self, row: int) -> list[tuple[int, float, int]]:
         part = slice(self.starts[row], self.starts[row + 1])

@@ -4,10 +4,9 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import IndexFormatError
@@ -20,6 +19,7 @@ SAVED_FROM = 500
 """Fewer tools are indexed faster than they are read back."""
 KEPT = 8
 """Indexes on disk; the one least recently used is removed first."""
+_COPIES = "copies.json"
 CHANGED_SHARE = 0.1
 """An index is saved again once this share of its tools has changed; up to then a start applies the difference."""
 
@@ -32,8 +32,8 @@ class SavedIndexes:
 
     def __init__(self, folder: Path, model_id: str | None) -> None:
         self._folder, self._model_id = folder, model_id
-        self._saved: Catalog | None = None
-        """What the newest index on disk is of."""
+        self.newest: tuple[Path, Catalog] | None = None
+        """The index on disk that was opened or saved last, and what it is of."""
 
     def open(self, catalog: Catalog) -> Index:
         """Read the index of a catalog, or that of an older version of it and update it, or build it."""
@@ -47,7 +47,7 @@ class SavedIndexes:
             if index.catalog is not catalog and _share_changed(index.catalog, catalog) > CHANGED_SHARE:
                 continue
             place.touch()
-            self._saved = index.catalog
+            self.newest = place, index.catalog
             return index if index.catalog is catalog else index.updated(catalog)[0]
         return Index.build(catalog)
 
@@ -55,11 +55,12 @@ class SavedIndexes:
         """Save an index that differs enough from the saved one; a full disk is not an error."""
         if len(index) < SAVED_FROM:
             return
-        if self._saved is not None and _share_changed(self._saved, index.catalog) <= CHANGED_SHARE:
+        if self.newest is not None and _share_changed(self.newest[1], index.catalog) <= CHANGED_SHARE:
             return
+        place = self._place(index.catalog)
         try:
-            save_index(index, self._place(index.catalog))
-            self._saved = index.catalog
+            save_index(index, place)
+            self.newest = place, index.catalog
             self._forget()
         except OSError:
             return
@@ -85,42 +86,39 @@ class SavedIndexes:
             shutil.rmtree(place, ignore_errors=True)
 
 
-FoundCopy: TypeAlias = tuple[ToolId, ToolId, list[str]]
-"""A copy, its original, and the words that set the name of the copy's server apart."""
-
-
 class SavedCopies:
-    """Which tools were found to be copies of which: comparing all tools takes seconds where there are thousands."""
+    """Which tools are copies of which, saved with an index: comparing thousands of tools takes seconds."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, indexes: SavedIndexes) -> None:
+        self._indexes = indexes
 
-    def load(self, catalog: Catalog, order: Sequence[object]) -> list[FoundCopy] | None:
-        """Return what was found in the same catalog with servers in the same order; None where nothing was saved."""
-        try:
-            saved = json.loads(self._place(catalog, order).read_text("utf-8"))
-            found = [(copy, original, [str(word) for word in words]) for copy, original, words in saved]
-        except (OSError, ValueError, TypeError):
+    def load(self, order: Sequence[object]) -> tuple[int, dict[ToolId, ToolId]] | None:
+        """Return how many rows the opened index was saved with, and the copies that were found in them.
+
+        None where there is no such index, or where its servers had another order.
+        """
+        opened = self._indexes.newest
+        if opened is None:
             return None
-        known = all(copy in catalog.tools and original in catalog.tools for copy, original, _ in found)
-        return found if known else None
+        place, catalog = opened
+        try:
+            saved = json.loads((place / _COPIES).read_text("utf-8"))
+            originals = {str(copy): str(original) for copy, original in saved["copies"].items()}
+            same = saved["order"] == order and all(i in catalog.tools for i in (*originals, *originals.values()))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+        return (len(catalog), originals) if same else None
 
-    def keep(self, catalog: Catalog, order: Sequence[object], copies: Sequence[FoundCopy]) -> None:
-        """Save what was found; a full disk is not an error."""
-        if len(catalog) < SAVED_FROM:
+    def keep(self, catalog: Catalog, order: Sequence[object], originals: Mapping[ToolId, ToolId]) -> None:
+        """Save what was found beside the index of the same catalog; a full disk is not an error."""
+        newest = self._indexes.newest
+        if newest is None or newest[1].fingerprint != catalog.fingerprint or self.load(order) is not None:
             return
+        place = newest[0] / _COPIES
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            place = self._place(catalog, order)
             written = place.with_suffix(f".{secrets.token_hex(4)}")
-            written.write_text(json.dumps(copies), "utf-8")
+            written.write_text(json.dumps({"order": order, "copies": originals}), "utf-8")
             written.replace(place)
-            for old in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
-                old.unlink(missing_ok=True)
-
-    def _place(self, catalog: Catalog, order: Sequence[object]) -> Path:
-        said = json.dumps([own_version(), catalog.fingerprint, *order]).encode()
-        return self._folder / f"{hashlib.blake2b(said, digest_size=16).hexdigest()}.json"
 
 
 def _share_changed(older: Catalog, newer: Catalog) -> float:

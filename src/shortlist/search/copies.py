@@ -2,123 +2,279 @@
 
 A copy cannot buy a place. While its original may answer, it is left out of the candidates, of the document frequencies
 and of the words that spelling is corrected to, so its text changes nothing about the ranking of other tools.
+
+The original of a tool is the first one that it copies, by the order of servers, then by id. That does not depend on
+the order in which tools arrived, so comparing what changed with the rest has the same result as comparing everything.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from shortlist.catalog.catalog import Catalog
 from shortlist.index.index import Index
-from shortlist.index.saved import FoundCopy, SavedCopies
-from shortlist.models import ToolId
-from shortlist.search.families import NO_COPIES, Copies, OfferedTool, ServerOrder, said_once
+from shortlist.index.saved import SavedCopies
+from shortlist.models import Tool, ToolId
+from shortlist.search.families import (
+    COPIED_SHARE,
+    NO_COPIES,
+    OWN_FIELDS,
+    RENAMED_SHARE,
+    RENAMED_WORDS,
+    Copies,
+    OfferedTool,
+    ServerOrder,
+    said_once,
+    sentences_of,
+    spelling,
+)
 from shortlist.text.documents import server_words
-from shortlist.text.tokens import terms
+from shortlist.text.tokens import compact, terms
 
-MOST_COMPARED = 64
-"""Tools that are compared with one another where many share a name or a sentence."""
+Originals: TypeAlias = dict[ToolId, ToolId]
+"""The original of each copy; it may be a copy itself."""
+CHANGED_SHARE = 0.02
+"""Above this share of changed tools, all are compared: one that changed takes as long as 50 do then."""
+MIN_CHANGED = 50
 
 
 def without_copies(index: Index, copies: Copies) -> Index:
     """Return the index for searching as if the copies had no words."""
-    return replace(index, lexical=index.lexical.uncounted(copies.rows.tolist()))
+    return replace(index, lexical=index.lexical.uncounted(copies.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What was found among the first rows of an index; later versions of it share the list of ids."""
+
+    ids: list[ToolId]
+    size: int
+    catalog: Catalog | None
+    originals: Originals
 
 
 class CopyFinder:
-    """Finds copies among the tools of an index; what was read of a tool is kept for the next version of the index."""
+    """Finds copies among the tools of an index; of a changed index, only what changed is compared with the rest."""
 
     def __init__(self, order: ServerOrder, saved: SavedCopies | None = None) -> None:
-        self._order = order
-        self._saved = saved
-        self._offers: dict[ToolId, tuple[str, OfferedTool]] = {}
+        self._order, self._saved = order, saved
+        self._compared: _Compared | None = None
+        self._lookalikes: _Lookalikes | None = None
+        self._apart: dict[tuple[str, ToolId], frozenset[str]] = {}
 
     def find(self, index: Index) -> Copies:
-        """Compare the tools that share a name or a sentence with one of a server known for longer."""
-        if not self._order.places or len(index.catalog.servers) < 2:
+        if not self._order.places:
             return NO_COPIES
-        found = self._saved.load(index.catalog, self._key()) if self._saved is not None else None
-        if found is None:
-            found = self._compared(index)
-            if self._saved is not None:
-                self._saved.keep(index.catalog, self._key(), found)
-        names: defaultdict[frozenset[str], list[int]] = defaultdict(list)
-        for place, (_, _, words) in enumerate(found):
-            names[frozenset(words)].append(place)
-        rows = np.array([index.rows[copy] for copy, _, _ in found], np.int64)
-        originals = np.array([index.rows[original] for _, original, _ in found], np.int64)
-        return Copies(rows, originals, {name: np.array(places) for name, places in names.items() if name})
+        before = self._compared or self._restored(index)
+        if len(index.catalog.servers) < 2:
+            originals: Originals = {}
+        elif before is None or before.ids is not index.ids:
+            originals = self._all(index)
+        else:
+            originals = self._updated(index, before)
+        self._compared = _Compared(index.ids, index.size, index.catalog, originals)
+        return self._copies(index, originals)
 
-    def _key(self) -> tuple[object, ...]:
+    def keep(self, index: Index) -> None:
+        """Save what was found in an index that was saved."""
+        found = self._compared
+        if self._saved is not None and found is not None and found.catalog is index.catalog:
+            self._saved.keep(index.catalog, self._key(), found.originals)
+
+    def _restored(self, index: Index) -> _Compared | None:
+        found = self._saved.load(self._key()) if self._saved is not None else None
+        return _Compared(index.ids, found[0], None, found[1]) if found is not None else None
+
+    def _key(self) -> list[object]:
         groups = self._order.groups
-        return sorted(self._order.places.items()), None if groups is None else sorted(groups.items())
+        return [[*map(list, sorted(self._order.places.items()))], groups and [*map(list, sorted(groups.items()))]]
 
-    def _compared(self, index: Index) -> list[FoundCopy]:
-        """Compare all tools; the copies on servers known for longer come first."""
-        offers, ids = self._read(index), {row: tool_id for tool_id, row in index.rows.items()}
-        originals: dict[int, int] = {}
-        for rows in _alike(offers):
-            for copy, original in self._among(rows, offers):
-                originals.setdefault(copy, original)
-        found = sorted(originals, key=lambda row: (self._order.precedence(offers[row].server), row))
-        roots = [_root(row, originals) for row in found]
-        return [
-            (ids[row], ids[root], sorted(_apart(index, offers[row].server, offers[root])))
-            for row, root in zip(found, roots, strict=True)
-        ]
+    def _copies(self, index: Index, originals: Originals) -> Copies:
+        """Describe the copies by row; those on servers known for longer come first."""
+        found = sorted(originals, key=lambda tool_id: self._place(index, index.rows[tool_id]))
+        roots = [_root(tool_id, originals) for tool_id in found]
+        names: defaultdict[frozenset[str], list[int]] = defaultdict(list)
+        for place, (copy, root) in enumerate(zip(found, roots, strict=True)):
+            names[self._words_apart(index, copy, root)].append(place)
+        rows = np.array([index.rows[copy] for copy in found], np.int64)
+        return Copies(
+            rows,
+            np.array([index.rows[root] for root in roots], np.int64),
+            {name: np.array(places) for name, places in names.items() if name},
+        )
 
-    def _read(self, index: Index) -> dict[int, OfferedTool]:
-        """Read the tools, by row; unchanged tools are not read again."""
-        hashes, known, fresh = index.catalog.hashes, self._offers, dict[ToolId, tuple[str, OfferedTool]]()
-        for tool_id, row in index.rows.items():
-            content, before = hashes[tool_id], known.get(tool_id)
-            same = before is not None and content and before[0] == content  # a saved tool is not parsed for this
-            fresh[tool_id] = before if before is not None and same else (content, OfferedTool.of(index, row))
-        self._offers = fresh
-        return {row: fresh[tool_id][1] for tool_id, row in index.rows.items()}
+    def _words_apart(self, index: Index, copy: ToolId, root: ToolId) -> frozenset[str]:
+        """Return the words of a server's name that the original does not have: the words that ask for this server."""
+        server = index.facets.servers[index.rows[copy]]
+        known = self._apart.get((server, root))
+        if known is None:
+            vocabulary, every = index.lexical.vocabulary, set(index.lexical.terms_of(index.rows[root]).tolist())
+            apart = frozenset(word for word in terms(server_words(server)) if vocabulary.get(word) not in every)
+            known = self._apart[server, root] = apart
+        return known
 
-    def _among(self, rows: Iterable[int], offers: Mapping[int, OfferedTool]) -> Iterator[tuple[int, int]]:
-        """Yield each copy with its original; servers known for longer come first."""
-        order, precedence = self._order, self._order.precedence
-        heads: list[tuple[int, int, OfferedTool]] = []
-        for place, row in sorted((precedence(offers[row].server), row) for row in rows):
-            offer = offers[row]
-            original = next(
-                (
-                    head
-                    for known, head, shown in heads
-                    if known < place and not order.interchangeable(shown.server, offer.server) and offer.copies(shown)
-                ),
-                None,
-            )
+    def _place(self, index: Index, row: int) -> tuple[int, ToolId]:
+        return self._order.precedence(index.facets.servers[row]), index.ids[row]
+
+    def _may_copy(self, copy: str, original: str) -> bool:
+        """Return whether a server's tools can be copies of another's."""
+        order = self._order
+        return order.precedence(original) < order.precedence(copy) and not order.interchangeable(original, copy)
+
+    # All tools
+
+    def _all(self, index: Index) -> Originals:
+        """Compare all tools that share a name or a first sentence."""
+        self._apart.clear()
+        self._lookalikes = None
+        offers: dict[int, OfferedTool] = {}
+        found: dict[int, int] = {}
+
+        def offer(row: int) -> OfferedTool:
+            known = offers.get(row)
+            if known is None:
+                known = offers[row] = OfferedTool.of(index, row)
+            return known
+
+        for originals, copies in _alike(index):
+            ordered = sorted(originals, key=lambda row: self._place(index, row))
+            for copy in copies:
+                for original in ordered:
+                    if copy in found and self._place(index, found[copy]) <= self._place(index, original):
+                        break
+                    if not self._may_copy(index.facets.servers[copy], index.facets.servers[original]):
+                        continue
+                    if offer(copy).copies(offer(original)):
+                        found[copy] = original
+                        break
+        return {index.ids[copy]: index.ids[original] for copy, original in found.items()}
+
+    # Changed tools
+
+    def _updated(self, index: Index, before: _Compared) -> Originals:
+        """Compare the tools that changed with all others."""
+        rows = [row for row in range(before.size, index.size) if index.rows.get(index.ids[row]) == row]
+        came = {index.ids[row] for row in rows}
+        originals = {c: o for c, o in before.originals.items() if c in index.rows and c not in came}
+        lost = [copy for copy, original in originals.items() if not self._stays(index, copy, original, came)]
+        if len(rows) + len(lost) > max(MIN_CHANGED, CHANGED_SHARE * len(index)):
+            return self._all(index)
+        if not rows and not lost:
+            return originals
+        self._apart = {key: words for key, words in self._apart.items() if key[1] not in came}
+        alike = self._alike_in(index)
+        for tool_id in (*came, *lost):
+            originals.pop(tool_id, None)
+            original = self._original(index, index.rows[tool_id], alike)
             if original is not None:
-                yield row, original
-            elif len(heads) < MOST_COMPARED:
-                heads.append((place, row, offer))
+                originals[tool_id] = index.ids[original]
+        for row in rows:
+            for copy in self._copies_of(index, row, alike):
+                known = originals.get(index.ids[copy])
+                if known is None or self._place(index, row) < self._place(index, index.rows[known]):
+                    originals[index.ids[copy]] = index.ids[row]
+        return originals
+
+    def _alike_in(self, index: Index) -> "_Lookalikes":
+        if self._lookalikes is None:
+            self._lookalikes = _Lookalikes(index)
+        else:
+            self._lookalikes.follow(index)
+        return self._lookalikes
+
+    def _stays(self, index: Index, copy: ToolId, original: ToolId, came: set[ToolId]) -> bool:
+        if original not in came:
+            return original in index.rows
+        offer, other = (OfferedTool.of(index, index.rows[tool_id]) for tool_id in (copy, original))
+        return offer.copies(other)
+
+    def _original(self, index: Index, row: int, alike: "_Lookalikes") -> int | None:
+        """Return the first tool that a tool copies."""
+        servers, offer = index.facets.servers, OfferedTool.of(index, row)
+        perhaps = [other for other in alike.originals(offer) if self._may_copy(servers[row], servers[other])]
+        perhaps.sort(key=lambda other: self._place(index, other))
+        return next((other for other in perhaps if offer.copies(OfferedTool.of(index, other))), None)
+
+    def _copies_of(self, index: Index, row: int, alike: "_Lookalikes") -> Iterator[int]:
+        servers, offer = index.facets.servers, OfferedTool.of(index, row)
+        for other in alike.copies(offer):
+            if self._may_copy(servers[other], servers[row]) and OfferedTool.of(index, other).copies(offer):
+                yield other
 
 
-def _root(row: int, originals: Mapping[int, int]) -> int:
-    while row in originals:
-        row = originals[row]
-    return row
+class _Lookalikes:
+    """Finds the few rows that may be copies or originals of a tool, by counting the words that they have in common."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._own_sizes = index.lexical.term_counts(OWN_FIELDS)
+        self._spelled = [""] * index.size
+        for name, rows in index.names.items():
+            for row in rows:
+                self._spelled[row] = name
+
+    def follow(self, index: Index) -> None:
+        """Switch to a newer version of the index, which has the same rows and more."""
+        fresh = range(len(self._spelled), index.size)
+        words = [np.count_nonzero(OWN_FIELDS.passing(index.lexical.fields_of(row)[1])) for row in fresh]
+        self._own_sizes = np.concatenate([self._own_sizes, np.array(words, np.int64)])
+        self._spelled += [compact(index.tool(row).name) for row in fresh]
+        self._index = index
+
+    def originals(self, offer: OfferedTool) -> list[int]:
+        """Return the rows of which enough words are in this tool."""
+        common = self._index.lexical.rows_holding(offer.every, OWN_FIELDS)
+        return self._rows(offer, common, self._own_sizes)
+
+    def copies(self, offer: OfferedTool) -> list[int]:
+        """Return the rows that have enough words of this tool."""
+        common = self._index.lexical.rows_holding(offer.own)
+        return self._rows(offer, common, np.full(self._index.size, len(offer.own)))
+
+    def _rows(self, offer: OfferedTool, common: NDArray[np.int64], words: NDArray[np.int64]) -> list[int]:
+        endings = tuple(filter(None, _names(offer.spelled, offer.parts)))  # the same name, one word before it aside
+        renamed = (words >= RENAMED_WORDS) & (common >= RENAMED_SHARE * words)
+        (rows,) = (self._index.lexical.alive & (common >= COPIED_SHARE * words)).nonzero()
+        alike = zip(rows.tolist(), renamed[rows].tolist(), strict=True)
+        return [row for row, other_name in alike if other_name or self._spelled[row].endswith(endings)]
 
 
-def _apart(index: Index, server: str, original: OfferedTool) -> frozenset[str]:
-    """Return the words of a server's name that the original does not have: the words that ask for this server."""
-    vocabulary = index.lexical.vocabulary
-    return frozenset(word for word in terms(server_words(server)) if vocabulary.get(word) not in original.every)
+def _root(tool_id: ToolId, originals: Mapping[ToolId, ToolId]) -> ToolId:
+    while tool_id in originals:
+        tool_id = originals[tool_id]
+    return tool_id
 
 
-def _alike(offers: Mapping[int, OfferedTool]) -> Iterator[list[int]]:
-    """Yield the rows of several servers that share a name or a first sentence."""
-    alike: defaultdict[str, list[int]] = defaultdict(list)
-    firsts = {offer.said[0] for offer in offers.values() if offer.said}
-    for row, offer in offers.items():
-        names = {said_once(offer.spelled), said_once("".join(offer.parts[1:])), *firsts.intersection(offer.said)}
-        for name in names:
-            alike[name].append(row)
-    alike.pop("", None)
-    for rows in alike.values():
-        if len({offers[row].server for row in rows}) > 1:
-            yield rows
+def _names(spelled: str, parts: tuple[str, ...]) -> tuple[str, str]:
+    return said_once(spelled), said_once("".join(parts[1:]))
+
+
+def _alike(index: Index) -> Iterator[tuple[Iterable[int], Iterable[int]]]:
+    """Yield the rows that may be originals and the rows that may be copies of these: they share a name or a sentence.
+
+    A renamed copy has the first sentence of its original anywhere.
+    """
+    named: defaultdict[str, list[int]] = defaultdict(list)
+    firsts: defaultdict[str, list[int]] = defaultdict(list)
+    saying: defaultdict[str, list[int]] = defaultdict(list)
+    said: list[tuple[int, tuple[str, ...]]] = []
+    for tool_id, row in index.rows.items():
+        tool: Tool = index.catalog.tools[tool_id]
+        for name in set(_names(*spelling(tool.name))):
+            named[name].append(row)
+        told = sentences_of(tool)
+        if told:
+            firsts[told[0]].append(row)
+            said.append((row, told))
+    for row, told in said:
+        for sentence in firsts.keys() & set(told):
+            saying[sentence].append(row)
+    named.pop("", None)
+    servers = index.facets.servers
+    for originals, copies in (*((rows, rows) for rows in named.values()), *((firsts[s], r) for s, r in saying.items())):
+        if len({servers[row] for row in copies}) > 1:
+            yield originals, copies

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from shortlist.index.index import Index
 from shortlist.index.ports import Among
-from shortlist.models import Query
+from shortlist.index.postings import FieldFilter
+from shortlist.models import Query, Tool
 from shortlist.search.pipeline import Ranking, Request
 from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field
 from shortlist.text.tokens import compact, sentences, split_identifier, terms
@@ -53,8 +54,9 @@ def _bits(*fields: Field) -> np.uint16:
     return np.uint16(sum(1 << FIELDS.index(field) for field in fields))
 
 
-_NAME = _bits("name")
-_OWN = _bits("description", "parameters", "parameter_text")
+NAME_FIELDS = _bits("name")
+OWN_FIELDS = FieldFilter(some=_bits("description", "parameters", "parameter_text"), none=NAME_FIELDS)
+"""Words of a tool's own text that are not in its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,10 @@ class OfferedTool:
     @classmethod
     def of(cls, index: Index, row: int) -> "OfferedTool":
         tool = index.tool(row)
-        said = tuple(sentences(tool.description[:MAX_DESCRIPTION_CHARS]))
         every, fields = index.lexical.fields_of(row)
-        own = every[((fields & _OWN) > 0) & ((fields & _NAME) == 0)]
-        return cls(tool.server, *spelling(tool.name), frozenset(own.tolist()), frozenset(every.tolist()), said)
+        own = every[OWN_FIELDS.passing(fields)]
+        words = frozenset(own.tolist()), frozenset(every.tolist())
+        return cls(tool.server, *spelling(tool.name), *words, sentences_of(tool))
 
     def has_name_of(self, other: "OfferedTool") -> bool:
         """Return whether the names are the same, one word before or a repetition aside."""
@@ -99,7 +101,12 @@ class OfferedTool:
         if self.has_name_of(original):
             told = words >= MANY_WORDS or (bool(original.said) and set(original.said) <= set(self.said))
             return told and common >= COPIED_SHARE * words
-        return words >= RENAMED_WORDS and common >= RENAMED_SHARE * words and set(original.said[:1]) <= set(self.said)
+        enough = words >= RENAMED_WORDS and common >= RENAMED_SHARE * words
+        return enough and bool(original.said) and original.said[0] in self.said
+
+
+def sentences_of(tool: Tool) -> tuple[str, ...]:
+    return tuple(sentences(tool.description[:MAX_DESCRIPTION_CHARS]))
 
 
 @lru_cache(maxsize=REMEMBERED_NAMES)

@@ -211,7 +211,9 @@ class Searcher:
 
     def _keep(self) -> None:
         if self._options.keep is not None:
-            self._options.keep(self.index)
+            index = self.index
+            self._options.keep(index)
+            self._finder.keep(index)
 
     def prepare_in_background(self, progress: Progress | None = None) -> threading.Thread:
         """Prepare in a thread of its own; a failure is kept for the notes, not raised."""
