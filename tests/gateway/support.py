@@ -17,6 +17,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.cli.engine import server_order
 from shortlist.config.settings import (
     EMPTY,
+    Confirm,
     Effect,
     Limits,
     MemoryTransport,
@@ -78,6 +79,7 @@ class Fixture:
         self.tools = dict(TOOLS)
         self.effects: dict[str, Effect] = {}
         """What the configuration says that tools do."""
+        self.confirm: Confirm = "never"
         self.bus = InMemorySubscriptionBus()
         self.level: str | None = None
         self._subscribed: list[Any] = []
@@ -289,6 +291,7 @@ async def serve(
             name=f.name,
             transport=MemoryTransport(build=lambda f=f: f.server),  # type: ignore[misc]
             tools={name: ToolOverride(effect=effect) for name, effect in f.effects.items()},
+            confirm=f.confirm,
         )
         for f in fixtures
     } | dict(others)

@@ -439,6 +439,21 @@ async def test_a_token_calls_what_its_actions_allow_through_every_door(allowed: 
     assert ("today" in str(came["resources/list"])) == ("resources" in can)
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("menu", MENUS)
+async def test_no_door_makes_a_call_that_a_person_must_confirm_and_cannot(menu: str, era: Era) -> None:
+    """The client supports no elicitation; `echo` is read-only, and the effect of `unlock` is not configured."""
+    token = TokenSettings(name="guest", hash=TOKEN.hash, confirm="write")
+    async with before_the_doors(Wall(GUEST, (), tokens=(token,)), MENUS[menu], era, "lobby", "vault") as walk:
+        await walked(walk)
+        refused = [await walk.call(name, {}) for name in ("vault__unlock", "vault__treasury")]
+        refused.append(await walk.call("call_tool", {"name": "vault__unlock", "arguments": {}}))
+        await walk.call("lobby__echo", {"text": "hello"})
+        touched = {name for fixture in walk.served.fixtures.values() for name, _ in fixture.calls}
+    assert all("needs the confirmation of a person" in answer for answer in refused)
+    assert touched == {"echo"}
+
+
 async def test_the_owner_sees_through_the_same_doors_what_the_walls_hide() -> None:
     """Without this, the tests above would also pass over doors that are never opened."""
     wall = Wall(OWNER, (), tokens=())

@@ -67,7 +67,7 @@ class ScopedCatalog:
         if tool_id not in self:
             raise ToolNotFound(tool_id)
         if self.scope is not EVERYTHING and not self.scope.may_call(tool_id):
-            raise CallNotAllowed(self.name(tool_id), self.scope)
+            raise CallNotAllowed(self.name(tool_id), _not_callable(self.scope))
 
     def name(self, tool_id: ToolId) -> str:
         """Return the name under which a client sees a tool."""
@@ -159,15 +159,19 @@ class ScopedCatalog:
 
 
 class CallNotAllowed(ShortlistError):
-    """A tool that a principal may see and may not call."""
+    """A tool in reach that is not called; `why` states the reason, and who can change it."""
 
-    def __init__(self, name: str, scope: Scope) -> None:
-        why = (
-            "your token may call only tools that are configured as read_only"
-            if "read" in scope.actions
-            else "your token may find tools, not call them"
-        )
-        super().__init__(f"{name} was NOT invoked: {why}. The operator of this gateway can change that.")
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name} was NOT invoked: {why}")
+
+
+def _not_callable(scope: Scope) -> str:
+    why = (
+        "your token may call only tools that are configured as read_only"
+        if "read" in scope.actions
+        else "your token may find tools, not call them"
+    )
+    return f"{why}. The operator of this gateway can change that."
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from shortlist.access.principal import Principal
 from shortlist.config.settings import (
     Action,
     ClaimRule,
+    Confirm,
     Effect,
     IssuerSettings,
     Settings,
@@ -64,6 +65,8 @@ class Scope:
     actions: frozenset[Action] = ACTIONS
     read_only: frozenset[ToolId] = frozenset()
     """The tools that are configured as read-only."""
+    confirm: Confirm = "never"
+    """Before which calls the principal is asked, whatever the server."""
 
     @property
     def is_limited(self) -> bool:
@@ -135,6 +138,17 @@ def effects_of(settings: Settings) -> dict[ToolId, Effect]:
     }
 
 
+def needs_confirmation(tool_id: ToolId, scope: Scope, settings: Settings) -> bool:
+    """Return whether the person must agree to a call. A tool whose effect is not configured counts as destructive."""
+    server = settings.servers.get(server_of(tool_id))
+    asked = {scope.confirm, server.confirm} if server is not None else {scope.confirm}
+    if asked == {"never"}:
+        return False
+    override = server.tools.get(tool_id.partition("/")[2]) if server is not None else None
+    effect = (override.effect if override is not None else None) or "destructive"
+    return not implied(effect).isdisjoint(asked)
+
+
 def unknown_names(settings: Settings) -> Iterator[str]:
     """Describe every name in the scope of a token or a rule that matches no server and no toolset."""
     limited: list[tuple[str, TokenSettings | ClaimRule]] = [(f"token {n!r}", t) for n, t in settings.tokens.items()]
@@ -160,7 +174,7 @@ def scope_of(token: TokenSettings | ClaimRule, settings: Settings, name: str = "
     actions = ACTIONS if token.can is None else with_implied(token.can)
     read_only = frozenset(i for i, effect in effects_of(settings).items() if effect == "read_only")
     if token.servers is None and token.toolsets is None and token.tools is None:
-        return Scope(actions=actions, read_only=read_only)
+        return Scope(actions=actions, read_only=read_only, confirm=token.confirm)
     grants = [Grant(servers=frozenset(token.servers))] if token.servers else []
     if token.tools:
         grants.append(Grant(globs=token.tools))
@@ -169,7 +183,7 @@ def scope_of(token: TokenSettings | ClaimRule, settings: Settings, name: str = "
             grants.append(_grant(settings.toolsets[toolset], settings, name))
         elif toolset in settings.servers:
             grants.append(Grant(servers=frozenset({toolset})))
-    return Scope(grants=tuple(grants), actions=actions, read_only=read_only)
+    return Scope(grants=tuple(grants), actions=actions, read_only=read_only, confirm=token.confirm)
 
 
 def with_implied(actions: Iterable[Action]) -> frozenset[Action]:

@@ -5,10 +5,10 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, get_args
+from typing import Final, cast, get_args
 
 from shortlist.access.scope import scope_of
-from shortlist.config.settings import Action, Settings, TokenSettings
+from shortlist.config.settings import Action, Confirm, Settings, TokenSettings
 from shortlist.errors import InvalidConfig, StoreError
 from shortlist.storage.port import StoredToken, TokenStore
 
@@ -31,6 +31,8 @@ def token_settings(token: StoredToken) -> TokenSettings:
     unknown = [action for action in token.can or () if action not in get_args(Action)]
     if unknown:
         raise InvalidConfig(f"Token {token.name!r} has the unknown action {unknown[0]!r}.")
+    if token.confirm not in get_args(Confirm):
+        raise InvalidConfig(f"Token {token.name!r} has the unknown value {token.confirm!r} of `confirm`.")
     return TokenSettings(
         name=token.name,
         hash=token.hash,
@@ -39,6 +41,7 @@ def token_settings(token: StoredToken) -> TokenSettings:
         tools=token.tools,
         can=tuple(action for action in get_args(Action) if action in token.can) if token.can is not None else None,
         group=token.group,
+        confirm=cast("Confirm", token.confirm),
     )
 
 

@@ -16,7 +16,7 @@ from shortlist.access.tokens import mint, token_settings
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.stack import read_settings, say
 from shortlist.cli.storing import configured_storage
-from shortlist.config.settings import Action, Settings, TokenSettings, hash_token
+from shortlist.config.settings import Action, Confirm, Settings, TokenSettings, hash_token
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.paths import data_folder
@@ -42,6 +42,12 @@ def register(subparsers: Any) -> None:
     create.add_argument("--can", type=_actions, default=USUAL, help=f"what it may do (default: {','.join(USUAL)})")
     create.add_argument("--expires", type=_duration, help="lifetime, as in 12h or 30d (default: unlimited)")
     create.add_argument("--group", help="callers of one group learn from each other's use")
+    create.add_argument(
+        "--confirm",
+        choices=get_args(Confirm),
+        default="never",
+        help="ask the person before such calls",
+    )
     create.add_argument("--config", help="a configuration file, against which names are checked (default: your own)")
     add_json(create)
     create.set_defaults(run=_create)
@@ -75,6 +81,7 @@ def _create(arguments: argparse.Namespace) -> int:
         tools=arguments.tools,
         can=arguments.can,
         group=arguments.group,
+        confirm=arguments.confirm,
     )
     _check(token, settings)
     _save(store, token, secret)
@@ -151,6 +158,7 @@ def _data(token: StoredToken) -> dict[str, Json]:
         "tools": list(token.tools) if token.tools is not None else None,
         "can": list(token.can) if token.can is not None else sorted(ACTIONS),
         "group": token.group,
+        "confirm": token.confirm,
         "created": token.created,
         "expires": token.expires,
         "last_used": token.last_used,
@@ -161,7 +169,8 @@ def _scope(token: StoredToken) -> str:
     parts = {"servers": token.servers, "toolsets": token.toolsets, "tools": token.tools}
     limits = [f"{kind} {', '.join(names)}" for kind, names in parts.items() if names is not None]
     can = "everything" if token.can is None else ", ".join(token.can)
-    return f"{' and '.join(limits) or 'all servers'}; may {can}"
+    asked = f"; asks before {token.confirm} calls" if token.confirm != "never" else ""
+    return f"{' and '.join(limits) or 'all servers'}; may {can}{asked}"
 
 
 def _expiry(token: StoredToken) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shortlist.config.settings import Action
+from shortlist.config.settings import Action, Confirm
 
 Texts = tuple[str, ...]
 
@@ -50,6 +50,8 @@ class ClaimRuleShape(Shape):
     """What they may do, as for [tokens](#shortlisttokensname); without it, everything. Example: `["read"]`"""
     group: str | None = None
     """Callers of one group learn from each other's use. Example: `"support"`"""
+    confirm: Confirm = "never"
+    """Ask these people before a call, as for servers; the stricter setting applies. Example: `"destructive"`"""
 
 
 class IntrospectionShape(Shape):

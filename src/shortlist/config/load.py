@@ -142,6 +142,7 @@ class _Entry:
             max_concurrency=ours.max_concurrency or CONCURRENT_CALLS,
             identity=ours.identity,
             sessions=ours.sessions,
+            confirm=ours.confirm,
             trust=ours.trust,
             same_as=ours.same_as,
             start=ours.start,

@@ -21,6 +21,8 @@ LoginScope: TypeAlias = Literal["shared", "per_principal"]
 """Whose login a server is used with."""
 SessionScope: TypeAlias = Literal["shared", "per_principal", "per_workspace"]
 """Who shares a connection to a server."""
+Confirm: TypeAlias = Literal["never", "write", "destructive"]
+"""Before which calls the person is asked. A tool without a configured effect counts as destructive."""
 Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
 Action: TypeAlias = Literal["see", "read", "call", "resources", "prompts", "be_asked", "admin"]
 """What a caller may do. `see` finds and describes tools, `read` also calls those that are configured as read-only,
@@ -145,6 +147,7 @@ class ServerSettings:
     max_concurrency: int = CONCURRENT_CALLS
     identity: LoginScope = "shared"
     sessions: SessionScope = "shared"
+    confirm: Confirm = "never"
     trust: Trust = "scan"
     same_as: str = ""
     """The server whose tools these are equal to; search shows such tools once."""
@@ -190,6 +193,7 @@ class TokenSettings:
     can: tuple[Action, ...] | None = None
     group: str | None = None
     """Callers of one group learn from each other's use; None learns from its own alone."""
+    confirm: Confirm = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +211,7 @@ class ClaimRule:
     tools: tuple[str, ...] | None = None
     can: tuple[Action, ...] | None = None
     group: str | None = None
+    confirm: Confirm = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from shortlist.config.identities import OAuthShape, ResourceServerShape, Shape, 
 from shortlist.config.settings import (
     Action,
     Allow,
+    Confirm,
     Effect,
     Isolation,
     Keeping,
@@ -90,6 +91,9 @@ class ServerOptions(Shape):
     sessions: SessionScope = "shared"
     """Who shares a connection to the server. Use `per_principal` or `per_workspace` for servers that keep state,
     such as roots. Example: `"per_workspace"`"""
+    confirm: Confirm = "never"
+    """Ask the person before a call: `write` before every tool that is not configured as `read_only`, `destructive` only
+    before tools that are configured as destructive or whose `effect` is not configured. Example: `"write"`"""
     trust: Trust = "scan"
     """What happens to new and changed definitions: `review` holds them until you approve them, `scan` holds those that
     look dangerous, `auto` accepts all. Example: `"review"`"""
@@ -230,6 +234,9 @@ class TokenShape(Shape):
     Example: `["read"]`"""
     group: str | None = None
     """Callers of one group learn from each other's use. Example: `"support"`"""
+    confirm: Confirm = "never"
+    """Ask the person who uses this token before a call, as for servers; the stricter setting applies.
+    Example: `"destructive"`"""
 
 
 class LimitsShape(Shape):

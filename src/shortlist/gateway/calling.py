@@ -9,14 +9,17 @@ kept open while the modern client comes back with the answers.
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 
 import anyio
 
 from shortlist.access.catalog import CallNotAllowed
+from shortlist.access.scope import needs_confirmation
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ShortlistError, StoreError, ToolNotFound
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, session_of
+from shortlist.gateway.confirming import confirm, refuse_unasked
 from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send
@@ -64,12 +67,37 @@ async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> M
 
 async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, native: bool = True) -> McpResult:
     """Call a tool exactly as if the client spoke to its server. Every call of a tool comes through here."""
-    started, state = perf_counter(), call.state
+    state, tools = call.state, call.seen.tools
     try:
-        call.seen.tools.check_call(tool.id)
+        tools.check_call(tool.id)
+        if not call.is_confirmed and needs_confirmation(tool.id, tools.scope, state.settings):
+            return await _call_confirmed(call, tool, arguments, native=native)
     except CallNotAllowed as error:
         state.audit.refused(_audited(state, call.exchange, tool.server, "tools/call", {"name": tool.name}), str(error))
         raise
+    return await _call_allowed(call, tool, arguments, native=native)
+
+
+async def _call_confirmed(call: ToolCall, tool: Tool, arguments: ToolArguments, *, native: bool) -> McpResult:
+    """Ask the person, then call. A modern client comes back with the answer to a call that is kept open."""
+    exchange, name = call.exchange, call.seen.tools.name(tool.id)
+    refuse_unasked(exchange, name)
+    if exchange.answers_in_place:
+        await confirm(exchange, name, tool, arguments)
+        return await _call_allowed(call, tool, arguments, native=native)
+    if not call.turn.is_first:
+        return await call.state.open_calls.resume(exchange, call.turn)
+
+    async def ask_and_call(asker: Exchange, _: Mapping[str, Json]) -> McpResult:
+        await confirm(asker, name, tool, arguments)
+        agreed = replace(call, exchange=asker, turn=Round(meta=call.turn.meta))
+        return await _call_allowed(agreed, tool, arguments, native=native)
+
+    return await call.state.open_calls.start(exchange, ask_and_call)
+
+
+async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *, native: bool) -> McpResult:
+    started, state = perf_counter(), call.state
     outcome: CallOutcome = "failed"
     result: McpResult | None = None
     failure = ""

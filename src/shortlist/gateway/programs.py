@@ -30,6 +30,7 @@ from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError, ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, Round
 from shortlist.gateway.calling import call_bound, find_tool, is_input_required, text_of_result
+from shortlist.gateway.confirming import ELICIT, shown_arguments
 from shortlist.gateway.discovery import DESCRIBE, SEARCH
 from shortlist.gateway.python_tools import PythonTools, functions_of
 from shortlist.gateway.recording import FinishedProgram
@@ -41,7 +42,6 @@ from shortlist.text.tokens import clean_text, one_line
 from shortlist.upstream.errors import UpstreamTimeout
 from shortlist.validation import check_call
 
-ELICIT = "elicitation/create"
 FORM: Mapping[str, Json] = {
     "type": "object",
     "properties": {
@@ -197,8 +197,9 @@ class _Calls:
         arguments = await _checked(call, functions, tool, wanted)
         call.seen.tools.check_call(tool.id)
         writes = None if self._runs_unasked(tool.id) else tool.id
-        shown = f"{functions.path(tool)}({_shown(arguments)})" if writes else ""
-        return _Ready(_inside(partial(self._make, tool, arguments)), writes, shown)
+        shown = f"{functions.path(tool)}({shown_arguments(arguments, SHOWN_ARGUMENTS)})" if writes else ""
+        is_asked = writes is not None or tool.id in self._agreed
+        return _Ready(_inside(partial(self._make, tool, arguments, is_asked)), writes, shown)
 
     def _runs_unasked(self, tool_id: ToolId) -> bool:
         return (
@@ -228,9 +229,9 @@ class _Calls:
         if isinstance(content, dict) and content.get("always") is True:
             self._agreed.update(each.writes for each in calls if each.writes is not None)
 
-    async def _make(self, tool: Tool, arguments: Mapping[str, Json]) -> Json:
+    async def _make(self, tool: Tool, arguments: Mapping[str, Json], is_asked: bool) -> Json:
         """Make a call through the same door as every other, in the caller's present scope."""
-        call = await self._admitted()
+        call = replace(await self._admitted(), is_confirmed=is_asked)
         result = await call_bound(call, tool, arguments, native=False)
         if is_input_required(result):
             raise RequestRefused(f"{tool.server!r} asks for input that this client cannot give")
@@ -312,11 +313,6 @@ def _without_data(block: Mapping[str, Json]) -> dict[str, Json]:
     if isinstance(resource, dict):
         kept["resource"] = {key: value for key, value in resource.items() if key != "blob"}
     return kept
-
-
-def _shown(arguments: Mapping[str, Json]) -> str:
-    written = (f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments.items())
-    return one_line(clean_text(", ".join(written)), SHOWN_ARGUMENTS)
 
 
 def _inside(work: CallWork) -> CallWork:

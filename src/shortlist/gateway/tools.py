@@ -345,6 +345,8 @@ class ToolCall:
     """Calls a tool by name, as call_tool does."""
     program: str = ""
     """The program that makes the call; empty for one from outside."""
+    is_confirmed: bool = False
+    """The person has agreed to this call already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

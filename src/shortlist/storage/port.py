@@ -412,6 +412,7 @@ class StoredToken:
     tools: tuple[str, ...] | None = None
     can: tuple[str, ...] | None = None
     group: str | None = None
+    confirm: str = "never"
 
     def is_valid(self, now: float) -> bool:
         return self.expires is None or now < self.expires
