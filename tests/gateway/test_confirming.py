@@ -7,7 +7,8 @@ import mcp_types as types
 import pytest
 from mcp import MCPError
 
-from shortlist.access.scope import EVERYTHING, Scope, needs_confirmation
+from shortlist.access.catalog import needs_confirmation
+from shortlist.access.scope import EVERYTHING, Scope
 from shortlist.config.settings import (
     AuditSettings,
     CodeSettings,
@@ -26,7 +27,6 @@ from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve,
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
 ERAS: tuple[Era, ...] = ("legacy", "modern")
-AUDITED = {"audit": AuditSettings(enabled=True)}
 Action = Literal["accept", "decline", "cancel"]
 
 
@@ -39,7 +39,7 @@ class Person:
 
     async def __call__(self, _: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
-        content = {"colour": "red"} if "colour" in str(params.requested_schema) else {}
+        content: Any = {"colour": "red"} if "colour" in str(params.requested_schema) else {}
         return types.ElicitResult(action=self.action, content=content if self.action == "accept" else None)
 
 
@@ -84,7 +84,7 @@ async def test_a_call_is_made_once_after_the_person_agreed(mode: Any, era: Era, 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_call_is_not_made_where_the_person_does_not_agree(action: Action, era: Era) -> None:
     log = Kept()
-    async with serve(careful(), seams=Seams(audit=log), **AUDITED) as served:
+    async with serve(careful(), seams=Seams(audit=log), audit=AuditSettings(enabled=True)) as served:
         result = await call(served, era, Person(action), "call_tool", {"name": "lab__echo", "arguments": {"text": "x"}})
     assert result.is_error
     assert "lab__echo was NOT invoked: the person who was asked did not allow it" in words(result)
@@ -118,7 +118,7 @@ async def test_a_tool_that_is_configured_as_read_only_is_called_without_a_questi
 async def test_a_program_is_asked_about_once_for_each_call_whatever_programs_may_do(era: Era) -> None:
     for allow in ("read", "write"):
         person = Person()
-        code = CodeSettings(enabled=True, allow=allow)  # type: ignore[arg-type]
+        code = CodeSettings(enabled=True, allow=allow)
         async with serve(careful(), options=ServeOptions(menu="code"), code=code) as served:
             result = await call(served, era, person, "run_code", {"code": "await tools.lab.echo(text='x')"})
         assert "Calls: 1 done." in words(result)

@@ -10,7 +10,7 @@ from shortlist.errors import InvalidInput
 from shortlist.gateway.calling import text_of_result
 from shortlist.gateway.results import ResultPage, Results, cut, find_passages, paged_result, pages_of
 from shortlist.storage.memory import MemoryResults
-from shortlist.storage.port import ResultLimits
+from shortlist.storage.owned import ResultLimits
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=40),
@@ -28,7 +28,7 @@ def results(
     now: list[float] | None = None,
 ) -> Results:
     clock = now or [0.0]
-    store = MemoryResults(ResultLimits(seconds, most, most_bytes), clock=lambda: clock[0])
+    store = MemoryResults(ResultLimits(seconds, most, most_bytes, most, most_bytes), clock=lambda: clock[0])
     return Results(store, characters=characters)
 
 

@@ -6,6 +6,7 @@ from shortlist.access.principal import Principal
 from shortlist.errors import InvalidInput
 from shortlist.gateway.callers import Caller, Workspace, Workspaces, workspace_key
 from shortlist.storage.memory import MemoryWorkspaces
+from shortlist.storage.owned import WorkspaceLimits
 from shortlist.storage.sqlite_workspaces import SqliteWorkspaces
 
 ADA, BOB = Principal(kind="token", name="ada"), Principal(kind="token", name="bob")
@@ -13,7 +14,8 @@ ADA, BOB = Principal(kind="token", name="ada"), Principal(kind="token", name="bo
 
 def workspaces(seconds: float = 60, most: int = 3, now: list[float] | None = None) -> Workspaces:
     clock = now or [0.0]
-    return Workspaces(MemoryWorkspaces(), seconds=seconds, most=most, clock=lambda: clock[0])
+    limits = WorkspaceLimits(seconds=seconds, most=most, most_of_owner=most)
+    return Workspaces(MemoryWorkspaces(), limits, clock=lambda: clock[0])
 
 
 @pytest.mark.parametrize(
@@ -157,4 +159,5 @@ async def test_a_file_that_cannot_be_read_is_reported_once_and_stops_nobody(
 
 def saved_in(folder: Path, day: list[float] | None = None) -> Workspaces:
     today = day or [1_000_000.0]
-    return Workspaces(SqliteWorkspaces(folder / "w.sqlite"), seconds=60, most=3, today=lambda: today[0])
+    limits = WorkspaceLimits(seconds=60, most=3, most_of_owner=3)
+    return Workspaces(SqliteWorkspaces(folder / "w.sqlite"), limits, today=lambda: today[0])

@@ -7,16 +7,15 @@ import pytest
 
 from shortlist.errors import InvalidInput, NothingRecorded
 from shortlist.storage.local import open_local
+from shortlist.storage.owned import ResultLimits, StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import (
     Batch,
     EventQuery,
     PinnedDefinition,
-    ResultLimits,
     Storage,
     StoredExperiment,
     StoredPins,
     StoredVector,
-    StoredWorkspace,
     WorkspaceOutcome,
 )
 from shortlist.storage.postgres.opening import open_postgres
@@ -183,13 +182,17 @@ def test_vectors_come_back_by_key(storage: Storage) -> None:
     assert storage.vectors.get([b"key", b"other"]) == {b"key": vector}
 
 
+SOME = WorkspaceLimits(seconds=1_000, most=10, most_of_owner=10)
+TWO = WorkspaceLimits(seconds=2, most=2, most_of_owner=10)
+
+
 def workspace(key: str, used: float = 100.0) -> StoredWorkspace:
     return StoredWorkspace(key=key, loaded={"s/b": "letters", "s/a": ""}, used=used)
 
 
 def test_a_workspace_comes_back_as_it_was_saved(storage: Storage) -> None:
     assert storage.workspaces.load("handle:ada:1") is None
-    storage.workspaces.save(workspace("handle:ada:1"), since=0, most=10)
+    storage.workspaces.save(workspace("handle:ada:1"), SOME)
     found = storage.workspaces.load("handle:ada:1")
     assert found == workspace("handle:ada:1")
     assert list(found.loaded) == ["s/b", "s/a"]
@@ -198,8 +201,37 @@ def test_a_workspace_comes_back_as_it_was_saved(storage: Storage) -> None:
 
 def test_workspaces_beyond_the_limits_go_the_longest_unused_first(storage: Storage) -> None:
     for number in range(5):
-        storage.workspaces.save(workspace(f"w{number}", used=number), since=2, most=2)
-    assert [storage.workspaces.load(f"w{number}") is not None for number in range(5)] == [False] * 3 + [True] * 2
+        storage.workspaces.save(workspace(f"handle:ada:{number}", used=number), TWO)
+    kept = [storage.workspaces.load(f"handle:ada:{number}") is not None for number in range(5)]
+    assert kept == [False] * 3 + [True] * 2
+
+
+def test_one_owner_displaces_only_its_own_workspaces_and_results(storage: Storage) -> None:
+    limits = WorkspaceLimits(seconds=1_000, most=10, most_of_owner=2)
+    others = ("principal:bob", "handle:bob:1", "handle:ada:bob:1", "handle:company:ada:1", "principal:ada:x")
+    for key in (*others, "principal:ada", *(f"handle:ada:{number}" for number in range(5))):
+        storage.workspaces.save(workspace(key, used=float(key[-1]) if key[-1].isdigit() else 0.0), limits)
+    assert [each.key for each in storage.workspaces.of_owner("ada")] == ["handle:ada:4", "handle:ada:3"]
+    assert all(storage.workspaces.load(key) for key in others)
+    storage.results.limit(ResultLimits(60, 10, 1_000_000, 2, 1_000_000))
+    storage.results.keep("bob", "his", ["page"])
+    for number in range(5):
+        storage.results.keep("ada", f"hers {number}", ["page"])
+    assert storage.results.find("bob", "his") is not None
+    kept = [storage.results.find("ada", f"hers {number}") is not None for number in range(5)]
+    assert kept == [False] * 3 + [True] * 2
+
+
+def test_what_one_owner_keeps_can_be_erased(storage: Storage) -> None:
+    for key in ("principal:ada", "handle:ada:1", "handle:bob:1"):
+        storage.workspaces.save(workspace(key), SOME)
+    storage.results.keep("token:ada", "hers", ["page"])
+    storage.results.keep("token:bob", "his", ["page"])
+    assert (storage.workspaces.erase("ada"), storage.results.erase("token:ada")) == (2, 1)
+    assert storage.workspaces.of_owner("ada") == []
+    assert storage.workspaces.load("handle:bob:1") is not None
+    assert storage.results.find("token:ada", "hers") is None
+    assert storage.results.find("token:bob", "his") is not None
 
 
 def test_a_kept_result_is_found_by_its_owner_alone(storage: Storage) -> None:
@@ -213,7 +245,7 @@ def test_a_kept_result_is_found_by_its_owner_alone(storage: Storage) -> None:
 def test_kept_results_obey_new_limits_at_once(storage: Storage) -> None:
     for handle in ("first", "second"):
         storage.results.keep("ada", handle, ["page"])
-    storage.results.limit(ResultLimits(seconds=60, most=1, most_bytes=1_000_000))
+    storage.results.limit(ResultLimits(60, 1, 1_000_000, 1, 1_000_000))
     assert [storage.results.find("ada", handle) is not None for handle in ("first", "second")] == [False, True]
-    storage.results.limit(ResultLimits(seconds=60, most=1, most_bytes=0))
+    storage.results.limit(ResultLimits(60, 1, 0, 1, 0))
     assert storage.results.bytes == 0

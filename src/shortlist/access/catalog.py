@@ -6,10 +6,11 @@ from functools import cached_property
 
 from rapidfuzz import process
 
-from shortlist.access.scope import EVERYTHING, Scope
+from shortlist.access.scope import EVERYTHING, Scope, implied
 from shortlist.catalog.catalog import Catalog, CatalogDiff
 from shortlist.catalog.naming import Names
 from shortlist.catalog.toolsets import Toolset
+from shortlist.config.settings import Settings
 from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound
 from shortlist.models import Filters, Server, Tool, ToolId
 
@@ -172,6 +173,18 @@ def _not_callable(scope: Scope) -> str:
         else "your token may find tools, not call them"
     )
     return f"{why}. The operator of this gateway can change that."
+
+
+def needs_confirmation(tool_id: ToolId, scope: Scope, settings: Settings) -> bool:
+    """Return whether the person must agree to a call. A tool whose effect is not configured counts as destructive."""
+    name, _, tool = tool_id.partition("/")
+    server = settings.servers.get(name)
+    asked = {scope.confirm, server.confirm} if server is not None else {scope.confirm}
+    if asked == {"never"}:
+        return False
+    override = server.tools.get(tool) if server is not None else None
+    effect = (override.effect if override is not None else None) or "destructive"
+    return not implied(effect).isdisjoint(asked)
 
 
 @dataclass(frozen=True, slots=True)

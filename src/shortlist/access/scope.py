@@ -138,17 +138,6 @@ def effects_of(settings: Settings) -> dict[ToolId, Effect]:
     }
 
 
-def needs_confirmation(tool_id: ToolId, scope: Scope, settings: Settings) -> bool:
-    """Return whether the person must agree to a call. A tool whose effect is not configured counts as destructive."""
-    server = settings.servers.get(server_of(tool_id))
-    asked = {scope.confirm, server.confirm} if server is not None else {scope.confirm}
-    if asked == {"never"}:
-        return False
-    override = server.tools.get(tool_id.partition("/")[2]) if server is not None else None
-    effect = (override.effect if override is not None else None) or "destructive"
-    return not implied(effect).isdisjoint(asked)
-
-
 def unknown_names(settings: Settings) -> Iterator[str]:
     """Describe every name in the scope of a token or a rule that matches no server and no toolset."""
     limited: list[tuple[str, TokenSettings | ClaimRule]] = [(f"token {n!r}", t) for n, t in settings.tokens.items()]

@@ -270,6 +270,9 @@ class Limits:
     results: int = 200
     results_bytes: int = 64 * 1024 * 1024
     """What all kept results may take in memory; the oldest go first."""
+    results_per_caller: int = 50
+    results_bytes_per_caller: int = 16 * 1024 * 1024
+    """What one caller keeps beyond these displaces its own oldest results, and nobody else's."""
     resumption_bytes: int = 64 * 1024 * 1024
     """What legacy HTTP clients were sent, kept so that they can resume a broken stream."""
     connections: int = 2_000
@@ -282,7 +285,12 @@ class Limits:
     """Requests of all clients that run at the same time."""
     calls_per_client: int = 200
     """Requests of one client that run at the same time."""
+    calls_per_caller: int = 100
+    """Calls of one caller that run at one server at the same time."""
+    calls_per_minute: int | None = None
+    """Calls that one caller may make at one server in a minute; None: as many as it wants."""
     workspaces: int = 1_000
+    workspaces_per_caller: int = 200
     workspace_seconds: float = 86_400.0
     auto_tokens: int = 10_000
     """Mode `auto` binds everything while all definitions together cost less: 5 % of a 200k window."""

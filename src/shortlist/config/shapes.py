@@ -259,6 +259,10 @@ class LimitsShape(Shape):
     """How many paged results are kept. Example: `50`"""
     results_bytes: Count | None = None
     """Memory for all paged results; the oldest are dropped first. Example: `8388608`"""
+    results_per_caller: Count | None = None
+    """How many paged results are kept for one caller; its own oldest are dropped first. Example: `20`"""
+    results_bytes_per_caller: Count | None = None
+    """Memory for the paged results of one caller; its own oldest are dropped first. Example: `4194304`"""
     resumption_bytes: Count | None = None
     """Memory for messages sent to legacy HTTP clients, kept so that they can resume a broken stream.
     Example: `8388608`"""
@@ -272,8 +276,15 @@ class LimitsShape(Shape):
     """Requests of all clients that run at the same time; further ones are refused. Example: `200`"""
     calls_per_client: Count | None = None
     """Requests of one client that run at the same time; further ones are refused. Example: `50`"""
+    calls_per_caller: Count | None = None
+    """Calls of one caller that run at one server at the same time; further ones are refused. Example: `8`"""
+    calls_per_minute: Count | None = None
+    """Calls that one caller may make at one server in a minute; further ones are refused and told when to come back.
+    Without it, there is no such limit. Example: `120`"""
     workspaces: Count | None = None
     """How many workspaces are kept. Example: `100`"""
+    workspaces_per_caller: Count | None = None
+    """How many workspaces one caller has at most; its own oldest are dropped first. Example: `20`"""
     workspace_seconds: Positive | None = None
     """How long an unused workspace is kept. Example: `3600`"""
     auto_tokens: Count | None = None

@@ -48,6 +48,8 @@ LOG_METHOD = "notifications/message"
 _CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 MAX_STREAMS = 1_024
 TOLD_AT_ONCE = 10
+BUSY_SECONDS = 1
+"""When a refused request may be tried again."""
 TURN_SECONDS = 0.005
 REVOKED = "The access of this client was revoked"
 _LIST_EVENTS: Mapping[str, ServerEvent] = {
@@ -55,7 +57,7 @@ _LIST_EVENTS: Mapping[str, ServerEvent] = {
     "notifications/resources/list_changed": ResourcesListChanged(),
 }
 _RELAYED = frozenset({*_LIST_EVENTS, "notifications/elicitation/complete"})
-SHUTTING_DOWN = "The gateway is shutting down and takes no new calls. Try again in a few seconds."
+SHUTTING_DOWN = "The gateway is shutting down and takes no new calls."
 _WORK = frozenset(
     {"initialize", "server/discover", "tools/call", "prompts/get", "resources/read", "completion/complete"}
 )
@@ -429,7 +431,9 @@ class Admission:
 
     def _refuse(self, reason: str, message: str) -> None:
         self.refused[reason] += 1
-        raise MCPError(INTERNAL_ERROR, message)
+        raise MCPError(
+            INTERNAL_ERROR, f"{message} Try again in {BUSY_SECONDS} second.", {"retryAfterSeconds": BUSY_SECONDS}
+        )
 
     def _leave(self, client: str) -> None:
         self._total -= 1

@@ -7,21 +7,23 @@ by the principal of its token.
 
 import hashlib
 import logging
+import math
 import secrets
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import anyio
 
 from shortlist.access.principal import OWNER, Principal
-from shortlist.config.settings import ServerSettings
-from shortlist.errors import InvalidInput, StoreError
+from shortlist.config.settings import Limits, ServerSettings
+from shortlist.errors import InvalidInput, RequestRefused, StoreError
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import UNIDENTIFIED, Json, ToolId
-from shortlist.storage.port import StoredWorkspace, WorkspaceStore
+from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits, WorkspaceStore, owner_of
 from shortlist.upstream.events import Era
 
 logger = logging.getLogger(__name__)
@@ -39,7 +41,10 @@ LASTING = ("handle:", "principal:")
 """How the keys begin of workspaces that outlive a connection and a gateway."""
 REFRESHES = 24
 """How often a workspace that is used is saved again within its time."""
+REMEMBERED_SHARES = 10_000
 INVALID_REQUEST = -32600
+OVERLOADED = -32000
+"""A server error of JSON-RPC: the request may be repeated later."""
 METHOD_NOT_FOUND = -32601
 
 
@@ -153,25 +158,24 @@ class Workspaces:
     def __init__(
         self,
         store: WorkspaceStore,
+        limits: WorkspaceLimits,
         *,
-        seconds: float,
-        most: int,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._today = today
         self._failure = ""
-        self._seconds = seconds
-        self._most = most
+        self._limits = limits
         self._clock = clock
         self._open: OrderedDict[WorkspaceKey, Workspace] = OrderedDict()
 
-    def limit(self, *, seconds: float, most: int) -> None:
+    def limit(self, limits: WorkspaceLimits) -> None:
         """Apply new limits; workspaces beyond them end now."""
-        self._seconds, self._most = seconds, most
+        self._limits = limits
         self._expire()
-        self._shrink()
+        for owner in {owner_of(key) for key in self._open}:
+            self._shrink(owner)
 
     async def fetch(self, caller: Caller) -> None:
         """Bring back what an earlier gateway saved for this caller; call this before `of`."""
@@ -180,7 +184,7 @@ class Workspaces:
             return
         known = self._open.get(key)
         if known is not None:
-            if known.loaded and self._clock() - known.saved > self._seconds / REFRESHES:
+            if known.loaded and self._clock() - known.saved > self._limits.seconds / REFRESHES:
                 await self.save(caller)
             return
         try:
@@ -188,7 +192,7 @@ class Workspaces:
         except StoreError as error:
             self._report(error)
             return
-        if stored is not None and stored.used > self._today() - self._seconds and key not in self._open:
+        if stored is not None and stored.used > self._today() - self._limits.seconds and key not in self._open:
             self._put(key, Workspace(loaded=dict(stored.loaded), saved=self._clock()))
 
     async def save(self, caller: Caller) -> None:
@@ -197,11 +201,10 @@ class Workspaces:
         workspace = self._open.get(key) if key is not None else None
         if key is None or workspace is None or not key.startswith(LASTING):
             return
-        workspace.saved, today = self._clock(), self._today()
-        stored = StoredWorkspace(key=key, loaded=dict(workspace.loaded), used=today)
-        since, most = today - self._seconds, self._most
+        workspace.saved = self._clock()
+        stored = StoredWorkspace(key=key, loaded=dict(workspace.loaded), used=self._today())
         try:
-            await anyio.to_thread.run_sync(lambda: self._store.save(stored, since=since, most=most))
+            await anyio.to_thread.run_sync(self._store.save, stored, self._limits)
         except StoreError as error:
             self._report(error)
 
@@ -250,19 +253,82 @@ class Workspaces:
         return len(self._open)
 
     def _put(self, key: WorkspaceKey, workspace: Workspace) -> None:
-        workspace.used = self._clock()
+        workspace.used, is_new = self._clock(), key not in self._open
         self._open[key] = workspace
         self._open.move_to_end(key)
-        self._shrink()
+        if is_new:
+            self._shrink(owner_of(key))
 
-    def _shrink(self) -> None:
-        while len(self._open) > self._most:
+    def _shrink(self, owner: str) -> None:
+        """End the oldest workspaces of a caller that has too many, then the oldest of all."""
+        own = [key for key in self._open if owner_of(key) == owner]
+        for key in own[: max(0, len(own) - self._limits.most_of_owner)]:
+            del self._open[key]
+        while len(self._open) > self._limits.most:
             self._open.popitem(last=False)
 
     def _expire(self) -> None:
-        oldest = self._clock() - self._seconds
+        oldest = self._clock() - self._limits.seconds
         while self._open and next(iter(self._open.values())).used < oldest:
             self._open.popitem(last=False)
+
+
+def workspace_limits(limits: Limits) -> WorkspaceLimits:
+    return WorkspaceLimits(
+        seconds=limits.workspace_seconds, most=limits.workspaces, most_of_owner=limits.workspaces_per_caller
+    )
+
+
+class TooManyCalls(RequestRefused):
+    """A call beyond the fair share of its caller; it was not sent, and may be repeated after some seconds."""
+
+    def __init__(self, server: str, reason: str, seconds: int) -> None:
+        wait = f"{seconds} second{'s' if seconds != 1 else ''}"
+        super().__init__(
+            f"The call to {server!r} was not sent: {reason}. Try again in {wait}.",
+            code=OVERLOADED,
+            data={"retryAfterSeconds": seconds},
+        )
+
+
+class Shares:
+    """What each caller may use of each server: calls at the same time, and calls in a minute."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self._clock = clock
+        self._running: Counter[tuple[str, str, str]] = Counter()
+        self._left: OrderedDict[tuple[str, str, str], tuple[float, float]] = OrderedDict()
+        """Calls that are left of a minute's allowance, and when that was counted."""
+
+    @contextmanager
+    def turn(self, caller: Caller, server: str) -> Iterator[None]:
+        """Count a call while it runs; raise TooManyCalls where its caller has used up its share."""
+        key = (caller.principal.kind, caller.principal.name, server)
+        if self._running[key] >= self.limits.calls_per_caller:
+            most = self.limits.calls_per_caller
+            raise TooManyCalls(server, f"you have {most} calls running there (limits.calls_per_caller)", 1)
+        if self.limits.calls_per_minute is not None:
+            self._spend(key, self.limits.calls_per_minute)
+        self._running[key] += 1
+        try:
+            yield
+        finally:
+            self._running[key] -= 1
+            if not self._running[key]:
+                del self._running[key]
+
+    def _spend(self, key: tuple[str, str, str], most: int) -> None:
+        now = self._clock()
+        left, at = self._left.get(key, (float(most), now))
+        left = min(float(most), left + (now - at) * most / 60)
+        if left < 1:
+            seconds = math.ceil((1 - left) * 60 / most)
+            raise TooManyCalls(key[-1], f"you may make {most} calls a minute there (limits.calls_per_minute)", seconds)
+        self._left[key] = (left - 1, now)
+        self._left.move_to_end(key)
+        while len(self._left) > REMEMBERED_SHARES:  # those that were not used for longest have all of it again
+            self._left.popitem(last=False)
 
 
 class Exchange(Protocol):

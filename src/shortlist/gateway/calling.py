@@ -14,11 +14,10 @@ from time import perf_counter
 
 import anyio
 
-from shortlist.access.catalog import CallNotAllowed
-from shortlist.access.scope import needs_confirmation
+from shortlist.access.catalog import CallNotAllowed, needs_confirmation
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ShortlistError, StoreError, ToolNotFound
-from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, session_of
+from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, TooManyCalls, session_of
 from shortlist.gateway.confirming import confirm, refuse_unasked
 from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
@@ -234,13 +233,18 @@ async def relay(
 ) -> McpResult:
     """Relay a request to a server. It is recorded in the audit log before it is sent, and again when it has ended."""
     request, outcome = _audited(state, exchange, server, method, params), "failed"
-    state.audit.allowed(request)
     try:
-        result = await _relayed(state, exchange, server, method, params, turn)
-        outcome = _outcome(result)
-        return result
-    finally:
-        state.audit.ended(request, outcome)
+        with state.shares.turn(exchange.caller, server):
+            state.audit.allowed(request)
+            try:
+                result = await _relayed(state, exchange, server, method, params, turn)
+                outcome = _outcome(result)
+                return result
+            finally:
+                state.audit.ended(request, outcome)
+    except TooManyCalls as error:
+        state.audit.refused(request, str(error))
+        raise
 
 
 def _audited(

@@ -9,9 +9,10 @@ from typing import Any
 
 import anyio
 
+from shortlist.config.settings import Limits
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
-from shortlist.storage.port import ResultStore
+from shortlist.storage.owned import ResultLimits, ResultStore
 from shortlist.text.tokens import fold
 from shortlist.workers import WorkerFailed, run_apart
 
@@ -110,6 +111,16 @@ class Results:
         if pages is None:
             raise ResultExpired
         return pages
+
+
+def result_limits(limits: Limits) -> ResultLimits:
+    return ResultLimits(
+        seconds=limits.result_seconds,
+        most=limits.results,
+        most_bytes=limits.results_bytes,
+        most_of_owner=limits.results_per_caller,
+        bytes_of_owner=limits.results_bytes_per_caller,
+    )
 
 
 def cut(text: str, characters: int) -> tuple[str, ...]:

@@ -15,12 +15,12 @@ from shortlist.access.principal import Principal
 from shortlist.access.scope import Scope
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import Toolset, UsedWith
-from shortlist.config.settings import Action, Limits, Mode, SelectionSettings, Settings
+from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
-from shortlist.gateway.callers import Caller, Exchange, WorkspaceKey, Workspaces, activity_key
+from shortlist.gateway.callers import Caller, Exchange, Shares, WorkspaceKey, Workspaces, activity_key, workspace_limits
 from shortlist.gateway.ports import DefinitionGate, ToolSearch, Upstreams
 from shortlist.gateway.recording import AuditTrail, Recording
-from shortlist.gateway.results import Results
+from shortlist.gateway.results import Results, result_limits
 from shortlist.gateway.rounds import OpenCalls
 from shortlist.gateway.tasks import BackgroundTasks
 from shortlist.gateway.view import (
@@ -36,7 +36,8 @@ from shortlist.gateway.view import (
 from shortlist.models import UNIDENTIFIED, Asker, Json, Query, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
 from shortlist.storage.memory import MemoryResults, MemoryWorkspaces
-from shortlist.storage.port import AuditLog, ResultLimits, ResultStore, WorkspaceStore
+from shortlist.storage.owned import ResultStore, WorkspaceStore
+from shortlist.storage.port import AuditLog
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assign, Variant
 from shortlist.upstream.errors import UpstreamUnavailable
@@ -110,10 +111,6 @@ class Seams:
 NO_SEAMS = Seams()
 
 
-def _result_limits(limits: Limits) -> ResultLimits:
-    return ResultLimits(limits.result_seconds, limits.results, limits.results_bytes)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerView:
     """One caller's view for one request: how it is served, and the tools it can reach."""
@@ -174,9 +171,10 @@ class GatewayState:
         """Servers whose tools were reported and are not part of the view yet."""
         self.changed = anyio.Event()
         """Set and replaced when the tools of a server are part of the view, and when its state changes."""
-        self.workspaces = Workspaces(seams.workspaces, seconds=limits.workspace_seconds, most=limits.workspaces)
+        self.workspaces = Workspaces(seams.workspaces, workspace_limits(limits))
+        self.shares = Shares(limits)
         self.results = Results(seams.results or MemoryResults(), characters=limits.result_characters)
-        self.results.store.limit(_result_limits(limits))
+        self.results.store.limit(result_limits(limits))
         self.uris = SeenUris()
         self.background = BackgroundTasks()
         self.open_calls = OpenCalls(self.background)
@@ -378,9 +376,10 @@ class GatewayState:
 
         before, after = await self.renew(changed, settings)
         limits = settings.limits
-        self.workspaces.limit(seconds=limits.workspace_seconds, most=limits.workspaces)
+        self.workspaces.limit(workspace_limits(limits))
+        self.shares.limits = limits
         self.results.characters = limits.result_characters
-        await anyio.to_thread.run_sync(self.results.store.limit, _result_limits(limits))
+        await anyio.to_thread.run_sync(self.results.store.limit, result_limits(limits))
         self.audit.settings = settings.audit
         self.recording.arguments = settings.telemetry.arguments
         self.reloaded = Reload(settings_changes(before.settings, after.settings), after.problems)

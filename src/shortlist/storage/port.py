@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from shortlist.models import Json, ToolId
+from shortlist.storage.owned import ResultStore, WorkspaceStore
 
 HOUR = 3_600
 HOURS = 24
@@ -434,53 +435,6 @@ class TokenStore(Protocol):
     def note_use(self, used: Mapping[str, float]) -> None:
         """Note when tokens were used; those that are gone are left out."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredWorkspace:
-    """What one caller has loaded; the key names its owner and holds only a hash of a handle."""
-
-    key: str
-    loaded: Mapping[ToolId, str]
-    """Tool to the toolset it came with, or "", in the order of loading."""
-    used: float
-    """Seconds since 1970."""
-
-
-class WorkspaceStore(Protocol):
-    """Workspaces that outlive a connection, by key."""
-
-    def load(self, key: str) -> StoredWorkspace | None: ...
-
-    def save(self, workspace: StoredWorkspace, *, since: float, most: int) -> None:
-        """Add or replace a workspace; drop those last used before `since`, then the oldest beyond `most`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ResultLimits:
-    """How long a kept result stays, and how much is kept in total."""
-
-    seconds: float
-    most: int
-    most_bytes: int
-
-
-class ResultStore(Protocol):
-    """Large results by handle, as pages; beyond the limits the oldest go first. Only its owner finds one."""
-
-    @property
-    def bytes(self) -> int:
-        """Return what the kept results take."""
-        ...
-
-    def limit(self, limits: ResultLimits) -> None:
-        """Apply limits; results beyond them are dropped now."""
-        ...
-
-    def keep(self, owner: str, handle: str, pages: Sequence[str]) -> None: ...
-
-    def find(self, owner: str, handle: str) -> Sequence[str] | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

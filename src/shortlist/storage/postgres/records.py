@@ -14,14 +14,13 @@ from psycopg.types.json import Jsonb
 from shortlist.errors import StoreError
 from shortlist.storage.files import declared_format
 from shortlist.storage.memory import DEFAULT_LIMITS
+from shortlist.storage.owned import ResultLimits, StoredWorkspace, WorkspaceLimits, owner_of
 from shortlist.storage.port import (
     Decision,
     PinnedDefinition,
-    ResultLimits,
     StoredPins,
     StoredToken,
     StoredVector,
-    StoredWorkspace,
 )
 from shortlist.storage.postgres.database import Postgres, storable
 from shortlist.storage.tokens import token_of
@@ -207,7 +206,8 @@ class PostgresWorkspaces:
         rows = self._database.read("SELECT loaded, used FROM workspaces WHERE key = %s", (storable(key),))
         return StoredWorkspace(key=key, loaded=dict(json.loads(rows[0][0])), used=rows[0][1]) if rows else None
 
-    def save(self, workspace: StoredWorkspace, *, since: float, most: int) -> None:
+    def save(self, workspace: StoredWorkspace, limits: WorkspaceLimits) -> None:
+        owner = storable(owner_of(workspace.key))
         loaded = json.dumps(list(workspace.loaded.items()))
         with self._database.transaction() as connection:
             connection.execute(
@@ -215,10 +215,21 @@ class PostgresWorkspaces:
                 "used = excluded.used",
                 (storable(workspace.key), loaded, workspace.used),
             )
-            connection.execute("DELETE FROM workspaces WHERE used < %s", (since,))
-            connection.execute(
-                "DELETE FROM workspaces WHERE key IN (SELECT key FROM workspaces ORDER BY used DESC OFFSET %s)", (most,)
-            )
+            connection.execute("DELETE FROM workspaces WHERE used < %s", (workspace.used - limits.seconds,))
+            for condition, most in ((_OF_OWNER, limits.most_of_owner), ("true", limits.most)):
+                oldest = f"SELECT key FROM workspaces WHERE {condition} ORDER BY used DESC OFFSET %(most)s"  # noqa: S608
+                sql = f"DELETE FROM workspaces WHERE key IN ({oldest})"  # noqa: S608
+                connection.execute(sql, {"owner": owner, "most": most})
+
+    def of_owner(self, owner: str) -> list[StoredWorkspace]:
+        sql = f"SELECT key, loaded, used FROM workspaces WHERE {_OF_OWNER} ORDER BY used DESC"  # noqa: S608
+        rows = self._database.read(sql, {"owner": storable(owner)})
+        return [StoredWorkspace(key=key, loaded=dict(json.loads(loaded)), used=used) for key, loaded, used in rows]
+
+    def erase(self, owner: str) -> int:
+        with self._database.transaction() as connection:
+            sql = f"DELETE FROM workspaces WHERE {_OF_OWNER}"  # noqa: S608
+            return connection.execute(sql, {"owner": storable(owner)}).rowcount
 
 
 class PostgresResults:
@@ -235,13 +246,13 @@ class PostgresResults:
     def limit(self, limits: ResultLimits) -> None:
         self._limits = limits
         with self._database.transaction() as connection:
-            connection.execute(_FORGET, {"most": limits.most, "bytes": limits.most_bytes})
+            connection.execute(_FORGET, asdict(limits))
 
     def keep(self, owner: str, handle: str, pages: Sequence[str]) -> None:
         limits, kept, size = self._limits, [], 0
         for page in map(storable, pages):
-            if size + sys.getsizeof(page) > limits.most_bytes:
-                kept.append(f"[The rest, over {limits.most_bytes:,} bytes, was not kept.]")
+            if size + sys.getsizeof(page) > (most := min(limits.most_bytes, limits.bytes_of_owner)):
+                kept.append(f"[The rest, over {most:,} bytes, was not kept.]")
                 break
             kept.append(page)
             size += sys.getsizeof(page)
@@ -252,24 +263,32 @@ class PostgresResults:
                 "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s))",
                 row,
             )
-            connection.execute(_FORGET, {"most": limits.most, "bytes": limits.most_bytes})
+            connection.execute(_FORGET, asdict(limits))
 
     def find(self, owner: str, handle: str) -> Sequence[str] | None:
         sql = "SELECT pages FROM results WHERE handle = %s AND owner = %s AND expires > now()"
         rows = self._database.read(sql, (_hashed(handle), storable(owner)))
         return tuple(rows[0][0]) if rows else None
 
+    def erase(self, owner: str) -> int:
+        with self._database.transaction() as connection:
+            return connection.execute("DELETE FROM results WHERE owner = %s", (storable(owner),)).rowcount
+
 
 def _hashed(handle: str) -> str:
     return hashlib.sha256(handle.encode("utf-8", "replace")).hexdigest()
 
 
+_OF_OWNER = """(key = 'principal:' || %(owner)s OR (
+  substr(key, strpos(key, ':') + 1, length(%(owner)s) + 1) = %(owner)s || ':'
+  AND strpos(substr(key, strpos(key, ':') + length(%(owner)s) + 2), ':') = 0 AND NOT starts_with(key, 'principal:')))"""
 _FORGET = """
 DELETE FROM results WHERE expires <= now() OR handle IN (
   SELECT handle FROM (
-    SELECT handle, row_number() OVER latest AS place, sum(bytes) OVER latest AS size
-    FROM results WINDOW latest AS (ORDER BY id DESC)) AS placed
-  WHERE place > %(most)s OR size > %(bytes)s)
+    SELECT handle, row_number() OVER latest AS place, sum(bytes) OVER latest AS size,
+      row_number() OVER own AS own_place, sum(bytes) OVER own AS own_size
+    FROM results WINDOW latest AS (ORDER BY id DESC), own AS (PARTITION BY owner ORDER BY id DESC)) AS placed
+  WHERE place > %(most)s OR size > %(most_bytes)s OR own_place > %(most_of_owner)s OR own_size > %(bytes_of_owner)s)
 """
 
 
