@@ -1,17 +1,22 @@
 """Calls through a gateway whose servers exit, hang, garble and flood at random.
 
-    python -m benchmarks.chaos [--calls 200000] [--seed 1] [--clients 64]
+    python -m benchmarks.chaos [--calls 200000] [--seed 1] [--clients 64] [--save]
 
 Every call has a unique id that begins with the name of its server and is also its text. Each server writes down the
 ids that it receives, and the client compares the answer with the id: the run counts answered, refused, wrong, lost and
 duplicated calls. Afterwards the same clients make the same choices of servers without any fault, while another process
 uses the CPU that faulty servers and their restarts used; the latency of healthy servers is compared with that of this
-control run. The seed decides who calls what, when a client disconnects, and what each server does wrong; a run with the
-same seed replays the same decisions.
+control run.
+
+The seed decides which client calls what, when it disconnects, which fault each call meets, and which server is killed
+or stopped when. The run prints a digest of this plan; a run with the same seed and number of calls has the same plan.
+How many calls fail because others met a fault depends on timing: those that were in flight when their server exited,
+and those that its circuit breaker refused.
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import random
@@ -20,9 +25,10 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -39,6 +45,7 @@ from benchmarks.stress.processes import (
     tree_cpu_seconds,
     usage,
 )
+from benchmarks.stress.upstream import fault_of
 
 from shortlist.evals.tables import Table, to_markdown
 
@@ -47,6 +54,11 @@ HEALTHY, FAULTY, FAULTY_HTTP = 10, 20, 5
 CALL_SECONDS = 8.0
 """The deadline of a call at the client; the servers' own is shorter."""
 SERVER_SECONDS = 3.0
+MOST_RATIO = 2.0
+"""How much slower healthy servers may be at the 95th percentile while others misbehave."""
+RATIO_CALLS = 20_000
+"""With fewer calls the ratio is noise, and only printed."""
+PLANNED_DISTURBANCES = 1_000
 ADJUST_SECONDS = 0.5
 BURN = """
 import sys, time
@@ -75,39 +87,94 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A call, its server, the fault that it will meet, and whether its client disconnects without waiting."""
+
+    id: str
+    server: str
+    fault: str
+    leaves: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """A faulty server that is killed, or stopped for some seconds, so long after the one before."""
+
+    after_seconds: float
+    server: str
+    stopped_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """One client's part of the run, decided by the seed."""
+    """All that the seed decides."""
 
-    dice: random.Random
-    era: Era
-    calls: int
+    clients: tuple[tuple[PlannedCall, ...], ...]
+    disturbances: tuple[Disturbance, ...]
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+    @property
+    def faults(self) -> Counter[str]:
+        return Counter(call.fault for calls in self.clients for call in calls if call.fault)
 
 
-async def run_client(running: Gateway, number: int, plan: Plan, tally: Tally) -> None:
+def plan_of(seed: int, calls: int, clients: int) -> Plan:
+    """Decide a run."""
+    dice = random.Random(f"{seed}-disturb")
+    return Plan(
+        tuple(tuple(islice(planned_calls(seed, number), calls // clients)) for number in range(clients)),
+        tuple(planned_disturbance(dice) for _ in range(PLANNED_DISTURBANCES)),
+    )
+
+
+def planned_calls(seed: int, number: int) -> Iterator[PlannedCall]:
+    dice, index = random.Random(f"{seed}-{number}"), 0
+    while True:
+        broken = dice.random() < 2 / 3
+        which = dice.randrange(FAULTY if broken else HEALTHY)
+        server = f"faulty{which}" if broken else f"healthy{which}"
+        call = f"{server}-{era_of(number)}-{number}-{index}"
+        kind = "http" if which >= FAULTY - FAULTY_HTTP else "stdio"
+        fault, _ = fault_of(seed if broken else None, call, kind)
+        yield PlannedCall(call, server, fault, leaves=dice.random() < 0.005)
+        index += 1
+
+
+def planned_disturbance(dice: random.Random) -> Disturbance:
+    is_killed, seconds = dice.random() < 0.7, dice.uniform(0.1, 1.0)
+    server = f"faulty{dice.randrange(FAULTY - FAULTY_HTTP)}"
+    return Disturbance(dice.uniform(0.2, 1.0), server, None if is_killed else seconds)
+
+
+def era_of(number: int) -> Era:
+    return "modern" if number % 2 else "legacy"
+
+
+async def run_client(running: Gateway, number: int, calls: Sequence[PlannedCall], tally: Tally) -> None:
     """Make one client's calls, one after the other."""
-    client = RawClient(running.port, plan.era)
-    for index in range(plan.calls):
-        broken = plan.dice.random() < 2 / 3
-        server = f"faulty{plan.dice.randrange(FAULTY)}" if broken else f"healthy{plan.dice.randrange(HEALTHY)}"
-        call = f"{server}-{plan.era}-{number}-{index}"
-        leaves = plan.dice.random() < 0.005
+    client = RawClient(running.port, era_of(number))
+    for planned in calls:
         started = perf_counter()
-        outcome = await one_call(client, server, call, leaves, tally)
+        outcome = await one_call(client, planned, tally)
         tally.outcomes[outcome] += 1
-        if not broken:
+        if planned.server.startswith("healthy"):
             tally.healthy.append(perf_counter() - started)
     client.close()
 
 
-async def one_call(client: RawClient, server: str, call: str, leaves: bool, tally: Tally) -> str:
+async def one_call(client: RawClient, planned: PlannedCall, tally: Tally) -> str:
     """Make a call and say what became of it."""
+    server, call = planned.server, planned.id
     tally.sent.add(call)
     try:
         async with asyncio.timeout(CALL_SECONDS):
             if client._writer is None:
                 client.session = ""
                 await client.open()
-            if leaves:
+            if planned.leaves:
                 await client.send("tools/call", _params(server, call))
                 await asyncio.sleep(0)
                 client.close()
@@ -147,41 +214,34 @@ def _judged(answer: dict[str, Any], call: str, tally: Tally) -> str:
     return "wrong"
 
 
-async def disturb(running: Gateway, dice: random.Random) -> None:
-    """Kill and stop server processes at random."""
+async def disturb(running: Gateway, disturbances: Sequence[Disturbance]) -> None:
+    """Kill and stop server processes as planned; begin again where the run outlasts the plan."""
     while True:
-        await asyncio.sleep(dice.uniform(0.2, 1.0))
-        faulty = [pid for pid in children(running.pid) if "--faults" in _command(pid)]
-        if not faulty:
-            continue
-        victim = dice.choice(faulty)
-        try:
-            if dice.random() < 0.7:
-                os.kill(victim, signal.SIGKILL)
-            else:
-                os.kill(victim, signal.SIGSTOP)
-                await asyncio.sleep(dice.uniform(0.1, 1.0))
-                os.kill(victim, signal.SIGCONT)
-        except ProcessLookupError:
-            continue
+        for planned in disturbances:
+            await asyncio.sleep(planned.after_seconds)
+            for victim in (pid for pid in children(running.pid) if _is_server(pid, planned.server)):
+                with suppress(ProcessLookupError):
+                    if planned.stopped_seconds is None:
+                        os.kill(victim, signal.SIGKILL)
+                    else:
+                        os.kill(victim, signal.SIGSTOP)
+                        await asyncio.sleep(planned.stopped_seconds)
+                        os.kill(victim, signal.SIGCONT)
 
 
-def _command(pid: int) -> str:
+def _is_server(pid: int, name: str) -> bool:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+        return f"SERVER_NAME={name}" in Path(f"/proc/{pid}/environ").read_text().split("\0")
     except OSError:
-        return ""
+        return False
 
 
-async def phase(running: Gateway, seed: str, calls: int, clients: int, burn: float | None) -> Tally:
+async def phase(running: Gateway, plan: Plan, burn: float | None) -> Tally:
     """Run all clients to the end, with faults, or without them and with `burn` cores used beside the gateway."""
     await until_served(running)
     tally = Tally()
-    plans = [
-        Plan(random.Random(f"{seed}-{n}"), "modern" if n % 2 else "legacy", calls // clients) for n in range(clients)
-    ]
-    work = [run_client(running, number, plan, tally) for number, plan in enumerate(plans)]
-    beside = disturb(running, random.Random(f"{seed}-disturb")) if burn is None else keep_busy(running, burn)
+    work = [run_client(running, number, calls, tally) for number, calls in enumerate(plan.clients)]
+    beside = disturb(running, plan.disturbances) if burn is None else keep_busy(running, burn)
     task = asyncio.create_task(beside)
     began, cpu, own = perf_counter(), tree_cpu_seconds(running.pid), usage(running.pid).cpu_seconds
     await asyncio.gather(*work)
@@ -227,7 +287,7 @@ def gateway_of(seen: Path, seed: int | None) -> Iterator[Gateway]:
         servers: dict[str, dict[str, Any]] = {}
         for number in range(HEALTHY + FAULTY):
             name = f"healthy{number}" if number < HEALTHY else f"faulty{number - HEALTHY}"
-            faults = () if seed is None or number < HEALTHY else ("--faults", f"{seed}{number:03}")
+            faults = () if seed is None or number < HEALTHY else ("--faults", str(seed))
             noted = {"SEEN_FILE": str(seen), "SERVER_NAME": name}
             if number >= HEALTHY + FAULTY - FAULTY_HTTP:
                 _, url = stack.enter_context(http_upstream(*faults, **noted))
@@ -243,30 +303,35 @@ def _p95(times: list[float]) -> float:
 
 
 def main() -> int:
-    """Run, print the counts, and fail where a call was wrong, lost or done twice."""
+    """Run, print the counts, and fail where a call was wrong, lost or done twice, or healthy servers were slow."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/chaos-COMMIT.json")
     arguments = parser.parse_args()
+    plan = plan_of(arguments.seed, arguments.calls, arguments.clients)
+    few = max(arguments.calls // 10, 50 * arguments.clients)
     with tempfile.TemporaryDirectory() as folder:
         seen, unused = Path(folder) / "seen", Path(folder) / "control"
         seen.touch()
         with gateway_of(seen, arguments.seed) as running:
-            tally = asyncio.run(phase(running, str(arguments.seed), arguments.calls, arguments.clients, None))
+            tally = asyncio.run(phase(running, plan, None))
             alive = "ok" in running.get("/healthz")
         received = [line.split() for line in seen.read_text().splitlines()]
         with gateway_of(unused, None) as running:
-            few = max(arguments.calls // 10, 50 * arguments.clients)
-            control = asyncio.run(phase(running, str(arguments.seed), few, arguments.clients, tally.servers))
+            calm = plan_of(arguments.seed, few, arguments.clients)
+            control = asyncio.run(phase(running, calm, tally.servers))
     times = Counter(call for _, call in received)
     twice = [call for call, count in times.items() if count > 1]
     misplaced = [call for server, call in received if call.partition("-")[0] != server or call not in tally.sent]
     p95 = _p95(tally.healthy), _p95(control.healthy)
+    ratio = p95[0] / max(p95[1], 0.1)
     rows = [(outcome, f"{count:,}") for outcome, count in tally.outcomes.most_common()]
     rows += [(f"{kind} calls", f"{tally.outcomes[kind]:,}") for kind in ("wrong", "lost") if not tally.outcomes[kind]]
     rows += [
+        ("digest of the plan", plan.digest),
+        ("faults planned", ", ".join(f"{fault} {count:,}" for fault, count in sorted(plan.faults.items()))),
         ("received by the servers", f"{len(times):,}"),
         ("received twice", f"{len(twice):,}"),
         ("received by another server, or never sent", f"{len(misplaced):,}"),
@@ -275,14 +340,17 @@ def main() -> int:
         ("cores used by the gateway, and without faults", f"{tally.gateway:.2f}, {control.gateway:.2f}"),
         ("cores used by servers, and as many without faults", f"{tally.servers:.2f}"),
         ("healthy p95 ms, and without faults", f"{p95[0]}, {p95[1]}"),
-        ("ratio (at most 2)", f"{p95[0] / max(p95[1], 0.1):.2f}"),
+        (f"ratio (at most {MOST_RATIO:g})", f"{ratio:.2f}"),
     ]
     table = Table(f"{len(tally.sent):,} calls, seed {arguments.seed}", ("what", "count"), tuple(rows))
     print(to_markdown([table]))
     print(json.dumps(Counter(tally.examples).most_common(10), indent=1))
     if arguments.save:
-        publish("chaos", [table], {"machine": machine(), "seed": arguments.seed, "outcomes": dict(tally.outcomes)})
-    return int(bool(twice or misplaced or tally.outcomes["wrong"] or tally.outcomes["lost"] or not alive))
+        publish(
+            "chaos", [table], {"machine": machine(), "seed": arguments.seed, "plan": plan.digest, "tables": [table]}
+        )
+    is_slow = len(tally.sent) >= RATIO_CALLS and ratio > MOST_RATIO
+    return int(bool(twice or misplaced or tally.outcomes["wrong"] or tally.outcomes["lost"] or not alive or is_slow))
 
 
 def _rate(tally: Tally) -> float:

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from typing import Any
 
 UPSTREAM = Path(__file__).with_name("upstream.py")
-READY_SECONDS = 60.0
+READY_SECONDS = 300.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

@@ -18,6 +18,7 @@ from shortlist.library.filter import ToolFilter
 from shortlist.models import Tool
 
 SET = ("eval", "mcp_union")
+OPTIONS = {"limits": {"tools_per_server": 50_000}}
 CALL = {"name": "bench__echo", "arguments": {"text": "a short answer"}}
 SETTLE_SECONDS = 1_800.0
 """How long the vectors of a large catalog may take; a search is fast before and after that, not meanwhile."""
@@ -46,7 +47,7 @@ def measure(sizes: Sequence[int], seconds: float) -> list[tuple[str, ...]]:
                 json.dumps([{**definition(tool), "name": f"t{n}_{tool.name}"[:60]} for n, tool in enumerate(tools)])
             )
             many = {"command": sys.executable, "args": [str(PROGRAMS), "server", str(path)]}
-            with gateway({"many": many, "bench": stdio_server()}) as running:
+            with gateway({"many": many, "bench": stdio_server()}, OPTIONS) as running:
                 settle(running)
                 row = asyncio.run(_searched(running, queries, seconds))
         found.append((f"{len(tools):,}", *_with_library(row, tools, queries)))

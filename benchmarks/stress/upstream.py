@@ -2,9 +2,10 @@
 
 `echo` answers at once. Every call carries a unique `id` that begins with the name of its server; with SEEN_FILE the
 server writes down each id that it receives, with its own name, so that calls that were done twice or by another server
-are found. With `--faults SEED` it misbehaves at random: over stdio it exits, hangs, writes garbage, answers late, twice
-or with an error, and floods the client with log messages; over HTTP it closes connections, truncates and compresses
-bodies, and answers with the wrong status, type or content.
+are found. With `--faults SEED` it misbehaves in two calls of a hundred: over stdio it exits, hangs, writes garbage,
+answers late, twice or with an error, and floods the client with log messages; over HTTP it closes connections,
+truncates and compresses bodies, and answers with the wrong status, type or content. The seed and the id of a call
+decide its fault, so that the same calls meet the same faults in every run, whatever their order.
 """
 
 import asyncio
@@ -16,6 +17,11 @@ import sys
 import time
 from typing import Any
 
+FAULTS = {
+    "stdio": ("exit", "hang", "garbage", "late", "twice", "error", "flood", "huge", "stranger"),
+    "http": ("silence", "status", "truncated", "garbage", "late", "bomb", "html", "twice", "hang"),
+}
+FAULTY_SHARE = 0.02
 TOOL = {
     "name": "echo",
     "description": "Say a text back.",
@@ -52,34 +58,38 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
 
 def note(message: dict[str, Any]) -> None:
     """Write a call down, before anything else is done with it: the process may not live to tell."""
-    call = ((message.get("params") or {}).get("arguments") or {}).get("id")
-    if call is not None and (path := os.environ.get("SEEN_FILE")):
+    call = call_id(message)
+    if call and (path := os.environ.get("SEEN_FILE")):
         with open(path, "a") as file:
             file.write(f"{os.environ.get('SERVER_NAME')} {call}\n")
 
 
-def life(seed: int) -> int:
-    """Count how often this server was started: each life misbehaves differently, and the same with the same seed."""
-    path = f"{os.environ.get('SEEN_FILE', '/dev/null')}.{seed}"
-    with open(path, "a+") as file:
-        file.write("x")
-        return file.tell()
+def call_id(message: dict[str, Any]) -> str:
+    """Return the unique id of a call; empty for every other message."""
+    return str(((message.get("params") or {}).get("arguments") or {}).get("id") or "")
 
 
-def over_stdio(faults: random.Random | None) -> None:
+def fault_of(seed: int | None, call: str, kind: str) -> tuple[str, random.Random]:
+    """Return the fault that a call meets, empty for most, and the dice for its details."""
+    dice = random.Random(f"{seed}-{call}")
+    is_faulty = seed is not None and call and dice.random() < FAULTY_SHARE
+    return (dice.choice(FAULTS[kind]) if is_faulty else ""), dice
+
+
+def over_stdio(seed: int | None) -> None:
     for line in sys.stdin.buffer:
         message = json.loads(line)
-        is_call = message.get("method") == "tools/call"
-        if faults is not None and is_call and faults.random() < 0.02 and not misbehave(faults, message):
+        fault, _ = fault_of(seed, call_id(message), "stdio")
+        if fault and not misbehave(fault, message):
             continue
         reply = answer(message)
         if reply is not None:
             write(reply)
 
 
-def misbehave(faults: random.Random, message: dict[str, Any]) -> bool:  # noqa: C901 - one arm for each fault
+def misbehave(fault: str, message: dict[str, Any]) -> bool:  # noqa: C901 - one arm for each fault
     """Do one bad thing; return whether the call is answered all the same."""
-    match faults.choice(("exit", "hang", "garbage", "late", "twice", "error", "flood", "huge", "stranger")):
+    match fault:
         case "exit":
             note(message)
             os._exit(3)
@@ -117,14 +127,14 @@ def write(message: dict[str, Any]) -> None:
     sys.stdout.buffer.flush()
 
 
-async def over_http(faults: random.Random | None) -> None:
+async def over_http(seed: int | None) -> None:
     """Serve Streamable HTTP with one JSON response a request; print the port first."""
-    server = await asyncio.start_server(lambda *ends: _connection(*ends, faults), "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda *ends: _connection(*ends, seed), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
-async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: random.Random | None) -> None:
+async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seed: int | None) -> None:
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -134,9 +144,10 @@ async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
             reply = answer(message) if body else None
             data = json.dumps(reply).encode() if reply is not None else b""
             status = "200 OK" if reply is not None else "202 Accepted" if body else "405 No"
-            if faults is not None and message.get("method") == "tools/call" and faults.random() < 0.02:
-                writer.write(await misbehave_over_http(faults, data))
-                if faults.random() < 0.5:
+            fault, dice = fault_of(seed, call_id(message), "http")
+            if fault:
+                writer.write(await misbehave_over_http(fault, dice, data))
+                if dice.random() < 0.5:
                     raise ConnectionError("by chance")
                 continue
             writer.write(http_response(status, data))
@@ -149,13 +160,13 @@ def http_response(status: str, data: bytes, kind: str = "application/json", more
     return head.encode() + data
 
 
-async def misbehave_over_http(faults: random.Random, data: bytes) -> bytes:  # noqa: PLR0911 - one arm for each fault
+async def misbehave_over_http(fault: str, dice: random.Random, data: bytes) -> bytes:  # noqa: PLR0911 - one arm each
     """Return what is written instead of the answer to a call that was done."""
-    match faults.choice(("silence", "status", "truncated", "garbage", "late", "bomb", "html", "twice", "hang")):
+    match fault:
         case "silence":
             raise ConnectionError("by chance")
         case "status":
-            return http_response(faults.choice(("500 Error", "503 Busy", "404 Gone", "302 Elsewhere")), b"<p>no</p>")
+            return http_response(dice.choice(("500 Error", "503 Busy", "404 Gone", "302 Elsewhere")), b"<p>no</p>")
         case "truncated":
             return http_response("200 OK", data)[: -len(data) // 2]
         case "garbage":
@@ -177,8 +188,7 @@ async def misbehave_over_http(faults: random.Random, data: bytes) -> bytes:  # n
 
 if __name__ == "__main__":
     seed = int(sys.argv[sys.argv.index("--faults") + 1]) if "--faults" in sys.argv else None
-    faults = random.Random(f"{seed}-{life(seed)}") if seed is not None else None
     if "http" in sys.argv:
-        asyncio.run(over_http(faults))
+        asyncio.run(over_http(seed))
     else:
-        over_stdio(faults)
+        over_stdio(seed)
