@@ -15,7 +15,8 @@ from time import monotonic, sleep
 from typing import Any
 
 UPSTREAM = Path(__file__).with_name("upstream.py")
-READY_SECONDS = 300.0
+READY_SECONDS = 900.0
+"""How long servers may take: the tools of a large catalog are all examined at its first start."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -130,7 +131,7 @@ def gateway(
             try:
                 port = _port(log, process)
                 running = Gateway(process.pid, port, log, folder)
-                _until_ready(running, len(servers))
+                _until_ready(running, len(servers), process)
                 yield running
             finally:
                 process.send_signal(signal.SIGTERM)
@@ -150,9 +151,9 @@ def _port(log: Path, process: "subprocess.Popen[bytes]") -> int:
     raise RuntimeError(f"the gateway did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
 
 
-def _until_ready(running: Gateway, servers: int) -> None:
+def _until_ready(running: Gateway, servers: int, process: "subprocess.Popen[bytes]") -> None:
     deadline = monotonic() + READY_SECONDS
-    while monotonic() < deadline:
+    while monotonic() < deadline and process.poll() is None:
         ready = running.log.read_text("utf-8", "replace").count(" is ready: ")
         if ready >= servers:
             return

@@ -17,6 +17,8 @@ import pytest
 from benchmarks.stress.client import RawClient
 from benchmarks.stress.processes import children, stdio_server, usage
 
+from shortlist.telemetry.recorder import GATHER_SECONDS
+
 SECONDS = 180
 MAIN = "import sys; from shortlist.cli import main; sys.exit(main())"
 DESCRIPTORS = 48
@@ -129,22 +131,60 @@ def test_what_a_gateway_loads_at_its_start_is_left_out_of_garbage_collection(tmp
 
 def test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes(tmp_path: Path) -> None:
     arguments = serve_arguments(tmp_path, ["bench"])
+    with running(tmp_path, MAIN, *arguments) as (process, _):
+        deadline = time.monotonic() + SECONDS
+        while not children(process.pid):  # its guardian is there, nothing else yet
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        kill(process)
     for calls in (0, 1, 60):
         with running(tmp_path, MAIN, *arguments) as (process, log):
             port = port_of(until_said(process, log, "/mcp\n"))
             asyncio.run(asyncio.wait_for(call(port, calls), SECONDS))
-            family = children(process.pid)
-            process.kill()
-            process.wait(SECONDS)
-        deadline = time.monotonic() + SECONDS
-        while any(is_running(pid) for pid in family):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+            kill(process)
         check_files(tmp_path)
     with running(tmp_path, MAIN, *arguments) as (process, log):
         port = port_of(until_said(process, log, "/mcp\n"))
         asyncio.run(asyncio.wait_for(call(port, 1), SECONDS))
         assert "damaged" not in log.read_text()
+
+
+def test_kill_9_loses_only_events_of_the_last_moment(tmp_path: Path) -> None:
+    """What is lost is what waited to be written; docs/limits.md says how long that is at most."""
+    with running(tmp_path, MAIN, *serve_arguments(tmp_path, ["bench"])) as (process, log):
+        port, deadline = port_of(until_said(process, log, "/mcp\n")), time.monotonic() + SECONDS
+        asyncio.run(asyncio.wait_for(call(port, 20), SECONDS))
+        while recorded_calls(tmp_path) < 20:  # written by a gateway that runs, not by one that ends
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        asyncio.run(asyncio.wait_for(call(port, 5), SECONDS))
+        kill(process)
+    assert 20 <= recorded_calls(tmp_path) <= 25
+    assert GATHER_SECONDS < 0.5
+
+
+def recorded_calls(folder: Path) -> int:
+    """Count the calls in the event store that were answered."""
+    found = list(folder.rglob("events.sqlite"))
+    if not found:
+        return 0
+    with closing(sqlite3.connect(f"file:{found[0]}?mode=ro", uri=True)) as connection:
+        try:
+            query = "SELECT count(*) FROM events WHERE kind = 'called' AND outcome = 'ok'"
+            return int(connection.execute(query).fetchone()[0])
+        except sqlite3.OperationalError:  # its tables are not there yet
+            return 0
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a gateway and wait until every process that it started has ended."""
+    family = children(process.pid)
+    process.kill()
+    process.wait(SECONDS)
+    deadline = time.monotonic() + SECONDS
+    while any(is_running(pid) for pid in family):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 async def call(port: int, times: int) -> None:

@@ -18,8 +18,9 @@ logger = logging.getLogger(__name__)
 CAPACITY = 20_000
 """Events that may wait to be written: two seconds at ten thousand a second."""
 BATCH = 2_000
-GATHER_SECONDS = 0.5
-"""How long events are collected before they are written together; what a kill can lose."""
+GATHER_SECONDS = 0.3
+"""How long events are collected before they are written together: with the time to write them, half a second at most
+that a kill can lose."""
 RETRY_SECONDS = (0.5, 30.0)
 """How long to wait before a store that failed is tried again: at first, and at most."""
 CLOSE_SECONDS = 3.0

@@ -1,0 +1,68 @@
+"""What a call and a search cost on the event loop, in lines of code: a count that a busy machine does not change."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from benchmarks.stress.client import RawClient
+
+import shortlist
+from shortlist.config.settings import Limits
+from tests.gateway.support import Fixture, schema, serve
+from tests.gateway.test_limits import listening
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
+OURS = str(Path(shortlist.__file__).parent)
+SIZES = (20, 1_000)
+
+
+@contextmanager
+def counted_lines() -> Iterator[list[int]]:
+    """Count the lines of Shortlist that this thread runs; a line counts each time that a loop comes back to it."""
+    lines, before = [0], sys.gettrace()
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        lines[0] += event == "line"
+        return count
+
+    sys.settrace(count)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
+
+
+def stocked(tools: int) -> Fixture:
+    """Return a server with so many tools that differ, and the one that is called."""
+    fixture = Fixture("alpha")
+    more = {f"tool_{n}": (f"Look up entry number {n} of the ledger.", schema(text="string")) for n in range(tools)}
+    fixture.tools = {"echo": fixture.tools["echo"], **more}
+    return fixture
+
+
+async def lines_of(tools: int, name: str) -> int:
+    """Return how many lines the event loop runs to serve a request that it has served before."""
+    async with serve(stocked(tools)) as served, listening(served, Limits()) as (port, _):
+        client, lines = RawClient(port, "modern"), 0
+        for number in range(4):  # what is loaded or computed once is done by the first ones
+            arguments: dict[str, Any] = {"query": f"the ledger of week {number}"}
+            if name == "call_tool":
+                arguments = {"name": "alpha__echo", "arguments": {"text": "hello"}}
+            with counted_lines() as counted:
+                answer = await client.call(name, arguments)
+            lines = counted[0]
+            assert not answer["result"].get("isError"), answer
+        client.close()
+    return lines
+
+
+@pytest.mark.parametrize("name", ["call_tool", "search_tools"])
+async def test_what_a_request_costs_the_event_loop_does_not_depend_on_how_many_tools_there_are(name: str) -> None:
+    few, many = [await lines_of(size, name) for size in SIZES]
+    assert 0 < many < 1.3 * few

@@ -1,0 +1,100 @@
+"""What once ended, froze or slowed a gateway, and the tests that keep each of it from coming back.
+
+The table is for readers. The test below keeps it true: a test that is renamed or removed must be renamed here too.
+"""
+
+import ast
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PROVED_BY: Mapping[str, tuple[str, ...]] = {
+    "a malformed notification, or a server that refuses to unsubscribe, ends the process": (
+        "gateway/test_access.py::test_a_malformed_notification_of_a_server_ends_nothing",
+        "gateway/test_access.py::test_a_client_that_leaves_while_its_server_refuses_to_unsubscribe_ends_nothing",
+    ),
+    "answers over HTTP wait 40 ms for Nagle's algorithm": (
+        "cli/test_listening.py::test_accepted_connections_send_their_answers_without_delay",
+    ),
+    "calls and searches block the event loop, longer with every tool": (
+        "gateway/test_cost.py::test_what_a_request_costs_the_event_loop_does_not_depend_on_how_many_tools_there_are",
+    ),
+    "a JSON schema, or a query in a large result, blocks everybody": (
+        "test_validation.py::test_a_pattern_bomb_is_answered_in_linear_time",
+        "test_validation.py::test_pattern_properties_are_checked_by_the_same_engine",
+        "test_validation.py::test_heavy_schemas_are_checked_in_linear_time",
+        "test_validation.py::test_what_takes_long_is_checked_in_a_process_that_is_killed_when_its_time_is_over",
+        "gateway/test_results.py::test_a_large_result_is_cut_and_searched_in_a_worker_process",
+    ),
+    "compressed answers, kept results and log messages take memory without bound": (
+        "upstream/test_faults.py::test_the_limit_of_a_message_counts_decoded_bytes_of_any_content_type",
+        "gateway/test_results.py::test_kept_results_are_bounded_in_bytes_and_the_oldest_go_first",
+        "gateway/test_limits.py::test_kept_results_and_resumable_streams_together_take_128_mebibytes_at_most",
+        "upstream/test_faults.py::test_a_storm_of_log_messages_is_cut_to_the_allowance_and_counted",
+    ),
+    "half-open requests stop the others; SIGTERM does not end a process that computes": (
+        "gateway/test_limits.py::test_half_open_requests_leave_the_others_served_and_are_ended",
+        "gateway/test_limits.py::test_a_client_that_does_not_finish_its_headers_is_disconnected",
+        "cli/test_process.py::test_sigterm_ends_a_process_whose_thread_still_computes",
+    ),
+    "memory grows with every call; garbage collections stop the loop": (
+        "gateway/test_resumption.py::test_events_weigh_the_bytes_that_they_take_numbers_included",
+        "gateway/test_resumption.py::test_what_an_ended_session_was_sent_is_forgotten",
+        "cli/test_process.py::test_what_a_gateway_loads_at_its_start_is_left_out_of_garbage_collection",
+    ),
+    "one failed answer fails the other calls of its server, and back-off hides a server that is up again": (
+        "upstream/test_faults.py::test_a_failed_http_answer_fails_its_own_call_alone_and_is_not_repeated",
+        "upstream/test_faults.py::test_connections_that_the_server_closes_between_calls_cost_no_call",
+        "upstream/test_faults.py::test_a_call_does_not_wait_for_the_back_off_of_a_server_that_is_up_again",
+        "upstream/test_faults.py::test_a_process_that_died_is_started_by_the_next_call",
+        "upstream/test_faults.py::test_a_server_that_does_not_answer_a_cancellation_is_called_all_the_same",
+    ),
+    "a damaged or foreign state file, or a clock at 1970, ends the process or its retention": (
+        "storage/test_damaged_files.py::test_a_damaged_file_ends_nothing_is_reported_and_is_not_overwritten",
+        "storage/test_damaged_files.py::test_a_folder_that_cannot_be_used_ends_nothing",
+        "storage/test_damaged_files.py::test_a_gateway_whose_files_are_all_damaged_serves",
+        "storage/test_damaged_files.py::test_a_gateway_that_started_with_an_unset_clock_keeps_its_retention",
+        "index/test_cache.py::test_a_vector_of_the_wrong_size_is_computed_again",
+    ),
+    "SIGTERM leaves legacy calls unanswered": (
+        "cli/test_shutdown.py::test_calls_that_are_running_at_sigterm_are_answered",
+        "cli/test_shutdown.py::test_a_call_that_never_ends_does_not_keep_a_gateway_at_sigterm",
+    ),
+    "a gateway without free descriptors spins and floods its log": (
+        "cli/test_process.py::test_a_gateway_without_free_descriptors_neither_spins_nor_floods_its_log",
+        "gateway/test_limits.py::test_connections_leave_descriptors_for_servers_and_files",
+    ),
+    "calls of clients that vanished keep others waiting": (
+        "gateway/test_limits.py::test_the_call_of_a_legacy_client_that_vanished_is_cancelled",
+        "gateway/test_legacy_calls.py::test_the_call_of_a_client_that_does_not_come_back_is_cancelled",
+    ),
+    "telling a thousand idle sessions of a change stalls calls": (
+        "gateway/test_access.py::test_a_thousand_clients_are_told_of_a_change_a_few_at_a_time",
+    ),
+    "the vector cache is never pruned": (
+        "index/test_cache.py::test_vectors_that_were_not_used_for_long_go",
+        "index/test_cache.py::test_vectors_beyond_the_size_go_the_least_recently_used_first",
+    ),
+    "kill -9 leaves processes, damages files or loses events that were written": (
+        "cli/test_process.py::test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes",
+        "cli/test_process.py::test_kill_9_loses_only_events_of_the_last_moment",
+        "upstream/test_processes.py::test_nothing_outlives_a_gateway_that_was_killed",
+        "telemetry/test_recorder.py::test_kill_9_in_the_middle_of_writing_loses_what_was_not_flushed_and_corrupts_nothing",
+    ),
+}
+
+
+@cache
+def functions_of(file: str) -> frozenset[str]:
+    nodes = ast.parse((TESTS / file).read_text("utf-8")).body
+    return frozenset(node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
+@pytest.mark.parametrize("fault", PROVED_BY)
+def test_every_fault_that_was_ever_found_has_tests(fault: str) -> None:
+    named = {tuple(proof.split("::")) for proof in PROVED_BY[fault]}
+    assert named
+    assert all(test in functions_of(file) for file, test in named), fault
