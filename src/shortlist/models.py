@@ -81,6 +81,8 @@ class Tool:
     annotations: Annotations = Annotations()
     definition: str = field(default="{}", repr=False)
     content_hash: str = field(default="", repr=False)
+    uses: tuple[ToolId, ...] | None = None
+    """The tools that a saved program calls: it is in reach only where all of these are. None: not a program."""
 
     def mcp(self) -> dict[str, Json]:
         """Return the MCP definition as it came: schemas, annotations, icons, `_meta` and all."""
@@ -96,6 +98,10 @@ class Tool:
     def output_schema(self) -> dict[str, Json] | None:
         schema = self.mcp().get("outputSchema")
         return schema if isinstance(schema, dict) else None
+
+
+PROGRAMS = "programs"
+"""The server under which saved programs are offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,4 +49,4 @@ def test_two_tools_that_want_one_name_both_give_it_up() -> None:
 
 
 def test_plain_names_are_the_servers_own() -> None:
-    assert names_of({"s": ["s/weird name.v2"]}, plain=True).by_id["s/weird name.v2"] == "weird name.v2"
+    assert names_of({"s": ["s/weird name.v2"]}, plain="s").by_id["s/weird name.v2"] == "weird name.v2"

@@ -14,8 +14,7 @@ from shortlist.config.load import settings_of
 from shortlist.config.settings import ServerSettings, StdioTransport
 from shortlist.errors import InvalidConfig
 from shortlist.gateway.calling import text_of_result
-from shortlist.gateway.results import ResultPage, cut, find_passages, paged_result
-from shortlist.gateway.state import SeenUris
+from shortlist.gateway.results import ResultPage, SeenUris, cut, find_passages, paged_result
 from shortlist.models import Json, Tool
 from shortlist.upstream.framing import EventSplitter, EventTooLarge, LineSplitter, Oversized, read_line, refusal
 from shortlist.upstream.normalise import Listing

@@ -36,6 +36,7 @@ from shortlist.gateway.callers import Caller
 from shortlist.gateway.menus import BY_NAME, META_TOOLS
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
+from shortlist.storage.programs import MemoryPrograms, StoredProgram
 from shortlist.upstream.events import Notified
 from tests.access.issuer import trusted
 from tests.gateway.support import DEADLINE_SECONDS, MODES, NOTE, Era, Fixture, Served, schema, serve, words
@@ -49,7 +50,7 @@ TOOLSETS = {
 }
 GUEST = Principal(kind="token", name="guest", credential=TOKEN.hash)
 GONE = Principal(kind="token", name="guest", credential=hash_token("an older token"))
-SECRETS = ("vault", "treasury", "bullion", "unlock", "riches")
+SECRETS = ("vault", "treasury", "bullion", "unlock", "riches", "heist", "robbery")
 OF_SERVERS = ("brief", "note://")
 REPORT = "half of all callers"
 """What the report of an experiment says, about everybody."""
@@ -144,7 +145,28 @@ class Walk:
         return f"{words(result)} {result.structured_content or ''}"
 
 
-NAMES = ("vault__unlock", "vault/unlock", "unlock", "lobby__treasury", "lobby/treasury", "treasury")
+NAMES = (
+    *("vault__unlock", "vault/unlock", "unlock", "lobby__treasury", "lobby/treasury", "treasury"),
+    *("programs__heist", "programs/heist", "heist", "programs__robbery", "programs/robbery"),
+)
+SNEAK = """
+for hidden in (tools.vault.unlock, tools.lobby.treasury):
+    try:
+        await hidden()
+    except Exception:
+        print("refused")
+"""
+SAVED = tuple(
+    StoredProgram(
+        name=name, source=source, description=said, tools=(uses,), saved=1.0, approved_by="ada", allow="write"
+    )
+    for name, source, said, uses in (
+        ("heist", "await tools.vault.unlock()", "Unlock the vault twice.", "vault/unlock"),
+        ("robbery", "await tools.lobby.treasury()", "Count the bullion twice.", "lobby/treasury"),
+        ("parrot", SNEAK, "Repeat a text.", "lobby/echo"),
+    )
+)
+"""Saved programs: two that use what is hidden, and one that tries to."""
 
 
 async def instructions(walk: Walk) -> list[str]:
@@ -250,7 +272,14 @@ DOORS: dict[str, Callable[[Walk], Awaitable[list[str]]]] = {
 """Every request handler of the server: what a caller tries behind it."""
 
 WORD = re.compile(r"\w+")
-QUERIES = ("unlock the vault", "count the bullion in the treasury", "tresury", "say a text back")
+QUERIES = (
+    "unlock the vault",
+    "unlock the vault twice",
+    "repeat a text",
+    "count the bullion in the treasury",
+    "tresury",
+    "say a text back",
+)
 FUNCTIONS = (
     "tools.vault.unlock",
     "tools.vault.unlok",
@@ -258,6 +287,9 @@ FUNCTIONS = (
     "tools.lobby.treasury",
     "tools.lobby.tresury",
     "tools.vault__unlock.call",
+    "tools.programs.heist",
+    "tools.programs.robbery",
+    "tools.programs.parrot",
 )
 """What a program calls to reach what is hidden, or to be told a name that looks like it."""
 PROGRAMS = (
@@ -292,7 +324,9 @@ META_DOORS: dict[str, tuple[dict[str, Any], ...]] = {
         {"names": [*NAMES], "detail": "python"},
         {"names": ["vault.unlock", "tools.lobby.treasury", "vault.unlok", "lobby.tresury"]},
     ),
-    "call_tool": tuple({"name": name, "arguments": {}} for name in (*NAMES, "vault__unlok", "search_tools")),
+    "call_tool": tuple(
+        {"name": name, "arguments": {}} for name in (*NAMES, "programs__parrot", "vault__unlok", "search_tools")
+    ),
     "run_code": tuple({"code": code} for code in PROGRAMS),
     "read_result": ({"handle": "KEPT"}, {"handle": "KEPT", "query": "bullion"}),
     "list_toolsets": ({},),
@@ -323,6 +357,7 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
             "get_stats": lambda _, visible: "all" if visible is None else " ".join(sorted(visible)),
             "get_ab_test_report": lambda *_: REPORT,
         },
+        programs=MemoryPrograms(*SAVED),
     )
     own = options if wall.by_connection else None
     async with serve(

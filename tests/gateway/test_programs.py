@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,9 +10,12 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from shortlist.config.settings import CodeSettings, Effect, TokenSettings, hash_token
+from shortlist.config.settings import AuditSettings, CodeSettings, Effect, TokenSettings, hash_token
+from shortlist.errors import StoreError
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
+from shortlist.storage.audit import AuditFiles, read_audit
+from shortlist.storage.port import AuditRecord
 from shortlist.telemetry.events import Called, Event, ProgramEnded, Searched
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, schema, serve, words
 
@@ -340,8 +344,59 @@ async def test_inner_calls_and_searches_are_recorded_with_their_program(era: Era
     called = [event for event in events if isinstance(event, Called)]
     assert [event.query for event in events if isinstance(event, Searched)] == ["say a text back"]
     assert [(event.tool, event.outcome) for event in called] == [("lab/echo", "ok"), ("lab/add", "invalid_arguments")]
-    assert called[0].program == ended.program
+    assert {event.program for event in called} == {ended.program}
     assert (ended.outcome, dict(ended.calls)) == ("failed", {"done": 2, "failed": 1})
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_audit_log_names_the_program_as_the_parent_of_its_calls(era: Era, tmp_path: Path) -> None:
+    log = AuditFiles(tmp_path)
+    code = "await tools.lab.echo(text='x')\nawait tools.lab.nothing()"
+    async with (
+        running(seams=Seams(audit=log), audit=AuditSettings(enabled=True)) as served,
+        served.client(era) as client,
+    ):
+        await run(client, code)
+        await client.call_tool("lab__echo", {"text": "from outside"})
+    log.close()
+    rows = list(read_audit(tmp_path))
+    program = rows[0]["program"]
+    assert [(r["action"], r.get("tool", ""), r["decision"], r.get("outcome", "")) for r in rows] == [
+        ("run_code", "", "allowed", ""),
+        ("tools/call", "echo", "allowed", ""),
+        ("tools/call", "echo", "allowed", "ok"),
+        ("tools/call", "lab/nothing", "refused", ""),
+        ("run_code", "", "allowed", "failed"),
+        ("tools/call", "echo", "allowed", ""),
+        ("tools/call", "echo", "allowed", "ok"),
+    ]
+    assert [r.get("program") for r in rows] == [program] * 5 + [None] * 2
+
+
+async def test_a_program_that_must_be_audited_does_not_run_where_that_fails() -> None:
+    class Full:
+        def record(self, record: AuditRecord) -> None:
+            raise StoreError(f"no room for {record.action}")
+
+        def close(self) -> None: ...
+
+    settings = AuditSettings(enabled=True, required=True)
+    async with running(seams=Seams(audit=Full()), audit=settings) as served, served.client() as client:
+        result = await run(client, "await tools.lab.echo(text='x')")
+    assert "NOT sent" in words(result)
+    assert served.fixtures["lab"].calls == []
+
+
+async def test_a_review_may_find_that_a_tool_only_reads() -> None:
+    class Reviewed:
+        def read_only(self, server: str) -> frozenset[str]:
+            return frozenset({"touch"}) if server == "lab" else frozenset()
+
+    async with running(Fixture("lab"), seams=Seams(reviews=Reviewed())) as served, served.client() as client:
+        result = await run(client, WRITE)
+        other = await run(client, "await tools.lab.echo(text='x')")
+    assert '["touched", "touched"]' in words(result)
+    assert "was NOT invoked" in words(other)
 
 
 async def test_progress_of_inner_calls_reaches_the_client_as_one_growing_number() -> None:

@@ -8,8 +8,8 @@ from mcp import MCPError
 
 from shortlist.front.audience import Answerer
 from shortlist.gateway.callers import Caller
+from shortlist.gateway.results import SeenUris
 from shortlist.gateway.router import from_uri, to_uri
-from shortlist.gateway.state import SeenUris
 from shortlist.gateway.view import ServeOptions
 from tests.gateway.support import Era, Fixture, serve
 

@@ -8,7 +8,7 @@ import pytest
 
 from shortlist.code.report import ProgramReport
 from shortlist.code.runner import MAX_PROGRAMS, CallWork, Sandbox
-from shortlist.code.sandbox import Budget, Wanted
+from shortlist.code.sandbox import Budget, Script, Wanted
 from shortlist.models import Json
 
 pytestmark = pytest.mark.anyio
@@ -55,8 +55,8 @@ async def run(code: str, **budget: float) -> tuple[ProgramReport, Host]:
     """Run a program, and then another one, which must not notice."""
     host = Host()
     async with sandbox() as programs:
-        report = await programs.run(code, host, Budget(**budget))  # type: ignore[arg-type]
-        after = await programs.run("1 + 1", Host(), Budget())
+        report = await programs.run(Script(source=code), host, Budget(**budget))  # type: ignore[arg-type]
+        after = await programs.run(Script(source="1 + 1"), Host(), Budget())
     assert after.value == "2"
     return report, host
 
@@ -147,28 +147,28 @@ async def test_a_program_cannot_catch_its_cancellation() -> None:
     )
     async with sandbox() as programs:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(programs.run, code, host, Budget())
+            tasks.start_soon(programs.run, Script(source=code), host, Budget())
             await host.waiting.wait()
             tasks.cancel_scope.cancel()
         await host.cancelled.wait()
-        assert (await programs.run("1 + 1", Host(), Budget())).value == "2"
+        assert (await programs.run(Script(source="1 + 1"), Host(), Budget())).value == "2"
     assert host.made == ["a.wait"]
 
 
 async def test_a_program_that_computes_is_cancelled_too() -> None:
     async with sandbox() as programs:
-        await programs.run("1", Host(), Budget())
+        await programs.run(Script(source="1"), Host(), Budget())
         with anyio.move_on_after(0.05) as scope:
-            await programs.run("while True:\n    pass", Host(), Budget())
+            await programs.run(Script(source="while True:\n    pass"), Host(), Budget())
         assert scope.cancelled_caught
-        assert (await programs.run("1 + 1", Host(), Budget())).value == "2"
+        assert (await programs.run(Script(source="1 + 1"), Host(), Budget())).value == "2"
 
 
 async def test_more_programs_than_workers_wait_for_their_turn() -> None:
     values: list[str | None] = []
 
     async def program(number: int) -> None:
-        values.append((await programs.run(f"await tools.a.b()\n{number}", Host(), Budget())).value)
+        values.append((await programs.run(Script(source=f"await tools.a.b()\n{number}"), Host(), Budget())).value)
 
     async with sandbox() as programs, anyio.create_task_group() as tasks:
         for number in range(MAX_PROGRAMS * 2):

@@ -1,6 +1,7 @@
 """What every adapter of the storage port does. A new adapter adds one entry to ADAPTERS and passes the same tests."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from shortlist.storage.port import (
     WorkspaceOutcome,
 )
 from shortlist.storage.postgres.opening import open_postgres
+from shortlist.storage.programs import StoredProgram
 from shortlist.telemetry.events import Exposed
 from tests.storage.postgres import is_running, new_database
 from tests.telemetry.happenings import NOON, batch_of, call, search
@@ -249,3 +251,21 @@ def test_kept_results_obey_new_limits_at_once(storage: Storage) -> None:
     assert [storage.results.find("ada", handle) is not None for handle in ("first", "second")] == [False, True]
     storage.results.limit(ResultLimits(60, 1, 0, 1, 0))
     assert storage.results.bytes == 0
+
+
+def test_a_program_comes_back_as_it_was_saved_until_it_is_removed(storage: Storage) -> None:
+    program = StoredProgram(
+        name="report",
+        source="print('ü')\nawait tools.wiki.get(id=page)",
+        description="Report.",
+        parameters={"page": 7},
+        tools=("wiki/get",),
+        saved=1.0,
+    )
+    assert storage.programs.load() == {}
+    assert not storage.programs.remove("report")
+    storage.programs.put(program)
+    storage.programs.put(approved := replace(program, approved_by="ada", allow="write"))
+    assert storage.programs.load() == {"report": approved}
+    assert storage.programs.remove("report")
+    assert storage.programs.load() == {}

@@ -12,7 +12,7 @@ from shortlist.catalog.naming import Names
 from shortlist.catalog.toolsets import Toolset
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidInput, ShortlistError, ToolNotFound
-from shortlist.models import Filters, Server, Tool, ToolId
+from shortlist.models import PROGRAMS, Filters, Server, Tool, ToolId
 
 SUGGESTED_NAMES = 3
 SIMILAR_ENOUGH = 60
@@ -37,8 +37,23 @@ class ScopedCatalog:
     ) -> None:
         self.scope = scope
         self._catalog, self._names, self._all_toolsets, self._hidden = catalog, names, toolsets, hidden
+        self._uses: Mapping[ToolId, tuple[ToolId, ...]] = {}
         self._reach = _reach(scope, catalog, before)
+        self._admit_programs()
         self._members = catalog.members if self.is_whole else self._within_reach(before)
+
+    def _admit_programs(self) -> None:
+        """Reach exactly those saved programs whose tools are all in reach, whatever the scope says of programs."""
+        programs = {tool.id: tool.uses for tool in self._catalog.of_server(PROGRAMS) if tool.uses is not None}
+        if not programs:
+            return
+        is_open = "see" in self.scope.actions
+        shown = {i: uses for i, uses in programs.items() if is_open and i not in self._hidden.tools}
+        self._uses = {i: uses for i, uses in shown.items() if all(used in self for used in uses)}
+        if self._reach is not None:
+            self._reach = frozenset(self._reach - programs.keys()).union(self._uses)
+        unmet = programs.keys() - self._uses.keys()
+        self._hidden = replace(self._hidden, tools=self._hidden.tools.union(unmet))
 
     def __contains__(self, tool_id: ToolId) -> bool:
         return (
@@ -67,7 +82,8 @@ class ScopedCatalog:
         """Raise CallNotAllowed unless the scope lets its principal call a tool in reach."""
         if tool_id not in self:
             raise ToolNotFound(tool_id)
-        if self.scope is not EVERYTHING and not self.scope.may_call(tool_id):
+        called = self._uses.get(tool_id, (tool_id,))
+        if self.scope is not EVERYTHING and not all(map(self.scope.may_call, called)):
             raise CallNotAllowed(self.name(tool_id), _not_callable(self.scope))
 
     def name(self, tool_id: ToolId) -> str:

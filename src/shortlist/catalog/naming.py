@@ -28,7 +28,7 @@ class Names:
     shared: frozenset[str] = frozenset()
     """Names that several tools would get; each of these tools has a hash in its name instead."""
 
-    def changed(self, added: Iterable[ToolId], removed: Iterable[ToolId], *, plain: bool) -> "Names | None":
+    def changed(self, added: Iterable[ToolId], removed: Iterable[ToolId], *, plain: str | None) -> "Names | None":
         """Return the names after a small change; None where a name is shared, so that all must be named again."""
         by_id, by_name = dict(self.by_id), dict(self.by_name)
         for tool_id in removed:
@@ -47,13 +47,13 @@ class Names:
 NO_NAMES = Names({}, {})
 
 
-def _wanted(tool_id: ToolId, *, plain: bool) -> str:
+def _wanted(tool_id: ToolId, *, plain: str | None) -> str:
     server, _, name = tool_id.partition("/")
-    return name if plain else wire_name(server, name)
+    return name if server == plain else wire_name(server, name)
 
 
-def names_of(members: Mapping[str, Collection[ToolId]], *, plain: bool = False) -> Names:
-    """Name the tools of every server; `plain` keeps the server's own names (passthrough over one server).
+def names_of(members: Mapping[str, Collection[ToolId]], *, plain: str | None = None) -> Names:
+    """Name the tools of every server; `plain` is one whose own names are kept (passthrough over it alone).
 
     Where two tools would get the same name, each gets the hash of its id as well: a name never changes owner.
     """
@@ -61,7 +61,7 @@ def names_of(members: Mapping[str, Collection[ToolId]], *, plain: bool = False) 
     for server, ids in members.items():
         start = f"{server}/" if server else ""
         own = [tool_id.removeprefix(start) for tool_id in ids]
-        wanted.update(zip(ids, own if plain else _wire_names(server, own), strict=True))
+        wanted.update(zip(ids, own if server == plain else _wire_names(server, own), strict=True))
     by_name = {name: tool_id for tool_id, name in wanted.items()}
     if len(by_name) == len(wanted):
         return Names(MappingProxyType(wanted), MappingProxyType(by_name))

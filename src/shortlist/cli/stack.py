@@ -194,6 +194,7 @@ async def _open_stack(
     )
     seams = Seams(
         gate=keeper,
+        reviews=keeper,
         record=record_to(metrics.record, note_on_span, telemetry.record),
         co_use=telemetry.together,
         reports=telemetry.reports,
@@ -203,6 +204,7 @@ async def _open_stack(
         audit=opening.audit,
         workspaces=storage.workspaces,
         results=storage.results,
+        programs=storage.programs,
         stale=frozenset(catalog.servers),
         search_others=searching.search_others if models else None,
         installable=lambda: _installable(gateway.state.settings),
@@ -247,6 +249,7 @@ async def _open_stack(
             if settings.source or tokens is not None:
                 tasks.start_soon(_Reloads(stack, saved, words, configured, tokens).follow)
             tasks.start_soon(_follow_reviews, keeper, gateway)
+            tasks.start_soon(_follow_programs, gateway)
             yield stack
         tasks.cancel_scope.cancel()
 
@@ -401,6 +404,13 @@ async def _follow_reviews(keeper: Keeper, gateway: Gateway) -> None:
         await anyio.sleep(RELOAD_SECONDS)
         for server, tools in (await anyio.to_thread.run_sync(keeper.reviewed)).items():
             gateway.on_upstream(ToolsChanged(server=server, tools=tools))
+
+
+async def _follow_programs(gateway: Gateway) -> None:
+    """Offer programs that were approved meanwhile, and no longer those that were removed."""
+    while True:
+        await anyio.sleep(RELOAD_SECONDS)
+        await gateway.state.background.contained("following saved programs", gateway.offer_programs)
 
 
 async def _learn(teacher: Teacher, gateway: Gateway) -> None:

@@ -23,7 +23,7 @@ from shortlist.storage.port import PinStore
 from shortlist.text.tokens import one_line
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.diff import words_changed
-from shortlist.trust.keeping import decide, held_of
+from shortlist.trust.keeping import decide, decide_effect, held_of
 from shortlist.trust.pins import Held
 from shortlist.trust.verdicts import ScanVerdict
 
@@ -45,9 +45,10 @@ def register(subparsers: Any) -> None:
     review.add_argument(
         "action",
         nargs="?",
-        choices=("list", "show", "approve", "reject", "export"),
+        choices=("list", "show", "approve", "reject", "read-only", "may-write", "export"),
         default="list",
-        help="what to do (default: list); export prints all decisions as JSON lines",
+        help="what to do (default: list); read-only lets programs call accepted tools without asking, may-write "
+        "takes that back; export prints all decisions as JSON lines",
     )
     review.add_argument("names", nargs="*", metavar="SERVER[/NAME]", help="a server, or one definition of it")
     add_json(review)
@@ -149,6 +150,11 @@ def _review(options: argparse.Namespace) -> int:
         if options.action == "show":
             for held in _held(store, server, name):
                 _show(server, held)
+            continue
+        if options.action in ("read-only", "may-write"):
+            names, is_read = [name] if name else [], options.action == "read-only"
+            for tool in decide_effect(store, server, names, is_read, getpass.getuser(), time.time()):
+                print(f"{options.action} {server}/{tool}")
             continue
         chosen = decide(
             store, server, [name] if name else [], options.action == "approve", getpass.getuser(), time.time()

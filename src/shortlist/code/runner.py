@@ -21,6 +21,7 @@ from shortlist.code.sandbox import (
     Paused,
     ProgramFailed,
     ProgramSession,
+    Script,
     Wanted,
     Workers,
     unreached,
@@ -81,8 +82,8 @@ class Sandbox:
     def __init__(self) -> None:
         self._workers: Workers | None = None
         self._opening = anyio.Lock()
-        self._places = anyio.Semaphore(MAX_PROGRAMS)
-        self._threads = anyio.CapacityLimiter(MAX_PROGRAMS * 2)
+        self._places = {is_nested: anyio.Semaphore(MAX_PROGRAMS) for is_nested in (False, True)}
+        self._threads = anyio.CapacityLimiter(MAX_PROGRAMS * 4)
 
     async def close(self) -> None:
         """End the workers."""
@@ -92,16 +93,17 @@ class Sandbox:
                 await anyio.to_thread.run_sync(workers.close)
 
     async def run(
-        self, source: str, host: ProgramHost, budget: Budget, deadline: Deadline | None = None
+        self, script: Script, host: ProgramHost, budget: Budget, deadline: Deadline | None = None
     ) -> ProgramReport:
         """Run a program and report what it did; only cancellation is raised."""
+        source = script.source
         if len(source) > MAX_SOURCE:
             raise InvalidInput(f"The program has {len(source):,} characters; {MAX_SOURCE:,} are allowed. Split it.")
         clock = deadline or Deadline(budget.seconds)
         run = _Run(source, host, budget)
         with clock.scope:
-            async with self._places:
-                session = ProgramSession(await self._opened(), source, budget)
+            async with self._places[script.is_nested]:
+                session = ProgramSession(await self._opened(), script, budget)
                 clock.start()
                 try:
                     await run.drive(session, self._threads)
@@ -116,7 +118,7 @@ class Sandbox:
     async def _opened(self) -> Workers:
         async with self._opening:
             if self._workers is None:
-                workers = Workers(MAX_PROGRAMS)
+                workers = Workers(MAX_PROGRAMS * len(self._places))
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(workers.open)
                 self._workers = workers

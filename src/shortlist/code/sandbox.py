@@ -82,6 +82,16 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A program's source, and the values that some of its names have from the start."""
+
+    source: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    is_nested: bool = False
+    """Another program waits for it, so it does not wait for the places that such programs hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """A call that a program made and waits for."""
 
@@ -153,12 +163,13 @@ class _Namespace:
 class ProgramSession:
     """One program in one worker."""
 
-    def __init__(self, workers: Workers, source: str, budget: Budget) -> None:
+    def __init__(self, workers: Workers, script: Script, budget: Budget) -> None:
         self._workers = workers
         self._session: MontySession | None = None
         self._pid: int | None = None
         self.is_closed = False
-        self._source = source
+        self._source = script.source
+        self._inputs = script.inputs
         self._budget = budget
         self._printed: list[str] = []
         self._size = 0
@@ -179,9 +190,8 @@ class ProgramSession:
         """Run until every task of the program waits, or until it ends."""
         session = self._session = self._workers.checkout(self._budget)
         self._pid = session.worker_pid
-        return self._advance(
-            lambda: session.feed_start(self._source, inputs={ROOT: self._root}, print_callback=self._print)
-        )
+        inputs = {**self._inputs, ROOT: self._root}
+        return self._advance(lambda: session.feed_start(self._source, inputs=inputs, print_callback=self._print))
 
     def resume(self, answers: Answers) -> Paused | Ended:
         """Hand answers to the program and run on."""
@@ -195,7 +205,7 @@ class ProgramSession:
                 os.kill(self._pid, _KILL)
 
     def close(self) -> None:
-        """Give the worker back; a program that ended has done so already."""
+        """Return the worker to the pool; a program that ended has done so already."""
         self.is_closed = True
         if self._session is not None:
             with contextlib.suppress(MontyError):

@@ -69,6 +69,8 @@ class Caller:
     """A stdio process has one client. That helps to notice loops, and never decides what is listed."""
     options: ServeOptions | None = None
     """How this client's connection is served; None: as the whole gateway is."""
+    program: str = ""
+    """The program that makes the request; empty for one from outside."""
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from shortlist.gateway.confirming import confirm, refuse_unasked
 from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send
+from shortlist.gateway.saved_programs import run_saved
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import (
     INTEGER,
@@ -101,8 +102,7 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
     result: McpResult | None = None
     failure = ""
     try:
-        params = {"name": tool.name, "arguments": dict(arguments)}
-        result = await relay(state, call.exchange, tool.server, "tools/call", params, call.turn)
+        result = await _answered(call, tool, arguments)
         outcome = _outcome(result)
         state.uris.note(tool.server, result)
         return result
@@ -116,13 +116,20 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
             outcome=outcome,
             milliseconds=(perf_counter() - started) * 1000,
             native=native,
-            program=call.program,
             reason=failure,
         )
         state.recording.called(call.seen.caller, finished, result)
         workspace = state.workspaces.for_circles(call.seen.caller)
         if workspace is not None:
             workspace.called(tool.id)
+
+
+async def _answered(call: ToolCall, tool: Tool, arguments: ToolArguments) -> McpResult:
+    """Relay a call to its server; run a saved program here."""
+    if tool.uses is not None:
+        return await run_saved(call, tool, arguments)
+    params = {"name": tool.name, "arguments": dict(arguments)}
+    return await relay(call.state, call.exchange, tool.server, "tools/call", params, call.turn)
 
 
 async def _call_tool(call: ToolCall, request: CallRequest) -> McpResult:
@@ -258,6 +265,7 @@ def _audited(
         name=name,
         server=server,
         definition=state.everything.catalog.hashes.get(f"{server}/{name}", "") if method == "tools/call" else "",
+        program=exchange.caller.program,
         arguments=arguments if isinstance(arguments, dict) else {},
     )
 

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
@@ -14,17 +15,18 @@ import anyio.to_thread
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import bound_definition
-from shortlist.errors import InvalidInput, RequestRefused
+from shortlist.errors import InvalidInput, RequestRefused, StoreError
 from shortlist.gateway.callers import Caller, Exchange, Round
 from shortlist.gateway.calling import CALL, call_bound, call_checked
 from shortlist.gateway.instructions import instructions_of
 from shortlist.gateway.menus import BY_NAME, menu_definitions, optional_definitions
 from shortlist.gateway.ports import ToolSearch, Upstreams
 from shortlist.gateway.router import with_app
+from shortlist.gateway.saved_programs import approved_programs, with_programs
 from shortlist.gateway.state import NO_SEAMS, CallerView, GatewayState, Reload, Seams
 from shortlist.gateway.tools import McpResult, ToolArguments, ToolCall, defaults_of
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
-from shortlist.models import Json, Server, Tool
+from shortlist.models import PROGRAMS, Json, Server, Tool
 from shortlist.observability.metrics import CIRCUITS, NOTIFICATIONS_DROPPED, READY, STATES, TOOLS, Instruments
 from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
 
@@ -55,16 +57,42 @@ class Gateway:
         self._connected: set[str] = set()
         self._admitting: set[str] = set()
         """Servers that are connected, but whose tools are not admitted yet."""
+        self._problem = ""
+        """Why saved programs are not offered, as it was reported last."""
 
     async def __aenter__(self) -> Self:
         await self.state.background.__aenter__()
         self.state.background.spawn("following the tools of servers", self._follow)
+        await self.offer_programs()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.state.background.__aexit__(kind, error, trace)
+
+    async def offer_programs(self) -> None:
+        """Offer the saved programs that are approved now as tools; call it again after a change."""
+        state = self.state
+        try:
+            approved = approved_programs(await anyio.to_thread.run_sync(state.seams.programs.load))
+        except StoreError as error:
+            self._report_programs(f"saved programs cannot be read: {error}")
+            return
+        if approved and PROGRAMS in state.settings.servers:
+            self._report_programs(f"saved programs are not offered: a server is named {PROGRAMS!r}. Rename it.")
+            return
+        if approved and find_spec("pydantic_monty") is None:
+            self._report_programs("saved programs are not offered: install them with pip install 'shortlist-mcp[code]'")
+            return
+        if approved != state.programs:
+            state.programs = approved
+            await state.renew(partial(with_programs, approved))
+
+    def _report_programs(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            logger.warning("%s", problem)
 
     async def instructions(self, caller: Caller) -> str:
         """Return the instructions for a client that connects; they change only when its scope changes."""
@@ -190,6 +218,7 @@ class Gateway:
             return tools
         admitted = gate.admit(server, tools, self.state.said(server))
         self.state.doubts[server] = gate.doubts(server)
+        self.state.read_only[server] = self.state.reviewed_read_only(server)
         return admitted
 
     def _save_soon(self, server: Server, tools: Sequence[Tool]) -> None:

@@ -56,9 +56,9 @@ async def _select(call: ToolCall, request: SelectRequest) -> McpResult:
 
 
 async def _run_code(call: ToolCall, request: RunRequest) -> McpResult:
-    from shortlist.gateway.programs import run_program  # noqa: PLC0415 - most gateways never run one
+    from shortlist.gateway.programs import Program, run_program  # noqa: PLC0415 - most gateways never run one
 
-    return await run_program(call, request)
+    return await run_program(call, Program(source=request.code, max_tokens=request.max_tokens))
 
 
 def _words(call: ToolCall, selection: Selection) -> str:

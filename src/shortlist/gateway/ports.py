@@ -57,3 +57,11 @@ class DefinitionGate(Protocol):
     def doubts(self, server: str) -> Mapping[str, str]:
         """Return the families of attack that served tools of a server are suspected of, by the names of the tools."""
         ...
+
+
+class EffectReviews(Protocol):
+    """What people found that tools do; called in worker threads."""
+
+    def read_only(self, server: str) -> frozenset[str]:
+        """Return the names of a server's tools that a review found to be read-only, as they are defined now."""
+        ...

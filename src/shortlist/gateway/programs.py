@@ -1,9 +1,9 @@
 """run_code: a program whose calls are calls.
 
 Each inner call is admitted, checked, limited, audited and recorded as one from outside; the program is its parent. A
-tool that is not read-only by the configuration is called only where the configuration allows writing or the user
-agrees to the calls that are shown. A question in the middle, of a server or of the gateway, suspends the program: a
-legacy client answers while its request is open, a modern one comes back with the answer.
+tool that is not read-only by the configuration or a review is called only where the configuration allows writing or
+the user agrees to the calls that are shown. A question in the middle, of a server or of the gateway, suspends the
+program: a legacy client answers while its request is open, a modern one comes back with the answer.
 """
 
 import json
@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from shortlist.access.catalog import CallNotAllowed
 from shortlist.access.scope import effects_of
 from shortlist.code.report import ProgramReport
 from shortlist.code.runner import CallWork, Deadline, Sandbox
-from shortlist.code.sandbox import Budget, Wanted
+from shortlist.code.sandbox import Budget, Script, Wanted
 from shortlist.code.stubs import bound_arguments
 from shortlist.config.settings import CodeSettings
 from shortlist.disclosure.budget import estimate_tokens
@@ -33,11 +33,12 @@ from shortlist.gateway.calling import call_bound, find_tool, is_input_required, 
 from shortlist.gateway.confirming import ELICIT, shown_arguments
 from shortlist.gateway.discovery import DESCRIBE, SEARCH
 from shortlist.gateway.python_tools import PythonTools, functions_of
-from shortlist.gateway.recording import FinishedProgram
+from shortlist.gateway.recording import AuditedRequest, FinishedProgram
 from shortlist.gateway.results import blocks_of
 from shortlist.gateway.state import GatewayState
-from shortlist.gateway.tools import CODE_DEFAULTS, McpResult, MetaTool, RunRequest, ToolCall, text_result
+from shortlist.gateway.tools import CODE_DEFAULTS, McpResult, MetaTool, ToolCall, text_result
 from shortlist.models import Json, Tool, ToolId
+from shortlist.telemetry.events import ProgramOutcome
 from shortlist.text.tokens import clean_text, one_line
 from shortlist.upstream.errors import UpstreamTimeout
 from shortlist.validation import check_call
@@ -62,22 +63,69 @@ logger = logging.getLogger(__name__)
 _sandboxes: WeakKeyDictionary[GatewayState, Sandbox] = WeakKeyDictionary()
 
 
-async def run_program(call: ToolCall, request: RunRequest) -> McpResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What is to be run, and what it may do."""
+
+    source: str
+    max_tokens: int
+    """Of the answer."""
+    name: str = ""
+    """Of a saved program."""
+    inputs: Mapping[str, Json] = field(default_factory=dict)
+    """The values of its parameters."""
+    tools: frozenset[ToolId] | None = None
+    """The only tools that it may call; None: all in reach."""
+    may_write: bool = False
+    """It calls tools that may write without asking the user."""
+
+
+async def run_program(call: ToolCall, program: Program) -> McpResult:
     """Run a program, or continue one whose client came back with answers."""
     open_calls = call.state.open_calls
     if not call.turn.is_first:
         return await open_calls.resume(call.exchange, call.turn)
 
     async def started(asker: Exchange, _: Mapping[str, Json]) -> McpResult:
-        return await _run(call, asker, request)
+        return await _run(call, asker, program)
 
     if call.exchange.answers_in_place:
         return await started(call.exchange, {})
     return await open_calls.start(call.exchange, started)
 
 
-async def _run(call: ToolCall, asker: Exchange, request: RunRequest) -> McpResult:
-    state, settings = call.state, call.state.settings.code
+async def _run(call: ToolCall, asker: Exchange, program: Program) -> McpResult:
+    """Run a program as a caller of its own, which the audit log and the events name as the parent of its calls."""
+    state = call.state
+    caller = replace(call.seen.caller, program=secrets.token_hex(PROGRAM_BYTES))
+    request = AuditedRequest(
+        principal=caller.principal,
+        action="run_code",
+        name=program.name,
+        program=caller.program,
+        arguments={"code": program.source, **({"inputs": dict(program.inputs)} if program.inputs else {})},
+    )
+    state.audit.allowed(request)
+    outcome: ProgramOutcome = "failed"
+    try:
+        report = await _reported(call, asker, caller, program)
+        outcome = "failed" if report.failure is not None else "ok"
+    finally:
+        state.audit.ended(request, outcome)
+    answer = await _answer(call, report, program)
+    finished = FinishedProgram(
+        source=program.source,
+        outcome=outcome,
+        milliseconds=report.milliseconds,
+        calls=Counter(each.state for each in report.calls),
+        answer=answer,
+    )
+    state.recording.program_ended(caller, finished)
+    return answer
+
+
+async def _reported(call: ToolCall, asker: Exchange, caller: Caller, program: Program) -> ProgramReport:
+    settings = call.state.settings.code
     budget = Budget(
         calls=settings.calls,
         seconds=settings.seconds,
@@ -85,20 +133,11 @@ async def _run(call: ToolCall, asker: Exchange, request: RunRequest) -> McpResul
         output=settings.output_characters,
     )
     deadline = Deadline(budget.seconds)
-    program = secrets.token_hex(PROGRAM_BYTES)
-    exchange = _ProgramExchange(asker, deadline)
-    inner = replace(call, exchange=exchange, turn=Round(meta=call.turn.meta), program=program)
-    report = await _sandbox(state).run(request.code, _Calls(inner, settings), budget, deadline)
-    answer = await _answer(call, report, request.max_tokens)
-    finished = FinishedProgram(
-        source=request.code,
-        outcome="failed" if report.failure is not None else "ok",
-        milliseconds=report.milliseconds,
-        calls=Counter(each.state for each in report.calls),
-        answer=answer,
-    )
-    state.recording.program_ended(call.seen.caller, program, finished)
-    return answer
+    exchange = _ProgramExchange(asker, caller, deadline)
+    seen = replace(call.seen, caller=caller)
+    inner = replace(call, seen=seen, exchange=exchange, turn=Round(meta=call.turn.meta))
+    script = Script(source=program.source, inputs=program.inputs, is_nested=bool(call.seen.caller.program))
+    return await _sandbox(call.state).run(script, _Calls(inner, settings, program), budget, deadline)
 
 
 def _sandbox(state: GatewayState) -> Sandbox:
@@ -119,10 +158,15 @@ async def _until_the_end(sandbox: Sandbox) -> None:
 # What a program answers
 
 
-async def _answer(call: ToolCall, report: ProgramReport, max_tokens: int) -> McpResult:
+async def _answer(call: ToolCall, report: ProgramReport, program: Program) -> McpResult:
     """Return output and value within the budget of tokens; what is longer is kept for read_result."""
-    shown = await _within(call, "\n".join(filter(None, (report.printed.rstrip("\n"), report.value or ""))), max_tokens)
+    whole = "\n".join(filter(None, (report.printed.rstrip("\n"), report.value or "")))
     failed = report.failure is not None
+    if program.name and not failed:  # a tool like any other: its result, and nothing about how it came about
+        value = json.loads(report.value or "null")
+        result = text_result(clean_text(whole))
+        return {**result, "structuredContent": value} if isinstance(value, dict) else result
+    shown = await _within(call, whole, program.max_tokens)
     parts = [shown, str(report.failure) if failed else "", report.calls_text()]
     return text_result("\n".join(filter(None, parts)), is_error=failed)
 
@@ -167,9 +211,10 @@ class _Ready:
 class _Calls:
     """The tools, `search` and `describe` of one program."""
 
-    def __init__(self, call: ToolCall, settings: CodeSettings) -> None:
+    def __init__(self, call: ToolCall, settings: CodeSettings, program: Program) -> None:
         self._call = call
         self._settings = settings
+        self._program = program
         effects = effects_of(call.state.settings)
         self._read_only = frozenset(tool_id for tool_id, effect in effects.items() if effect == "read_only")
         self._agreed: set[ToolId] = set()
@@ -196,17 +241,31 @@ class _Calls:
         tool = functions.find(wanted.name) or await _unknown(call, functions, wanted)
         arguments = await _checked(call, functions, tool, wanted)
         call.seen.tools.check_call(tool.id)
-        writes = None if self._runs_unasked(tool.id) else tool.id
+        self._check_listed(tool, functions)
+        writes = None if self._runs_unasked(tool) else tool.id
         shown = f"{functions.path(tool)}({shown_arguments(arguments, SHOWN_ARGUMENTS)})" if writes else ""
         is_asked = writes is not None or tool.id in self._agreed
         return _Ready(_inside(partial(self._make, tool, arguments, is_asked)), writes, shown)
 
-    def _runs_unasked(self, tool_id: ToolId) -> bool:
+    def _check_listed(self, tool: Tool, functions: PythonTools) -> None:
+        """Refuse a tool that was not part of a saved program when it was approved."""
+        if self._program.tools is not None and tool.id not in self._program.tools:
+            raise _Refused(
+                PermissionError,
+                f"{functions.path(tool)} was NOT invoked: {self._program.name!r} was approved without it. The operator "
+                "can save the program again.",
+            )
+
+    def _runs_unasked(self, tool: Tool) -> bool:
+        """Return whether the configuration, a review or the user lets a tool run; a saved program asks by itself."""
         return (
             self._settings.allow == "write"
-            or tool_id in self._read_only
-            or tool_id in self._agreed
-            or any(fnmatchcase(tool_id, glob) for glob in self._settings.read_only)
+            or self._program.may_write
+            or tool.uses is not None
+            or tool.id in self._read_only
+            or tool.id in self._agreed
+            or any(fnmatchcase(tool.id, glob) for glob in self._settings.read_only)
+            or self._call.state.is_reviewed_read_only(tool)
         )
 
     async def _ask(self, calls: Sequence[_Ready]) -> None:
@@ -349,14 +408,11 @@ class _ProgramExchange:
 
     answers_in_place = True
 
-    def __init__(self, asker: Exchange, deadline: Deadline) -> None:
+    def __init__(self, asker: Exchange, caller: Caller, deadline: Deadline) -> None:
         self._asker = asker
+        self.caller = caller
         self._deadline = deadline
         self._steps = 0
-
-    @property
-    def caller(self) -> Caller:
-        return self._asker.caller
 
     def can(self, method: str) -> bool:
         return self._asker.can(method)

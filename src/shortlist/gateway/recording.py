@@ -80,8 +80,6 @@ class Finished:
     outcome: CallOutcome
     milliseconds: float
     native: bool
-    program: str = ""
-    """The program that made the call; empty for one from outside."""
     reason: str = ""
     """The error that ended it without a result."""
 
@@ -210,7 +208,7 @@ class Recording:
                 outcome=call.outcome,
                 milliseconds=call.milliseconds,
                 native=call.native,
-                program=call.program or None,
+                program=caller.program or None,
                 reason=self._reason(said, call.arguments) if said else "",
                 size=_size(result) if result else 0,
                 arguments=call.arguments if self.arguments != "omit" else None,
@@ -229,6 +227,7 @@ class Recording:
                 outcome=outcome,
                 milliseconds=0.0,
                 native=False,
+                program=caller.program or None,
                 reason=self._reason(said, arguments) if outcome != "unknown" else "",
                 tokens=Later(lambda: estimate_tokens(said)),
                 arguments=arguments if self.arguments != "omit" else None,
@@ -242,12 +241,13 @@ class Recording:
                 said = said.replace(value, "…")
         return one_line(said, REASON_CHARACTERS)
 
-    def program_ended(self, caller: Caller, program: str, ended: "FinishedProgram") -> None:
+    def program_ended(self, caller: Caller, ended: FinishedProgram) -> None:
+        """Record a program; `caller` is the one that its calls are recorded for."""
         tokens = Later(lambda: answer_tokens(ended.answer))
         self._record(
             ProgramEnded(
                 **_act(caller),
-                program=program,
+                program=caller.program,
                 source=ended.source,
                 outcome=ended.outcome,
                 milliseconds=ended.milliseconds,
@@ -417,6 +417,8 @@ class AuditedRequest:
     """The tool, the prompt or the URI."""
     server: str = ""
     definition: str = ""
+    program: str = ""
+    """The program that makes the request; empty for one from outside."""
     arguments: Mapping[str, Json] = field(default_factory=dict, repr=False)
 
 
@@ -456,6 +458,7 @@ class AuditTrail:
             why=why,
             outcome=outcome,
             definition=request.definition,
+            program=request.program,
             arguments_hash=hash_arguments(request.arguments),
             arguments=kept,
         )

@@ -3,6 +3,7 @@
 import json
 import re
 import secrets
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ MAX_TERMS = 32
 APART_CHARACTERS = 200_000
 """Larger texts are cut and searched in a worker process."""
 CUT_SECONDS = 10.0
+REMEMBERED_URIS = 4_096
 _WORDS = re.compile(r"\w+")
 
 
@@ -281,3 +283,30 @@ def page_notice(page: ResultPage, handle: str) -> str:
         f"[{place}. Read on: read_result(handle={handle!r}, offset={page.next_offset}); "
         f"find a passage: read_result(handle={handle!r}, query=...)]"
     )
+
+
+class SeenUris:
+    """Which server showed a URI in a result. Results are relayed unchanged, so these URIs are the server's own."""
+
+    def __init__(self) -> None:
+        self._servers: OrderedDict[str, str] = OrderedDict()
+
+    def note(self, server: str, result: Mapping[str, Json]) -> None:
+        """Remember the URIs of a result, the latest few thousand."""
+        for uri in _uris(result.get("content")):
+            self._servers[uri] = server
+            self._servers.move_to_end(uri)
+        while len(self._servers) > REMEMBERED_URIS:
+            self._servers.popitem(last=False)
+
+    def server(self, uri: str) -> str | None:
+        return self._servers.get(uri)
+
+
+def _uris(content: Json) -> Iterator[str]:
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") in ("resource_link", "resource"):
+            holder = block if block["type"] == "resource_link" else block.get("resource")
+            uri = holder.get("uri") if isinstance(holder, dict) else None
+            if isinstance(uri, str):
+                yield uri

@@ -1,8 +1,8 @@
 """What the gateway holds: the served view, the workspaces over it, and the parts that others plug in."""
 
 import logging
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
@@ -18,9 +18,9 @@ from shortlist.catalog.toolsets import Toolset, UsedWith
 from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, Shares, WorkspaceKey, Workspaces, activity_key, workspace_limits
-from shortlist.gateway.ports import DefinitionGate, ToolSearch, Upstreams
+from shortlist.gateway.ports import DefinitionGate, EffectReviews, ToolSearch, Upstreams
 from shortlist.gateway.recording import AuditTrail, Recording
-from shortlist.gateway.results import Results, result_limits
+from shortlist.gateway.results import Results, SeenUris, result_limits
 from shortlist.gateway.rounds import OpenCalls
 from shortlist.gateway.tasks import BackgroundTasks
 from shortlist.gateway.view import (
@@ -33,17 +33,17 @@ from shortlist.gateway.view import (
     served_as,
     settings_changes,
 )
-from shortlist.models import UNIDENTIFIED, Asker, Json, Query, Server, Tool, ToolId
+from shortlist.models import PROGRAMS, UNIDENTIFIED, Asker, Json, Query, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
 from shortlist.storage.memory import MemoryResults, MemoryWorkspaces
 from shortlist.storage.owned import ResultStore, WorkspaceStore
 from shortlist.storage.port import AuditLog
+from shortlist.storage.programs import MemoryPrograms, ProgramStore, StoredProgram
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assign, Variant
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import Notified
 
-REMEMBERED_URIS = 4_096
 STILL_STARTING = "it is still starting and its tools are not known yet; try again shortly"
 
 logger = logging.getLogger(__name__)
@@ -99,6 +99,7 @@ class Seams:
     """Servers whose tools come from a saved catalog until they connect."""
     gate: DefinitionGate | None = None
     """None: whatever a server lists is served."""
+    reviews: EffectReviews | None = None
     workspaces: WorkspaceStore = field(default_factory=MemoryWorkspaces)
     search_others: Callable[[Catalog], ToolSearch] | None = None
     """Makes the search over prompts, resources and servers; may be slow. None: by the static model."""
@@ -106,6 +107,7 @@ class Seams:
     """Servers that could be installed, as documents; may be slow."""
     results: ResultStore | None = None
     """None: a store of its own, in memory."""
+    programs: ProgramStore = field(default_factory=MemoryPrograms)
 
 
 NO_SEAMS = Seams()
@@ -167,6 +169,10 @@ class GatewayState:
         self.stale = set(seams.stale)
         self.doubts: dict[str, Mapping[str, str]] = {}
         """By server, what tools are suspected of by name: set with every admission, and read for a stale server."""
+        self.read_only: dict[str, frozenset[str]] = {}
+        """By server, the names of tools that a review found to be read-only; kept like `doubts`."""
+        self.programs: Mapping[ToolId, StoredProgram] = {}
+        """The saved programs that are offered."""
         self.arriving: set[str] = set()
         """Servers whose tools were reported and are not part of the view yet."""
         self.changed = anyio.Event()
@@ -326,6 +332,16 @@ class GatewayState:
         doubt = doubts.get(tool.name)
         return f"suspicious definition: {doubt.replace('_', ' ')}" if doubt else ""
 
+    def is_reviewed_read_only(self, tool: Tool) -> bool:
+        """Return whether a review found that the present definition of a tool only reads."""
+        known = self.read_only.get(tool.server)
+        if known is None:
+            known = self.read_only[tool.server] = self.reviewed_read_only(tool.server)
+        return tool.name in known
+
+    def reviewed_read_only(self, server: str) -> frozenset[str]:
+        return self.seams.reviews.read_only(server) if self.seams.reviews is not None else frozenset()
+
     def down(self) -> frozenset[str]:
         """Return the servers whose tools cannot be called now."""
         return frozenset(name for name, state in self.upstreams.states.items() if state in ("down", "failed"))
@@ -367,7 +383,7 @@ class GatewayState:
         servers = settings.servers
 
         def changed(catalog: Catalog) -> Catalog:
-            for name in set(catalog.servers) - set(servers):
+            for name in set(catalog.servers) - set(servers) - {PROGRAMS}:
                 catalog = catalog.without_server(name)
             for name in catalog.servers:
                 if (server := self.describe(name, settings, catalog)) != catalog.servers[name]:
@@ -468,30 +484,3 @@ def reaches(scope: Scope, change: ListChanged) -> bool:
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
-
-
-class SeenUris:
-    """Which server showed a URI in a result. Results are relayed unchanged, so these URIs are the server's own."""
-
-    def __init__(self) -> None:
-        self._servers: OrderedDict[str, str] = OrderedDict()
-
-    def note(self, server: str, result: Mapping[str, Json]) -> None:
-        """Remember the URIs of a result, the latest few thousand."""
-        for uri in _uris(result.get("content")):
-            self._servers[uri] = server
-            self._servers.move_to_end(uri)
-        while len(self._servers) > REMEMBERED_URIS:
-            self._servers.popitem(last=False)
-
-    def server(self, uri: str) -> str | None:
-        return self._servers.get(uri)
-
-
-def _uris(content: Json) -> Iterator[str]:
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") in ("resource_link", "resource"):
-            holder = block if block["type"] == "resource_link" else block.get("resource")
-            uri = holder.get("uri") if isinstance(holder, dict) else None
-            if isinstance(uri, str):
-                yield uri

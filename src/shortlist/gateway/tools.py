@@ -343,8 +343,6 @@ class ToolCall:
     turn: Round
     inner: Callable[[str, ToolArguments], Awaitable[McpResult]]
     """Calls a tool by name, as call_tool does."""
-    program: str = ""
-    """The program that makes the call; empty for one from outside."""
     is_confirmed: bool = False
     """The person has agreed to this call already."""
 

@@ -15,6 +15,7 @@ from shortlist.access.scope import (
     effects_of,
     scope_of_principal,
     scopes_of,
+    server_of,
     unknown_names,
 )
 from shortlist.catalog.catalog import Catalog, CatalogDiff
@@ -33,7 +34,7 @@ from shortlist.catalog.toolsets import (
 from shortlist.config.settings import Mode, Settings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidConfig
-from shortlist.models import Asker, Tool, ToolId
+from shortlist.models import PROGRAMS, Asker, Tool, ToolId
 
 MOST_ADMITTED = 10_000
 """Principals whose catalog is looked up without working out their scope again."""
@@ -121,6 +122,9 @@ class ServedView:
     def tool_in_reach(self, principal: Principal, name: str) -> Tool | None:
         """Return the tool that a principal sees under exactly this name, without making its whole scoped catalog."""
         tool_id = self.names.by_name.get(name)
+        if tool_id is not None and server_of(tool_id) == PROGRAMS:
+            reached = self.scoped(principal)
+            return reached[tool_id] if tool_id in reached else None  # noqa: SIM401 (not a dict)
         if tool_id is None or tool_id in self.hidden.tools or not self.scope(principal).covers(tool_id):
             return None
         return self.catalog.tools.get(tool_id)
@@ -163,7 +167,7 @@ def make_view(
         scopes=scopes,
         askers={name: settings.asker(name) for name in (LOCAL, *settings.tokens)},
         plain=plain,
-        names=names_of(catalog.members, plain=plain),
+        names=names_of(catalog.members, plain=_plain_server(settings, plain)),
         problems=(*problems, *_unmatched(settings, catalog)),
     )
     return _finished(draft, before)
@@ -190,13 +194,19 @@ def _renewed(before: ServedView, catalog: Catalog) -> ServedView:
 
 
 def _renewed_names(before: ServedView, catalog: Catalog, diff: CatalogDiff, plain: bool) -> Names:
+    own = _plain_server(before.settings, plain)
     if plain == before.plain:
         if not diff.added and not diff.removed:
             return before.names
-        changed = before.names.changed(sorted(diff.added), sorted(diff.removed), plain=plain)
+        changed = before.names.changed(sorted(diff.added), sorted(diff.removed), plain=own)
         if changed is not None:
             return changed
-    return names_of(catalog.members, plain=plain)
+    return names_of(catalog.members, plain=own)
+
+
+def _plain_server(settings: Settings, plain: bool) -> str | None:
+    """Return the server whose own names are kept."""
+    return next(iter(settings.servers)) if plain else None
 
 
 def _draft(settings: Settings, options: ServeOptions, catalog: Catalog, toolsets: Mapping[str, Toolset]) -> ServedView:

@@ -9,7 +9,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.code.naming import PythonNames
 from shortlist.code.report import ProgramReport
 from shortlist.code.runner import CallWork, Sandbox
-from shortlist.code.sandbox import Budget, Wanted
+from shortlist.code.sandbox import Budget, Script, Wanted
 from shortlist.code.stubs import bound_arguments, python_description, python_signature
 from shortlist.errors import InvalidInput
 from shortlist.models import Json, SearchResult, Tool, ToolId
@@ -28,7 +28,7 @@ async def run_code(
     """Run a program over the tools of a catalog, in a worker of its own."""
     sandbox = Sandbox()
     try:
-        return await sandbox.run(source, _Functions(catalog, call, search), budget)
+        return await sandbox.run(Script(source=source), _Functions(catalog, call, search), budget)
     finally:
         await sandbox.close()
 

@@ -6,6 +6,7 @@ from shortlist.paths import cache_folder, data_folder
 from shortlist.storage.files import CatalogFiles
 from shortlist.storage.memory import MemoryResults
 from shortlist.storage.port import Storage
+from shortlist.storage.programs import SqlitePrograms
 from shortlist.storage.sqlite import Database
 from shortlist.storage.sqlite_events import SqliteEvents
 from shortlist.storage.sqlite_learning import SqliteExemplars, SqliteExperiments
@@ -41,5 +42,6 @@ def open_local(folder: Path | None = None) -> Storage:
         tokens=TokenFile(place / "tokens.json"),
         workspaces=SqliteWorkspaces(place / "workspaces.sqlite"),
         results=MemoryResults(),
+        programs=SqlitePrograms(place / "programs.sqlite"),
         close=database.close,
     )

@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from shortlist.models import Json, ToolId
 from shortlist.storage.owned import ResultStore, WorkspaceStore
+from shortlist.storage.programs import ProgramStore
 
 HOUR = 3_600
-HOURS = 24
-"""In a day."""
+HOURS = 24  # in a day
 
 TallyName: TypeAlias = Literal[
     "sessions",  # by mode
@@ -194,8 +194,7 @@ class StoredExperiment:
 
     name: str
     plan: str
-    started: int
-    """Milliseconds since 1970."""
+    started: int  # milliseconds since 1970
     stopped: int | None = None
 
 
@@ -330,8 +329,7 @@ class Decision:
     hash: str
     approved: bool
     by: str
-    at: float
-    """Seconds since 1970."""
+    at: float  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +383,8 @@ class AuditRecord:
     outcome: str = ""
     definition: str = ""
     """The content hash of the tool's definition."""
+    program: str = ""
+    """The program that made the request; empty for one from outside."""
     arguments_hash: str = ""
     arguments: str | None = None
     """The arguments themselves, where the configuration keeps them."""
@@ -451,4 +451,5 @@ class Storage:
     tokens: TokenStore
     workspaces: WorkspaceStore
     results: ResultStore
+    programs: ProgramStore
     close: Callable[[], None]

@@ -349,8 +349,8 @@ class ProgramEnded(CallerEvent):
     tokens: Tokens = 0
 
     def columns(self, privacy: Privacy) -> Columns:
-        data = {"program": self.program, "calls": dict(self.calls)}
-        return {"subject": privacy.query(self.source), "outcome": self.outcome, "data": data}
+        data = {"program": self.program, "calls": dict(self.calls), "source": privacy.source(self.source)}
+        return {"subject": privacy.query(self.source), "outcome": self.outcome, "data": _known(data)}
 
     def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
         yield Tally("programs", self.outcome)

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 MASK = "••••"
 LONGEST_QUERY = 1_000
+LONGEST_SOURCE = 20_000
 LONGEST_ARGUMENTS = 2_000
 LARGEST_ARGUMENTS = 50_000
 """Of larger arguments only the size is kept."""
@@ -78,6 +79,11 @@ class Privacy:
         if self.queries == "omit":
             return None
         return f"hash:{self._hash(text)}" if self.queries == "hash" else _encodable(redact(text))[:LONGEST_QUERY]
+
+    def source(self, text: str) -> str | None:
+        """Return what is kept of a program, which may be longer than a query and is treated like one."""
+        kept = self.query(text)
+        return kept if self.queries != "keep" else _encodable(redact(text))[:LONGEST_SOURCE]
 
     def call(self, arguments: Mapping[str, Json] | None) -> Json:
         """Return what is kept of a call's arguments; None where nothing is."""

@@ -33,6 +33,8 @@ from shortlist.trust.verdicts import DefinitionScanner, Reason, ScanVerdict
 
 logger = logging.getLogger(__name__)
 
+READ_ONLY = "read_only"
+"""The kind of a decision that a tool, defined as it is now, only reads."""
 CHANGED = "changed"
 """Stands for the hash of a set that changed since it was compared whole: the next start compares it whole again."""
 
@@ -104,6 +106,13 @@ class Keeper:
         except StoreError:
             return {}
         return {name: found[0].family for name, found in doubts.items() if found}
+
+    def read_only(self, server: str) -> frozenset[str]:
+        """Return the tools that a review found to be read-only; none where the reviews cannot be read."""
+        try:
+            return read_only_of(self._store.read(server))
+        except StoreError:
+            return frozenset()
 
     def opened(self, catalog: Catalog) -> Catalog:
         """Return a saved catalog without what is held; servers that were saved without pins are scanned and pinned."""
@@ -208,7 +217,7 @@ class Keeper:
 def pins_of(stored: StoredPins) -> Pins:
     """Read pins as they are stored."""
     accepted = {(_kind(d.kind), d.name): PinnedEntry(_kind(d.kind), d.name, d.text) for d in stored.accepted}
-    latest = {decision.hash: decision.approved for decision in stored.decisions}
+    latest = {decision.hash: decision.approved for decision in stored.decisions if decision.kind != READ_ONLY}
     approved = frozenset(each for each, yes in latest.items() if yes)
     return Pins(bool(stored.listing), accepted, approved, frozenset(latest) - approved, doubts_of(stored))
 
@@ -250,6 +259,30 @@ def decide(store: PinStore, server: str, names: Iterable[str], approved: bool, b
     chosen = [each for each in held if not wanted or each.entry.name in wanted]
     store.decide(server, [Decision(e.entry.kind, e.entry.name, e.entry.hash, approved, by, at) for e in chosen])
     return chosen
+
+
+def decide_effect(store: PinStore, server: str, names: Iterable[str], read_only: bool, by: str, at: float) -> list[str]:
+    """Record that accepted tools of a server, by name or all of them, only read or may write; return their names.
+
+    The decision is about the definition as it is now: after a change the tool may write again.
+    """
+    tools = {d.name: PinnedEntry("tool", d.name, d.text) for d in store.read(server).accepted if d.kind == "tool"}
+    wanted = set(names)
+    unknown = sorted(wanted - tools.keys())
+    if unknown or not tools:
+        known = ", ".join(sorted(tools)) or "none; the gateway has to connect to it first"
+        raise InvalidInput(f"No accepted tool {unknown[0] if unknown else server!r}. Tools of {server!r}: {known}.")
+    chosen = [entry for name, entry in sorted(tools.items()) if not wanted or name in wanted]
+    store.decide(server, [Decision(READ_ONLY, e.name, e.hash, read_only, by, at) for e in chosen])
+    return [entry.name for entry in chosen]
+
+
+def read_only_of(stored: StoredPins) -> frozenset[str]:
+    """Read which accepted tools are read-only by a review of their present definition."""
+    latest = {(d.name, d.hash): d.approved for d in stored.decisions if d.kind == READ_ONLY}
+    marked = {name for (name, _), yes in latest.items() if yes}
+    entries = (PinnedEntry("tool", d.name, d.text) for d in stored.accepted if d.kind == "tool" and d.name in marked)
+    return frozenset(entry.name for entry in entries if latest.get((entry.name, entry.hash)))
 
 
 def _kind(text: str) -> Kind:

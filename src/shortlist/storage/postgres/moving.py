@@ -11,7 +11,7 @@ from shortlist.storage.files import declared_format
 from shortlist.storage.local import open_local
 from shortlist.storage.postgres.database import Postgres, PostgresConnection, storable
 from shortlist.storage.postgres.events import partition_sql, partitioned_days
-from shortlist.storage.postgres.records import PostgresPins, PostgresTokens
+from shortlist.storage.postgres.records import PostgresPins, PostgresPrograms, PostgresTokens
 from shortlist.storage.sqlite import SqliteFile
 
 TABLES = (
@@ -43,6 +43,10 @@ def move(folder: Path, address: str) -> Iterator[tuple[str, int]]:
         for token in tokens.values():
             PostgresTokens(database).put(token)
         yield "tokens", len(tokens)
+        programs = source.programs.load()
+        for program in programs.values():
+            PostgresPrograms(database).put(program)
+        yield "programs", len(programs)
     finally:
         database.close()
 

@@ -7,6 +7,7 @@ from shortlist.storage.postgres.learning import PostgresExemplars, PostgresExper
 from shortlist.storage.postgres.records import (
     PostgresCatalogs,
     PostgresPins,
+    PostgresPrograms,
     PostgresResults,
     PostgresTokens,
     PostgresVectors,
@@ -29,5 +30,6 @@ def open_postgres(url: str) -> Storage:
         tokens=PostgresTokens(database),
         workspaces=PostgresWorkspaces(database),
         results=PostgresResults(database),
+        programs=PostgresPrograms(database),
         close=database.close,
     )

@@ -1,4 +1,4 @@
-"""What is kept by key in PostgreSQL: catalogs, vectors, pins, tokens, workspaces and large results."""
+"""What is kept by key in PostgreSQL: catalogs, vectors, pins, tokens, programs, workspaces and large results."""
 
 import hashlib
 import json
@@ -23,6 +23,7 @@ from shortlist.storage.port import (
     StoredVector,
 )
 from shortlist.storage.postgres.database import Postgres, storable
+from shortlist.storage.programs import StoredProgram, program_text, programs_of
 from shortlist.storage.tokens import token_of
 
 logger = logging.getLogger(__name__)
@@ -194,6 +195,27 @@ class PostgresTokens:
         with self._database.transaction() as connection, connection.cursor() as cursor:
             sql = "UPDATE tokens SET last_used = greatest(last_used, %s) WHERE name = %s"
             cursor.executemany(sql, [(at, name) for name, at in used.items()])
+
+
+class PostgresPrograms:
+    """Saved programs, offered by every gateway that shares the database."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def load(self) -> Mapping[str, StoredProgram]:
+        return programs_of([row[0] for row in self._database.read("SELECT document FROM programs ORDER BY name")])
+
+    def put(self, program: StoredProgram) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO programs VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET document = excluded.document",
+                (program.name, storable(program_text(program))),
+            )
+
+    def remove(self, name: str) -> bool:
+        with self._database.transaction() as connection:
+            return connection.execute("DELETE FROM programs WHERE name = %s", (storable(name),)).rowcount > 0
 
 
 class PostgresWorkspaces:
