@@ -47,7 +47,9 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "demo": GROUND | {"catalog"},
     "harness": GATEWAY | {"gateway", "front", "evals", "demo"},
     "web": GATEWAY | {"gateway", "front", "demo", "evals.duplicates"},
-    "cli": GATEWAY | LIBRARY | {"gateway", "front", "web", "evals", "harness", "demo", "library", "integrations"},
+    "cli": GATEWAY
+    | LIBRARY
+    | {"gateway", "front", "web", "evals", "harness", "demo", "library", "integrations", "code"},
     "__init__": LIBRARY | {"library", "integrations"},
 }
 """What each part of the package, or one module of it, may know of; a new part finds its place here first."""

@@ -21,6 +21,7 @@ ACTIONS = {
     "ab": ("start", "status", "report", "stop"),
     "daemon": ("status", "stop", "run"),
     "learned": ("list", "export", "clear"),
+    "programs": ("list", "save", "show", "approve", "remove"),
 }
 typed = [[command] for command in COMMANDS] + [[command, act] for command, acts in ACTIONS.items() for act in acts]
 

@@ -147,7 +147,7 @@ class Walk:
 
 NAMES = (
     *("vault__unlock", "vault/unlock", "unlock", "lobby__treasury", "lobby/treasury", "treasury"),
-    *("programs__heist", "programs/heist", "heist", "programs__robbery", "programs/robbery"),
+    *("programs__heist", "programs/robbery"),
 )
 SNEAK = """
 for hidden in (tools.vault.unlock, tools.lobby.treasury):
@@ -272,14 +272,7 @@ DOORS: dict[str, Callable[[Walk], Awaitable[list[str]]]] = {
 """Every request handler of the server: what a caller tries behind it."""
 
 WORD = re.compile(r"\w+")
-QUERIES = (
-    "unlock the vault",
-    "unlock the vault twice",
-    "repeat a text",
-    "count the bullion in the treasury",
-    "tresury",
-    "say a text back",
-)
+QUERIES = ("unlock the vault twice", "count the bullion in the treasury", "tresury", "say a text back")
 FUNCTIONS = (
     "tools.vault.unlock",
     "tools.vault.unlok",
@@ -288,7 +281,6 @@ FUNCTIONS = (
     "tools.lobby.tresury",
     "tools.vault__unlock.call",
     "tools.programs.heist",
-    "tools.programs.robbery",
     "tools.programs.parrot",
 )
 """What a program calls to reach what is hidden, or to be told a name that looks like it."""

@@ -38,6 +38,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "toolsets": ("serving", "list toolsets with their size and token cost"),
         "logs": ("serving", "show the stderr of a server"),
         "review": ("trusting", "list, show, approve or reject held definitions"),
+        "programs": ("programs", "save programs that worked, review them and offer them as tools"),
         "search": ("searching", "find tools for a sentence, a few words or a name"),
         "explain": ("searching", "explain why a tool ranks where it does"),
         "demo": ("searching", "search the bundled demo catalog"),

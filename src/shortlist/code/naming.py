@@ -25,6 +25,20 @@ class ToolsInReach(Protocol):
     def members(self, server: str) -> Sequence[ToolId]: ...
 
 
+class NamedMembers:
+    """All tools of a catalog, by server."""
+
+    def __init__(self, members: Mapping[str, Sequence[ToolId]]) -> None:
+        self._members = members
+
+    @property
+    def servers(self) -> Sequence[str]:
+        return tuple(self._members)
+
+    def members(self, server: str) -> Sequence[ToolId]:
+        return self._members.get(server, ())
+
+
 class PythonNames:
     """Maps tools in reach to `server.tool` and back. Names outside the reach never influence those inside it."""
 

@@ -22,7 +22,6 @@ from shortlist.gateway.confirming import confirm, refuse_unasked
 from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send
-from shortlist.gateway.saved_programs import run_saved
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import (
     INTEGER,
@@ -127,7 +126,7 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
 async def _answered(call: ToolCall, tool: Tool, arguments: ToolArguments) -> McpResult:
     """Relay a call to its server; run a saved program here."""
     if tool.uses is not None:
-        return await run_saved(call, tool, arguments)
+        return await call.run_saved(call, tool, arguments)
     params = {"name": tool.name, "arguments": dict(arguments)}
     return await relay(call.state, call.exchange, tool.server, "tools/call", params, call.turn)
 

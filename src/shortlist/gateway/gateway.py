@@ -22,7 +22,7 @@ from shortlist.gateway.instructions import instructions_of
 from shortlist.gateway.menus import BY_NAME, menu_definitions, optional_definitions
 from shortlist.gateway.ports import ToolSearch, Upstreams
 from shortlist.gateway.router import with_app
-from shortlist.gateway.saved_programs import approved_programs, with_programs
+from shortlist.gateway.saved_programs import approved_programs, run_saved, with_programs
 from shortlist.gateway.state import NO_SEAMS, CallerView, GatewayState, Reload, Seams
 from shortlist.gateway.tools import McpResult, ToolArguments, ToolCall, defaults_of
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
@@ -142,7 +142,7 @@ class Gateway:
                 raise InvalidInput("call_tool cannot call itself. Pass the name of a tool that search_tools found.")
             return await self._dispatch(seen, exchange, turn, name, arguments)
 
-        return ToolCall(state=self.state, seen=seen, exchange=exchange, turn=turn, inner=inner)
+        return ToolCall(state=self.state, seen=seen, exchange=exchange, turn=turn, inner=inner, run_saved=run_saved)
 
     def _meet(self, seen: CallerView) -> None:
         if self.state.recording.meets(seen.caller, seen.variant):

@@ -10,7 +10,7 @@ from shortlist.errors import InvalidInput
 from shortlist.gateway.callers import Exchange, Round
 from shortlist.gateway.state import CallerView, GatewayState
 from shortlist.gateway.view import MenuName
-from shortlist.models import Json, SearchMode
+from shortlist.models import Json, SearchMode, Tool
 from shortlist.text.asks import read_ask
 from shortlist.text.queries import query_of
 
@@ -343,6 +343,8 @@ class ToolCall:
     turn: Round
     inner: Callable[[str, ToolArguments], Awaitable[McpResult]]
     """Calls a tool by name, as call_tool does."""
+    run_saved: Callable[["ToolCall", Tool, ToolArguments], Awaitable[McpResult]]
+    """Runs a saved program, whose calls come back to the tools."""
     is_confirmed: bool = False
     """The person has agreed to this call already."""
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.code.naming import PythonNames
+from shortlist.code.naming import NamedMembers, PythonNames
 from shortlist.code.report import ProgramReport
 from shortlist.code.runner import CallWork, Sandbox
 from shortlist.code.sandbox import Budget, Script, Wanted
@@ -45,26 +45,12 @@ def calling(originals: Mapping[ToolId, Any]) -> CallTool:
     return call
 
 
-class _Reach:
-    """All tools of a catalog."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    @property
-    def servers(self) -> Sequence[str]:
-        return tuple(self._catalog.members)
-
-    def members(self, server: str) -> Sequence[ToolId]:
-        return tuple(self._catalog.members.get(server, ()))
-
-
 class _Functions:
     """What a program over a filter can reach."""
 
     def __init__(self, catalog: Catalog, call: CallTool, search: Callable[..., SearchResult]) -> None:
         self._catalog = catalog
-        self._names = PythonNames(_Reach(catalog))
+        self._names = PythonNames(NamedMembers(catalog.members))
         self._call = call
         self._search = search
 
