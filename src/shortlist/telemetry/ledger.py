@@ -5,7 +5,7 @@ Everything here runs on the recorder's thread, beside the requests.
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from shortlist.models import ToolId
@@ -59,7 +59,8 @@ class RememberedSearch:
     hour: int
     ranks: Mapping[ToolId, int]
     terms: frozenset[str]
-    picked: set[ToolId] = field(default_factory=set)
+    """Its words, until a later request makes it too old to be rephrased."""
+    picked: tuple[ToolId, ...] = ()
     """Its tools that have been called."""
     closed: bool = False
     """Something was called since: the next search does not rephrase this one."""
@@ -97,12 +98,14 @@ class Trail:
         asked = frozenset(terms(event.query))
         now = RememberedSearch(place=place, seconds=seconds, hour=hour, ranks=ranks, terms=asked)
         before = () if event.part or event.offset else tuple(self._request)
+        rephrased = next((earlier for earlier in before if _rephrases(earlier, now)), None)
         if not event.part:
+            for earlier in self._request:
+                earlier.terms = frozenset()
             self._request = []
             self._unfound.clear()
         self._request.append(now)
         self._searches = [*self._searches, now][-SEARCHES:]
-        rephrased = next((earlier for earlier in before if _rephrases(earlier, now)), None)
         return Attribution(rephrased.place, rephrased.hour) if rephrased else ALONE
 
     def called(self, event: Called, seconds: float) -> Attribution:
@@ -116,7 +119,8 @@ class Trail:
             self._unfound[event.tool] = None
             return Attribution(fresh=fresh, together=together)
         fresh = event.tool not in found.picked
-        found.picked.add(event.tool)
+        if fresh:
+            found.picked = (*found.picked, event.tool)
         return Attribution(
             found.place,
             found.hour,
