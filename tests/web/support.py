@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,8 @@ from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
-from shortlist.web.page import ServerSwitch, Sources
+from shortlist.web.controls import Controls
+from shortlist.web.page import Sources
 from tests.gateway.support import Fixture, Served, serve
 from tests.telemetry.happenings import events_in
 
@@ -79,7 +80,7 @@ class Visitor:
 
 @asynccontextmanager
 async def visiting(
-    *fixtures: Fixture, events: Sequence[Event] = (), switch: ServerSwitch | None = None, **settings: Any
+    *fixtures: Fixture, events: Sequence[Event] = (), controls: Controls | None = None, **settings: Any
 ) -> AsyncIterator[Visitor]:
     """Serve fixtures with a dashboard over what was recorded, and stand before its door."""
     clock = Clock()
@@ -92,8 +93,7 @@ async def visiting(
                 state=served.gateway.state,
                 explained=served.searcher.explained,
                 storage=open_local(path.parent),
-                reconnect=served.pool.refresh,
-                switch=switch,
+                controls=replace(controls or Controls(), reconnect=served.pool.refresh),
             )
             app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access))])
             async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as http:

@@ -74,7 +74,8 @@ def test_labels_are_evenly_spaced_from_the_first_to_the_last(count: int) -> None
 
 def test_a_chart_says_the_same_in_words() -> None:
     drawn = chart([2.0, None], [1.0, 0.0], lines=True)
-    assert [slot.words for slot in drawn.slots] == ["day 0: s0 2, s1 1", "day 1: s0 –, s1 0"]
+    assert [slot.words for slot in drawn.slots] == ["s0 2, s1 1", "s0 –, s1 0"]
+    assert [slot.moment for slot in drawn.slots] == ["day 0", "day 1"]
     assert list(drawn.rows) == [("day 0", ["2", "1"]), ("day 1", ["–", "0"])]
 
 

@@ -11,6 +11,7 @@ from shortlist.cli.adding import ConfigSwitch
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.errors import InvalidInput
 from shortlist.telemetry.events import ToolsLoaded
+from shortlist.web.controls import Controls
 from tests.gateway.support import Fixture
 from tests.telemetry.happenings import act, call, search
 from tests.web.support import TOKENS, Seen, Visitor, visiting
@@ -24,8 +25,8 @@ class Switch:
     def __init__(self) -> None:
         self.turned: list[tuple[str, bool]] = []
 
-    def turn(self, server: str, *, on: bool) -> None:
-        self.turned.append((server, on))
+    def turn(self, name: str, *, on: bool) -> None:
+        self.turned.append((name, on))
 
     def disabled(self) -> Sequence[str]:
         return ("resting",)
@@ -131,7 +132,7 @@ async def posted(visitor: Visitor, path: str, csrf: str) -> int:
 
 async def test_a_server_is_disabled_and_enabled_by_a_form_of_this_session_alone() -> None:
     switch = Switch()
-    async with visiting(Fixture("alpha"), switch=switch) as visitor:
+    async with visiting(Fixture("alpha"), controls=Controls(switch=switch)) as visitor:
         await visitor.enter()
         csrf = await visitor.csrf()
         listed = await visitor.read("/servers")
@@ -149,12 +150,14 @@ async def test_a_server_is_disabled_and_enabled_by_a_form_of_this_session_alone(
 
 async def test_only_full_rights_show_settings_and_switch_servers() -> None:
     switch, reader = Switch(), TokenSettings(name="eve", hash=hash_token("eve-secret"), can=("see",))
-    async with visiting(Fixture("alpha"), tokens={**TOKENS, "eve": reader}, switch=switch) as visitor:
+    async with visiting(
+        Fixture("alpha"), tokens={**TOKENS, "eve": reader}, controls=Controls(switch=switch)
+    ) as visitor:
         await visitor.sign_in("eve-secret")
         csrf = await visitor.csrf()
         page = await visitor.read("/servers/alpha")
-        assert await posted(visitor, "/servers/alpha/disable", csrf=csrf) == 404
-        assert await posted(visitor, "/servers/resting/enable", csrf=csrf) == 404
+        assert await posted(visitor, "/servers/alpha/disable", csrf=csrf) == 403
+        assert await posted(visitor, "/servers/resting/enable", csrf=csrf) == 403
     assert "Disable" not in page.words
     assert "Call timeout" not in page.words
     assert switch.turned == []

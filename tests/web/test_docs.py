@@ -13,6 +13,7 @@ PICTURES = {
     "/servers/{server:path}": "server",
     "/tools": "tools",
     "/tools/{tool:path}": "tool",
+    "/add": "add",
     "/misses": "misses",
     "/experiments": "experiments",
     "/experiments/{experiment:path}": "experiment",

@@ -1,9 +1,13 @@
 """Who is let in, and what a page of somebody else can do: nothing."""
 
+from pathlib import Path
+
 import pytest
 
+from shortlist.cli.adding import ConfigEditor
 from shortlist.web.access import SESSION_SECONDS
-from shortlist.web.app import PAGES
+from shortlist.web.app import DOWNLOADS, PAGES
+from shortlist.web.controls import Controls
 from tests.gateway.support import Fixture
 from tests.web.support import TOKENS, visiting
 
@@ -15,7 +19,7 @@ ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize("path", [*ADDRESSES, "/nowhere"])
+@pytest.mark.parametrize("path", [*ADDRESSES, *DOWNLOADS, "/nowhere"])
 async def test_without_a_session_a_page_shows_nothing(path: str) -> None:
     async with visiting(Fixture("alpha")) as visitor:
         answer = await visitor.http.get(path)
@@ -25,8 +29,9 @@ async def test_without_a_session_a_page_shows_nothing(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ADDRESSES)
-async def test_a_session_opens_every_page(path: str) -> None:
-    async with visiting(Fixture("alpha")) as visitor:
+async def test_a_session_opens_every_page(path: str, tmp_path: Path) -> None:
+    controls = Controls(editor=ConfigEditor(tmp_path / "config.json"))
+    async with visiting(Fixture("alpha"), controls=controls) as visitor:
         await visitor.enter()
         page = await visitor.read(path)
     assert "Playground" in page.words

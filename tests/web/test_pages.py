@@ -98,7 +98,7 @@ async def test_a_limited_token_sees_only_what_it_may_use() -> None:
         assert "alpha" not in page.words
     assert [answer.status_code for answer in hidden] == [404, 404]
     assert "Reconnect" not in own.words
-    assert forbidden.status_code == 404
+    assert forbidden.status_code == 403
 
 
 async def hostile_pages(visitor: Visitor, tool: str) -> list[str]:

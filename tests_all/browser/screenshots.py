@@ -45,6 +45,11 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, gateway(Path(folder)) as link, browser() as chromium:
         look(chromium, link)
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium:
+        config = Path(folder) / "config.json"
+        config.write_text('{"mcpServers": {}}')
+        with gateway(Path(folder), "--config", str(config)) as link:
+            add(chromium, link)
 
 
 def look(chromium: Browser, link: str) -> None:
@@ -57,6 +62,19 @@ def look(chromium: Browser, link: str) -> None:
             watched.page.emulate_media(color_scheme=scheme)
             watched.page.set_viewport_size(size)
             shoot(watched.go(path), IMAGES / f"dashboard-{name}.png", size)
+
+
+def add(chromium: Browser, link: str) -> None:
+    """Show what adding a server would run."""
+    with Watched.open(chromium, link) as watched:
+        watched.page.goto(link)
+        watched.page.wait_for_selector("h1:has-text('Overview')")
+        page = watched.go("/add")
+        page.get_by_label("Command, URL or @name").fill("npx -y @modelcontextprotocol/server-everything")
+        page.get_by_label("Name", exact=True).fill("everything")
+        page.get_by_role("button", name="Show what will run").click()
+        page.wait_for_selector("h2:has-text('Add everything?')")
+        shoot(page, IMAGES / "dashboard-add.png", DESK)
 
 
 def until_vectors_are_there(watched: Watched) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import getpass
+import hashlib
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from shortlist.catalog.naming import SEPARATOR
 from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.asking import confirmed
 from shortlist.cli.registries import find_server, registry_url, search, sync, unpack
@@ -24,13 +26,16 @@ from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, 
 from shortlist.config.load import settings_of
 from shortlist.config.masking import masked
 from shortlist.errors import InvalidInput
-from shortlist.models import Json
+from shortlist.models import Json, ToolId
 from shortlist.paths import find_config, user_config_path
 from shortlist.text.tokens import one_line
+from shortlist.web.controls import NewServer, Proposal
 
 Edit: TypeAlias = Callable[[str], str]
 
 OK = 0
+OWN_EXPANSIONS = "expansions.txt"
+"""Beside the configuration, where it names no other file."""
 
 
 def register(subparsers: Any) -> None:
@@ -38,7 +43,7 @@ def register(subparsers: Any) -> None:
     _register_add(subparsers)
     for name, run in (("remove", _remove), ("enable", _enable), ("disable", _disable)):
         parser = add_command(subparsers, name)
-        what = "a server" if name == "remove" else "SERVER, or SERVER/TOOL for a single tool"
+        what = "a server" if name == "remove" else "SERVER, or SERVER__TOOL for a single tool"
         parser.add_argument("name", metavar="SERVER" if name == "remove" else "NAME", help=what)
         _common(parser)
         parser.set_defaults(run=run)
@@ -81,7 +86,7 @@ def _register_add(subparsers: Any) -> None:
     parser.add_argument("--registry", metavar="URL", help="another registry, by its URL")
     parser.add_argument("--yes", action="store_true", help="add without asking")
     _common(parser)
-    parser.set_defaults(run=_add)
+    parser.set_defaults(run=_add, ask=True)
 
 
 def _register_registry(subparsers: Any) -> None:
@@ -113,10 +118,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 def _add(arguments: argparse.Namespace) -> int:
     name, entry = _wanted(arguments)
     path = _own(arguments)
-    present = _present(path)
-    if name in present:
-        raise InvalidInput(f"There is a server {name!r} already. Remove it first, or add --as ANOTHER_NAME.")
-    _check(name, entry, path)
+    _check_new(name, entry, path)
     if not arguments.json:
         print(f"{name}: {_shown(entry)}")
     written = arguments.yes or (not arguments.json and confirmed(f"Add it to {path}?"))
@@ -161,10 +163,14 @@ def _from_registry(arguments: argparse.Namespace) -> tuple[str, dict[str, Json]]
         print(_described(server, offer))
     name = arguments.called or short_name(server)
     if isinstance(offer.source, Package) and offer.kind == "mcpb":
-        if not (arguments.yes or confirmed(f"Download and unpack {offer.source.identifier}?")):
-            raise InvalidInput("The bundle has to be downloaded to see what it runs; add --yes.")
+        asks = arguments.ask and confirmed(f"Download and unpack {offer.source.identifier}?")
+        if not (arguments.yes or asks):
+            raise InvalidInput(
+                f"The bundle has to be downloaded to see what it runs: `shortlist add {arguments.name} --yes`."
+            )
         return name, unpack(offer.source, name)
-    return name, offer.entry(_answers(offer, _pairs(arguments.set, "--set"), ask=not arguments.yes))
+    given = _pairs(arguments.set, "--set")
+    return name, offer.entry(_answers(offer, given, ask=arguments.ask and not arguments.yes))
 
 
 def _chosen(server: RegistryServer, kind: str | None) -> Offer:
@@ -204,8 +210,10 @@ def _described(server: RegistryServer, offer: Offer) -> str:
     return "\n".join(lines)
 
 
-def _check(name: str, entry: Mapping[str, Json], path: Path) -> None:
-    """Refuse what the gateway would refuse, before it is written."""
+def _check_new(name: str, entry: Mapping[str, Json], path: Path) -> None:
+    """Refuse a name that is taken, and what the gateway would refuse, before anything is written."""
+    if name in _present(path):
+        raise InvalidInput(f"There is a server {name!r} already. Remove it first, or choose another name (--as NAME).")
     settings_of({"mcpServers": {name: entry}}, source=str(path))
 
 
@@ -221,6 +229,58 @@ def _host_name(url: str) -> str:
     return re.sub(r"\W", "-", host.partition(".")[0]) or "server"
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigEditor:
+    """Adds servers to a configuration file and removes them, as `add` and `remove` do; for the dashboard."""
+
+    path: Path
+
+    def propose(self, server: NewServer) -> Proposal:
+        name, entry = self._wanted(server)
+        return Proposal(name=name, shown=_shown(entry), file=str(self.path), digest=_digest(name, entry))
+
+    def add(self, server: NewServer, digest: str) -> str:
+        name, entry = self._wanted(server)
+        if _digest(name, entry) != digest:
+            raise InvalidInput("What would be added has changed since it was shown. Check it again.")
+        _change(self.path, lambda text: put(text, format_of(self.path), ("mcpServers", name), entry))
+        return name
+
+    def remove(self, name: str) -> None:
+        keys = _keys(self.path, name)
+        _change(self.path, lambda text: remove(text, format_of(self.path), keys))
+
+    def _wanted(self, server: NewServer) -> tuple[str, dict[str, Json]]:
+        is_command = not server.what.startswith(("@", "http://", "https://"))
+        if is_command and not (server.what and server.name):
+            raise InvalidInput("A server needs a command and a name, a URL, or @NAME in a registry.")
+        pairs = [f"{name}={value}" for name, value in server.values.items()]
+        try:
+            following = shlex.split(server.what) if is_command else []
+        except ValueError as error:
+            raise InvalidInput(f"{server.what!r} is not a command line: {error}.") from None
+        typed = argparse.Namespace(
+            name=server.name if is_command else server.what,
+            called=server.name or None,
+            following=following,
+            env=pairs,
+            header=pairs,
+            set=pairs,
+            kind=None,
+            registry=None,
+            yes=False,
+            json=True,
+            ask=False,
+        )
+        name, entry = _wanted(typed)
+        _check_new(name, entry, self.path)
+        return name, entry
+
+
+def _digest(name: str, entry: Mapping[str, Json]) -> str:
+    return hashlib.sha256(json.dumps([name, entry], sort_keys=True).encode()).hexdigest()
+
+
 # remove, enable, disable, edit, restart
 
 
@@ -233,13 +293,18 @@ def _remove(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSwitch:
-    """Turns servers of a configuration file on and off; comments and order stay."""
+    """Turns servers and tools of a configuration file on and off; comments and order stay."""
 
     path: Path
 
-    def turn(self, server: str, *, on: bool) -> None:
-        path, keys = self.path, _keys(self.path, server)
-        if on:
+    def turn(self, name: str, *, on: bool) -> None:
+        """Enable or disable SERVER, SERVER/TOOL or SERVER__TOOL."""
+        path = self.path
+        server, tool = self._parts(name)
+        keys = _keys(path, server)
+        if tool:
+            self._turn_tool(keys, tool, on=on)
+        elif on:
             _change(
                 path, lambda text: _kept(_kept(text, path, (*keys, "disabled"), None), path, (*keys, "enabled"), None)
             )
@@ -247,38 +312,42 @@ class ConfigSwitch:
             _change(path, lambda text: put(text, format_of(path), (*keys, "disabled"), True))
 
     def disabled(self) -> list[str]:
-        """Return the servers that are disabled, in the order of the file."""
+        """Return the servers that are disabled, and the tools as SERVER/TOOL, in the order of the file."""
         entries = {name: _entry(self.path, keys) for name, keys in _present(self.path).items()}
-        return [name for name, each in entries.items() if each.get("disabled") is True or each.get("enabled") is False]
+        off = [name for name, each in entries.items() if each.get("disabled") is True or each.get("enabled") is False]
+        return off + [f"{name}/{tool}" for name, each in entries.items() for tool in _list(each, "disabledTools")]
+
+    def _turn_tool(self, keys: Sequence[str], tool: str, *, on: bool) -> None:
+        path, hidden = self.path, _list(_entry(self.path, keys), "disabledTools")
+        if on and tool not in hidden:
+            raise InvalidInput(
+                f"The tool {tool!r} of {keys[-1]!r} is not disabled. Disabled are {', '.join(hidden) or 'none'}."
+            )
+        left = [each for each in hidden if each != tool] if on else list(dict.fromkeys([*hidden, tool]))
+        _change(path, lambda text: _kept(text, path, (*keys, "disabledTools"), left or None))
+
+    def _parts(self, name: str) -> tuple[str, str]:
+        """Split the name of a tool as `tools` lists it, or as its id is written."""
+        present = _present(self.path)
+        if name in present:
+            return name, ""
+        for mark in ("/", SEPARATOR):
+            for server in present:
+                if name.startswith(f"{server}{mark}"):
+                    return server, name.removeprefix(f"{server}{mark}")
+        server, _, tool = name.partition("/")
+        return server, tool
 
 
 def _disable(arguments: argparse.Namespace) -> int:
     path = _own(arguments)
-    server, _, tool = arguments.name.partition("/")
-    keys = _keys(path, server)
-    if tool:
-        hidden = [*_list(_entry(path, keys), "disabledTools"), tool]
-        _change(path, lambda text: put(text, format_of(path), (*keys, "disabledTools"), list(dict.fromkeys(hidden))))
-    else:
-        ConfigSwitch(path).turn(server, on=False)
+    ConfigSwitch(path).turn(arguments.name, on=False)
     return _done(arguments, f"Disabled {arguments.name!r} in {path}.")
 
 
 def _enable(arguments: argparse.Namespace) -> int:
     path = _own(arguments)
-    server, _, tool = arguments.name.partition("/")
-    keys = _keys(path, server)
-    entry = _entry(path, keys)
-    if tool:
-        hidden = _list(entry, "disabledTools")
-        if tool not in hidden:
-            raise InvalidInput(
-                f"The tool {tool!r} of {server!r} is not disabled. Disabled are {', '.join(hidden) or 'none'}."
-            )
-        left = [name for name in hidden if name != tool]
-        _change(path, lambda text: _kept(text, path, (*keys, "disabledTools"), left or None))
-    else:
-        ConfigSwitch(path).turn(server, on=True)
+    ConfigSwitch(path).turn(arguments.name, on=True)
     return _done(arguments, f"Enabled {arguments.name!r} in {path}.")
 
 
@@ -307,6 +376,25 @@ def _restart(arguments: argparse.Namespace) -> int:
     return _done(arguments, f"A running gateway restarts {arguments.name!r} within a second.")
 
 
+def add_keyword(path: Path, tool: ToolId, keyword: str) -> None:
+    """Add a keyword to a tool in a configuration file."""
+    server, _, name = tool.partition("/")
+    keys = (*_keys(path, server), "shortlist", "tools", name, "keywords")
+    present = _list(_entry(path, keys[:-1]), "keywords")
+    _change(path, lambda text: put(text, format_of(path), keys, list(dict.fromkeys([*present, keyword]))))
+
+
+def expansions_of(path: Path) -> Path:
+    """Return the first expansion file of a configuration; one beside it is added where there is none."""
+    present = _list(_entry(path, ("shortlist",)), "expansions")
+    file = path.parent / Path((present or [OWN_EXPANSIONS])[0]).expanduser()
+    if not file.exists():
+        replace_file(file, b"# What people write => what tools call it\n", expected=None)
+    if not present:
+        _change(path, lambda text: put(text, format_of(path), ("shortlist", "expansions"), [OWN_EXPANSIONS]))
+    return file
+
+
 def _own(arguments: argparse.Namespace) -> Path:
     found = find_config(str(arguments.config) if arguments.config else None)
     return found or user_config_path()
@@ -332,7 +420,7 @@ def _keys(path: Path, name: str) -> tuple[str, ...]:
 def _entry(path: Path, keys: Sequence[str]) -> Mapping[str, Json]:
     tree: Any = tree_of(decoded(read_bytes(path), path), format_of(path))
     for key in keys:
-        tree = tree[key]
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
     return tree if isinstance(tree, Mapping) else {}
 
 

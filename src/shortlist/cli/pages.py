@@ -1,10 +1,8 @@
 """Builds the dashboard's pages: imported with the first visit, since the import takes as long as a start."""
 
-from pathlib import Path
-
 from starlette.types import ASGIApp
 
-from shortlist.cli.adding import ConfigSwitch
+from shortlist.cli.controls import controls_of
 from shortlist.cli.stack import Stack
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
@@ -17,7 +15,6 @@ def pages_of(stack: Stack, access: Access) -> ASGIApp:
         state=stack.gateway.state,
         explained=stack.search.explained_here,
         storage=stack.storage,
-        reconnect=stack.pool.refresh,
-        switch=ConfigSwitch(Path(stack.settings.source)) if stack.settings.source else None,
+        controls=controls_of(stack),
     )
     return dashboard(sources, access)

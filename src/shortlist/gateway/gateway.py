@@ -26,7 +26,7 @@ from shortlist.gateway.saved_programs import approved_programs, run_saved, with_
 from shortlist.gateway.state import NO_SEAMS, CallerView, GatewayState, Reload, Seams
 from shortlist.gateway.tools import McpResult, ToolArguments, ToolCall, defaults_of
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
-from shortlist.models import PROGRAMS, Json, Server, Tool
+from shortlist.models import PROGRAMS, Json, Server, Tool, ToolId
 from shortlist.observability.metrics import CIRCUITS, NOTIFICATIONS_DROPPED, READY, STATES, TOOLS, Instruments
 from shortlist.upstream.events import Notified, StateChanged, ToolsChanged, UpstreamEvent, UpstreamStatus
 
@@ -123,6 +123,12 @@ class Gateway:
         if tool_id is not None and self.state.is_bound(seen, tool_id):
             return await call_bound(self._tool_call(seen, exchange, turn), seen.tools[tool_id], arguments)
         return await self._dispatch(seen, exchange, turn, name, arguments)
+
+    async def call_chosen(self, exchange: Exchange, tool_id: ToolId, arguments: ToolArguments) -> McpResult:
+        """Call a tool that a person chose from a list, so that no search had to find it."""
+        seen = await self.state.admit(exchange.caller)
+        tool = await self.state.find(seen, tool_id)
+        return await call_bound(self._tool_call(seen, exchange, Round()), tool, arguments)
 
     async def _dispatch(
         self, seen: CallerView, exchange: Exchange, turn: Round, name: str, arguments: ToolArguments

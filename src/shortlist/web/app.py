@@ -23,6 +23,7 @@ PAGES: Mapping[str, MakePage] = {
     "/servers/{server:path}": servers.page,
     "/tools": tools.listing,
     "/tools/{tool:path}": tools.page,
+    "/add": servers.new,
     "/misses": misses.page,
     "/experiments": experiments.listing,
     "/experiments/{experiment:path}": experiments.page,
@@ -31,10 +32,28 @@ PAGES: Mapping[str, MakePage] = {
     "/activity/{event}": activity.event,
 }
 
+DOWNLOADS: Mapping[str, MakePage] = {
+    "/download/overview.csv": overview.download,
+    "/download/servers.csv": servers.download,
+    "/download/tools.csv": tools.download,
+    "/download/misses.csv": misses.download,
+    "/download/activity.csv": activity.download,
+}
+
 CHANGES: Mapping[str, Change] = {
     "/servers/{server:path}/reconnect": servers.reconnect,
     "/servers/{server:path}/disable": servers.disable,
     "/servers/{server:path}/enable": servers.enable,
+    "/servers/{server:path}/restart": servers.restart,
+    "/servers/{server:path}/login": servers.login,
+    "/servers/{server:path}/remove": servers.remove,
+    "/tools/{tool:path}/disable": tools.disable,
+    "/tools/{tool:path}/call": tools.call,
+    "/add": servers.propose,
+    "/add/confirm": servers.add,
+    "/misses/dismiss": misses.dismiss,
+    "/misses/keyword": misses.add_keyword,
+    "/misses/synonym": misses.add_synonym,
 }
 
 
@@ -47,7 +66,7 @@ def dashboard(sources: Sources, access: Access) -> ASGIApp:
         Route("/sign-in", door.sign_in, methods=["POST"]),
         Route("/sign-out", door.sign_out, methods=["POST"]),
         *(Route(path, door.change(change), methods=["POST"]) for path, change in CHANGES.items()),
-        *(Route(path, door.page(make)) for path, make in PAGES.items()),
+        *(Route(path, door.page(make)) for path, make in {**PAGES, **DOWNLOADS}.items()),
         Route("/{rest:path}", door.no_such_page),
     ]
     return Guard(Starlette(routes=routes), access, lambda: sources.state.settings.tokens)

@@ -44,6 +44,7 @@ class Slot:
 
     x: float
     width: float
+    moment: str
     words: str
 
 
@@ -57,6 +58,10 @@ class Chart:
     series: Sequence[Series]
     show: Callable[[float], str]
     """Formats a value."""
+    seconds: Sequence[int] = ()
+    """When each interval begins, where the browser writes it in the reader's time."""
+    local: str = ""
+    """How it is written: `time`, or `both` with the day; empty: as the moments are."""
 
     @property
     def empty(self) -> bool:
@@ -101,7 +106,7 @@ class Chart:
         room = WIDTH / max(len(self.moments), 1)
         for at, moment in enumerate(self.moments):
             words = ", ".join(f"{series.name} {self._shown(series.values[at])}" for series in self.series)
-            yield Slot(_r(at * room), _r(room), f"{moment}: {words}")
+            yield Slot(_r(at * room), _r(room), moment, words)
 
     @property
     def rows(self) -> Iterator[tuple[str, list[str]]]:

@@ -1,6 +1,9 @@
 """Turns pages and forms into endpoints that only a signed-in browser can use."""
 
+import csv
+import io
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
@@ -11,15 +14,16 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from shortlist.errors import ShortlistError, StoreError
 from shortlist.front.border import find_token
 from shortlist.web.access import SESSION_SECONDS, Access, Session
+from shortlist.web.filters import RANGES
 from shortlist.web.guard import SESSION, is_own_form
-from shortlist.web.page import MakePage, NoSuchPage, NotForThisToken, Page, Sources, Visit
+from shortlist.web.page import Download, MakePage, NoSuchPage, NotForThisToken, Page, Sources, Visit
 from shortlist.web.templating import render
 
 MAX_FORM_BYTES = 16_384
 
 PageEndpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-Change: TypeAlias = Callable[[Visit], str]
-"""Does what a form asks for and returns the address to show next."""
+Change: TypeAlias = Callable[[Visit], "str | Page"]
+"""Does what a form asks for, in a worker thread, and returns the address to show next, or a page."""
 
 
 class Door:
@@ -37,23 +41,28 @@ class Door:
             visit = self._visit(request)
             if visit is None:
                 return self._closed()
-            return _written(await anyio.to_thread.run_sync(_made, make, visit), visit)
+            made = await anyio.to_thread.run_sync(_made, make, visit)
+            return _sent(made) if isinstance(made, Download) else _written(made, visit)
 
         return answer
 
     def change(self, change: Change) -> PageEndpoint:
-        """Do what a form asks for, if a page of this session sent it."""
+        """Do what a form asks for, if a page of this session sent it and its visitor has full rights."""
 
         async def answer(request: Request) -> Response:
             visit = self._visit(request)
             if visit is None:
                 return self._closed()
-            if not await _is_from(request, visit.session):
+            form = await _form(request)
+            if not is_own_form(request.headers) or not visit.session.allows(form.get("csrf", "")):
                 return _written(_REFUSED, visit)
             try:
-                return RedirectResponse(change(visit), 303)
+                if visit.limited:
+                    raise NotForThisToken
+                done = await anyio.to_thread.run_sync(change, replace(visit, form=form))
             except ShortlistError as error:
                 return _written(_failure(error), visit)
+            return RedirectResponse(done, 303) if isinstance(done, str) else _written(done, visit)
 
         return answer
 
@@ -105,7 +114,7 @@ class Door:
         return HTMLResponse(render("closed.html", values), 401)
 
 
-def _made(make: MakePage, visit: Visit) -> Page:
+def _made(make: MakePage, visit: Visit) -> Page | Download:
     try:
         return make(visit)
     except ShortlistError as error:
@@ -119,10 +128,26 @@ def _written(page: Page, visit: Visit) -> Response:
         "caller": visit.session.principal,
         "limited": visit.limited,
         "csrf": visit.session.csrf,
+        "filter": visit.filter,
+        "ranges": RANGES,
         "may_return": bool(visit.state.settings.tokens),  # a one-time link does not open twice
         **page.values,
     }
     return HTMLResponse(render(page.template, values), page.status)
+
+
+def _sent(table: Download) -> Response:
+    written = io.StringIO()
+    rows = csv.writer(written)
+    rows.writerow(table.columns)
+    rows.writerows([_cell(value) for value in row] for row in table.rows)
+    headers = {"Content-Disposition": f'attachment; filename="shortlist-{table.name}.csv"'}
+    return Response(written.getvalue(), headers=headers, media_type="text/csv; charset=utf-8")
+
+
+def _cell(value: object) -> object:
+    """Keep a spreadsheet from running what a stranger wrote: a text that begins like a formula gets a quote."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _failure(error: ShortlistError) -> Page:

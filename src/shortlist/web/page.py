@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.errors import ShortlistError, StoreError
@@ -13,7 +13,10 @@ from shortlist.storage.port import Storage, TallyName
 from shortlist.telemetry.figures import ToolFigures, stats_of
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.web.access import Session
+from shortlist.web.controls import Controls
+from shortlist.web.filters import UseFilter
 
+NO_CONTROLS = Controls()
 OF_TOOLS: tuple[TallyName, ...] = tuple(name for name in get_args(TallyName) if name.startswith("tool_"))
 """Tallies by tool: all that is asked for where only tools and servers are shown."""
 
@@ -29,18 +32,6 @@ class NotForThisToken(ShortlistError):
         super().__init__("This token may see some of the tools, and nothing of what other callers do.")
 
 
-class ServerSwitch(Protocol):
-    """Turns servers on and off in the configuration."""
-
-    def turn(self, server: str, *, on: bool) -> None:
-        """Enable or disable a server; the gateway applies the change within a second."""
-        ...
-
-    def disabled(self) -> Sequence[str]:
-        """Return the servers that the configuration disables."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """What the pages show: the gateway as it is, and what it recorded."""
@@ -49,10 +40,7 @@ class Sources:
     explained: Callable[[Query], Explained]
     """Searches, with the reason of every hit."""
     storage: Storage
-    reconnect: Callable[[str], None] | None = None
-    """Connects to a server again; None where the servers belong to another process."""
-    switch: ServerSwitch | None = None
-    """None where there is no configuration to change."""
+    controls: Controls = NO_CONTROLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +52,8 @@ class Visit:
     address: str = "/"
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = field(default_factory=dict)
+    """What was sent with a change."""
 
     @property
     def state(self) -> GatewayState:
@@ -80,6 +70,15 @@ class Visit:
         scope = self.reach.scope
         return scope.is_limited or "admin" not in scope.actions
 
+    @property
+    def controls(self) -> Controls:
+        """What the visitor can do here; nothing for a limited one."""
+        return NO_CONTROLS if self.limited else self.sources.controls
+
+    @property
+    def filter(self) -> UseFilter:
+        return UseFilter.of(self.query)
+
     def record(self) -> Storage:
         """Return what was recorded; raises where it is not for this caller."""
         if self.limited:
@@ -87,9 +86,9 @@ class Visit:
         return self.sources.storage
 
     def use(self) -> "Use":
-        """Return the usage of tools and servers; empty if nothing is recorded, or for a restricted caller."""
+        """Return the usage of tools and servers in the time range; empty if nothing is recorded, or limited."""
         try:
-            found = stats_of(self.record().tallies.sums(names=OF_TOOLS))
+            found = stats_of(self.record().tallies.sums(self.filter.since, OF_TOOLS))
         except (NotForThisToken, StoreError):
             return Use()
         return Use({tool.name: tool for tool in found.tools}, {server.name: server for server in found.servers})
@@ -109,9 +108,19 @@ class Visit:
         return {name: how for name, how in found.items() if name in reach.servers or reach.has_server(name)}
 
 
+Possible = TypeVar("Possible")
+
+
+def possible(control: Possible | None) -> Possible:
+    """Return a control, where this dashboard has it."""
+    if control is None:
+        raise NoSuchPage("This cannot be done from here: the servers run in another process, or nothing is configured.")
+    return control
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What all callers together did with each tool and each server, as long as it is kept."""
+    """What all callers together did with each tool and each server in a time range."""
 
     tools: Mapping[ToolId, ToolFigures] = field(default_factory=dict)
     servers: Mapping[str, ToolFigures] = field(default_factory=dict)
@@ -127,4 +136,13 @@ class Page:
     status: int = 200
 
 
-MakePage: TypeAlias = Callable[[Visit], Page]
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A table as a CSV file."""
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+MakePage: TypeAlias = Callable[[Visit], Page | Download]

@@ -4,9 +4,14 @@ import json
 from collections.abc import Mapping
 
 from shortlist.storage.port import EventQuery, EventStore, StoredEvent
-from shortlist.web.page import NoSuchPage, Page, Visit
+from shortlist.web.page import Download, NoSuchPage, Page, Visit
+from shortlist.web.templating import moment
 
 SHOWN = 60
+LOOKED_AT = 2_000
+"""The latest events, among which those of one caller are shown."""
+DOWNLOADED = 50_000
+COLUMNS = ("time", "kind", "subject", "outcome", "rank", "miss", "milliseconds", "tokens", "caller", "workspace")
 NEAR, AROUND = 100, 40
 """How many events before one are looked at, and how many of its workspace are shown."""
 
@@ -78,11 +83,12 @@ def _events(visit: Visit) -> Mapping[str, object]:
     after = visit.query.get("after", "")
     query = EventQuery(
         after=int(after) if after.isdecimal() and len(after) < 19 else 0,
+        since=visit.filter.since,
         kinds=("program", "called") if kind == "program" else (kind,) if kind else (),
         latest=True,
-        limit=SHOWN,
+        limit=LOOKED_AT if visit.filter.caller else SHOWN,
     )
-    found = list(visit.record().events.events(query))
+    found = visit.filter.of_caller(visit.record().events.events(query))[:SHOWN]
     inner: dict[str, list[StoredEvent]] = {str(e.data.get("program")): [] for e in found if e.kind == "program"}
     events = []
     for event in found:
@@ -91,3 +97,14 @@ def _events(visit: Visit) -> Mapping[str, object]:
         elif kind in ("", event.kind):
             events.append(event)
     return {"events": events, "inner": inner, "kind": kind, "kind_words": WORDS}
+
+
+def download(visit: Visit) -> Download:
+    """Return the events of the time range as a table, the latest first."""
+    query = EventQuery(since=visit.filter.since, latest=True, limit=DOWNLOADED)
+    events = visit.filter.of_caller(visit.record().events.events(query))
+    return Download("activity", COLUMNS, [_cells(event) for event in events])
+
+
+def _cells(event: StoredEvent) -> tuple[object, ...]:
+    return (moment(event.at / 1000), *(getattr(event, name) for name in COLUMNS[1:]))

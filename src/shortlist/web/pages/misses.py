@@ -1,14 +1,19 @@
-"""Misses: searches that did not lead to a tool call, and calls that no search led to."""
+"""Misses as a worklist: searches that did not lead to a tool call, and calls that no search led to, grouped."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from shortlist.errors import InvalidInput
+from shortlist.models import ToolId
 from shortlist.storage.port import EventQuery, EventStore, StoredEvent
-from shortlist.web.page import Page, Visit
+from shortlist.web.page import Download, Page, Visit, possible
 
 LOOKED_AT = 1_000
 """The latest misses of all kinds."""
-SHOWN = 60
+SHOWN = 40
+LONGEST_WORD = 200
 
 KINDS: Mapping[str, str] = {
     "": "all",
@@ -19,24 +24,116 @@ KINDS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """A missed event, and the search before it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissGroup:
+    """Misses of one kind with the same words; the latest stands for them."""
 
-    event: StoredEvent
+    latest: StoredEvent
     search: StoredEvent | None
+    """The search before it."""
+    count: int
+
+    @property
+    def key(self) -> str:
+        return _key(self.latest)
+
+    @property
+    def asked(self) -> StoredEvent | None:
+        """The search that did not help."""
+        return self.latest if self.latest.miss == "empty" else self.search
+
+    @property
+    def query(self) -> str:
+        """Its words, where they were stored."""
+        text = self.asked.subject if self.asked is not None else None
+        return text if text and not text.startswith("hash:") else ""
+
+    @property
+    def tool(self) -> ToolId:
+        """The tool that should have been found."""
+        return (self.latest.subject or "") if self.latest.miss == "unfound" else ""
+
+    @property
+    def case(self) -> str:
+        """The group as an evaluation case, to be reviewed before use."""
+        gold = [self.tool] if self.tool else []
+        return json.dumps({"id": f"miss-{self.key}", "query": self.query, "gold": gold}, ensure_ascii=False)
 
 
 def page(visit: Visit) -> Page:
-    """Show the latest misses, all or of one kind."""
+    """Show the misses that were not dismissed, all or of one kind."""
     kind = visit.query.get("kind", "")
     kind = kind if kind in KINDS else ""
-    store = visit.record().events
-    latest = list(store.events(EventQuery(missed=True, latest=True, limit=LOOKED_AT)))
-    chosen = [event for event in latest if not kind or event.miss == kind]
-    misses = [Miss(event, _search_before(store, event)) for event in chosen[:SHOWN]]
-    counts = {name: sum(event.miss == name for event in latest) if name else len(latest) for name in KINDS}
-    return Page("misses.html", "Misses", {"misses": misses, "kind": kind, "kinds": KINDS, "counts": counts})
+    store, grouped = visit.record().events, _grouped(visit)
+    chosen = [each for each in grouped.values() if not kind or each[0].miss == kind]
+    groups = [MissGroup(latest=each[0], search=_search_before(store, each[0]), count=len(each)) for each in chosen]
+    counts = {name: sum(each[0].miss == name for each in grouped.values()) for name in KINDS if name}
+    values = {
+        "groups": groups[:SHOWN],
+        "kind": kind,
+        "kinds": KINDS,
+        "counts": {"": len(grouped), **counts},
+        "can": visit.controls,
+        "sees": visit.may_see,
+    }
+    return Page("misses.html", "Misses", values)
+
+
+def download(visit: Visit) -> Download:
+    """Return the groups as a table."""
+    columns = ("kind", "subject", "count", "caller")
+    rows = [(each[0].miss, each[0].subject, len(each), each[0].caller) for each in _grouped(visit).values()]
+    return Download("misses", columns, rows)
+
+
+def dismiss(visit: Visit) -> str:
+    """Take a group off the worklist."""
+    possible(visit.controls.dismissals).dismiss(visit.form.get("miss", ""))
+    return "/misses"
+
+
+def add_keyword(visit: Visit) -> str:
+    """Add a keyword to the tool that should have been found."""
+    tool_id = visit.form.get("tool", "")
+    if not visit.may_see(tool_id):
+        raise InvalidInput(f"No tool {tool_id!r}.")
+    possible(visit.controls.words).add_keyword(tool_id, _word(visit, "keyword"))
+    return "/misses"
+
+
+def add_synonym(visit: Visit) -> str:
+    """Tell search what a word means."""
+    possible(visit.controls.words).add_synonym(_word(visit, "word"), _word(visit, "meaning"))
+    return "/misses"
+
+
+def _word(visit: Visit, name: str) -> str:
+    text = " ".join(visit.form.get(name, "").split())
+    if not text or len(text) > LONGEST_WORD:
+        raise InvalidInput(f"The {name} is {text!r}; write one word or a few, at most {LONGEST_WORD} characters.")
+    return text
+
+
+def _grouped(visit: Visit) -> Mapping[str, list[StoredEvent]]:
+    """Return the latest misses by group, the latest first in each, without those that were dismissed."""
+    query = EventQuery(missed=True, since=visit.filter.since, latest=True, limit=LOOKED_AT)
+    dismissals = visit.sources.controls.dismissals
+    gone = dismissals.dismissed() if dismissals is not None else frozenset()
+    return _by_key(
+        event for event in visit.filter.of_caller(visit.record().events.events(query)) if _key(event) not in gone
+    )
+
+
+def _by_key(events: Iterable[StoredEvent]) -> Mapping[str, list[StoredEvent]]:
+    found: dict[str, list[StoredEvent]] = {}
+    for event in events:
+        found.setdefault(_key(event), []).append(event)
+    return dict(sorted(found.items(), key=lambda group: -len(group[1])))
+
+
+def _key(event: StoredEvent) -> str:
+    words = " ".join((event.subject or "").lower().split())
+    return hashlib.sha256(f"{event.miss}:{words}".encode()).hexdigest()[:16]
 
 
 def _search_before(store: EventStore, event: StoredEvent) -> StoredEvent | None:

@@ -5,16 +5,16 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Self, get_args
 from urllib.parse import quote
 
 from shortlist.storage.port import HOUR, Sums, TallyName, TallyStore
 from shortlist.telemetry.figures import FIGURES, Tallied, Unit, latency, stats_of
 from shortlist.web.charts import Chart, ChartValue, Series, spark
-from shortlist.web.page import OF_TOOLS, Page, Visit
+from shortlist.web.filters import TimeRange
+from shortlist.web.page import OF_TOOLS, Download, Page, Visit
 from shortlist.web.pages.attention import concerns
-from shortlist.web.templating import milliseconds, percent, short
+from shortlist.web.templating import milliseconds, moment, percent, short
 
 BUSIEST = 8
 
@@ -22,31 +22,6 @@ OVER_TIME: tuple[TallyName, ...] = tuple(name for name in get_args(TallyName) if
 """All tallies except those of single tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
-    """A time range, in equal intervals."""
-
-    name: str
-    parts: int
-    hours: int
-    """In each interval."""
-    form: str
-    """strftime format of an interval's start."""
-
-    def begins(self, now: float) -> list[int]:
-        """Return the first hour of each interval; the last one is still running."""
-        last = int(now // HOUR) // self.hours * self.hours
-        return [last - self.hours * back for back in reversed(range(self.parts))]
-
-    def label(self, hour: int) -> str:
-        return datetime.fromtimestamp(hour * HOUR, UTC).strftime(self.form)
-
-
-RANGES: Mapping[str, TimeRange] = {
-    "24h": TimeRange("24 hours", 25, 1, "%H:%M"),
-    "7d": TimeRange("7 days", 29, 6, "%d %b %H:%M"),
-    "30d": TimeRange("30 days", 31, 24, "%d %b"),
-}
 WRITTEN: Mapping[Unit, Callable[[float], str]] = {"": short, "%": percent, "tokens": short}
 
 
@@ -66,9 +41,7 @@ def page(visit: Visit) -> Page:
     """Show the metrics of a time range."""
     if visit.limited:
         return Page("limited.html", "Overview", {"tools": len(visit.tools()), "servers": len(visit.servers())})
-    chosen = visit.query.get("range", "")
-    chosen = chosen if chosen in RANGES else "7d"
-    stretch = RANGES[chosen]
+    stretch = visit.filter.range
     begins = stretch.begins(time.time())
     tallies = visit.record().tallies
     parts = _parts(tallies, stretch, begins)
@@ -78,8 +51,6 @@ def page(visit: Visit) -> Page:
         "overview.html",
         "Overview",
         {
-            "ranges": RANGES,
-            "chosen": chosen,
             "stats": whole,
             "tiles": list(_tiles(whole.figures, whole.latency, course)),
             "charts": course.charts(),
@@ -91,6 +62,17 @@ def page(visit: Visit) -> Page:
             "links": _install_links(),
         },
     )
+
+
+def download(visit: Visit) -> Download:
+    """Return every metric of each interval as a table."""
+    begins = visit.filter.range.begins(time.time())
+    parts = [Tallied(part) for part in _parts(visit.record().tallies, visit.filter.range, begins)]
+    rows = [
+        (moment(hour * HOUR), *(figure.compute(part) for figure in FIGURES.values()))
+        for hour, part in zip(begins, parts, strict=True)
+    ]
+    return Download("overview", ("time", *FIGURES), rows)
 
 
 def _install_links() -> Mapping[str, str]:
@@ -179,7 +161,15 @@ class Course:
 
     def _chart(self, title: str, show: Callable[[float], str], *series: Series, lines: bool = False) -> Chart:
         moments = [self.stretch.label(hour) for hour in self.begins]
-        return Chart(title=title, kind="lines" if lines else "bars", moments=moments, series=series, show=show)
+        return Chart(
+            title=title,
+            kind="lines" if lines else "bars",
+            moments=moments,
+            series=series,
+            show=show,
+            seconds=[hour * HOUR for hour in self.begins],
+            local=self.stretch.local,
+        )
 
 
 def _sum(values: Sequence[ChartValue]) -> float:

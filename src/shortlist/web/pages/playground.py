@@ -3,8 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shortlist.access.catalog import ScopedCatalog
+from shortlist.access.principal import token_principal
 from shortlist.demo import FIRST_SEARCHES
+from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import ShortlistError
+from shortlist.gateway.discovery import Surroundings, search_answer
+from shortlist.gateway.tools import SearchRequest
 from shortlist.models import Filters, Hit, Query, SearchResult, ToolId
 from shortlist.search.explain import Explanation
 from shortlist.search.presets import PIPELINES
@@ -70,6 +75,12 @@ class Column:
     result: SearchResult | None = None
     reasons: tuple[ExplainedHit, ...] = ()
     problem: str = ""
+    said: str = ""
+    """The literal answer that a model gets."""
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens(self.said)
 
     @property
     def best(self) -> Mapping[str, float]:
@@ -81,12 +92,21 @@ class Column:
         return scores
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenCaller:
+    """The caller that a search is made as, and what it can reach."""
+
+    name: str
+    reach: ScopedCatalog
+
+
 def page(visit: Visit) -> Page:
-    """Run the query with the chosen pipelines; nothing is recorded."""
+    """Run the query with the chosen pipelines, as the chosen caller; nothing is recorded."""
+    asker = _asker(visit)
     text = visit.query.get("q", "").strip()
     limit = next((n for n in LIMITS if str(n) == visit.query.get("limit")), LIMITS[0])
     chosen = (visit.query.get("a") or "default", visit.query.get("b", ""))
-    found = {name: _ask(visit, text, limit, name) for name in chosen if name and text}
+    found = {name: _ask(visit, asker, text, limit, name) for name in chosen if name and text}
     return Page(
         "playground.html",
         f"{one_line(text, 60)} · Playground" if text else "Playground",
@@ -96,15 +116,27 @@ def page(visit: Visit) -> Page:
             "limits": LIMITS,
             "chosen": chosen,
             "pipelines": tuple(PIPELINES),
-            "columns": [_column(visit, name, answer, _ranks(found, name)) for name, answer in found.items()],
+            "columns": [_column(visit, asker, answer, name, _ranks(found, name)) for name, answer in found.items()],
+            "asker": asker.name,
+            "callers": [] if visit.limited else list(visit.state.settings.tokens),
             "examples": FIRST_SEARCHES,
         },
     )
 
 
-def _ask(visit: Visit, text: str, limit: int, pipeline: str) -> Explained | str:
+def _asker(visit: Visit) -> ChosenCaller:
+    """Return the caller that was chosen; only a visitor with full rights can choose another."""
+    token = visit.state.settings.tokens.get(visit.query.get("as", "")) if not visit.limited else None
+    return (
+        ChosenCaller("", visit.reach)
+        if token is None
+        else ChosenCaller(token.name, visit.state.reach(token_principal(token)))
+    )
+
+
+def _ask(visit: Visit, asker: ChosenCaller, text: str, limit: int, pipeline: str) -> Explained | str:
     # As the gateway searches for a client: only visible tools, near-duplicates collapsed.
-    filters = visit.reach.within(Filters())
+    filters = asker.reach.within(Filters())
     query = Query(text=text, limit=limit, filters=filters, collapse=True, pipeline=pipeline)
     try:
         return visit.sources.explained(query)
@@ -112,13 +144,29 @@ def _ask(visit: Visit, text: str, limit: int, pipeline: str) -> Explained | str:
         return str(error)
 
 
-def _column(visit: Visit, name: str, answer: Explained | str, others: Mapping[ToolId, int]) -> Column:
+def _column(
+    visit: Visit, asker: ChosenCaller, answer: Explained | str, name: str, others: Mapping[ToolId, int]
+) -> Column:
     meaning = MEANINGS.get(name, "")
     if isinstance(answer, str):
         return Column(pipeline=name, meaning=meaning, problem=answer)
     pairs = zip(answer.result.hits, answer.explanations, strict=True)
-    reasons = [ExplainedHit(hit, why, visit.reach.name(why.tool), others.get(why.tool)) for hit, why in pairs]
-    return Column(pipeline=name, meaning=meaning, result=answer.result, reasons=tuple(reasons))
+    reasons = [ExplainedHit(hit, why, asker.reach.name(why.tool), others.get(why.tool)) for hit, why in pairs]
+    said = _literal(visit, asker, answer.result)
+    return Column(pipeline=name, meaning=meaning, result=answer.result, reasons=tuple(reasons), said=said)
+
+
+def _literal(visit: Visit, asker: ChosenCaller, result: SearchResult) -> str:
+    """Return the text that a model gets for this search."""
+    around = Surroundings(
+        name_of=asker.reach.name,
+        note_of=lambda hit: visit.state.tool_note(hit.tool),
+        servers=asker.reach.servers,
+        notes=tuple(result.notes),
+    )
+    request = SearchRequest(queries=(result.query.text,), limit=result.query.limit)
+    blocks = search_answer(request, [result], around)["content"]
+    return "\n".join(str(block["text"]) for block in blocks)
 
 
 def _ranks(found: Mapping[str, Explained | str], but: str) -> Mapping[ToolId, int]:

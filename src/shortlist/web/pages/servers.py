@@ -4,14 +4,27 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import anyio.from_thread
+
 from shortlist.config.masking import masked
 from shortlist.config.settings import HttpTransport, SseTransport, StdioTransport
+from shortlist.errors import InvalidInput
 from shortlist.gateway.view import definition_tokens
 from shortlist.models import Json, Tool
 from shortlist.telemetry.figures import ToolFigures
 from shortlist.upstream.events import UpstreamStatus
-from shortlist.web.page import NoSuchPage, Page, Use, Visit
+from shortlist.web.controls import NewServer
+from shortlist.web.page import Download, NoSuchPage, Page, Use, Visit, possible
 from shortlist.web.pages.attention import TROUBLE
+from shortlist.web.templating import segment
+
+NOTICES: Mapping[str, str] = {
+    "add": "Added. The gateway applies the change within a second.",
+    "remove": "Removed. The gateway applies the change within a second.",
+    "enable": "Enabled. The gateway applies the change within a second.",
+    "disable": "Disabled. The gateway applies the change within a second.",
+    "restart": "The gateway restarts the server within a second.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +49,27 @@ def listing(visit: Visit) -> Page:
     """Show all servers."""
     use = visit.use()
     rows = [_row(visit, status, use) for status in visit.servers().values()]
-    return Page("servers.html", "Servers", {"rows": sorted(rows, key=_trouble), "disabled": _disabled(visit)})
+    values = {
+        "rows": sorted(rows, key=_trouble),
+        "disabled": [name for name in _disabled(visit) if "/" not in name],
+        "can": visit.controls,
+        "notice": NOTICES.get(visit.query.get("did", ""), ""),
+    }
+    return Page("servers.html", "Servers", values)
+
+
+def download(visit: Visit) -> Download:
+    """Return the servers as a table."""
+    use = visit.use()
+    rows = [_row(visit, status, use) for status in visit.servers().values()]
+    columns = ("server", "state", "tools", "tokens", "calls", "error_rate", "milliseconds")
+    return Download("servers", columns, [_cells(row) for row in sorted(rows, key=_trouble)])
+
+
+def _cells(row: ServerRow) -> tuple[object, ...]:
+    used = row.used
+    figures = (used.calls, used.error_rate, used.milliseconds) if used else (0, None, None)
+    return (row.status.server, row.status.state, len(row.tools), row.tokens, *figures)
 
 
 def page(visit: Visit) -> Page:
@@ -50,8 +83,8 @@ def page(visit: Visit) -> Page:
             "row": row,
             "names": visit.reach.name,
             "used": use.tools,
-            "may_reconnect": visit.sources.reconnect is not None and not visit.limited,
-            "may_switch": visit.sources.switch is not None and not visit.limited,
+            "can": visit.controls,
+            "disabled": [name for name in _disabled(visit) if name.startswith(f"{row.status.server}/")],
             "settings": _settings(visit, row.status.server),
         },
     )
@@ -60,10 +93,21 @@ def page(visit: Visit) -> Page:
 def reconnect(visit: Visit) -> str:
     """Reconnect a server, or list its tools again."""
     name = _named(visit).server
-    if visit.sources.reconnect is None or visit.limited:
-        raise NoSuchPage(f"Server {name!r} cannot be reconnected from here.")
-    visit.sources.reconnect(name)
-    return visit.address.removesuffix("/reconnect")
+    anyio.from_thread.run_sync(possible(visit.controls.reconnect), name)
+    return f"/servers/{segment(name)}"
+
+
+def restart(visit: Visit) -> str:
+    """Restart a server: the gateway does within a second."""
+    name = _named(visit).server
+    possible(visit.controls.restart)(name)
+    return "/servers?did=restart"
+
+
+def login(visit: Visit) -> Page:
+    """Begin a login to a server, and show the link at which a person signs in."""
+    name = _named(visit).server
+    return Page("login.html", f"Log in to {name}", {"server": name, "link": possible(visit.controls.login)(name)})
 
 
 def disable(visit: Visit) -> str:
@@ -72,22 +116,54 @@ def disable(visit: Visit) -> str:
 
 
 def enable(visit: Visit) -> str:
-    """Use a disabled server again."""
+    """Use a disabled server or tool again."""
     name = visit.path["server"]
     if name not in _disabled(visit):
-        raise NoSuchPage(f"No disabled server {name!r}.")
+        raise NoSuchPage(f"Nothing is disabled as {name!r}.")
     return _switched(visit, name, on=True)
 
 
+def remove(visit: Visit) -> str:
+    """Remove a server from the configuration."""
+    possible(visit.controls.editor).remove(_named(visit).server)
+    return "/servers?did=remove"
+
+
+def new(visit: Visit) -> Page:
+    """Show the form that adds a server."""
+    possible(visit.controls.editor)
+    return Page("add.html", "Add a server", {"typed": NewServer(what=""), "values": "", "proposal": None})
+
+
+def propose(visit: Visit) -> Page:
+    """Show the exact command or URL before it is added."""
+    editor, typed = possible(visit.controls.editor), _typed(visit)
+    values = {"typed": typed, "values": visit.form.get("values", ""), "proposal": editor.propose(typed)}
+    return Page("add.html", "Add a server", values)
+
+
+def add(visit: Visit) -> str:
+    """Add a server as it was shown."""
+    possible(visit.controls.editor).add(_typed(visit), visit.form.get("digest", ""))
+    return "/servers?did=add"
+
+
+def _typed(visit: Visit) -> NewServer:
+    lines = [line.partition("=") for line in visit.form.get("values", "").splitlines() if line.strip()]
+    bad = next((name for name, equals, _ in lines if not equals or not name.strip()), None)
+    if bad is not None:
+        raise InvalidInput(f"Values are written as NAME=VALUE, one per line, not {bad!r}.")
+    values = {name.strip(): value.strip() for name, _, value in lines}
+    return NewServer(what=visit.form.get("what", "").strip(), name=visit.form.get("name", "").strip(), values=values)
+
+
 def _switched(visit: Visit, name: str, *, on: bool) -> str:
-    if visit.sources.switch is None or visit.limited:
-        raise NoSuchPage(f"Server {name!r} cannot be changed from here.")
-    visit.sources.switch.turn(name, on=on)
-    return "/servers"
+    possible(visit.controls.switch).turn(name, on=on)
+    return f"/servers?did={'enable' if on else 'disable'}"
 
 
 def _disabled(visit: Visit) -> Sequence[str]:
-    return visit.sources.switch.disabled() if visit.sources.switch is not None and not visit.limited else ()
+    return visit.controls.switch.disabled() if visit.controls.switch is not None else ()
 
 
 def _trouble(row: "ServerRow") -> tuple[int, float]:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.errors import StoreError
+from shortlist.disclosure.budget import estimate_tokens
+from shortlist.errors import ShortlistError, StoreError
 from shortlist.evals.duplicates import near_duplicates
 from shortlist.gateway.view import definition_tokens
-from shortlist.models import Tool, ToolId
+from shortlist.models import Json, Tool, ToolId
 from shortlist.storage.port import EventQuery, StoredEvent
 from shortlist.telemetry.figures import ToolFigures
-from shortlist.web.page import NoSuchPage, Page, Visit
+from shortlist.web.forms import arguments_of, fields_of
+from shortlist.web.page import Download, NoSuchPage, Page, Visit, possible
 
 PER_PAGE = 50
 LATEST_CALLS = 200
@@ -97,15 +99,89 @@ def listing(visit: Visit) -> Page:
 
 def page(visit: Visit) -> Page:
     """Show one tool."""
+    return _page(visit, _known(visit))
+
+
+def _page(visit: Visit, tool_id: ToolId, answer: "CalledResult | None" = None) -> Page:
+    row = next(row for row in _rows(visit) if row.tool.id == tool_id)
+    calls = [] if visit.limited else _latest_calls(visit, tool_id)
+    reasons = Counter(str(call.data["reason"]) for call in calls if call.data.get("reason"))
+    values = {
+        "row": row,
+        "definition": json.dumps(row.tool.mcp(), indent=2, ensure_ascii=False),
+        "calls": calls[:SHOWN_CALLS],
+        "reasons": reasons.most_common(5),
+        "can": visit.controls,
+        "fields": fields_of(_schema(row.tool)) if visit.controls.call is not None else (),
+        "filled": visit.form,
+        "answer": answer,
+    }
+    return Page("tool.html", row.name, values)
+
+
+def disable(visit: Visit) -> str:
+    """Hide a tool from everybody."""
+    possible(visit.controls.switch).turn(_known(visit), on=False)
+    return "/servers?did=disable"
+
+
+def call(visit: Visit) -> Page:
+    """Call a tool with what the form says, as the visitor, and show what a client gets."""
+    tool_id, run = _known(visit), possible(visit.controls.call)
+    given = arguments_of(fields_of(_schema(visit.reach[tool_id])), visit.form)
+    try:
+        result = run(visit.session.principal, tool_id, given)
+    except ShortlistError as error:
+        result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+    return _page(visit, tool_id, CalledResult(given, result))
+
+
+@dataclass(frozen=True, slots=True)
+class CalledResult:
+    """What a call from the page returned."""
+
+    arguments: Mapping[str, Json]
+    result: Mapping[str, Json]
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.result.get("isError"))
+
+    @property
+    def text(self) -> str:
+        """The result as a client gets it."""
+        blocks = self.result.get("content") or ()
+        texts = [str(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
+        return "\n".join(texts) if len(texts) == len(blocks) else json.dumps(self.result, indent=2, ensure_ascii=False)
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens(self.text)
+
+
+def _known(visit: Visit) -> ToolId:
     tool_id = visit.path["tool"]
     if not visit.may_see(tool_id):
         raise NoSuchPage(f"No tool {tool_id!r}.")
-    row = next(row for row in _rows(visit) if row.tool.id == tool_id)
-    calls = [] if visit.limited else _latest_calls(visit, tool_id)
-    definition = json.dumps(row.tool.mcp(), indent=2, ensure_ascii=False)
-    reasons = Counter(str(call.data["reason"]) for call in calls if call.data.get("reason"))
-    values = {"row": row, "definition": definition, "calls": calls[:SHOWN_CALLS], "reasons": reasons.most_common(5)}
-    return Page("tool.html", row.name, values)
+    return tool_id
+
+
+def _schema(tool: Tool) -> Mapping[str, Json]:
+    schema = tool.mcp().get("inputSchema")
+    return schema if isinstance(schema, Mapping) else {}
+
+
+def download(visit: Visit) -> Download:
+    """Return the tools in reach as a table."""
+    columns = ("tool", "calls", "found", "mrr", "error_rate", "milliseconds", "tokens")
+    rows = sorted(_rows(visit), key=lambda row: (-row.calls, row.tool.id))
+    return Download("tools", columns, [_cells(row) for row in rows])
+
+
+def _cells(row: ToolRow) -> tuple[object, ...]:
+    used = row.used
+    figures = (used.error_rate, used.milliseconds) if used else (None, None)
+    return (row.name, row.calls, row.shown, row.mrr, *figures, row.tokens)
 
 
 def _rows(visit: Visit) -> list[ToolRow]:
@@ -124,8 +200,9 @@ def _rows(visit: Visit) -> list[ToolRow]:
 
 def _latest_calls(visit: Visit, tool_id: ToolId) -> list[StoredEvent]:
     try:
-        calls = EventQuery(kinds=("called",), subject=tool_id, latest=True, limit=LATEST_CALLS)
-        return list(visit.record().events.events(calls))
+        since = visit.filter.since
+        calls = EventQuery(kinds=("called",), subject=tool_id, since=since, latest=True, limit=LATEST_CALLS)
+        return visit.filter.of_caller(visit.record().events.events(calls))
     except StoreError:
         return []
 

@@ -11,6 +11,29 @@ function showOwnTime(root) {
   }
 }
 
+// Charts name hours in the reader's time zone.
+function showOwnHours() {
+  const day = { day: "2-digit", month: "short" };
+  const hour = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  for (const label of document.querySelectorAll("[data-second]")) {
+    const at = new Date(Number(label.dataset.second) * 1000);
+    const written = at.toLocaleString("en-GB", label.dataset.local === "time" ? hour : { ...day, ...hour });
+    label.textContent = written.replace(",", "") + (label.dataset.rest ?? "");
+  }
+}
+
+// Copies the text of a field, where the browser allows it.
+function offerCopies() {
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).value);
+      button.textContent = "Copied";
+    });
+  }
+}
+
 // What was written as so long ago stays true while the page is open.
 function keepTimesTrue() {
   const units = [[86400, "d"], [3600, "h"], [60, "min"]];
@@ -69,6 +92,8 @@ function followActivity(table) {
 }
 
 showOwnTime(document);
+showOwnHours();
+offerCopies();
 showPlaceInMenu();
 setInterval(keepTimesTrue, CHECK_MILLISECONDS);
 const notice = document.getElementById("gone");
