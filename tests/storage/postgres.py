@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 VARIABLE = "SHORTLIST_TEST_POSTGRES"
@@ -47,22 +48,51 @@ def programs() -> Path:
     return sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))[-1].parent
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A server that only a socket in its folder reaches."""
+
+    place: Path
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        return f"postgresql://tests@/?host={self.folder}"
+
+    def start(self) -> None:
+        options = (
+            f"-c listen_addresses='' -c unix_socket_directories='{self.folder}' -c fsync=off -c max_connections=200"
+        )
+        log = self.folder / "log"
+        _run([self.place / "pg_ctl", "-D", self.folder / "data", "-w", "-l", log, "-o", options, "start"])
+
+    def stop(self) -> None:
+        """Stop at once, as if the machine had failed."""
+        _run([self.place / "pg_ctl", "-D", self.folder / "data", "-m", "immediate", "stop"])
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """Yield a new server that has not been started."""
+    with tempfile.TemporaryDirectory() as name:
+        made = Cluster(programs(), Path(name))
+        if os.geteuid() == 0:
+            os.chown(made.folder, pwd.getpwnam(ACCOUNT).pw_uid, -1)
+        _run(
+            [made.place / "initdb", "-D", made.folder / "data", "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8"]
+        )
+        yield made
+
+
 @contextmanager
 def server() -> Iterator[str]:
-    """Start a server that only a socket in a new folder reaches; yield its address."""
-    place = programs()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if os.geteuid() == 0:
-            os.chown(folder, pwd.getpwnam(ACCOUNT).pw_uid, -1)
-        data = folder / "data"
-        _run([place / "initdb", "-D", data, "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8"])
-        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off -c max_connections=200"
-        _run([place / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start"])
+    """Start a server; yield its address."""
+    with cluster() as made:
+        made.start()
         try:
-            yield f"postgresql://tests@/?host={folder}"
+            yield made.address
         finally:
-            _run([place / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
+            made.stop()
 
 
 def _run(command: list[str | Path]) -> None:
