@@ -50,7 +50,7 @@ def test_calls_work_while_postgresql_is_away_and_their_events_are_recorded_when_
     home: Path, database: Cluster
 ) -> None:
     address = f"{database.address}&dbname=postgres"
-    with running(home, tokens=UNLIMITED, storage=address) as gateway:
+    with running(home, ready="box", tokens=UNLIMITED, storage=address) as gateway:
         assert called(gateway)
         wait_until(lambda: calls_recorded(address) == 1)
         database.stop()
@@ -59,12 +59,3 @@ def test_calls_work_while_postgresql_is_away_and_their_events_are_recorded_when_
         database.start()
         assert called(gateway)
         wait_until(lambda: calls_recorded(address) == 7)
-
-
-def test_a_gateway_starts_without_postgresql_and_records_once_it_is_there(home: Path, database: Cluster) -> None:
-    address = f"{database.address}&dbname=postgres"
-    database.stop()
-    with running(home, tokens=UNLIMITED, storage=address) as gateway:
-        assert called(gateway)
-        database.start()
-        wait_until(lambda: calls_recorded(address) == 1)

@@ -67,24 +67,24 @@ def serve(arguments: argparse.Namespace) -> int:
         check_search(settings.search)
     pages = settings.dashboard and not arguments.no_dashboard
     _check_open(arguments, settings)
-    own = None
-    with closing(open_storage(settings.storage)) as storage:
-        if where is not None and not arguments.open:
-            own = own_token(storage.tokens) if not settings.tokens else None
-            tokens: OwnTokens | None = OwnTokens(storage.tokens)
-        else:
-            tokens = None
     metrics = GatewayMetrics()
     sys.setswitchinterval(SWITCH_SECONDS)
+    with (
+        closing(open_storage(settings.storage)) as storage,
+        exporting(os.environ, metrics.instruments, client_info()["version"]) as export,
+    ):
+        guarded = where is not None and not arguments.open
+        own = own_token(storage.tokens) if guarded and not settings.tokens else None
+        tokens = OwnTokens(storage.tokens) if guarded else None
 
-    async def run() -> None:
-        async with open_stack(settings, options, metrics=metrics, tokens=tokens) as stack:
-            await (
-                _serve_http(stack, *where, pages=pages, entry=LettingIn(tokens, own)) if where else _serve_stdio(stack)
-            )
-            export.end()
+        async def run() -> None:
+            async with open_stack(settings, options, metrics=metrics, tokens=tokens) as stack:
+                if where:
+                    await _serve_http(stack, *where, pages=pages, entry=LettingIn(tokens, own))
+                else:
+                    await _serve_stdio(stack)
+                export.end()
 
-    with exporting(os.environ, metrics.instruments, client_info()["version"]) as export:
         if export.signals:
             say(f"sending {' and '.join(export.signals)} by OTLP")
         run_plainly(run)
