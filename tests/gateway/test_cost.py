@@ -1,5 +1,6 @@
-"""What a call and a search cost on the event loop, in lines of code: a count that a busy machine does not change."""
+"""What a call and a search cost, in lines of code and in garbage: counts that a busy machine does not change."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from benchmarks.stress.client import RawClient
 
 import shortlist
 from shortlist.config.settings import Limits
-from tests.gateway.support import Fixture, schema, serve
+from tests.gateway.support import Era, Fixture, schema, serve
 from tests.gateway.test_limits import listening
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -46,16 +47,19 @@ def stocked(tools: int) -> Fixture:
     return fixture
 
 
+def arguments_of(name: str, number: int) -> dict[str, Any]:
+    if name == "call_tool":
+        return {"name": "alpha__echo", "arguments": {"text": "hello"}}
+    return {"query": f"the ledger of week {number}"}
+
+
 async def lines_of(tools: int, name: str) -> int:
     """Return how many lines the event loop runs to serve a request that it has served before."""
     async with serve(stocked(tools)) as served, listening(served, Limits()) as (port, _):
         client, lines = RawClient(port, "modern"), 0
         for number in range(4):  # what is loaded or computed once is done by the first ones
-            arguments: dict[str, Any] = {"query": f"the ledger of week {number}"}
-            if name == "call_tool":
-                arguments = {"name": "alpha__echo", "arguments": {"text": "hello"}}
             with counted_lines() as counted:
-                answer = await client.call(name, arguments)
+                answer = await client.call(name, arguments_of(name, number))
             lines = counted[0]
             assert not answer["result"].get("isError"), answer
         client.close()
@@ -66,3 +70,23 @@ async def lines_of(tools: int, name: str) -> int:
 async def test_what_a_request_costs_the_event_loop_does_not_depend_on_how_many_tools_there_are(name: str) -> None:
     few, many = [await lines_of(size, name) for size in SIZES]
     assert 0 < many < 1.3 * few
+
+
+@pytest.mark.parametrize("name", ["call_tool", "search_tools"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_request_leaves_nothing_to_the_garbage_collector(era: Era, name: str) -> None:
+    """A cycle in what a request leaves would make collections frequent and long, and stop the event loop for them."""
+    async with serve(stocked(20)) as served, listening(served, Limits()) as (port, _):
+        client = RawClient(port, era)
+        await client.open()
+        for number in range(5):
+            await client.call(name, arguments_of(name, number))
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(50):
+                await client.call(name, arguments_of(name, number))
+            assert gc.collect() < 50
+        finally:
+            gc.enable()
+        client.close()

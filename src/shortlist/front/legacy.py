@@ -135,6 +135,7 @@ class _Call:
             for task in (self._watching, self._forwarding):
                 if task is not None:
                     task.cancel()
+            del self._context  # it refers to this call, and a cycle would wait for the garbage collector
 
     async def _answer(self) -> dict[str, Any]:
         key, flying = coerce_request_id(self._id), self._dispatcher._in_flight

@@ -136,6 +136,7 @@ class _Exchange:
             timer.cancel()
             if self._watching is not None:
                 self._watching.cancel()
+            del self._context  # it refers to this exchange, and a cycle would wait for the garbage collector
 
     async def _answer(self) -> dict[str, Any]:
         context = self._runner._make_context(
