@@ -20,6 +20,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         for kind in ("DATA", "CONFIG"):
             environment.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
+        environment.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
         yield
 
 

@@ -70,6 +70,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "numkong": frozenset({"index.vectors"}),
     "sqlite3": frozenset({"storage"}),
     "cryptography": frozenset({"storage.secrets"}),
+    "keyring": frozenset({"storage.secrets"}),
     "pydantic_monty": frozenset({"code.sandbox"}),
     "jwt": frozenset({"access.jwt"}),
     "Stemmer": frozenset({"text.tokens", "text.languages.spelling"}),

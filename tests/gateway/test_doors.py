@@ -470,7 +470,7 @@ async def test_a_token_calls_what_its_actions_allow_through_every_door(allowed: 
 @pytest.mark.parametrize("menu", MENUS)
 async def test_no_door_makes_a_call_that_a_person_must_confirm_and_cannot(menu: str, era: Era) -> None:
     """The client supports no elicitation; `echo` is read-only, and the effect of `unlock` is not configured."""
-    token = TokenSettings(name="guest", hash=TOKEN.hash, confirm="write")
+    token = TokenSettings(name="guest", hash=TOKEN.hash, can=("call",), confirm="write")
     async with before_the_doors(Wall(GUEST, (), tokens=(token,)), MENUS[menu], era, "lobby", "vault") as walk:
         await walked(walk)
         refused = [await walk.call(name, {}) for name in ("vault__unlock", "vault__treasury")]

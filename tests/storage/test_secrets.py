@@ -2,7 +2,9 @@ import base64
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -91,3 +93,68 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         write_private(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.fixture
+def keyring(tmp_path: Path) -> Iterator[Any]:
+    """A keyring of the real package that keeps its entries in a file; locked while the file is missing."""
+    package = pytest.importorskip("keyring")
+    backend = pytest.importorskip("keyring.backend")
+    path = tmp_path / "keyring.json"
+    path.write_text("{}")
+
+    def get(_: Any, service: str, username: str) -> str | None:
+        found: dict[str, str] = json.loads(path.read_text())
+        return found.get(f"{service} {username}")
+
+    def put(_: Any, service: str, username: str, password: str) -> None:
+        entries = json.loads(path.read_text())
+        path.write_text(json.dumps({**entries, f"{service} {username}": password}))
+
+    members = {"priority": 1, "get_password": get, "set_password": put}
+    made = cast("Any", type("FileKeyring", (backend.KeyringBackend,), members))
+    before = package.get_keyring()
+    package.set_keyring(made())
+    yield path
+    package.set_keyring(before)
+
+
+def test_the_key_is_kept_in_the_keyring_where_there_is_one(tmp_path: Path, keyring: Path) -> None:
+    store = FileSecrets(tmp_path / "state")
+    store.put("a", "1")
+    assert "keyring of the operating system" in store.key_place
+    assert not (tmp_path / "state" / "secrets.key").exists()
+    assert FileSecrets(tmp_path / "state").get("a") == "1"
+    FileSecrets(tmp_path / "other").put("a", "2")
+    assert len(json.loads(keyring.read_text())) == 2
+
+
+def test_a_key_file_that_exists_stays_in_use(tmp_path: Path, keyring: Path) -> None:
+    write_private(tmp_path / "secrets.key", base64.b64encode(b"k" * 32))
+    store = FileSecrets(tmp_path)
+    store.put("a", "1")
+    assert json.loads(keyring.read_text()) == {}
+    assert "secrets.key" in store.key_place
+    assert store.get("a") == "1"
+
+
+def test_a_keyring_that_refuses_to_answer_loses_nothing(tmp_path: Path, keyring: Path) -> None:
+    store = FileSecrets(tmp_path / "state")
+    store.put("a", "1")
+    entries = keyring.read_text()
+    keyring.unlink()
+    with pytest.raises(StoreError, match="Unlock it, or set SHORTLIST_SECRET_KEY"):
+        store.get("a")
+    with pytest.raises(StoreError, match="Unlock it, or set SHORTLIST_SECRET_KEY"):
+        store.put("b", "2")
+    keyring.write_text(entries)
+    assert store.get("a") == "1"
+
+
+def test_a_lost_key_is_never_replaced_while_secrets_need_it(tmp_path: Path) -> None:
+    store = FileSecrets(tmp_path)
+    store.put("a", "1")
+    (tmp_path / "secrets.key").unlink()
+    with pytest.raises(StoreError, match="The key of the secrets is missing"):
+        store.put("b", "2")
+    assert not (tmp_path / "secrets.key").exists()

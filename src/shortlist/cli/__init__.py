@@ -32,6 +32,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "status": ("serving", "connect to every server and show its state"),
         "tools": ("serving", "list tools, or show one"),
         "token": ("tokens", "create, list, revoke and rotate tokens for HTTP clients"),
+        "secret": ("secrets", "store secrets that the configuration refers to"),
         "login": ("logins", "sign in to a server that needs a login"),
         "logout": ("logins", "delete the stored login to a server"),
         "call": ("serving", "call a tool; the exit status is 1 when it fails"),

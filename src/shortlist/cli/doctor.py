@@ -13,7 +13,7 @@ from shortlist import upstream
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
 from shortlist.cli.diagnosis import BrokenServer, ServerDiagnosis, diagnose
-from shortlist.cli.grants import open_logins
+from shortlist.cli.grants import open_logins, stored_secret
 from shortlist.cli.stack import log_folder, run_plainly
 from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
@@ -103,6 +103,7 @@ def _statuses(settings: Settings) -> Mapping[str, UpstreamStatus]:
             limits=settings.limits,
             log_directory=log_folder(),
             logins=open_logins(),
+            secrets=stored_secret,
         ) as pool:
             await pool.settled(SETTLE_SECONDS)
             return pool.status()

@@ -12,7 +12,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from shortlist.access.catalog import did_you_mean
 from shortlist.cli.arguments import add_command
-from shortlist.cli.grants import open_logins
+from shortlist.cli.grants import open_logins, stored_secret
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.stack import read_settings, run_plainly, say
 from shortlist.config.settings import MemoryTransport, NoTransport, StdioTransport
@@ -20,6 +20,7 @@ from shortlist.errors import InvalidInput
 from shortlist.upstream.grants import SHARED
 from shortlist.upstream.login import PENDING_SECONDS, Logins, LoginTarget, login_target
 from shortlist.upstream.oauth import LoginFailed
+from shortlist.upstream.stored import filled
 
 CALLBACK = "/callback"
 MAX_HEAD_BYTES = 16 * 1024
@@ -83,7 +84,7 @@ def _target(arguments: argparse.Namespace) -> LoginTarget:
         raise InvalidInput(f"Server {name!r} cannot be reached: {transport.reason}.")
     if isinstance(transport, (StdioTransport, MemoryTransport)):
         raise InvalidInput(f"Server {name!r} has no login: it runs on this machine. Logins are for servers with a URL.")
-    target = login_target(name, transport)
+    target = login_target(name, filled(transport, stored_secret))
     if target is None:
         raise InvalidInput(
             f"Server {name!r} gets its credentials from the configuration. "

@@ -20,7 +20,7 @@ from shortlist import upstream
 from shortlist.access.tokens import OwnTokens
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
-from shortlist.cli.grants import open_logins
+from shortlist.cli.grants import open_logins, stored_secret
 from shortlist.cli.pinning import open_keeper
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
@@ -190,6 +190,7 @@ async def _open_stack(
         limits=settings.limits,
         log_directory=log_folder(),
         logins=open_logins(),
+        secrets=stored_secret,
         on_demand=models,
     )
     seams = Seams(

@@ -50,7 +50,7 @@ from shortlist.config.shapes import (
     ServerShape,
     ToolsetShape,
 )
-from shortlist.config.variables import MissingVariable, UnsetVariable, Variables, declared_inputs
+from shortlist.config.variables import MissingVariable, UnsetVariable, Variables, declared_inputs, has_secrets
 from shortlist.errors import InvalidConfig
 
 SAFE_VARIABLES = (
@@ -202,8 +202,8 @@ class _Entry:
         shape = self._shape
         directory = self._expand(shape.cwd, "cwd") if shape.cwd else None
         return StdioTransport(
-            command=os.path.expanduser(self._expand(command, "command")),
-            args=tuple(self._expand(arg, f"args[{i}]") for i, arg in enumerate(shape.args)),
+            command=os.path.expanduser(self._shown(command, "command")),
+            args=tuple(self._shown(arg, f"args[{i}]") for i, arg in enumerate(shape.args)),
             environment=self._environment(),
             directory=os.path.expanduser(directory) if directory else None,
             isolation=self._isolation(),
@@ -253,6 +253,12 @@ class _Entry:
             raise self._wrong("envFile", f"{str(path)!r} cannot be read ({error.strerror}); correct it") from None
         pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
         return {key.strip().removeprefix("export "): value.strip().strip("\"'") for key, _, value in pairs}
+
+    def _shown(self, text: str, key: str) -> str:
+        """Expand a part of the command line, which every user of the machine can see."""
+        if has_secrets(text):
+            raise self._wrong(key, "a command line is visible to other users; put the secret into 'env'")
+        return self._expand(text, key)
 
     def _expand(self, text: str, key: str) -> str:
         try:

@@ -13,6 +13,11 @@ _QUERY_VALUE = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]+)")
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 
 
+def names_secret(name: str) -> bool:
+    """Return whether the name of a variable or option says that its value is a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def masked(entry: Mapping[str, Json]) -> dict[str, Json]:
     """Hide the values of `env`, `headers` and `client_secret`, and what looks secret in arguments and addresses."""
     shown = dict(entry)

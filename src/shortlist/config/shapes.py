@@ -126,10 +126,11 @@ class ServerShape(Shape):
     command: str | None = None
     """The program to start. Example: `"npx"`"""
     args: Texts = ()
-    """Its arguments; `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${input:id}` are replaced.
+    """Its arguments; `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${input:id}` are replaced. Put secrets into `env`.
     Example: `["-y", "@modelcontextprotocol/server-memory"]`"""
     env: dict[str, str | int | float | bool | None] = {}
-    """Environment variables for the program. Example: `{"GITHUB_TOKEN": "${GITHUB_TOKEN}"}`"""
+    """Environment variables for the program; `${keyring:NAME}` is a secret that `shortlist secret set NAME` stored.
+    Example: `{"GITHUB_TOKEN": "${keyring:github}"}`"""
     env_file: str | None = Field(None, alias="envFile")
     """A file with more of them, as NAME=value lines, relative to this file. Example: `".env"`"""
     inherit_env: Texts = ()
@@ -143,7 +144,7 @@ class ServerShape(Shape):
     server_url: str | None = Field(None, alias="serverUrl")
     """The address of a remote server (Windsurf). Example: `"https://example.com/mcp"`"""
     headers: dict[str, str] = {}
-    """Headers to send with every request. Example: `{"Authorization": "Bearer ${WIKI_TOKEN}"}`"""
+    """Headers to send with every request. Example: `{"Authorization": "Bearer ${keyring:wiki}"}`"""
     disabled: bool = False
     """`true` keeps the entry and does not use the server. Example: `true`"""
     enabled: bool = True

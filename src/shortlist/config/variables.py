@@ -1,18 +1,43 @@
-"""`${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${input:id}` in the texts of a configuration."""
+"""`${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${input:id}` and `${keyring:NAME}` in the texts of a configuration."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shortlist.errors import InvalidConfig
 
+_SECRET = re.compile(r"\$\{keyring:(?P<name>[A-Za-z0-9][\w.@-]*)\}")
 _REFERENCE = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[A-Za-z_][\w.-]*)(?::-(?P<default>[^}]*))?\}")
 
 
 class MissingVariable(Exception):
     """A reference that has no value; the message says what to set."""
+
+
+class MissingSecret(Exception):
+    """A secret that is not stored; the message says what to do."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the secret {name!r} is not stored; run `shortlist secret set {name}`")
+
+
+def has_secrets(text: str) -> bool:
+    """Return whether a text refers to a stored secret."""
+    return _SECRET.search(text) is not None
+
+
+def with_secrets(text: str, find: Callable[[str], str | None]) -> str:
+    """Put stored secrets in the place of references; raise MissingSecret for one that is not stored."""
+
+    def value(match: re.Match[str]) -> str:
+        found = find(match["name"])
+        if found is None:
+            raise MissingSecret(match["name"])
+        return found
+
+    return _SECRET.sub(value, text)
 
 
 class UnsetVariable(InvalidConfig):

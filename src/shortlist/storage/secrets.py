@@ -1,14 +1,17 @@
-"""Secrets at rest, in an encrypted file.
+"""Secrets at rest, in an encrypted file whose key is in the keyring of the operating system, where there is one.
 
 The file protects against someone who reads it alone. Whoever can also read its key (the environment variable
-SHORTLIST_SECRET_KEY, or the key file beside it) can read every secret.
+SHORTLIST_SECRET_KEY, the keyring, or the key file beside it) can read every secret.
 """
 
 import base64
+import importlib
 import json
+import logging
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -17,8 +20,11 @@ from shortlist.errors import InvalidConfig, SecretsUnreadable, StoreError
 from shortlist.storage.private import locked, read_private, write_private
 
 KEY_VARIABLE = "SHORTLIST_SECRET_KEY"
+SERVICE = "shortlist"
+"""The name of our entries in a keyring."""
 KEY_BYTES = 32
 NONCE_BYTES = 12
+logger = logging.getLogger(__name__)
 
 
 class FileSecrets:
@@ -26,7 +32,12 @@ class FileSecrets:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "secrets.json"
-        self._key_path = folder / "secrets.key"
+        self._key = SecretKey(folder)
+
+    @property
+    def key_place(self) -> str:
+        """Say where the key of the secrets is kept."""
+        return self._key.place
 
     def get(self, name: str) -> str | None:
         sealed = self._read().get(name)
@@ -36,7 +47,8 @@ class FileSecrets:
         with locked(self.path):
             kept = self._read()
             nonce = secrets.token_bytes(NONCE_BYTES)
-            sealed = nonce + AESGCM(self._key(create=True)).encrypt(nonce, value.encode(), name.encode())
+            key = self._key.find() if kept else self._key.found_or_made()
+            sealed = nonce + AESGCM(key).encrypt(nonce, value.encode(), name.encode())
             kept[name] = base64.b64encode(sealed).decode()
             self._write(kept)
 
@@ -55,27 +67,12 @@ class FileSecrets:
     def _open(self, name: str, sealed: str) -> str:
         try:
             raw = base64.b64decode(sealed, validate=True)
-            return AESGCM(self._key()).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], name.encode()).decode()
+            return AESGCM(self._key.find()).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], name.encode()).decode()
         except (InvalidTag, ValueError):
             raise StoreError(
                 f"The secret {name!r} cannot be decrypted: the key is wrong, or {str(self.path)!r} is damaged. "
                 "Set it again, or restore the key."
             ) from None
-
-    def _key(self, *, create: bool = False) -> bytes:
-        given = os.environ.get(KEY_VARIABLE)
-        if given is not None:
-            return _parse_key(given)
-        kept = read_private(self._key_path)
-        if kept is None and create:
-            fresh = secrets.token_bytes(KEY_BYTES)
-            write_private(self._key_path, base64.b64encode(fresh))
-            return fresh
-        if kept is None:
-            raise StoreError(
-                f"The key of the secrets is missing: restore {str(self._key_path)!r} or set {KEY_VARIABLE}."
-            )
-        return _parse_key(kept.decode("ascii", "replace"))
 
     def _read(self) -> dict[str, str]:
         try:
@@ -92,6 +89,77 @@ class FileSecrets:
 
     def _write(self, kept: dict[str, str]) -> None:
         write_private(self.path, json.dumps({"version": 1, "secrets": kept}, indent=1).encode())
+
+
+class SecretKey:
+    """The key of the secrets: in the environment, in a private file, or in the keyring of the operating system."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "secrets.key"
+        self._account = f"secrets of {folder}"
+
+    @property
+    def place(self) -> str:
+        """Say where the key is, or where it will be created."""
+        if KEY_VARIABLE in os.environ:
+            return f"the environment variable {KEY_VARIABLE}"
+        if not self._path.exists() and (keyring := system_keyring()) is not None:
+            return f"the keyring of the operating system ({keyring.name})"
+        return f"the file {str(self._path)!r}"
+
+    def find(self) -> bytes:
+        """Return the key; raise where it is missing, or the keyring does not give it out."""
+        given = self._known()
+        if given is None:
+            raise SecretsUnreadable(
+                f"The key of the secrets is missing: restore {str(self._path)!r} or its entry in the keyring, or set "
+                f"{KEY_VARIABLE}."
+            )
+        return given
+
+    def found_or_made(self) -> bytes:
+        """Return the key, and make one where no secret needs an earlier one."""
+        known = self._known()
+        if known is not None:
+            return known
+        fresh = secrets.token_bytes(KEY_BYTES)
+        written, keyring = base64.b64encode(fresh).decode(), system_keyring()
+        if keyring is not None:
+            try:
+                keyring.set_password(SERVICE, self._account, written)
+                return fresh
+            except Exception as error:  # each keyring has errors of its own
+                logger.warning("the key of the secrets is kept in a file: the keyring refused it (%s)", error)
+        write_private(self._path, written.encode())
+        return fresh
+
+    def _known(self) -> bytes | None:
+        given = os.environ.get(KEY_VARIABLE)
+        if given is not None:
+            return _parse_key(given)
+        kept = read_private(self._path)
+        if kept is not None:
+            return _parse_key(kept.decode("ascii", "replace"))
+        keyring = system_keyring()
+        try:
+            found = keyring.get_password(SERVICE, self._account) if keyring is not None else None
+        except Exception as error:  # a locked keyring, or one whose service is away
+            raise SecretsUnreadable(
+                f"The key of the secrets cannot be read from the keyring ({error}). Unlock it, or set {KEY_VARIABLE}."
+            ) from None
+        return None if found is None else _parse_key(found)
+
+
+def system_keyring() -> Any | None:
+    """Return the keyring of the operating system; None where there is none, or `keyring` is not installed."""
+    try:
+        keyring = importlib.import_module("keyring")
+        backend = keyring.get_keyring()
+        # The backends `fail` and `null` stand for "there is none".
+        is_usable = backend.priority > 0 and not type(backend).__module__.endswith((".fail", ".null"))
+    except Exception:  # an optional package, and backends that cannot say whether they work
+        return None
+    return backend if is_usable else None
 
 
 def _parse_key(text: str) -> bytes:

@@ -3,11 +3,12 @@
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
@@ -39,9 +40,12 @@ from shortlist.upstream.negotiate import negotiate
 from shortlist.upstream.normalise import Listing
 from shortlist.upstream.stderr import StderrLog
 from shortlist.upstream.stdio import open_stdio
+from shortlist.upstream.stored import filled, secret_values
 from shortlist.upstream.wire import Channel, Ears, Wire, open_memory
 
 MAX_PAGES = 2_000
+FindSecret: TypeAlias = Callable[[str], str | None]
+"""Returns a stored secret by its name; may be slow."""
 StreamEnd: TypeAlias = Literal["rewatch", "lost", "refused"]
 """The watched resources changed; the stream broke off or was closed; the server has no such stream."""
 
@@ -61,6 +65,7 @@ class Dial:
     auth: BearerAuth | None = None
     """Signs the requests over HTTP; None where the server has no login."""
     probe: bool = True
+    secrets: FindSecret | None = None
 
 
 PROBE_SECONDS = 1.0
@@ -170,7 +175,9 @@ def open_channel(dial: Dial) -> AbstractAsyncContextManager[Channel]:
 @asynccontextmanager
 async def connect(dial: Dial) -> AsyncIterator["Connection"]:
     """Open and negotiate a connection, and always close it; the caller bounds the time."""
-    async with open_channel(dial) as channel, anyio.create_task_group() as tasks:
+    transport = await anyio.to_thread.run_sync(filled, dial.transport, dial.secrets)
+    dial.log.hide(secret_values(dial.transport, transport))
+    async with open_channel(replace(dial, transport=transport)) as channel, anyio.create_task_group() as tasks:
         wire = Wire(channel, dial.ears, dial.capabilities)
         await tasks.start(wire.run)
         try:

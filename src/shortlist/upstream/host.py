@@ -88,6 +88,8 @@ class Host:
     log_directory: Path | None = None
     logins: Logins | None = None
     """Signs requests to servers that need a login; without it, only configured credentials are sent."""
+    secrets: Callable[[str], str | None] | None = None
+    """Returns a stored secret that a server's entry refers to."""
     principal: str = SHARED
     """Whose logins are used."""
     guardian: Guardian = field(default_factory=Guardian)

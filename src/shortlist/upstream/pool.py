@@ -1,6 +1,6 @@
 """All upstream servers, each supervised on its own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -62,6 +62,7 @@ class UpstreamPool:
         cadence: Cadence = DEFAULT_CADENCE,
         log_directory: str | Path | None = None,
         logins: Logins | None = None,
+        secrets: Callable[[str], str | None] | None = None,
         on_demand: bool = False,
     ) -> None:
         self._host = Host(
@@ -71,6 +72,7 @@ class UpstreamPool:
             cadence=cadence,
             log_directory=Path(log_directory) if log_directory else None,
             logins=logins,
+            secrets=secrets,
             on_demand=on_demand,
         )
         self._on_event = on_event

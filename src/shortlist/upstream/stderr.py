@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 RING_LINES = 200
+MASK = "•••"
 LINE_CHARACTERS = 2_000
 FILE_BYTES = 1024 * 1024
 """A log above this is cut to its newer half; two gateways may append to one file."""
@@ -18,10 +19,15 @@ class StderrLog:
         self._lines: deque[str] = deque(maxlen=RING_LINES)
         self._partial = b""
         self._count = self._marked = 0
+        self._hidden: tuple[str, ...] = ()
 
     def mark(self) -> None:
         """Mark a new start of the server; `since_mark` returns only what came later."""
         self._marked = self._count
+
+    def hide(self, values: Iterable[str]) -> None:
+        """Mask these values, such as secrets that the server was given, in everything that it writes from now on."""
+        self._hidden = tuple(sorted(set(values), key=len, reverse=True))
 
     def write(self, data: bytes) -> None:
         """Add the next piece of output, wherever it was cut."""
@@ -33,11 +39,16 @@ class StderrLog:
         self._keep([line])
 
     def _keep(self, lines: Iterable[str]) -> None:
-        kept = [line.rstrip("\r")[:LINE_CHARACTERS] for line in lines]
+        kept = [self._masked(line.rstrip("\r"))[:LINE_CHARACTERS] for line in lines]
         self._lines.extend(kept)
         self._count += len(kept)
         if self.path is not None and kept:
             _append(self.path, kept)
+
+    def _masked(self, line: str) -> str:
+        for value in self._hidden:
+            line = line.replace(value, MASK)
+        return line
 
     def end(self) -> None:
         """Keep what came after the last newline as a line of its own."""

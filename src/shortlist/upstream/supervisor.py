@@ -331,6 +331,7 @@ class Upstream:
             notes=notes,
             guardian=self._host.guardian,
             auth=logins.auth(target, self._host.principal) if logins and target else None,
+            secrets=self._host.secrets,
             probe=self._probe and not isinstance(self._transport, SseTransport),
         )
 
