@@ -1,7 +1,9 @@
 """MCP Apps: the `ui://` resource of a tool, listed and read through the gateway."""
 
+from dataclasses import replace
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
@@ -9,7 +11,7 @@ from mcp import Client, MCPError
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.gateway.router import from_uri, to_uri
 from shortlist.gateway.view import ServeOptions
-from tests.gateway.support import Era, Fixture, serve
+from tests.gateway.support import DEADLINE_SECONDS, MODES, Era, Fixture, serve
 from tests.gateway.test_doors import GUEST, Recognised
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -68,6 +70,36 @@ async def test_a_caller_out_of_scope_reads_no_app() -> None:
             for uri in (SHOWN, OWN):
                 with pytest.raises(MCPError, match="Unknown resource"):
                     await client.read_resource(uri)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_app_is_unknown_once_its_callers_token_is_no_longer_valid(era: Era) -> None:
+    token = TokenSettings(name="guest", hash=hash_token("x"), servers=("app-server",), can=("call", "resources"))
+    async with serve(Apps("app-server", era), Fixture("two"), tokens={"guest": token}) as served:
+        front = Recognised(served.gateway)
+        front.principal = GUEST
+        async with Client(front.server, mode=MODES[era]) as client:
+            assert (await client.read_resource(SHOWN, cache_mode="bypass")).contents
+            await served.gateway.configure(replace(served.gateway.state.settings, tokens={}))
+            with pytest.raises(MCPError, match="Unknown resource"):
+                await client.read_resource(SHOWN, cache_mode="bypass")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_reading_an_app_is_cancelled_at_its_server(era: Era) -> None:
+    class Slow(Apps):
+        async def read_resource(self, *_: Any) -> Any:
+            return await self.tool_wait()
+
+    fixture = Slow("app-server", era)
+    async with serve(fixture, Fixture("two")) as served, served.client(era) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.read_resource, SHOWN)
+            with anyio.fail_after(DEADLINE_SECONDS):
+                await fixture.waiting.wait()
+                tasks.cancel_scope.cancel()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await fixture.cancelled.wait()
 
 
 @pytest.mark.parametrize("server", ["plain", "with space", "a/b"])

@@ -34,8 +34,10 @@ from shortlist.front.audience import RequestContext
 from shortlist.front.server import Front
 from shortlist.gateway.callers import Caller
 from shortlist.gateway.menus import BY_NAME, META_TOOLS
+from shortlist.gateway.relayed_tasks import METHODS
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
+from shortlist.models import Tool
 from shortlist.storage.programs import MemoryPrograms, StoredProgram
 from shortlist.upstream.events import Notified
 from tests.access.issuer import trusted
@@ -49,6 +51,7 @@ TOOLSETS = {
     "riches": ToolsetSettings(name="riches", tools=("*/treasury",), description="The bullion."),
 }
 GUEST = Principal(kind="token", name="guest", credential=TOKEN.hash)
+SOMEBODY = Principal(kind="token", name="somebody", credential=hash_token("y"))
 GONE = Principal(kind="token", name="guest", credential=hash_token("an older token"))
 SECRETS = ("vault", "treasury", "bullion", "unlock", "riches", "heist", "robbery")
 OF_SERVERS = ("brief", "note://")
@@ -128,6 +131,8 @@ class Walk:
     """The handle of a result that somebody else owns."""
     is_revoked: bool = False
     has_resources: bool = False
+    task: str = ""
+    """The handle of a task that somebody else started."""
 
     async def knock(self, sent: str, work: Awaitable[Any]) -> str:
         """Return what came back, without the words that the client itself sent."""
@@ -252,6 +257,16 @@ async def listen(walk: Walk) -> list[str]:
     return heard
 
 
+def task(method: str) -> Callable[[Walk], Awaitable[list[str]]]:
+    """Return what asks for a task that somebody else started."""
+
+    async def ask(walk: Walk) -> list[str]:
+        request: Any = types.Request[dict[str, Any], str](method=method, params={"taskId": walk.task})
+        return [await walk.knock(walk.task, walk.client.session.send_request(request, types.EmptyResult))]
+
+    return ask
+
+
 DOORS: dict[str, Callable[[Walk], Awaitable[list[str]]]] = {
     "tools/list": list_tools,
     "tools/call": call_by_name,
@@ -265,6 +280,7 @@ DOORS: dict[str, Callable[[Walk], Awaitable[list[str]]]] = {
     "completion/complete": complete,
     "logging/setLevel": set_level,
     "subscriptions/listen": listen,
+    **{method: task(method) for method in METHODS},
     "initialize": instructions,
     "server/discover": instructions,
     "ping": list_tools,
@@ -370,7 +386,9 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
         async with state.serving(own or options), Client(front.server, mode=MODES[era]) as client:
             has_resources = any(token.can and "resources" in token.can for token in wall.tokens)
             is_revoked = not wall.principal.is_current(served.gateway.state.settings)
-            yield Walk(client, era, served, kept, is_revoked, has_resources)
+            secret = Tool(id="vault/unlock", name="unlock", server="vault")
+            task = state.relayed_tasks.keep(Caller(principal=SOMEBODY), secret, {"taskId": "the bullion"})
+            yield Walk(client, era, served, kept, is_revoked, has_resources, task)
 
 
 def sent_by(arguments: dict[str, Any]) -> list[str]:
@@ -486,7 +504,7 @@ async def test_the_owner_sees_through_the_same_doors_what_the_walls_hide() -> No
     wall = Wall(OWNER, (), tokens=())
     async with before_the_doors(wall, ServeOptions(mode="dynamic", preset="full"), "legacy", "lobby", "vault") as walk:
         came = await walked(walk)
-    silent = {"logging/setLevel", "subscriptions/listen", "resources/subscribe", "resources/unsubscribe"}
+    silent = {"logging/setLevel", "subscriptions/listen", "resources/subscribe", "resources/unsubscribe", *METHODS}
     seen = {
         door
         for door, answers in came.items()

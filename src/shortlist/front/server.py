@@ -37,16 +37,17 @@ from mcp_types import (
 )
 from mcp_types.methods import SPEC_CLIENT_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic_core import from_json
 
 from shortlist.access.principal import NOBODY, OWNER, Principal
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError
 from shortlist.front.audience import Answerer, Audience, ClientExchange, Link, RequestContext, connection_of
-from shortlist.gateway.callers import Caller, Round
+from shortlist.gateway.callers import Caller, Round, TaskWish
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.menus import META_NAMES
 from shortlist.gateway.recording import failure_name, tool_error
+from shortlist.gateway.relayed_tasks import EXTENSION, METHODS
 from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
 from shortlist.gateway.tools import text_result
 from shortlist.gateway.view import ServeOptions
@@ -123,6 +124,12 @@ class DualServer(Server[Any]):
         return composed
 
 
+class TaskParams(RequestParams):
+    """The params of a request about a task; the list of tasks names none."""
+
+    task_id: str = Field(default="", alias="taskId")
+
+
 class Front:
     """Serves a gateway to MCP clients."""
 
@@ -158,10 +165,11 @@ class Front:
             ("logging/setLevel", SetLevelRequestParams, self._set_level),
             ("subscriptions/listen", SubscriptionsListenRequestParams, self._listen),
         ]
+        requests += [(method, TaskParams, self._task) for method in METHODS]
         for method, params, handler in requests:
             server.add_request_handler(method, params, self._as_mcp(handler))
         server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._roots_changed)
-        server.middleware.append(self._instruct)
+        server.middleware += [self._instruct, self._call_as_task]
         return server
 
     # Requests
@@ -195,6 +203,10 @@ class Front:
 
     async def _complete(self, context: RequestContext, _: RequestParams) -> dict[str, Any]:
         return await self.router.complete(self._exchange(context), _params(context))
+
+    async def _task(self, context: RequestContext, _: RequestParams) -> dict[str, Any]:
+        params = {key: value for key, value in (context.params or {}).items() if key != "_meta"}
+        return await self.router.task(self._exchange(context), context.method, params)
 
     async def _subscribe(self, context: RequestContext, params: SubscribeRequestParams) -> dict[str, Any]:
         await self.router.subscribe(self._exchange(context), self._link(context), [params.uri])
@@ -239,7 +251,19 @@ class Front:
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
             result["instructions"] = await self.gateway.instructions(self.caller(ctx))
+            result["capabilities"] = _with_tasks(result.get("capabilities") or {}, ctx.method)
         return result
+
+    async def _call_as_task(self, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
+        """Call a tool as a task for a legacy client; the SDK knows no such result, and would reject it."""
+        params: Mapping[str, Any] = ctx.params or {}
+        usual = {key: value for key, value in params.items() if key != "task"}
+        entry = self.server.get_request_handler(CALL)
+        if ctx.method != CALL or entry is None or not isinstance(params.get("task"), dict) or not is_usual_call(usual):
+            return await call_next(ctx)
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or not connection_of(ctx).initialize_accepted:
+            return await call_next(ctx)
+        return await entry.handler(ctx, CallParams(params["name"], params.get("arguments")))
 
     def _round(self, context: RequestContext, caller: Caller) -> Round:
         """Read the metadata of a request; a modern server also gets the settings of a legacy session."""
@@ -325,7 +349,27 @@ def _round(context: RequestContext) -> Round:
     meta = params.get("_meta") or {}
     kept = {k: v for k, v in meta.items() if not k.startswith(RESERVED_META) or k == LOG_LEVEL_META}
     kept.pop("progressToken", None)  # the next hop has its own
-    return Round(meta=kept, answers=params.get("inputResponses"), state=params.get("requestState"))
+    answers, state = params.get("inputResponses"), params.get("requestState")
+    return Round(meta=kept, answers=answers, state=state, task=_task_wish(context))
+
+
+def _task_wish(context: RequestContext) -> TaskWish | None:
+    """Return whether the client follows a call as a task: a legacy one says so in it, a modern one declares it."""
+    if _era(context) == "modern":
+        declared = context.session.client_capabilities
+        return TaskWish() if declared is not None and EXTENSION in (declared.extensions or {}) else None
+    asked = (context.params or {}).get("task")
+    if not isinstance(asked, dict):
+        return None
+    ttl = asked.get("ttl")
+    return TaskWish(is_required=True, milliseconds=ttl if isinstance(ttl, int) else None)
+
+
+def _with_tasks(capabilities: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Declare that calls may be tasks, as each era does."""
+    if method == "initialize":
+        return {**capabilities, "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+    return {**capabilities, "extensions": {**(capabilities.get("extensions") or {}), EXTENSION: {}}}
 
 
 def _params(context: RequestContext) -> dict[str, Any]:

@@ -364,12 +364,22 @@ class Exchange(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskWish:
+    """A client that can follow a call as a task; a legacy one insists on it, to a modern one the server decides."""
+
+    is_required: bool = False
+    milliseconds: int | None = None
+    """How long it wants the task to be kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What a client adds to a request: its `_meta`, and in a later round trip the answers it was asked for."""
 
     meta: Mapping[str, Json] = field(default_factory=dict)
     answers: Mapping[str, Json] | None = None
     state: str | None = None
+    task: TaskWish | None = None
 
     @property
     def is_first(self) -> bool:

@@ -20,6 +20,7 @@ from shortlist.errors import RequestRefused, ShortlistError, StoreError, ToolNot
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, TooManyCalls, session_of
 from shortlist.gateway.confirming import confirm, refuse_unasked
 from shortlist.gateway.recording import AuditedRequest, Finished
+from shortlist.gateway.relayed_tasks import follow, renamed, task_call, task_of
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send
 from shortlist.gateway.state import GatewayState
@@ -126,9 +127,33 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
 async def _answered(call: ToolCall, tool: Tool, arguments: ToolArguments) -> McpResult:
     """Relay a call to its server; run a saved program here."""
     if tool.uses is not None:
+        task_call(tool, None, call.exchange.caller.era, call.turn.task)
         return await call.run_saved(call, tool, arguments)
     params = {"name": tool.name, "arguments": dict(arguments)}
+    if call.turn.task is not None or '"execution"' in tool.definition:
+        return await _relay_as_task(call, tool, params)
     return await relay(call.state, call.exchange, tool.server, "tools/call", params, call.turn)
+
+
+async def _relay_as_task(call: ToolCall, tool: Tool, params: Mapping[str, Json]) -> McpResult:
+    """Relay a call that may become a task, which its client follows if it can, and the gateway otherwise."""
+    state, exchange, turn = call.state, call.exchange, call.turn
+    peer = state.upstreams.peer(tool.server)
+    sent = task_call(tool, peer, exchange.caller.era, turn.task)
+    turn = replace(turn, meta=sent.meta(turn.meta))
+    result = await relay(state, exchange, tool.server, "tools/call", {**params, **sent.params}, turn)
+    task = task_of(result)
+    if task is None or peer is None:
+        return result
+    if sent.is_followed:
+        return renamed(result, state.relayed_tasks.keep(exchange.caller, tool, task))
+    session, principal = session_of(state.settings.servers.get(tool.server), exchange.caller)
+    options = CallOptions(caller=exchange, session=session, principal=principal)
+
+    async def ask(method: str, params: Mapping[str, Json]) -> McpResult:
+        return await state.upstreams.request(tool.server, method, params, options=options)
+
+    return await follow(ask, task, peer.era)
 
 
 async def _call_tool(call: ToolCall, request: CallRequest) -> McpResult:
@@ -256,7 +281,7 @@ async def relay(
 def _audited(
     state: GatewayState, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]
 ) -> AuditedRequest:
-    name = str(params.get("name") or params.get("uri") or "")
+    name = str(params.get("name") or params.get("uri") or params.get("taskId") or "")
     arguments = params.get("arguments")
     return AuditedRequest(
         principal=exchange.caller.principal,

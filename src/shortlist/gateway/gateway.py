@@ -16,7 +16,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import bound_definition
 from shortlist.errors import InvalidInput, RequestRefused, StoreError
-from shortlist.gateway.callers import Caller, Exchange, Round
+from shortlist.gateway.callers import METHOD_NOT_FOUND, Caller, Exchange, Round
 from shortlist.gateway.calling import CALL, call_bound, call_checked
 from shortlist.gateway.instructions import instructions_of
 from shortlist.gateway.menus import BY_NAME, menu_definitions, optional_definitions
@@ -139,6 +139,8 @@ class Gateway:
         tool, translate = BY_NAME.get(name, (None, dict))
         if tool is None or not tool.is_accepted(self.state.settings, seen.menu):
             return await call_checked(call, name, arguments)
+        if tool is not CALL and turn.task is not None and turn.task.is_required:
+            raise RequestRefused(f"{name} cannot run as a task", code=METHOD_NOT_FOUND)
         return await tool.handle(call, tool.parse(translate(arguments), defaults_of(seen)))
 
     def _tool_call(self, seen: CallerView, exchange: Exchange, turn: Round) -> ToolCall:

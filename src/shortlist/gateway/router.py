@@ -7,6 +7,7 @@ where its scope holds the whole server.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,10 +19,12 @@ from shortlist.access.catalog import ScopedCatalog
 from shortlist.catalog.naming import names_of
 from shortlist.config.settings import Action
 from shortlist.errors import RequestRefused, ShortlistError
-from shortlist.gateway.callers import Exchange, Round, session_of
+from shortlist.gateway.callers import METHOD_NOT_FOUND, Exchange, Round, session_of
 from shortlist.gateway.calling import relay
 from shortlist.gateway.recording import AuditedRequest
+from shortlist.gateway.relayed_tasks import METHODS, renamed
 from shortlist.gateway.state import GatewayState
+from shortlist.gateway.task_handles import RelayedTask
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json
 from shortlist.upstream.events import CallOptions, Notified
@@ -143,6 +146,26 @@ class Router:
         else:
             server, reference["uri"] = await self._resource(exchange, str(reference.get("uri")))
         return await self._ask(exchange, server, "completion/complete", {**params, "ref": reference})
+
+    async def task(self, exchange: Exchange, method: str, params: Mapping[str, Json]) -> McpResult:
+        """Relay a request about a task to its server, for the caller that started it."""
+        if exchange.caller.era not in METHODS[method]:
+            raise RequestRefused(f"Method not found: {method}", code=METHOD_NOT_FOUND)
+        tools, tasks = await self._reach(exchange), self._state.relayed_tasks
+        if method != "tasks/list":
+            task = tasks.find(exchange.caller, tools, params.get("taskId"))
+            return await self._ask_task(exchange, method, params, task)
+        found = []
+        for handle, task in list(tasks.of(exchange.caller, tools).items())[:MAX_PAGES]:
+            with suppress(ShortlistError):  # the tasks of the other servers are still listed
+                found.append(await self._ask_task(exchange, "tasks/get", {"taskId": handle}, task))
+        return {"tasks": found}
+
+    async def _ask_task(
+        self, exchange: Exchange, method: str, params: Mapping[str, Json], task: RelayedTask
+    ) -> McpResult:
+        sent = {**params, "taskId": task.own}
+        return renamed(await relay(self._state, exchange, task.server, method, sent, Round()), str(params["taskId"]))
 
     async def set_level(self, exchange: Exchange, holder: object, level: str) -> None:
         """Remember the log level of a session, and ask every server for the most verbose one of all sessions."""

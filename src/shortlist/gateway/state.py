@@ -22,6 +22,7 @@ from shortlist.gateway.ports import DefinitionGate, EffectReviews, ToolSearch, U
 from shortlist.gateway.recording import AuditTrail, Recording
 from shortlist.gateway.results import Results, SeenUris, result_limits
 from shortlist.gateway.rounds import OpenCalls
+from shortlist.gateway.task_handles import RelayedTasks
 from shortlist.gateway.tasks import BackgroundTasks
 from shortlist.gateway.view import (
     NO_OPTIONS,
@@ -182,6 +183,7 @@ class GatewayState:
         self.results = Results(seams.results or MemoryResults(), characters=limits.result_characters)
         self.results.store.limit(result_limits(limits))
         self.uris = SeenUris()
+        self.relayed_tasks = RelayedTasks()
         self.background = BackgroundTasks()
         self.open_calls = OpenCalls(self.background)
         self.in_flight: dict[str, list[Exchange]] = {}

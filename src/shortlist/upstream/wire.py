@@ -223,7 +223,7 @@ class Wire:
         if self._era == "legacy":
             return headers
         headers[MCP_METHOD_HEADER] = method
-        named = params.get(NAME_BEARING_METHODS.get(method, ""))
+        named = params.get("taskId" if method.startswith("tasks/") else NAME_BEARING_METHODS.get(method, ""))
         if isinstance(named, str):
             headers[MCP_NAME_HEADER] = encode_header_value(named)
         if method == "tools/call" and (mirrored := self.header_maps.get(str(named))):

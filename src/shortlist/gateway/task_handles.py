@@ -1,0 +1,67 @@
+"""Tasks of servers under handles of our own, for the principals that started them."""
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shortlist.access.catalog import ScopedCatalog
+from shortlist.errors import RequestRefused
+from shortlist.gateway.callers import Caller
+from shortlist.models import Json, Tool, ToolId
+
+MAX_TASKS = 1_000
+MAX_SECONDS = 86_400.0
+"""How long a task is known whose server sets no limit."""
+HANDLE_BYTES = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayedTask:
+    """A task of a server, and who may follow it."""
+
+    server: str
+    own: str
+    """The server's own id of it."""
+    tool: ToolId
+    caller: Caller
+    expires: float
+
+
+class RelayedTasks:
+    """Tasks by handle, bounded in number; the oldest go first."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._known: OrderedDict[str, RelayedTask] = OrderedDict()
+
+    def keep(self, caller: Caller, tool: Tool, task: Mapping[str, Json]) -> str:
+        """Remember a task that a server started, until it expires, and return its handle."""
+        handle, seconds = secrets.token_urlsafe(HANDLE_BYTES), seconds_of(task.get("ttl", task.get("ttlMs")))
+        expires = self.clock() + min(MAX_SECONDS if seconds is None else seconds, MAX_SECONDS)
+        self._known[handle] = RelayedTask(
+            server=tool.server, own=str(task["taskId"]), tool=tool.id, caller=caller, expires=expires
+        )
+        while len(self._known) > MAX_TASKS:
+            self._known.popitem(last=False)
+        return handle
+
+    def find(self, caller: Caller, tools: ScopedCatalog, handle: Json) -> RelayedTask:
+        """Return a task of this caller; one of somebody else, out of reach or expired is as unknown as any other."""
+        found = self._known.get(handle) if isinstance(handle, str) else None
+        if found is None or not self._is_open(found, caller, tools):
+            raise RequestRefused(f"Unknown task: {handle}")
+        return found
+
+    def of(self, caller: Caller, tools: ScopedCatalog) -> dict[str, RelayedTask]:
+        """Return the tasks that a caller may follow, the latest first."""
+        return {handle: task for handle, task in reversed(self._known.items()) if self._is_open(task, caller, tools)}
+
+    def _is_open(self, task: RelayedTask, caller: Caller, tools: ScopedCatalog) -> bool:
+        is_own = task.caller.principal == caller.principal
+        return is_own and task.tool in tools and self.clock() < task.expires
+
+
+def seconds_of(milliseconds: Json) -> float | None:
+    return max(milliseconds, 0) / 1000 if isinstance(milliseconds, (int, float)) else None
