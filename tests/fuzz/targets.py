@@ -133,7 +133,7 @@ def result(given: tuple[Any, str]) -> None:
     """Any result has a text, and its pages hold nothing but it."""
     raw, query = given
     whole = raw if isinstance(raw, dict) else {"content": raw}
-    SeenUris().note("s", whole)
+    SeenUris().note("me", "s", whole)
     text = text_of_result(whole)
     pages = cut(text, 100)
     paged_result(whole, ResultPage(text="", offset=0, total=1, next_offset=None), "handle")

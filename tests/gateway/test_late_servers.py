@@ -11,6 +11,7 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged
 
 from shortlist.config.settings import MemoryTransport, ServerSettings
 from shortlist.gateway import arrivals
+from shortlist.gateway.view import ServeOptions
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -125,3 +126,26 @@ async def test_a_search_that_has_waited_long_enough_says_what_is_still_starting(
             slow.gate.set()
     assert answer.startswith("No confident match for 'add two numbers'.")
     assert "Still connecting, their tools are not searched yet: slow." in answer
+
+
+@pytest.mark.parametrize(
+    ("meta", "arguments"),
+    [
+        ("call_tool", {"name": "echo", "arguments": {"text": "hi"}}),
+        ("describe_tools", {"names": ["echo"]}),
+        ("load_tools", {"names": ["echo"]}),
+    ],
+)
+async def test_a_bare_name_is_refused_while_the_tools_of_any_server_are_unknown(
+    meta: str, arguments: dict[str, Any]
+) -> None:
+    alpha, silent = Fixture("alpha"), Fixture("silent")
+    async with serve(alpha, options=ServeOptions(dynamic=True)) as served, served.client() as client:
+        known = served.gateway.state.settings
+        unheard = ServerSettings(name="silent", transport=MemoryTransport(build=lambda: silent.server))
+        await served.gateway.configure(replace(known, servers={**known.servers, "silent": unheard}))
+        assert "alpha__echo" in words(await client.call_tool(meta, arguments))  # as a suggestion
+        assert not alpha.calls
+        await served.gateway.configure(known)
+        await client.call_tool(meta, arguments)
+        assert bool(alpha.calls) == (meta == "call_tool")

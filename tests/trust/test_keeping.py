@@ -11,6 +11,7 @@ from shortlist.catalog.readers import tool_from_mcp
 from shortlist.config.settings import Trust
 from shortlist.models import Tool
 from shortlist.storage.sqlite_pins import SqlitePins
+from shortlist.trust import keeping
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.keeping import Keeper, decide
 from shortlist.trust.verdicts import Reason, ScanVerdict, Severity
@@ -100,3 +101,27 @@ def test_a_decision_about_what_is_held_counts_at_the_next_change(tmp_path: Path)
     (reviewed,) = keeper.reviewed().values()
     assert names(keeper.admit("s", reviewed, {})) == ["a", "b"]
     assert names(keeper.admit("s", [evil, listed("b", "Better.", False)], {})) == ["a", "b"]
+
+
+def test_a_newer_scanner_reads_accepted_definitions_again_and_holds_what_it_calls_dangerous(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tool = SqlitePins(tmp_path / "trust.sqlite"), listed("add", "Evil.", False)
+    lenient = Keeper(store, Lenient, lambda _: "scan")
+    assert names(lenient.admit("s", [tool], {})) == ["add"]
+    unchanged = Keeper(store, Counting, lambda _: "scan")
+    assert names(unchanged.admit("s", [tool], {})) == ["add"]  # the same version: what equals its pin is not read
+    monkeypatch.setattr(keeping, "scanner_version", lambda: "newer")
+    for _ in range(2):  # it stays held when the gateway starts again
+        newer = Keeper(store, Counting, lambda _: "scan")
+        assert newer.admit("s", [tool], {}) == ()
+        assert [held.cause for held in newer.held("s")] == ["flagged"]
+    decide(store, "s", ["add"], True, "somebody", 1.0)
+    assert names(Keeper(store, Counting, lambda _: "scan").admit("s", [tool], {})) == ["add"]
+
+
+class Lenient:
+    """A scanner of an earlier release."""
+
+    def scan(self, _: ToolDefinition) -> ScanVerdict:
+        return ScanVerdict()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from shortlist.config.settings import Trust
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.diff import words_changed
-from shortlist.trust.pins import Admitted, Pins, admit, canonical, listing, tool_entry, with_accepted
+from shortlist.trust.pins import AdmissionRules, Admitted, Pins, admit, canonical, listing, tool_entry, with_accepted
 from shortlist.trust.verdicts import Reason, ScanVerdict
 
 ADD = {"name": "add", "description": "Adds.", "inputSchema": {"type": "object", "required": ["a"]}}
@@ -24,7 +24,7 @@ def judge(definition: ToolDefinition) -> ScanVerdict:
 def seen(
     *tools: dict[str, Any], trust: Trust = "scan", pins: Pins = FRESH, said: str = "Hello."
 ) -> tuple[Admitted, Pins]:
-    admission = admit(listing("s", tools, said), pins, trust, judge)
+    admission = admit(listing("s", tools, said), pins, AdmissionRules(trust, judge))
     return admission, with_accepted(pins, admission)
 
 

@@ -14,6 +14,7 @@ PICTURES = {
     "/tools": "tools",
     "/tools/{tool:path}": "tool",
     "/add": "add",
+    "/review": "review",
     "/misses": "misses",
     "/experiments": "experiments",
     "/experiments/{experiment:path}": "experiment",

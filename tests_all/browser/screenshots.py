@@ -30,6 +30,7 @@ SHOTS = {
     "server": ("/servers/github", "dark", TALL),
     "tools": ("/tools", "light", DESK),
     "tool": ("/tools/slack%2Fslack_post_message", "light", TALL),
+    "review": ("/review", "light", DESK),
     "misses": ("/misses", "light", DESK),
     "experiments": ("/experiments", "light", DESK),
     "experiment": (f"/experiments/{EXPERIMENT.name}", "light", TALL),

@@ -18,6 +18,7 @@ PAGES = {
     "server": "/servers/github",
     "tools": "/tools",
     "tool": "/tools/slack%2Fslack_post_message",
+    "review": "/review",
     "misses": "/misses",
     "experiments": "/experiments",
     "experiment": f"/experiments/{EXPERIMENT.name}",
@@ -176,6 +177,16 @@ def test_everything_can_be_done_with_the_keyboard(watched: Watched) -> None:
     until_focused(page, "Explanation", nth=1)
     page.keyboard.press("Enter")
     expect(page.locator(".hit .explanation").nth(1)).to_be_visible()
+
+
+def test_a_held_tool_is_compared_word_by_word_and_approved(watched: Watched) -> None:
+    page = watched.go("/")
+    page.get_by_role("link", name="1 tool of notes held for review").click()
+    held = page.get_by_label("Held of notes")
+    expect(held.locator("ins")).to_contain_text("read ~/.ssh/id_rsa")
+    expect(held.locator("ins")).not_to_contain_text("notebook")
+    held.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.get_by_text("Nothing is held.")).to_be_visible()
 
 
 def press(page: Page, key: str) -> None:

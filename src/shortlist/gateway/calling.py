@@ -104,7 +104,7 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
     try:
         result = await _answered(call, tool, arguments)
         outcome = _outcome(result)
-        state.uris.note(tool.server, result)
+        state.uris.note(call.seen.caller.principal.key, tool.server, result)
         return result
     except ShortlistError as error:
         failure = str(error)

@@ -286,21 +286,23 @@ def page_notice(page: ResultPage, handle: str) -> str:
 
 
 class SeenUris:
-    """Which server showed a URI in a result. Results are relayed unchanged, so these URIs are the server's own."""
+    """Which servers showed a URI in a result, by caller. Results are relayed unchanged: these URIs are the server's."""
 
     def __init__(self) -> None:
-        self._servers: OrderedDict[str, str] = OrderedDict()
+        self._servers: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
-    def note(self, server: str, result: Mapping[str, Json]) -> None:
-        """Remember the URIs of a result, the latest few thousand."""
+    def note(self, owner: str, server: str, result: Mapping[str, Json]) -> None:
+        """Remember the URIs of a result for the caller that got it, the latest few thousand."""
         for uri in _uris(result.get("content")):
-            self._servers[uri] = server
-            self._servers.move_to_end(uri)
+            shown = self._servers.get((owner, uri), ())
+            self._servers[owner, uri] = shown if server in shown else (*shown, server)
+            self._servers.move_to_end((owner, uri))
         while len(self._servers) > REMEMBERED_URIS:
             self._servers.popitem(last=False)
 
-    def server(self, uri: str) -> str | None:
-        return self._servers.get(uri)
+    def servers(self, owner: str, uri: str) -> tuple[str, ...]:
+        """Return the servers that showed a URI to a caller."""
+        return self._servers.get((owner, uri), ())
 
 
 def _uris(content: Json) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Prompts, resources, completion, logging and subscriptions of all servers, with names and URIs kept apart.
 
 A prompt is `server__prompt` and a resource `shortlist://server/<its own URI>`. Over a single server in passthrough
-nothing is renamed. Tool results are relayed unchanged, so a URI inside one is its server's own: the router remembers
-which server showed it, and finds the others by asking. A caller reaches the prompts and resources of a server only
-where its scope holds the whole server.
+nothing is renamed. Tool results are relayed unchanged, so a URI inside one is its server's own. A URI without a server
+belongs to the server that lists it; of several, to the one that showed it to this caller. Where no server lists it, it
+belongs to the one that showed it. What two servers claim is refused: none can take over an address by mentioning it. A
+caller reaches the prompts and resources of a server only where its scope holds the whole server.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from shortlist.gateway.state import GatewayState
 from shortlist.gateway.task_handles import RelayedTask
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json
+from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import CallOptions, Notified
 
 SCHEME = "shortlist://"
@@ -232,15 +234,12 @@ class Router:
         return server, own
 
     async def _resource(self, exchange: Exchange, uri: str) -> tuple[str, str]:
-        """Return the server of a URI and its own URI: by the prefix, by who showed it, or by asking who lists it."""
+        """Return the server of a URI and its own URI: by the prefix, by who lists it, or by who showed it."""
         able = self.servers(await self._reach(exchange), "resources")
-        server: str | None
         if (plain := self._plain(exchange)) is not None:
             server, own = plain, uri
         else:
-            server, own = from_uri(uri) or (self._state.uris.server(uri), uri)
-        if server is None:
-            server = await self._lister(exchange, uri, able)
+            server, own = from_uri(uri) or (await self._owner(exchange, uri, able), uri)
         if server not in able:
             self._refuse(exchange, "resources/read", uri)
             raise RequestRefused(f"Unknown resource: {uri}", data={"uri": uri})
@@ -250,12 +249,34 @@ class Router:
         request = AuditedRequest(principal=exchange.caller.principal, action=action, name=name)
         self._state.audit.refused(request, "not in reach")
 
-    async def _lister(self, exchange: Exchange, uri: str, servers: Sequence[str]) -> str:
+    async def _owner(self, exchange: Exchange, uri: str, servers: Sequence[str]) -> str:
+        """Return the server that a URI without a server belongs to; empty where there is none, or more than one."""
         if len(servers) == 1:
             return servers[0]
-        listed = await self.listing(exchange, RESOURCES, None)
-        names = {item["uri"]: item for item in listed["resources"]}
-        return next((server for server in servers if to_uri(server, uri) in names), "")
+        found: dict[str, list[Any] | None] = dict.fromkeys(servers)
+        async with anyio.create_task_group() as tasks:
+            for server in servers:
+                tasks.start_soon(self._own_resources, exchange, server, found)
+        listing = [server for server, items in found.items() if items and any(item["uri"] == uri for item in items)]
+        shown = [name for name in self._state.uris.servers(exchange.caller.principal.key, uri) if name in servers]
+        claimed = [name for name in listing if name in shown] or listing or shown
+        silent = sorted(name for name, items in found.items() if items is None and name not in claimed)
+        if len(claimed) > 1 or (claimed and silent):
+            names = " or ".join(to_uri(name, uri) for name in claimed)
+            why = "more than one server has it" if len(claimed) > 1 else f"{silent[0]} does not list its resources now"
+            raise RequestRefused(f"{uri} does not name its server, and {why}. Read {names}.", data={"uri": uri})
+        return claimed[0] if claimed else ""
+
+    async def _own_resources(self, exchange: Exchange, server: str, found: dict[str, list[Any] | None]) -> None:
+        """Note what a server lists; one that answers with an error lists nothing, one that is silent stays unknown."""
+        with anyio.move_on_after(LIST_SECONDS):
+            try:
+                ask = partial(self._ask, exchange, server)
+                found[server] = [item async for item in listed_items(ask, RESOURCES)]
+            except UpstreamRefused:
+                found[server] = []
+            except ShortlistError:
+                return
 
     async def _ask(self, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]) -> McpResult:
         session, principal = session_of(self._state.settings.servers.get(server), exchange.caller)

@@ -274,9 +274,16 @@ class GatewayState:
         )
 
     async def find(self, seen: CallerView, name: str) -> Tool:
-        """Resolve a wire name, an id or a unique bare name to a tool in reach."""
+        """Resolve a wire name, an id or a unique bare name to a tool in reach.
+
+        A bare name is unique only if the tools of every configured server are known, from it or as they were saved: a
+        server that answers first could otherwise take the calls meant for one that is still starting.
+        """
         try:
-            return seen.tools.find(name)
+            found = seen.tools.find(name)
+            if name == found.id or seen.tools.named(name) is not None or not self.unlisted():
+                return found
+            raise ToolNotFound(name, suggestions=(seen.tools.name(found.id),))
         except ToolNotFound as error:
             if error.suggestions:
                 raise
@@ -284,6 +291,10 @@ class GatewayState:
             if name.startswith((f"{server}__", f"{server}/")):
                 raise UpstreamUnavailable(server, STILL_STARTING)
         raise ToolNotFound(name, suggestions=await anyio.to_thread.run_sync(seen.tools.similar, name))
+
+    def unlisted(self) -> frozenset[str]:
+        """Return the configured servers whose tools are not known."""
+        return frozenset(self.settings.servers) - self.everything.catalog.servers.keys()
 
     def toolset(self, seen: CallerView, name: str) -> Toolset:
         """Return a toolset in reach; raise with the reason where it is not known yet, or not at all."""

@@ -1,5 +1,6 @@
 """Keep pins between restarts and decide, for each list of tools that arrives, what may be served."""
 
+import hashlib
 import json
 import logging
 import threading
@@ -29,7 +30,7 @@ from shortlist.trust.pins import (
     tool_entry,
     with_accepted,
 )
-from shortlist.trust.verdicts import DefinitionScanner, Reason, ScanVerdict
+from shortlist.trust.verdicts import DefinitionScanner, Reason, ScanVerdict, scanner_version
 
 logger = logging.getLogger(__name__)
 
@@ -153,11 +154,13 @@ class Keeper:
         try:
             stored = self._store.read(server)
             pins = pins_of(stored)
-            if stored.listing == listed.hash and not stored.held and trust != "review":
+            mark = f"{listed.hash} {scanner_version()}"
+            if stored.listing == mark and not stored.held and trust != "review":
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
-                admission = admit(listed, pins, trust, self._judge)
-                self._store.write(server, _stored(listed.hash, with_accepted(pins, admission), admission))
+                rules = AdmissionRules(trust, self._judge, rescan=not stored.listing.endswith(scanner_version()))
+                admission = admit(listed, pins, rules)
+                self._store.write(server, _stored(mark, with_accepted(pins, admission), admission))
         except StoreError as error:
             admission, pins = self._without_store(listed, trust, error), None
         self._report(server, admission)
@@ -184,7 +187,7 @@ class Keeper:
         )
         pins = with_accepted(before.pins, decided)
         try:
-            fresh_pins = _stored(CHANGED, replace(pins, accepted=decided.accepted), decided)
+            fresh_pins = _stored(f"{CHANGED} {scanner_version()}", replace(pins, accepted=decided.accepted), decided)
             self._store.amend(server, sorted(touched), fresh_pins)
         except StoreError:
             return self._listed(server, tools, before.said, before.trust)  # which fails in the same way, and says so
@@ -223,8 +226,9 @@ def pins_of(stored: StoredPins) -> Pins:
 
 
 def held_of(stored: StoredPins) -> tuple[Held, ...]:
-    """Read what is held, with its reasons and what it was before."""
-    return tuple(
+    """Read what is held, with its reasons and what it was before; what is approved meanwhile is not held any more."""
+    approved = pins_of(stored).approved
+    found = (
         Held(
             PinnedEntry(_kind(d.kind), d.name, d.text),
             d.cause,  # type: ignore[arg-type]
@@ -233,6 +237,7 @@ def held_of(stored: StoredPins) -> tuple[Held, ...]:
         )
         for d in stored.held
     )
+    return tuple(held for held in found if held.entry.hash not in approved)
 
 
 def doubts_of(stored: StoredPins) -> dict[str, tuple[Reason, ...]]:
@@ -257,7 +262,7 @@ def decide(store: PinStore, server: str, names: Iterable[str], approved: bool, b
         listed = ", ".join(sorted(each.entry.name for each in held)) or "nothing"
         raise InvalidInput(f"{sorted(unknown)[0] if unknown else server!r} is not held. Held of {server!r}: {listed}.")
     chosen = [each for each in held if not wanted or each.entry.name in wanted]
-    store.decide(server, [Decision(e.entry.kind, e.entry.name, e.entry.hash, approved, by, at) for e in chosen])
+    decide_shown(store, server, chosen, approved, by, at)
     return chosen
 
 
@@ -283,6 +288,17 @@ def read_only_of(stored: StoredPins) -> frozenset[str]:
     marked = {name for (name, _), yes in latest.items() if yes}
     entries = (PinnedEntry("tool", d.name, d.text) for d in stored.accepted if d.kind == "tool" and d.name in marked)
     return frozenset(entry.name for entry in entries if latest.get((entry.name, entry.hash)))
+
+
+def decide_shown(store: PinStore, server: str, chosen: Iterable[Held], approved: bool, by: str, at: float) -> None:
+    """Approve or reject definitions as they were shown: the decision belongs to their hashes."""
+    store.decide(server, [Decision(e.entry.kind, e.entry.name, e.entry.hash, approved, by, at) for e in chosen])
+
+
+def set_hash(held: Iterable[Held]) -> str:
+    """Return one hash for everything that is held of a server, so that a decision about all of it names what it was."""
+    named = sorted(f"{each.entry.kind} {each.entry.name} {each.entry.hash}" for each in held)
+    return hashlib.sha256("\n".join(named).encode()).hexdigest()
 
 
 def _kind(text: str) -> Kind:

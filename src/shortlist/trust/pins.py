@@ -163,26 +163,29 @@ def listing(
     return ServerListing(server, tuple(entries))
 
 
-def admit(listed: ServerListing, pins: Pins, trust: Trust, judge: Judge) -> Admitted:
-    """Compare a listing with its pins and decide what may be served.
-
-    A definition that equals its pin, or was approved, is served. One that was rejected is held. Of the others, `review`
-    holds all, `scan` holds what the scanner calls dangerous and every change that could mislead, and `auto` holds none.
-    """
-    names = frozenset(entry.name for entry in listed.entries if entry.kind == "tool")
-    admission = admit_some(listed.server, listed.entries, names, pins, AdmissionRules(trust, judge))
-    spoken: tuple[Kind, str] = ("instructions", INSTRUCTIONS)
-    if spoken not in admission.accepted and spoken in pins.accepted:  # the approved ones, while new ones are held
-        return replace(admission, accepted={**admission.accepted, spoken: pins.accepted[spoken]})
-    return admission
-
-
 @dataclass(frozen=True, slots=True)
 class AdmissionRules:
     """How far a server is trusted, and what judges its definitions."""
 
     trust: Trust
     judge: Judge
+    rescan: bool = False
+    """Whether definitions that equal their pins are judged again, because the scanner has changed."""
+
+
+def admit(listed: ServerListing, pins: Pins, rules: AdmissionRules) -> Admitted:
+    """Compare a listing with its pins and decide what may be served.
+
+    A definition that was approved is served, and one that was rejected is held. One that equals its pin is served
+    unless a newer scanner calls it dangerous. Of the others, `review` holds all, `scan` holds what the scanner calls
+    dangerous and every change that could mislead, and `auto` holds none.
+    """
+    names = frozenset(entry.name for entry in listed.entries if entry.kind == "tool")
+    admission = admit_some(listed.server, listed.entries, names, pins, rules)
+    spoken: tuple[Kind, str] = ("instructions", INSTRUCTIONS)
+    if spoken not in admission.accepted and spoken in pins.accepted:  # the approved ones, while new ones are held
+        return replace(admission, accepted={**admission.accepted, spoken: pins.accepted[spoken]})
+    return admission
 
 
 def admit_some(
@@ -197,7 +200,8 @@ def admit_some(
         key = (entry.kind, entry.name)
         before = pins.accepted.get(key)
         same = before is not None and before.text == entry.text
-        verdict = ScanVerdict() if same else rules.judge(_definition(server, entry))
+        judged = rules.rescan or not same
+        verdict = rules.judge(_definition(server, entry)) if judged else ScanVerdict()
         finding = None if rules.trust == "auto" else _finding(entry, verdict, names, pins, rules.trust)
         if finding is not None:
             held.append(finding)
@@ -205,7 +209,7 @@ def admit_some(
         accepted[key] = entry
         if not same:
             changed.append(entry)
-        reasons = pins.doubts.get(entry.name, ()) if same else verdict.reasons
+        reasons = verdict.reasons if judged else pins.doubts.get(entry.name, ())
         if reasons and entry.kind == "tool":
             doubts[entry.name] = reasons
     return Admitted(accepted, tuple(held), tuple(changed) if pins.known else (), doubts)
@@ -215,13 +219,14 @@ def _finding(entry: PinnedEntry, verdict: ScanVerdict, names: Collection[str], p
     before = pins.accepted.get((entry.kind, entry.name))
     if pins.rejected and entry.hash in pins.rejected:
         return Held(entry, "rejected", before=before)
-    if (before is not None and before.text == entry.text) or entry.hash in pins.approved:
+    if entry.hash in pins.approved:
         return None
-    if trust == "review":
+    same = before is not None and before.text == entry.text
+    if trust == "review" and not same:
         return Held(entry, "new" if before is None else "changed", verdict.reasons, before)
     if verdict.level == "dangerous":
         return Held(entry, "flagged", verdict.reasons, before)
-    if not pins.known:
+    if same or not pins.known:
         return None
     cause, other = _twin(entry, names, pins) if before is None else (_worse(before, entry), before)
     if before is not None and verdict.level == "suspicious":
@@ -286,7 +291,12 @@ def closed(listed: ServerListing) -> Admitted:
 
 
 def with_accepted(pins: Pins, admission: Admitted) -> Pins:
-    """Return the pins after an admission: what is served is pinned, and what left keeps its pin."""
-    accepted = {**pins.accepted, **admission.accepted}
+    """Return the pins after an admission: what is served is pinned, and what left keeps its pin.
+
+    A definition that is held although it equals its pin loses it, so that it stays held.
+    """
+    lost = {(h.entry.kind, h.entry.name) for h in admission.held if h.before and h.before.text == h.entry.text}
+    accepted = {key: entry for key, entry in pins.accepted.items() if key not in lost} if lost else pins.accepted
+    accepted = {**accepted, **admission.accepted}
     doubts = {name: why for name, why in pins.doubts.items() if ("tool", name) not in admission.accepted}
     return replace(pins, known=True, accepted=accepted, doubts={**doubts, **admission.doubts})

@@ -1,6 +1,9 @@
 """Verdicts on definitions and their reasons; the scanner itself is imported when something has to be judged."""
 
+import functools
+import hashlib
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, Literal, Protocol, TypeAlias
 
 from shortlist.trust.definitions import ToolDefinition
@@ -29,6 +32,14 @@ class ScanVerdict:
 
     level: Severity = "clean"
     reasons: tuple[Reason, ...] = ()
+
+
+@functools.cache
+def scanner_version() -> str:
+    """Return a digest of the scanner's data; definitions that were accepted under another one are scanned again."""
+    data = resources.files("shortlist.trust").joinpath("data")
+    files = sorted((file.name, file.read_bytes()) for file in data.iterdir() if file.is_file())
+    return hashlib.sha256(b"".join(name.encode() + content for name, content in files)).hexdigest()[:16]
 
 
 class DefinitionScanner(Protocol):

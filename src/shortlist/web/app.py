@@ -12,7 +12,7 @@ from shortlist.web.access import Access
 from shortlist.web.door import Change, Door
 from shortlist.web.guard import Guard
 from shortlist.web.page import MakePage, Sources
-from shortlist.web.pages import activity, experiments, misses, overview, playground, servers, tools
+from shortlist.web.pages import activity, experiments, misses, overview, playground, review, servers, tools
 
 STATIC = Path(__file__).parent / "static"
 
@@ -24,6 +24,7 @@ PAGES: Mapping[str, MakePage] = {
     "/tools": tools.listing,
     "/tools/{tool:path}": tools.page,
     "/add": servers.new,
+    "/review": review.page,
     "/misses": misses.page,
     "/experiments": experiments.listing,
     "/experiments/{experiment:path}": experiments.page,
@@ -54,6 +55,8 @@ CHANGES: Mapping[str, Change] = {
     "/misses/dismiss": misses.dismiss,
     "/misses/keyword": misses.add_keyword,
     "/misses/synonym": misses.add_synonym,
+    "/review/{hash}/{server:path}/approve": review.approve,
+    "/review/{hash}/{server:path}/reject": review.reject,
 }
 
 

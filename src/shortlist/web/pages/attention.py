@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
+from shortlist.errors import StoreError
 from shortlist.telemetry.figures import UsageStats
 from shortlist.upstream.events import State
-from shortlist.web.page import Visit
+from shortlist.web.page import NotForThisToken, Visit
 
 TROUBLE: tuple[State, ...] = ("failed", "down", "needs_auth", "stale")
 """States of a server that somebody should look at, the worst first."""
@@ -28,7 +29,7 @@ class Concern:
 
 def concerns(visit: Visit, stats: UsageStats) -> list[Concern]:
     """Return what needs attention, the worst first."""
-    return [*_servers(visit), *_tools(visit, stats), *_calls(stats), *_configuration(visit)]
+    return [*_servers(visit), *_held(visit), *_tools(visit, stats), *_calls(stats), *_configuration(visit)]
 
 
 def _servers(visit: Visit) -> Iterator[Concern]:
@@ -37,6 +38,17 @@ def _servers(visit: Visit) -> Iterator[Concern]:
         text = f"Server {status.server} {_WORDS[status.state]}"
         level: Literal["bad", "warn"] = "warn" if status.state == "stale" else "bad"
         yield Concern(level, text, f"/servers/{quote(status.server, safe='')}", status.error or "")
+
+
+def _held(visit: Visit) -> Iterator[Concern]:
+    try:
+        overview = visit.record().pins.overview()
+    except (NotForThisToken, StoreError):
+        return
+    for server, names in overview.items():
+        if names:
+            count = f"{len(names):,} tool{'' if len(names) == 1 else 's'}"
+            yield Concern("warn", f"{count} of {server} held for review", "/review")
 
 
 _WORDS = {"failed": "did not start", "down": "does not answer", "needs_auth": "needs a login", "stale": "reconnects"}
