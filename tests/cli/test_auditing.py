@@ -27,7 +27,7 @@ def test_a_log_is_verified_and_exported_and_a_changed_one_is_reported(capsys: py
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["tool"] for row in rows] == ["get", "put"]
     (path,) = audit_folder().glob("*.jsonl")
-    path.write_text(path.read_text().replace("token:ada", "token:eve", 1))
+    path.write_text(path.read_text().replace("get", "got", 1))
     assert main(["audit", "verify", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)[0]["problem"] == "line 1 does not fit the chain"
 

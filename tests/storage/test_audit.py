@@ -39,7 +39,7 @@ def test_records_come_back_and_the_chain_holds(tmp_path: Path) -> None:
 def test_a_changed_line_breaks_the_chain_where_it_stands(tmp_path: Path, line: int) -> None:
     path = written(tmp_path)
     lines = path.read_text().splitlines()
-    lines[line] = lines[line].replace('"ada"', '"eve"')
+    lines[line] = lines[line].replace('"github"', '"gitlab"')
     path.write_text("\n".join(lines) + "\n")
     assert verify_audit(tmp_path)[0].problem == f"line {line + 1} does not fit the chain"
 

@@ -111,6 +111,16 @@ def test_old_events_go_with_their_tallies(storage: Storage) -> None:
     assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 1}
 
 
+def test_the_events_of_one_caller_are_found_and_erased_while_tallies_stay(storage: Storage) -> None:
+    events = [replace(call(f"s/{name}"), caller=name) for name in ("ada", "bob", "ada")]
+    storage.events.append(batch_of(events))
+    assert len(list(storage.events.events(EventQuery(caller="ada")))) == 2
+    assert storage.events.erase("ada") == 2
+    assert [event.caller for event in storage.events.events()] == ["bob"]
+    assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 3}
+    assert storage.events.erase("ada") == 0
+
+
 def test_one_experiment_runs_at_a_time_and_a_name_is_used_once(storage: Storage) -> None:
     storage.experiments.start(experiment("first"))
     with pytest.raises(InvalidInput, match="'first' is running"):

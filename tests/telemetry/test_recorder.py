@@ -66,6 +66,9 @@ class Gate:
 
     def purge(self, before: float, megabytes: float) -> None: ...
 
+    def erase(self, caller: str) -> int:
+        raise NotImplementedError(caller)
+
 
 def test_a_store_that_hangs_holds_nobody_up_and_the_overflow_is_counted(tmp_path: Path) -> None:
     gate = Gate()

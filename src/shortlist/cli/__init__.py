@@ -49,6 +49,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "dashboard": ("dashboard", "serve the dashboard with recorded data and saved tools, without starting servers"),
         "stats": ("telemetry", "show usage statistics: recall, misses, ranks, tokens saved, latency, errors"),
         "events": ("telemetry", "show recorded events one by one"),
+        "data": ("people", "export or erase what is kept about one caller"),
         "audit": ("auditing", "verify or export the audit log"),
         "storage": ("storing", "copy recorded data into a shared database"),
         "learned": ("learning", "show, export or clear what searches have learned from use"),

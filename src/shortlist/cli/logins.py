@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
             "--as",
             dest="principal",
             metavar="CALLER",
-            type=_caller,
+            type=caller_key,
             default=SHARED,
             help="the caller whose login it is, as in token:ci, for a server with identity per_principal",
         )
@@ -46,7 +46,8 @@ def register(subparsers: Any) -> None:
         parser.set_defaults(run=run)
 
 
-def _caller(text: str) -> str:
+def caller_key(text: str) -> str:
+    """Parse a caller as the audit log names it."""
     if text == SHARED:  # the default, which argparse passes through here as well
         return text
     if text.partition(":")[0] not in ("token", "oauth", "owner") or not text.partition(":")[2]:

@@ -1,5 +1,6 @@
 """The audit log on disk: lines of JSON, each chained to the one before it by a hash, one file a day and process.
 
+Principals are written as pseudonyms; the file `people.json` says whose they are, and a person can be erased from it.
 A changed, removed or inserted line breaks the chain where it stands. A file that was cut off at its end lacks its
 closing line, unless the process that writes it is still running or was killed.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from shortlist.errors import StoreError
 from shortlist.storage.port import AuditRecord
-from shortlist.storage.private import FILE_MODE, private_folder
+from shortlist.storage.private import FILE_MODE, locked, private_folder, read_private, write_private
 
 CLOSED = "closed"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
@@ -29,6 +30,7 @@ class AuditFiles:
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._now = now
+        self._people = Pseudonyms(folder)
         self._process = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._day = ""
         self._descriptor: int | None = None
@@ -39,7 +41,8 @@ class AuditFiles:
         """Append one record; raises StoreError when it cannot be kept, and the chain stays as it was."""
         try:
             self._turn_page(record.at)
-            self._append({key: value for key, value in asdict(record).items() if value not in ("", None)})
+            fields = {**asdict(record), "principal": self._people.of(record.principal)}
+            self._append({key: value for key, value in fields.items() if value not in ("", None)})
         except OSError as error:
             raise StoreError(
                 f"The audit log in {str(self._folder)!r} cannot be written: {error}. Check disk space and permissions."
@@ -76,6 +79,60 @@ class AuditFiles:
         self._last, self._count = digest, self._count + 1
 
 
+class Pseudonyms:
+    """Which pseudonym in the log stands for which principal, in a file that all processes of this user share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "people.json"
+        self._seen: tuple[int, int] | None = None
+        self._known: dict[str, str] = {}
+
+    def of(self, principal: str) -> str:
+        """Return the pseudonym of a principal; the first time, make one."""
+        now = self._stamp()
+        if now is None or now != self._seen:
+            self._known, self._seen = self.load(), now
+        if principal not in self._known:
+            with locked(self._path):
+                self._known = self.load()
+                self._known.setdefault(principal, f"p-{secrets.token_hex(8)}")
+                self._save(self._known)
+            self._seen = self._stamp()
+        return self._known[principal]
+
+    def erase(self, principal: str) -> bool:
+        """Forget whose pseudonym it was, and return whether there was one; records that name it stay."""
+        with locked(self._path):
+            known = self.load()
+            found = known.pop(principal, None) is not None
+            if found:
+                self._save(known)
+            return found
+
+    def load(self) -> dict[str, str]:
+        """Return the pseudonyms by principal."""
+        try:
+            content = read_private(self._path)
+            known = json.loads(content) if content is not None else {}
+            if not isinstance(known, dict) or not all(isinstance(name, str) for name in known.values()):
+                raise ValueError("it does not hold pseudonyms")
+            return known
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"{str(self._path)!r} cannot be read ({error}). Restore the file or move it away."
+            ) from None
+
+    def _save(self, known: dict[str, str]) -> None:
+        write_private(self._path, json.dumps(known, indent=1).encode())
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCheck:
     """What verification found in one file."""
@@ -92,13 +149,18 @@ def verify_audit(folder: Path) -> tuple[AuditCheck, ...]:
 
 
 def read_audit(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of all files in order of their files, without the chain's own members."""
+    """Yield the records of all files in order of their files, without the chain's own members.
+
+    A pseudonym is replaced by the principal it stands for, unless that was erased.
+    """
+    people = {pseudonym: principal for principal, pseudonym in Pseudonyms(folder).load().items()}
     for path in sorted(folder.glob("audit-*.jsonl")):
         with path.open(encoding="utf-8", errors="replace") as lines:
             for text in lines:
                 line = _parsed(text)
                 if line is not None and line.get("action") != CLOSED:
-                    yield {key: value for key, value in line.items() if key not in ("seq", "prev", "hash")}
+                    fields = {key: value for key, value in line.items() if key not in ("seq", "prev", "hash")}
+                    yield {**fields, "principal": people.get(fields.get("principal", ""), fields.get("principal", ""))}
 
 
 def prune_audit(folder: Path, days: float, now: float) -> int:

@@ -140,6 +140,7 @@ class EventQuery:
     kinds: Sequence[str] = ()
     workspace: str | None = None
     subject: str | None = None
+    caller: str | None = None
     missed: bool = False
     latest: bool = False
     limit: int | None = None
@@ -161,6 +162,10 @@ class EventStore(Protocol):
 
     def purge(self, before: float, megabytes: float) -> None:
         """Delete events from before a second since 1970, then the oldest until the rest fits."""
+        ...
+
+    def erase(self, caller: str) -> int:
+        """Delete every event of one caller and what its workspaces did; return how many events. Tallies stay."""
         ...
 
 

@@ -74,6 +74,14 @@ class SqliteEvents(StoredTallies):
             connection.execute("DELETE FROM tools WHERE day < ?", (hour // HOURS,))
             connection.execute("DELETE FROM sessions WHERE last < ?", (int(before * 1000),))
 
+    def erase(self, caller: str) -> int:
+        erased = 0
+        while done := self._purge_events("caller = ?", caller):
+            erased += done
+        with self.database.transaction(create=False) as connection:
+            connection.execute("DELETE FROM sessions WHERE caller = ?", (caller,))
+        return erased
+
     def _careful(self, before: float) -> float:
         with self.database.transaction() as connection:
             last = connection.execute("SELECT value FROM notes WHERE name = 'purged before'").fetchone()
@@ -81,11 +89,11 @@ class SqliteEvents(StoredTallies):
             connection.execute("INSERT OR REPLACE INTO notes VALUES ('purged before', ?)", (str(careful),))
         return careful
 
-    def _purge_events(self, condition: str, value: int) -> bool:
+    def _purge_events(self, condition: str, value: int | str) -> int:
         oldest = f"SELECT id FROM events WHERE {condition} ORDER BY id LIMIT {PURGED_AT_ONCE}"  # noqa: S608
         with self.database.transaction() as connection:
             done = connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,))  # noqa: S608
-        return done.rowcount > 0
+        return done.rowcount
 
 
 def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
@@ -96,6 +104,8 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
         asked.append(("workspace = ?", query.workspace))
     if query.subject is not None:
         asked.append(("subject = ?", query.subject))
+    if query.caller is not None:
+        asked.append(("caller = ?", query.caller))
     where = [condition for condition, _ in asked]
     values = [value for _, value in asked]
     if query.missed:

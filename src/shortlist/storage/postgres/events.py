@@ -79,6 +79,14 @@ class PostgresEvents(StoredTallies):
             connection.execute("DELETE FROM sessions WHERE last < %s", (at,))
             connection.execute("DELETE FROM exemplars WHERE last < %s", (at,))
 
+    def erase(self, caller: str) -> int:
+        erased = 0
+        while done := self._purge_events("caller = %s", storable(caller)):
+            erased += done
+        with self.database.transaction(create=False) as connection:
+            connection.execute("DELETE FROM sessions WHERE caller = %s", (storable(caller),))
+        return erased
+
     def _number(self, connection: PostgresConnection, batch: Batch) -> None:
         count = len(batch.entries)
         ids = connection.execute("SELECT nextval('event_ids') FROM generate_series(1, %s)", (count,)).fetchall()
@@ -119,10 +127,10 @@ class PostgresEvents(StoredTallies):
             connection.execute(_PUT_NOTE, ("purged before", str(careful)))
         return careful
 
-    def _purge_events(self, condition: str, value: int) -> bool:
+    def _purge_events(self, condition: str, value: int | str) -> int:
         oldest = f"SELECT id FROM events WHERE {condition} ORDER BY id LIMIT {PURGED_AT_ONCE}"  # noqa: S608
         with self.database.transaction() as connection:
-            return connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,)).rowcount > 0  # noqa: S608
+            return connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,)).rowcount  # noqa: S608
 
 
 def partitioned_days(times: Iterable[int]) -> set[int]:
@@ -146,6 +154,7 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
         ("at >= %s", since),
         ("workspace = %s", query.workspace),
         ("subject = %s", query.subject),
+        ("caller = %s", query.caller),
         ("kind = ANY(%s)", list(query.kinds) or None),
     ]
     where = [condition for condition, value in asked if value is not None]
