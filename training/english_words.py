@@ -52,14 +52,15 @@ def words_of(data: Path) -> Counter[str]:
 
 
 def ordinary(counts: Counter[str], dictionary: Path) -> list[str]:
-    """Keep the words that the dictionary has, and those that are too common to be errors."""
+    """Keep the words that the dictionary has, and those that are too common to be errors; the commonest come first."""
     listed = set(dictionary.read_text("utf-8").split())
     foreign = {word for word in _function_words() if counts[word] < FOREIGN_BELOW} - ENGLISH_TOO
     kept = {word for word, count in counts.items() if len(word) > 2 and (word in listed or count >= SEEN_BY)}
     kept |= {
         word for word in listed if 2 < len(word) <= SHORT_WORD and word.isascii() and word.isalpha() and word.islower()
     }
-    return sorted(kept - foreign | {word for word in STOPWORDS if word.isalpha()})
+    every = kept - foreign | {word for word in STOPWORDS if word.isalpha()}
+    return sorted(every, key=lambda word: (-counts[word], word))
 
 
 def rarer(words: list[str], dictionary: Path) -> list[str]:

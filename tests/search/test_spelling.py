@@ -5,6 +5,7 @@ from shortlist.index.index import Index
 from shortlist.models import Query, Tool
 from shortlist.search.searcher import Searcher
 from shortlist.search.spelling import Speller
+from shortlist.text.languages.reading import read_query
 from shortlist.text.queries import parse_expansions, shipped_expansions
 
 TOOLS = (
@@ -69,3 +70,19 @@ def test_a_word_that_a_team_has_given_a_meaning_is_not_corrected() -> None:
     own = parse_expansions("brnach => fork\n", "words.txt").added_to(shipped_expansions())
     assert Speller(index)("open the brnach").corrected == {"brnach": "branch"}
     assert Speller(index, own)("open the brnach").corrected == {}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("wirte the value", "write the value"), ("shwo it", "show it"), ("findbranch", "find branch")],
+)
+def test_the_commoner_word_is_meant_and_a_missing_space_is_seen(speller: Speller, typed: str, meant: str) -> None:
+    assert speller(typed).text == meant
+
+
+def test_a_rare_name_is_not_turned_into_a_rare_word(speller: Speller) -> None:
+    assert speller("list the okta tenants of the standup").corrected == {}
+
+
+def test_an_english_request_with_typing_errors_is_not_taken_for_another_language() -> None:
+    assert read_query("opeh a pr frm my branch") is None

@@ -57,7 +57,7 @@ T = TypeVar("T")
 MOST_ROUNDS = 5
 """How often vectors are completed for tools that came while others were embedded, before the model takes over."""
 MAX_LIMIT = 1_000
-CORRECTED_WEIGHT = 3
+CORRECTED_WEIGHT = 20
 """How much more the corrected text counts than the one that was typed, for the model."""
 CORRECTED = ("hybrid", "lexical", "dense")
 """Modes that search for words or meaning; the others take the text as it is."""

@@ -1,27 +1,45 @@
 """Typing errors: words that neither English nor the catalog has, and the whole words they are likely to be."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from string import ascii_lowercase
 from typing import NamedTuple
 
 from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
-from shortlist.text.languages.lexicon import english_words, is_dictionary_word
+from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word
 from shortlist.text.languages.reading import read_query
 from shortlist.text.queries import Expansions, shipped_expansions
-from shortlist.text.tokens import ascii_words, stem, terms
+from shortlist.text.tokens import STOPWORDS, ascii_words, stem, terms
 
-MIN_LENGTH = 3
 SHORT, LONG = 3, 6
-"""In a word of three letters two may be swapped; one error is looked for in longer ones, two from six letters on."""
+"""Words of three letters are corrected to common words alone; two errors are looked for from six letters on."""
+COMMON = 0.7
+"""The greatest rarity of a word that three letters are corrected to."""
 MAX_CORRECTIONS = 8
 """A text with more unknown words than this is in another language, or made of names."""
 ROWS_FOR_SPELLING = 12
 """Tools whose text is looked at for a stem's whole words."""
+
+SWAPPED, DOUBLED, MISSING, NEIGHBOUR, EXTRA, OTHER_LETTER, FIRST_LETTER = 1.0, 1.0, 1.1, 1.25, 1.3, 1.5, 0.4
+"""What a slip costs: letters swapped, a letter doubled or a double written once, a letter missing, one typed for its
+neighbour on the keyboard or a vowel for a vowel, one too many, any other; and the first letter of a word more."""
+JOINED, MIN_PART = 1.2, 3
+"""What it costs to leave out a space between two words of the catalog, and the letters of the shortest of them."""
+PARTICLES = ("up", "in", "on", "off", "out", "down", "over", "back")
+"""What is often written onto a word: `standup`."""
+TOO_UNLIKELY = 2.0
+"""A word that costs more stays as it was typed: it is a name more often."""
+MOST_WEIGHT = 1.25
+MOST_SLIPS = 2.9
+"""What the slips in one word cost together at most: two of the usual ones."""
+IN_CATALOG = 0.6
+"""What it counts that the catalog has a word."""
 
 _PLAIN_WORD = re.compile(r"(?<![\w./:=@#<{'\"`&+-])[A-Za-z][a-z]{2,24}(?![\w/:=@>}'\"`+-]|\.\w)")
 """A word that stands alone and is not spelled like a name: no part of a path, an address or a quotation."""
@@ -35,15 +53,9 @@ class Spelled(NamedTuple):
 
 
 class Respelling(NamedTuple):
-    """A word that may have been meant; the least is the likeliest."""
+    """A word that may have been meant; the one of least cost is the likeliest."""
 
-    distance: int
-    has_other_letters: bool
-    """Letters were not only swapped."""
-    is_elsewhere: bool
-    """The catalog does not have it."""
-    frequency: int
-    """Below zero: the more tools have it, the less."""
+    cost: float
     word: str
 
 
@@ -88,7 +100,8 @@ class Speller:
             or not word.isalpha()
             or is_dictionary_word(word)
             or word in given.long_forms
-            or (word in given.phrases and word not in shipped.phrases)  # stems of synonyms are shipped too
+            or any(word.endswith(end) and word.removesuffix(end) in english_words() for end in PARTICLES)
+            or (word in given.phrases and (len(word) <= SHORT or word not in shipped.phrases))  # or a synonym's stem
             or self._has(word)
         )
 
@@ -102,25 +115,35 @@ class Speller:
 
     def _correction(self, word: str) -> str | None:
         near = min(self._candidates(word), default=None)
-        return near.word if near else None
+        return near.word if near and near.cost <= TOO_UNLIKELY else None
 
     def _candidates(self, word: str) -> Iterator[Respelling]:
+        for whole, is_here in self._alike(word):
+            rarity, slips = _rarity(whole), slip_cost(word, whole)
+            if slips <= MOST_SLIPS and (len(word) > SHORT or _is_plain(word, whole, is_here or rarity <= COMMON)):
+                yield Respelling(slips * _weight(word) + rarity - IN_CATALOG * is_here, whole)
+        for cut in range(MIN_PART, len(word) - MIN_PART + 1):
+            parts = word[:cut], word[cut:]
+            if english_words().issuperset(parts) and all(self._lexical.frequency(stem(part)) for part in parts):
+                yield Respelling(JOINED, " ".join(parts))
+
+    def _alike(self, word: str) -> Iterator[tuple[str, bool]]:
+        """Yield words of the catalog and of English that are spelled much like one, and whether the catalog has it."""
         reach = 1 if len(word) < LONG else 2
         typed = stem(word)
-        firsts = dict.fromkeys((word[0], word[1]))
-        alike = self._lexical.vocabulary.alike
-        for first in firsts:
+        alike, frequency = self._lexical.vocabulary.alike, self._lexical.frequency
+        for first in dict.fromkeys((word[0], word[1])):
             known = [w for n in range(len(typed) - reach, len(typed) + reach + 1) for w in alike(first, n)]
-            for term, distance in _within(typed, known, reach):
-                if (count := self._lexical.frequency(term)) and (whole := self._whole_word(term, word)):
-                    apart = DamerauLevenshtein.distance(word, whole)
-                    yield Respelling(min(max(distance, 1), apart), sorted(word) != sorted(whole), False, -count, whole)
-            english = [
-                w for n in (len(word) - 1, len(word), len(word) + 1) for w in _english_alike().get((first, n), ())
-            ]
-            for whole, distance in _within(word, english, 1):
-                count = self._lexical.frequency(stem(whole))
-                yield Respelling(distance, sorted(word) != sorted(whole), not count, -count, whole)
+            for term in _within(typed, known, reach):
+                if frequency(term) and (whole := self._whole_word(term, word)):
+                    yield whole, True
+            lengths = range(len(word) - reach, len(word) + reach + 1)
+            english = [w for n in lengths for w in _english_alike().get((first, n), ())]
+            for whole in _within(word, english, reach):
+                yield whole, whole in STOPWORDS or bool(frequency(stem(whole)))
+        for whole in (letter + word for letter in ascii_lowercase):
+            if whole in english_words():
+                yield whole, bool(frequency(stem(whole)))
 
     def _whole_word(self, term: str, typed: str) -> str | None:
         """Return the catalog's word for a stem that is nearest to what was typed."""
@@ -137,20 +160,74 @@ class Speller:
         return f"{tool.server} {re.sub('(?<=[a-z])(?=[A-Z])', ' ', tool.name)} {tool.title} {tool.description}"
 
 
-def _within(word: str, known: Sequence[str], reach: int) -> list[tuple[str, int]]:
+def _is_plain(typed: str, meant: str, is_usual: bool) -> bool:
+    """Return whether three letters are certainly a slip: two were swapped, or one is missing of a usual word."""
+    return sorted(typed) == sorted(meant) or (is_usual and len(meant) > len(typed))
+
+
+def slip_cost(typed: str, meant: str) -> float:
+    """Return how unlikely it is to type one word for another: the least sum of slips that explain it."""
+    rows = [[0.0] * (len(meant) + 1) for _ in range(len(typed) + 1)]
+    for i in range(len(typed) + 1):
+        for j in range(len(meant) + 1):
+            ways = []
+            first = FIRST_LETTER if max(i, j) == 1 else 0.0
+            if i and j:
+                same = typed[i - 1] == meant[j - 1]
+                ways.append(rows[i - 1][j - 1] + (0.0 if same else first + _other_letter(typed[i - 1], meant[j - 1])))
+            if j:
+                doubled = j > 1 and meant[j - 1] == meant[j - 2]
+                ways.append(rows[i][j - 1] + (DOUBLED if doubled else first + MISSING))
+            if i:
+                doubled = i > 1 and typed[i - 1] == typed[i - 2]
+                ways.append(rows[i - 1][j] + (DOUBLED if doubled else first + EXTRA))
+            if i > 1 and j > 1 and typed[i - 2 : i] == meant[j - 1] + meant[j - 2]:
+                ways.append(rows[i - 2][j - 2] + SWAPPED + FIRST_LETTER * (i == 2))
+            rows[i][j] = min(ways, default=0.0)
+    return rows[-1][-1]
+
+
+def _weight(word: str) -> float:
+    """Return how much slips count: in a short word, which is more often an abbreviation, more than in a long one."""
+    return min(LONG / len(word), MOST_WEIGHT)
+
+
+def _other_letter(typed: str, meant: str) -> float:
+    return NEIGHBOUR if typed in _NEIGHBOURS.get(meant, ()) else OTHER_LETTER
+
+
+def _rarity(word: str) -> float:
+    """Return how unlikely a word is before anything was typed: 0 for the commonest, 1 for one that is not ordinary."""
+    ranks = english_ranks()
+    return math.log(1 + ranks.get(word, len(ranks))) / math.log(1 + len(ranks))
+
+
+def _within(word: str, known: Sequence[str], reach: int) -> list[str]:
     near = process.extract(word, known, scorer=DamerauLevenshtein.distance, score_cutoff=reach, limit=None)
-    if len(word) > SHORT:
-        return [(found, distance) for found, distance, _ in near]
-    return [(found, distance) for found, distance, _ in near if sorted(found) == sorted(word)]
+    return [found for found, _, _ in near]
 
 
 def _like(typed: str, meant: str | None) -> str:
     return typed if meant is None else meant.capitalize() if typed[0].isupper() else meant
 
 
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_NEIGHBOURS = {
+    letter: {
+        other
+        for near, others in enumerate(_ROWS)
+        for place, other in enumerate(others)
+        if abs(row - near) + abs(at - place) == 1 or (near == row - 1 and place == at + 1)
+    }
+    | ({*"aeiou"} if letter in "aeiou" else set())
+    for row, letters in enumerate(_ROWS)
+    for at, letter in enumerate(letters)
+}
+
+
 @cache
 def _english_alike() -> Mapping[tuple[str, int], list[str]]:
     found: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-    for word in sorted(english_words()):
+    for word in english_ranks():
         found[word[0], len(word)].append(word)
     return found

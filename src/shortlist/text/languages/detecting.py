@@ -160,7 +160,8 @@ def _one_word_forms() -> Mapping[str, frozenset[str]]:
     for language in SPELLED_IN_LATIN:
         for english, form in _forms(language):
             plain = fold(form)
-            if english != FUNCTION_WORD and plain.isalpha() and (language != "hi" or plain.isascii()):
+            is_loan = plain == english  # `pr` is `pr` everywhere
+            if english != FUNCTION_WORD and not is_loan and plain.isalpha() and (language != "hi" or plain.isascii()):
                 found[plain].add(language)
     return {word: frozenset(languages) for word, languages in found.items() if word not in english_words()}
 

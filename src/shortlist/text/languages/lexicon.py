@@ -52,6 +52,13 @@ def english_words() -> frozenset[str]:
     return read_words("english.txt")
 
 
+@cache
+def english_ranks() -> Mapping[str, int]:
+    """Return the ordinary words by how common they are: 0 is the commonest, which the file has first."""
+    text = resources.files("shortlist.text").joinpath("data", "english.txt").read_text("utf-8")
+    return {word: rank for rank, word in enumerate(text.split())}
+
+
 def is_dictionary_word(word: str) -> bool:
     """Return whether a word is English, however rare: comparatives and inflections included."""
     return word in english_words() or f"\n{word}\n" in _dictionary()
