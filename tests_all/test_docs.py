@@ -24,6 +24,13 @@ def test_the_examples_of_a_page_run_in_order(name: str, tmp_path: Path) -> None:
                 continue
             command = [*SHORTLIST, *shlex.split(line, comments=True)[1:]]
             ran = subprocess.run(
-                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+                command,
+                cwd=tmp_path,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
             )
             assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"

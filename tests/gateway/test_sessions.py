@@ -102,3 +102,5 @@ def test_a_connection_is_named_by_what_may_share_it() -> None:
     assert session_of(replace(server, identity="per_principal"), caller) == ("token:ada", "token:ada")
     by_workspace = replace(server, sessions="per_workspace")
     assert session_of(by_workspace, caller) != session_of(by_workspace, other)
+    modern = Caller(process="p1")
+    assert session_of(by_workspace, modern) != session_of(by_workspace, replace(modern, process="p2"))

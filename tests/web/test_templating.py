@@ -2,7 +2,7 @@
 
 import pytest
 
-from shortlist.web.templating import ago, milliseconds, moment, percent, segment, short
+from shortlist.web.templating import ago, milliseconds, moment, percent, segment, short, wire
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,8 @@ def test_a_moment_is_written_for_machines_too() -> None:
 
 def test_a_name_becomes_one_part_of_a_path() -> None:
     assert segment("a/b?c#d e") == "a%2Fb%3Fc%23d%20e"
+
+
+def test_a_tool_is_named_as_clients_see_it() -> None:
+    assert wire("dns/records.create") == "dns__records_create"
+    assert wire("no-such-tool") == "no-such-tool"

@@ -1,4 +1,4 @@
-// Gives what is wrong with a page for those who cannot see it well, or cannot see it at all.
+// Returns the accessibility problems of a page that can be found without a person.
 () => {
   const problems = [];
   const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;

@@ -16,7 +16,7 @@ TOOLS = [
         input_schema={"type": "object", "properties": {TRICK: {"type": "string", "description": TRICK}}},
     )
     for number in range(3)
-]
+] + [types.Tool(name="a_very_long_name_" * 12, description="word" * 60, input_schema={"type": "object"})]
 
 
 async def list_tools(*_: object) -> types.ListToolsResult:

@@ -147,6 +147,30 @@ def test_what_happens_appears_by_itself(watched: Watched) -> None:
     expect(page.get_by_role("button", name="Resume")).to_have_attribute("aria-pressed", "true")
 
 
+def test_times_stay_true_while_a_page_is_open(watched: Watched) -> None:
+    watched.page.clock.install()
+    page = watched.go("/activity")
+    first = page.locator("#activity time").first
+    expect(first).not_to_have_text(re.compile("d ago"))
+    page.clock.fast_forward("49:00:00")
+    expect(first).to_have_text(re.compile("[23] d ago"))
+
+
+def test_a_page_of_a_gateway_that_does_not_answer_says_so(watched: Watched) -> None:
+    watched.page.clock.install()
+    page = watched.go("/servers")
+    notice = page.get_by_text("The gateway does not answer")
+    expect(notice).to_be_hidden()
+    page.context.set_offline(True)
+    page.clock.fast_forward(6_000)
+    expect(notice).to_be_visible()
+    page.context.set_offline(False)
+    page.clock.fast_forward(6_000)
+    expect(notice).to_be_hidden()
+    assert all("ERR_INTERNET_DISCONNECTED" in problem for problem in watched.problems)
+    watched.problems.clear()
+
+
 @every_page
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_can_be_read_on_a_desk_and_on_a_phone(watched: Watched, path: str, scheme: Any) -> None:

@@ -1,6 +1,7 @@
 """The other ways in: a token, no dashboard at all, and a gateway on stdio; and a server that means harm."""
 
 import json
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,7 @@ from playwright.sync_api import Browser, expect
 
 from shortlist.config.settings import hash_token
 from tests_all.browser.hostile import SCRIPT, TRICK
-from tests_all.browser.watching import Watched, use
+from tests_all.browser.watching import DESK, PHONE, Watched, use
 from tests_all.support import SHORTLIST, environment, process
 
 HOSTILE = Path(__file__).with_name("hostile.py")
@@ -51,6 +52,14 @@ def test_a_server_that_means_harm_is_only_read(chromium: Browser, tmp_path: Path
                 page = watched.go(path)
                 expect(page.locator("body")).to_contain_text("<script>" if path != "/servers" else "evil")
                 assert page.evaluate("window.taken === undefined")
+            for path in ("/servers/evil", "/tools"):
+                for size in (DESK, PHONE):
+                    watched.page.set_viewport_size(size)
+                    page = watched.go(path)
+                    assert not watched.scrolls_sideways()
+                table = page.get_by_role("region", name=re.compile("^Tools"))
+                page.set_viewport_size(DESK)
+                assert table.evaluate("region => region.scrollWidth <= region.clientWidth")  # no column is pushed out
             page = watched.go("/activity")
             expect(page.locator("tbody")).to_contain_text("<script>window.taken = 1</script>", timeout=15_000)
             assert page.evaluate("window.taken === undefined")

@@ -124,7 +124,7 @@ def connect(place: Rendezvous) -> socket.socket | None:
 
 
 def greet(connection: socket.socket, wish: Mapping[str, Any]) -> Welcome | None:
-    """Say what this client wants; None where the gateway ended before it answered."""
+    """Send what this client wants and return the answer; None where the gateway ended before it answered."""
     line = json.dumps({"shortlist": FORMAT, "version": own_version(), **wish}).encode() + b"\n"
     came = b""
     try:

@@ -101,7 +101,8 @@ def session_of(server: ServerSettings | None, caller: Caller) -> tuple[str, str]
     if server is None or (server.identity == "shared" and server.sessions == "shared"):
         return "", ""
     key = caller.principal.key
-    workspace = workspace_key(caller) if server.sessions == "per_workspace" else None
+    # A modern client over stdio names no workspace; its process is one.
+    workspace = workspace_key(caller) or caller.process if server.sessions == "per_workspace" else None
     named = f"{key} {workspace}" if workspace is not None else key
     return named, key if server.identity == "per_principal" else ""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from shortlist.catalog.naming import wire_name
 from shortlist.text.tokens import clean_text, one_line
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -60,7 +61,8 @@ def segment(text: str) -> str:
 
 def wire(tool_id: str) -> str:
     """Return the name that clients see for a tool, where no page says another."""
-    return tool_id.replace("/", "__", 1)
+    server, mark, name = tool_id.partition("/")
+    return wire_name(server, name) if mark else tool_id
 
 
 def whole(number: float) -> str:

@@ -102,7 +102,7 @@ def add_keyword(visit: Visit) -> str:
 
 
 def add_synonym(visit: Visit) -> str:
-    """Tell search what a word means."""
+    """Add a synonym for all tools."""
     possible(visit.controls.words).add_synonym(_word(visit, "word"), _word(visit, "meaning"))
     return "/misses"
 
