@@ -212,6 +212,21 @@ async def test_an_experiment_is_listed_and_has_a_page() -> None:
     assert missing.status_code == 404
 
 
+async def test_an_experiment_that_is_not_sound_needs_attention() -> None:
+    async with visiting(Fixture("alpha")) as visitor:
+        plan = Experiment(name="shape", variants=(Variant(limit=5), Variant(limit=10)), metric="errors", minimum=2)
+        start_experiment(open_local(visitor.events.parent).experiments, plan)
+        one = plan.variants[0].name
+        exposed = [
+            Exposed(caller="claude", workspace=f"session:{n}", experiment="shape", variant=one) for n in range(60)
+        ]
+        write(visitor.events, exposed)
+        await visitor.enter()
+        page = await visitor.read("/")
+    assert "Experiment shape: the sample-ratio check failed" in text(page)
+    assert "/experiments/shape" in page.links()
+
+
 @pytest.mark.parametrize("path", RECORD_PAGES)
 async def test_what_all_callers_do_is_not_for_a_limited_token(path: str) -> None:
     async with visiting(Fixture("alpha"), Fixture("beta"), events=EVENTS, tokens=TOKENS) as visitor:

@@ -6,6 +6,8 @@ from typing import Literal
 from urllib.parse import quote
 
 from shortlist.errors import StoreError
+from shortlist.telemetry.experiments.plan import running_experiment
+from shortlist.telemetry.experiments.report import build_report
 from shortlist.telemetry.figures import UsageStats
 from shortlist.upstream.events import State
 from shortlist.web.page import NotForThisToken, Visit
@@ -29,7 +31,8 @@ class Concern:
 
 def concerns(visit: Visit, stats: UsageStats) -> list[Concern]:
     """Return what needs attention, the worst first."""
-    return [*_servers(visit), *_held(visit), *_tools(visit, stats), *_calls(stats), *_configuration(visit)]
+    first = [*_servers(visit), *_held(visit), *_tools(visit, stats)]
+    return [*first, *_calls(stats), *_experiments(visit), *_configuration(visit)]
 
 
 def _servers(visit: Visit) -> Iterator[Concern]:
@@ -72,6 +75,20 @@ def _calls(stats: UsageStats) -> Iterator[Concern]:
 
 def _calls_of(count: float) -> str:
     return f"{count:,.0f} call{'' if count == 1 else 's'} of"
+
+
+def _experiments(visit: Visit) -> Iterator[Concern]:
+    """Yield what is wrong with the running experiment."""
+    store = visit.record().experiments
+    running = running_experiment(store)
+    if running is None:
+        return
+    report, link = build_report(running, store.outcomes(running.name)), f"/experiments/{quote(running.name, safe='')}"
+    if report.mismatched:
+        yield Concern("bad", f"Experiment {running.name}: the sample-ratio check failed", link)
+    for found in report.broken:
+        words = f"{found.metric.meaning} got worse under {found.treatment}"
+        yield Concern("bad", f"Experiment {running.name}: a guardrail is broken", link, words)
 
 
 def _configuration(visit: Visit) -> Iterator[Concern]:
