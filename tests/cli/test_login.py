@@ -1,6 +1,8 @@
 """`shortlist login` and `logout`, with a browser, a gateway and an authorization server that are all real."""
 
+import html
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -141,3 +143,29 @@ def test_a_server_that_cannot_have_a_login_is_refused(
     )
     assert main([command, server]) == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.anyio
+async def test_a_person_signs_in_to_a_server_from_the_dashboard(home: Path, wiki: Protected) -> None:
+    command = [*PROGRAM, "serve", "--http", "127.0.0.1:0", "--open", "--embedder", "none"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = process.stderr
+        try:
+            link = next(line.partition("dashboard: ")[2].partition(" ")[0] for line in lines if "dashboard: " in line)
+            next(line for line in lines if "needs_auth" in line)
+            origin = link.partition("/open")[0]
+            with httpx2.Client(base_url=origin, headers={"Origin": origin}, timeout=SECONDS) as browser:
+                browser.get(link)
+                page = browser.get("/servers/wiki").text
+                csrf = re.findall('name="csrf" value="([^"]+)"', page)[0]
+                begun = browser.post("/servers/wiki/login", data={"csrf": csrf}).text
+                login = html.unescape(re.findall('href="(http[^"]+)"', begun)[0])
+                back = httpx2.get(login).headers["location"]
+                assert back.startswith(f"{origin}/login/callback?")
+                assert "Signed in to wiki" in httpx2.get(back).text  # without the cookie, as from another site
+                assert httpx2.get(back).status_code == 400  # once
+            next(line for line in lines if "is ready: 1 tools" in line)
+        finally:
+            process.terminate()
+            process.wait(SECONDS)

@@ -22,7 +22,7 @@ from shortlist.web.app import CHANGES, DOWNLOADS
 from shortlist.web.controls import Controls, NewServer, Proposal
 from tests.gateway.support import Fixture
 from tests.telemetry.happenings import call, search
-from tests.web.support import TOKENS, Visitor, visiting
+from tests.web.support import ORIGIN, TOKENS, Visitor, visiting
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ class Deeds:
     def controls(self) -> Controls:
         return Controls(
             restart=lambda server: self.done.append(("restart", server)),
-            login=lambda server: f"https://login.example/{server}?a=1&b=2",
+            logins=self,
             call=self.call,
             switch=self,
             editor=self,
@@ -65,6 +65,14 @@ class Deeds:
 
     def remove(self, name: str) -> None:
         self.done.append(("remove", name))
+
+    def begin(self, server: str, callback: str) -> str:
+        return f"https://login.example/{server}?back={callback}&b=2"
+
+    def finish(self, answer: Mapping[str, str]) -> str:
+        if answer.get("state") != "secret":
+            raise InvalidInput("No login is waiting for this answer.")
+        return "alpha"
 
     def add_keyword(self, tool: str, keyword: str) -> None:
         self.done.append(("keyword", tool, keyword))
@@ -146,9 +154,14 @@ async def test_a_server_is_restarted_removed_and_logged_in_to_from_its_page() ->
         assert (await visitor.post("/servers/alpha/remove", csrf=csrf)).status_code == 303
         assert (await visitor.post("/servers/alpha%2Fecho/enable", csrf=csrf)).status_code == 303
         login = await visitor.post("/servers/alpha/login", csrf=csrf)
+        visitor.http.cookies.clear()  # a browser sends no strict cookie when it comes from the login page
+        back = await visitor.http.get("/login/callback?state=secret&code=1")
+        guessed = await visitor.http.get("/login/callback?state=guessed&code=1")
     assert "restarts the server within a second" in done.words
     assert deeds.done == [("restart", "alpha"), ("remove", "alpha"), ("turn", "alpha/echo", True)]
-    assert 'href="https://login.example/alpha?a=1&amp;b=2"' in login.text
+    assert f'href="https://login.example/alpha?back={ORIGIN}/login/callback&amp;b=2"' in login.text
+    assert (back.status_code, "Signed in to alpha" in back.text) == (200, True)
+    assert (guessed.status_code, "No login is waiting" in guessed.text) == (400, True)
 
 
 async def test_a_tool_is_disabled_and_called_through_a_form_made_of_its_schema() -> None:

@@ -10,6 +10,8 @@ import anyio.from_thread
 
 from shortlist.access.principal import Principal
 from shortlist.cli.adding import ConfigEditor, ConfigSwitch, add_keyword, expansions_of
+from shortlist.cli.grants import open_logins
+from shortlist.cli.logins import target_of
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.stack import Stack
 from shortlist.config.clients.texts import decoded, read_bytes, replace_file
@@ -17,6 +19,7 @@ from shortlist.errors import InvalidInput
 from shortlist.gateway.callers import Caller
 from shortlist.models import Json, ToolId
 from shortlist.paths import data_folder
+from shortlist.upstream.grants import SHARED
 from shortlist.web.controls import Controls
 
 MARKS = frozenset("=<>,#")
@@ -31,6 +34,7 @@ def controls_of(stack: Stack) -> Controls:
         reconnect=stack.pool.refresh,
         call=partial(_call, stack),
         dismissals=DismissedMisses(data_folder() / "dismissed.json"),
+        logins=PageLogins(stack),
         restart=request_restart if path is not None else None,
         switch=ConfigSwitch(path) if path is not None else None,
         editor=ConfigEditor(path) if path is not None else None,
@@ -78,6 +82,27 @@ class DismissedMisses:
         except ValueError:
             return []
         return [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
+
+
+class PageLogins:
+    """Signs in to servers through a browser that comes back to the dashboard."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._logins = open_logins()
+
+    def begin(self, server: str, callback: str) -> str:
+        target = target_of(server, self._stack.gateway.state.settings.servers)
+        return anyio.from_thread.run(self._logins.begin, target, SHARED, callback)
+
+    def finish(self, answer: Mapping[str, str]) -> str:
+        state = answer.get("state", "")
+        if not self._logins.expects(state):
+            raise InvalidInput("No login is waiting for this answer. Begin it again on the page of the server.")
+        given = (answer.get("code"), answer.get("iss"), answer.get("error"))
+        server = anyio.from_thread.run(self._logins.finish, state, *given).server
+        anyio.from_thread.run_sync(self._stack.pool.refresh, server)
+        return server
 
 
 def _call(stack: Stack, principal: Principal, tool: ToolId, arguments: Mapping[str, Json]) -> Mapping[str, Json]:

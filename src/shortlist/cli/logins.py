@@ -2,6 +2,7 @@
 
 import argparse
 import webbrowser
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,7 +16,7 @@ from shortlist.cli.arguments import add_command
 from shortlist.cli.grants import open_logins, stored_secret
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.stack import read_settings, run_plainly, say
-from shortlist.config.settings import MemoryTransport, NoTransport, StdioTransport
+from shortlist.config.settings import MemoryTransport, NoTransport, ServerSettings, StdioTransport
 from shortlist.errors import InvalidInput
 from shortlist.upstream.grants import SHARED
 from shortlist.upstream.login import PENDING_SECONDS, Logins, LoginTarget, login_target
@@ -76,8 +77,11 @@ def _logout(arguments: argparse.Namespace) -> int:
 
 
 def _target(arguments: argparse.Namespace) -> LoginTarget:
+    return target_of(arguments.server, read_settings(arguments.config).servers)
+
+
+def target_of(name: str, servers: Mapping[str, ServerSettings]) -> LoginTarget:
     """Return where to sign in; refuses servers that cannot have a login."""
-    servers, name = read_settings(arguments.config).servers, arguments.server
     if name not in servers:
         raise InvalidInput(f"No server {name!r}. {did_you_mean(name, tuple(servers))}")
     transport = servers[name].transport

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from shortlist.web.access import Access
 from shortlist.web.door import Change, Door
 from shortlist.web.guard import Guard
-from shortlist.web.page import MakePage, Sources
+from shortlist.web.page import LOGIN_CALLBACK, MakePage, Sources
 from shortlist.web.pages import activity, experiments, misses, overview, playground, review, servers, tools
 
 STATIC = Path(__file__).parent / "static"
@@ -66,6 +66,7 @@ def dashboard(sources: Sources, access: Access) -> ASGIApp:
     routes: list[BaseRoute] = [
         Mount("/static", StaticFiles(directory=STATIC)),
         Route("/open", door.follow_link),
+        Route(LOGIN_CALLBACK, door.finish_login),
         Route("/sign-in", door.sign_in, methods=["POST"]),
         Route("/sign-out", door.sign_out, methods=["POST"]),
         *(Route(path, door.change(change), methods=["POST"]) for path, change in CHANGES.items()),

@@ -57,6 +57,18 @@ class ServerSwitch(Protocol):
         ...
 
 
+class ServerLogins(Protocol):
+    """Signs in to servers that need a login."""
+
+    def begin(self, server: str, callback: str) -> str:
+        """Begin a login and return the address at which a person signs in; the answer comes to `callback`."""
+        ...
+
+    def finish(self, answer: Mapping[str, str]) -> str:
+        """Finish a login with the answer that a browser brought, and return the name of the server."""
+        ...
+
+
 class SearchWords(Protocol):
     """Teaches search a word: of one tool, or of all."""
 
@@ -84,8 +96,7 @@ class Controls:
     reconnect: Callable[[str], None] | None = None
     """Lists a server's tools again, or connects to it; for the event loop."""
     restart: Callable[[str], None] | None = None
-    login: Callable[[str], str] | None = None
-    """Begins a login to a server and returns the address at which a person signs in."""
+    logins: ServerLogins | None = None
     call: ToolCaller | None = None
     switch: ServerSwitch | None = None
     editor: ServerEditor | None = None

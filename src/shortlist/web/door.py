@@ -5,7 +5,7 @@ import io
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -83,6 +83,17 @@ class Door:
             self._access.close(request.cookies.get(self._access.cookie, ""))
         return RedirectResponse("/", 303)
 
+    async def finish_login(self, request: Request) -> Response:
+        """Take the answer of a login to a server; its secret state is known only to the browser that began it."""
+        logins = self._sources.controls.logins
+        try:
+            if logins is None:
+                raise NoSuchPage("No login is waiting for an answer here.")
+            server = await anyio.to_thread.run_sync(logins.finish, dict(request.query_params))
+        except ShortlistError as error:
+            return HTMLResponse(render("signed_in.html", {"server": "", "problem": str(error)}), 400)
+        return HTMLResponse(render("signed_in.html", {"server": server, "problem": ""}))
+
     def _visit(self, request: Request) -> Visit | None:
         session: Session | None = request.scope[SESSION]
         if session is None:
@@ -90,10 +101,16 @@ class Door:
         return Visit(
             sources=self._sources,
             session=session,
+            base=self._base(request),
             address=request.url.path,
             path=request.path_params,
             query=request.query_params,
         )
+
+    def _base(self, request: Request) -> str:
+        public = urlsplit(self._sources.state.settings.oauth.resource)
+        scheme, host = (public.scheme, public.netloc) if public.netloc else (request.url.scheme, request.url.netloc)
+        return f"{scheme}://{host}"
 
     def _opened(self, request: Request, secret: str) -> Response:
         # A page that goes on by itself, not a redirect: after a link from another site, the browser sends the strict

@@ -17,6 +17,8 @@ from shortlist.web.controls import Controls
 from shortlist.web.filters import UseFilter
 
 NO_CONTROLS = Controls()
+LOGIN_CALLBACK = "/login/callback"
+"""Where a browser brings the answer of a login to a server."""
 OF_TOOLS: tuple[TallyName, ...] = tuple(name for name in get_args(TallyName) if name.startswith("tool_"))
 """Tallies by tool: all that is asked for where only tools and servers are shown."""
 
@@ -49,6 +51,8 @@ class Visit:
 
     sources: Sources
     session: Session
+    base: str = ""
+    """The scheme and host under which the browser reaches this gateway."""
     address: str = "/"
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from shortlist.models import Json, Tool
 from shortlist.telemetry.figures import ToolFigures
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.web.controls import NewServer
-from shortlist.web.page import Download, NoSuchPage, Page, Use, Visit, possible
+from shortlist.web.page import LOGIN_CALLBACK, Download, NoSuchPage, Page, Use, Visit, possible
 from shortlist.web.pages.attention import TROUBLE
 from shortlist.web.templating import segment
 
@@ -107,7 +107,8 @@ def restart(visit: Visit) -> str:
 def login(visit: Visit) -> Page:
     """Begin a login to a server, and show the link at which a person signs in."""
     name = _named(visit).server
-    return Page("login.html", f"Log in to {name}", {"server": name, "link": possible(visit.controls.login)(name)})
+    link = possible(visit.controls.logins).begin(name, f"{visit.base}{LOGIN_CALLBACK}")
+    return Page("login.html", f"Log in to {name}", {"server": name, "link": link})
 
 
 def disable(visit: Visit) -> str:
