@@ -19,17 +19,17 @@ def run(*arguments: str) -> str:
 
 
 def test_the_fuzzers_find_nothing_in_a_short_run() -> None:
-    said = run("tests.fuzz", "--inputs", "70000", "--gateway", "2000", "--seed", "11")
+    said = run("tests.fuzz", "--inputs", "35000", "--gateway", "1000", "--seed", "11")
     assert said.count("| longest") == 2 * len(TARGETS)
     assert "gateway over HTTP" in said
     assert "gateway over stdio" in said
 
 
 def test_no_call_is_wrong_lost_or_done_twice_while_servers_misbehave() -> None:
-    said = run("benchmarks.chaos", "--calls", "2000", "--clients", "16", "--seed", "11")
+    said = run("benchmarks.chaos", "--calls", "1600", "--clients", "16", "--seed", "11")
     assert "| received twice | 0 |" in said
 
 
 def test_a_gateway_under_steady_calls_is_sampled() -> None:
-    said = run("benchmarks.soak", "--minutes", "0.2", "--rate", "20", "--sessions", "20")
+    said = run("benchmarks.soak", "--minutes", "0.1", "--rate", "20", "--sessions", "20")
     assert "memory_megabytes" in said

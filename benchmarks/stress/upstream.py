@@ -129,7 +129,7 @@ def write(message: dict[str, Any]) -> None:
 
 async def over_http(seed: int | None) -> None:
     """Serve Streamable HTTP with one JSON response a request; print the port first."""
-    server = await asyncio.start_server(lambda *ends: _connection(*ends, seed), "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda reader, writer: _connection(reader, writer, seed), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
