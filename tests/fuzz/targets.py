@@ -13,7 +13,7 @@ from shortlist.catalog.readers import BadTool, tool_from_mcp
 from shortlist.config.load import settings_of
 from shortlist.config.settings import ServerSettings, StdioTransport
 from shortlist.errors import InvalidConfig
-from shortlist.gateway.calling import text_of_result
+from shortlist.gateway.calling import shown_uris, text_of_result
 from shortlist.gateway.results import ResultPage, SeenUris, cut, find_passages, paged_result
 from shortlist.models import Json, Tool
 from shortlist.upstream.framing import EventSplitter, EventTooLarge, LineSplitter, Oversized, read_line, refusal
@@ -133,7 +133,7 @@ def result(given: tuple[Any, str]) -> None:
     """Any result has a text, and its pages hold nothing but it."""
     raw, query = given
     whole = raw if isinstance(raw, dict) else {"content": raw}
-    SeenUris().note("me", "s", whole)
+    SeenUris().note("me", "s", shown_uris(whole))
     text = text_of_result(whole)
     pages = cut(text, 100)
     paged_result(whole, ResultPage(text="", offset=0, total=1, next_offset=None), "handle")

@@ -9,6 +9,7 @@ from mcp import Client, MCPError
 
 from shortlist.front.audience import Answerer
 from shortlist.gateway.callers import Caller
+from shortlist.gateway.calling import shown_uris
 from shortlist.gateway.results import SeenUris
 from shortlist.gateway.router import from_uri, to_uri
 from shortlist.gateway.view import ServeOptions
@@ -61,7 +62,7 @@ def test_links_and_embedded_resources_of_results_are_remembered() -> None:
         {"type": "text", "text": "c://3"},
         "no block at all",
     ]
-    seen.note("me", "one", {"content": blocks})
+    seen.note("me", "one", shown_uris({"content": blocks}))
     assert [seen.servers("me", uri) for uri in ("a://1", "b://2", "c://3")] == [("one",), ("one",), ()]
     assert seen.servers("somebody else", "a://1") == ()
 

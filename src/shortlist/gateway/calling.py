@@ -8,7 +8,7 @@ kept open while the modern client comes back with the answers.
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
 
@@ -104,7 +104,8 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
     try:
         result = await _answered(call, tool, arguments)
         outcome = _outcome(result)
-        state.uris.note(call.seen.caller.principal.key, tool.server, result)
+        if shown := list(shown_uris(result)):
+            state.uris.note(call.seen.caller.principal.key, tool.server, shown)
         return result
     except ShortlistError as error:
         failure = str(error)
@@ -363,3 +364,14 @@ async def _ask_all(exchange: Exchange, questions: Mapping[str, Json]) -> dict[st
         for key, question in questions.items():
             tasks.start_soon(ask, key, question)
     return answers
+
+
+def shown_uris(result: Mapping[str, Json]) -> Iterator[str]:
+    """Yield the addresses of the resources that a result links to or contains."""
+    content = result.get("content")
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") in ("resource_link", "resource"):
+            holder = block if block["type"] == "resource_link" else block.get("resource")
+            uri = holder.get("uri") if isinstance(holder, dict) else None
+            if isinstance(uri, str):
+                yield uri

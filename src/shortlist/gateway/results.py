@@ -4,7 +4,7 @@ import json
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -291,9 +291,9 @@ class SeenUris:
     def __init__(self) -> None:
         self._servers: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
-    def note(self, owner: str, server: str, result: Mapping[str, Json]) -> None:
+    def note(self, owner: str, server: str, uris: Iterable[str]) -> None:
         """Remember the URIs of a result for the caller that got it, the latest few thousand."""
-        for uri in _uris(result.get("content")):
+        for uri in uris:
             shown = self._servers.get((owner, uri), ())
             self._servers[owner, uri] = shown if server in shown else (*shown, server)
             self._servers.move_to_end((owner, uri))
@@ -303,12 +303,3 @@ class SeenUris:
     def servers(self, owner: str, uri: str) -> tuple[str, ...]:
         """Return the servers that showed a URI to a caller."""
         return self._servers.get((owner, uri), ())
-
-
-def _uris(content: Json) -> Iterator[str]:
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") in ("resource_link", "resource"):
-            holder = block if block["type"] == "resource_link" else block.get("resource")
-            uri = holder.get("uri") if isinstance(holder, dict) else None
-            if isinstance(uri, str):
-                yield uri
