@@ -155,6 +155,7 @@ async def arriving(tools: Sequence[Tool]) -> Lag:
     late: list[float] = []
     async with gateway_over(Catalog.of(()), RandomEmbedder()) as (gateway, engine), measured(late):
         gateway.on_upstream(ToolsChanged(server=BIG, tools=tuple(tools), problems=()))
+        await gateway.settled()
         await ready(engine)
     return Lag.of(late)
 
@@ -168,6 +169,7 @@ async def changing(tools: Sequence[Tool]) -> Lag:
             for turn in range(CHANGES):
                 server, changed = one_changed(engine.catalog, turn)
                 gateway.on_upstream(ToolsChanged(server=server, tools=tuple(changed), problems=()))
+                await gateway.settled()
                 await ready(engine)
                 await anyio.sleep(0.1)
     return Lag.of(late)
