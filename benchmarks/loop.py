@@ -218,7 +218,7 @@ def one_added(catalog: Catalog, turn: int) -> tuple[str, list[Tool]]:
     tools = catalog.of_server(name)
     about = f"{tools[0].description} For turn {turn} alone."  # else the new tool were a copy, which is held
     fresh = {**tools[0].mcp(), "name": f"{tools[0].name}_{turn}", "description": about}
-    return name, [*tools, tool_from_mcp(fresh, name)]
+    return name, sorted([*tools, tool_from_mcp(fresh, name)], key=lambda tool: tool.id)  # in the place it has from now
 
 
 def cpu_of_a_change(tools: Sequence[Tool]) -> dict[str, float]:

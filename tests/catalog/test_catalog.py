@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.catalog.catalog import Catalog, Layered
+from shortlist.catalog.readers import tool_from_mcp
 from shortlist.models import Server, Tool
 from tests.fakes import catalogs, tool, tools
 
@@ -128,3 +129,26 @@ def test_a_tool_that_left_is_not_there(catalog: Catalog) -> None:
     for tool_id, each in catalog.tools.items():
         assert (tool_id in left.tools) == (each.server != "alpha")
         assert (left.tools.get(tool_id) is None) == (each.server == "alpha")
+
+
+def test_the_same_list_with_one_tool_changed_added_or_gone_makes_the_same_catalog_as_a_fresh_one() -> None:
+    def listed(names: str, about: str = "") -> list[Tool]:
+        return [made.setdefault((n, about), tool_from_mcp({"name": n, "description": about}, "s")) for n in names]
+
+    made: dict[tuple[str, str], Tool] = {}
+    catalog, server = Catalog.of(()), Server(name="s")
+    for now in (
+        listed("badc"),
+        listed("bxadc"),
+        listed("bdc"),
+        [*listed("b"), *listed("d", "changed"), *listed("c")],
+        [*listed("d", "changed"), *listed("cbe")],
+        listed("bb"),
+        listed("abc"),
+    ):
+        catalog = catalog.with_server(server, now)
+        fresh = Catalog.of(now, (server,))
+        assert dict(catalog.tools) == dict(fresh.tools)
+        assert catalog.members == fresh.members
+        assert dict(catalog.hashes) == dict(fresh.hashes)
+        assert catalog.fingerprint == fresh.fingerprint

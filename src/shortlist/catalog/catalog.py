@@ -1,7 +1,8 @@
 """An immutable snapshot of tools and their servers."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -16,6 +17,8 @@ _MODULUS = 1 << 8 * DIGEST_BYTES
 
 FEW = 2_000
 """A mapping of so many tools in memory is copied with each change: that takes a millisecond, and each lookup less."""
+FEW_ADDED = 64
+"""So many members are put in their place one by one; more are sorted."""
 MIN_LAYER = 256
 """Changes that are kept apart from the rest, at least; above a quarter of it they are merged."""
 
@@ -46,12 +49,15 @@ class Catalog:
         hashes: Mapping[ToolId, str],
         members: Mapping[str, tuple[ToolId, ...]],
         digest: int | None = None,
+        given: Mapping[str, tuple[Tool, ...]] = MappingProxyType({}),
     ) -> None:
         self.tools = tools
         self.servers: Mapping[str, Server] = MappingProxyType(dict(servers))
         self.hashes = hashes
         self.members = members
         self._known_digest = digest
+        self._given = given
+        """The lists that servers were replaced with last, to recognise what is the same in the next one."""
 
     @classmethod
     def of(cls, tools: Iterable[Tool], servers: Iterable[Server] = ()) -> Self:
@@ -114,13 +120,22 @@ class Catalog:
         )
 
     def with_server(self, server: Server, tools: Iterable[Tool]) -> "Catalog":
-        """Return the catalog with these tools in place of all that the server had; takes time by the server's size."""
-        known, listed = self.members.get(server.name, ()), {tool.id: tool for tool in tools}
+        """Return the catalog with these tools in place of all that the server had.
+
+        Tools that are the same objects as in the list before are not looked at: most lists differ in one.
+        """
+        given, known = tuple(tools), self.members.get(server.name, ())
+        before = self._given.get(server.name, ())
+        if len(before) != len(known):  # another list made it, or one that named a tool twice
+            listed = {tool.id: tool for tool in given}
+            gone = frozenset(known) - listed.keys()
+        else:
+            left, came = differing(before, given)
+            listed = {tool.id: tool for tool in came}
+            gone = frozenset(tool.id for tool in left) - listed.keys()
         fresh = {tool_id: listed[tool_id] for tool_id in self._perhaps_changed(listed)}
-        given = listed.keys()
-        gone = frozenset(known) - given
-        same = not gone and len(given) == len(known)
-        members = {**self.members, server.name: known if same else tuple(sorted(given))}
+        added = [i for i in fresh if i not in self.hashes or self.tools[i].server != server.name]
+        members = {**self.members, server.name: _with_members(known, gone, added)}
         servers = {**self.servers, server.name: server}
         hashes = {tool_id: tool.content_hash for tool_id, tool in fresh.items()}
         return Catalog(
@@ -129,6 +144,7 @@ class Catalog:
             _changed(self.hashes, hashes, gone),
             members,
             self._changed_digest(hashes, gone, server.name, server),
+            {**self._given, server.name: given},
         )
 
     def _changed_digest(
@@ -161,7 +177,29 @@ class Catalog:
             _changed(self.hashes, {}, gone),
             {key: ids for key, ids in self.members.items() if key != name},
             self._changed_digest({}, gone, name, None),
+            {key: tools for key, tools in self._given.items() if key != name},
         )
+
+
+def differing(before: Sequence[Tool], after: Sequence[Tool]) -> tuple[Sequence[Tool], Sequence[Tool]]:
+    """Return the parts in which two lists of tools may differ: without the objects that both begin and end with."""
+    shorter = min(len(before), len(after))
+    start = next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old is not new), shorter)
+    backwards = zip(reversed(before), reversed(after), strict=False)
+    same = next((n for n, (old, new) in enumerate(backwards) if old is not new), shorter)
+    end = min(same, shorter - start)
+    return before[start : len(before) - end], after[start : len(after) - end]
+
+
+def _with_members(known: tuple[ToolId, ...], gone: frozenset[ToolId], added: Sequence[ToolId]) -> tuple[ToolId, ...]:
+    if not gone and not added:
+        return known
+    kept = [tool_id for tool_id in known if tool_id not in gone] if gone else list(known)
+    if len(added) > FEW_ADDED:
+        return tuple(sorted((*kept, *added)))
+    for tool_id in added:
+        insort(kept, tool_id)
+    return tuple(kept)
 
 
 def _changed(older: Mapping[ToolId, V], fresh: dict[ToolId, V], gone: frozenset[ToolId]) -> Mapping[ToolId, V]:

@@ -103,16 +103,19 @@ def renewed_toolsets(
     configured = {rule.name for rule in rules.toolsets}
     diff = old.diff(catalog)
     touched = diff.added | diff.changed | diff.removed
-    moved = {tool_id.partition("/")[0] for tool_id in touched}
-    found = {
-        name: before[name]
-        if name in before and name not in moved | configured and old.servers.get(name) == server
-        else _server_toolset(catalog, name)
+    moved = {tool_id.partition("/")[0] for tool_id in touched} | configured
+    known = old.servers
+    relabelled = {
+        name
         for name, server in catalog.servers.items()
+        if (was := known.get(name)) is not server and was != server  # nearly all are the same object
     }
-    if old.servers != catalog.servers:  # labels of a server decide for all its tools
-        relabelled = {name for name in catalog.servers if old.servers.get(name) != catalog.servers[name]}
-        touched |= {tool_id for name in relabelled for tool_id in catalog.members.get(name, ())}
+    again = moved | relabelled
+    found = {
+        name: before[name] if name not in again and name in before else _server_toolset(catalog, name)
+        for name in catalog.servers
+    }
+    touched |= {i for name in relabelled for i in catalog.members.get(name, ())}  # labels decide for all its tools
     for rule in rules.toolsets:
         found[rule.name] = _renewed(before[rule.name], rule, touched, catalog, rules)
     return found

@@ -320,8 +320,9 @@ def _bound(mode: Mode, view: ServedView, options: ServeOptions) -> Iterable[Tool
 def _always(settings: Settings, catalog: Catalog) -> Iterator[ToolId]:
     yield from match_ids(map(_as_id_glob, settings.always_load), catalog.tools)
     for server in settings.servers.values():
-        members = catalog.members.get(server.name, ()) if server.always_load else ()
-        yield from match_ids((f"{server.name}/{pattern}" for pattern in server.always_load), members)
+        if server.always_load:
+            members = catalog.members.get(server.name, ())
+            yield from match_ids((f"{server.name}/{pattern}" for pattern in server.always_load), members)
 
 
 def _as_id_glob(pattern: str) -> str:
@@ -383,7 +384,7 @@ def _unknown_references(settings: Settings, toolsets: Collection[str]) -> Iterat
 def _unmatched(settings: Settings, catalog: Catalog) -> Iterator[str]:
     """Describe patterns of `always_load` and tool overrides that match no tool of a server whose tools are known."""
     for server in settings.servers.values():
-        members = catalog.members.get(server.name)
+        members = catalog.members.get(server.name) if server.always_load or server.tools else None
         if not members:
             continue
         for pattern in server.always_load:

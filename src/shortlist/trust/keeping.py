@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.catalog import Catalog, differing
 from shortlist.config.settings import Trust
 from shortlist.errors import InvalidInput, StoreError
 from shortlist.models import Tool
@@ -170,9 +170,9 @@ class Keeper:
     def _changed(self, server: str, before: Arrival, tools: Sequence[Tool]) -> Arrival:
         """Decide about the tools that are not what they were; the others stay as they were decided."""
         known = before.definitions
-        fresh = [tool for tool in tools if known.get(tool.name) != tool.definition]
-        added = sum(tool.name not in known for tool in fresh)
-        gone = known.keys() - {tool.name for tool in tools} if len(tools) != len(known) + added or added else set()
+        left, came = differing(before.tools, tools)
+        fresh = [tool for tool in came if known.get(tool.name) != tool.definition]
+        gone = {tool.name for tool in left} - {tool.name for tool in came}
         if not fresh and not gone:
             return before
         definitions = {**known, **{tool.name: tool.definition for tool in fresh}}

@@ -239,10 +239,10 @@ def _twin(entry: PinnedEntry, names: Collection[str], pins: Pins) -> tuple[Cause
     if entry.kind != "tool":
         return None, None
     body, start = _unnamed(entry), entry.text.partition(f'"name":{_quoted(entry.name)}')[0]
-    for (kind, name), known in pins.accepted.items():
-        # What comes before the name is the same in a twin: comparing it first spares reading the others.
-        if kind == "tool" and name != entry.name and known.text.startswith(start) and _unnamed(known) == body:
-            return ("twin" if name in names else "renamed"), known
+    # What comes before the name is the same in a twin: comparing it first spares reading the others.
+    for known in [each for each in pins.accepted.values() if each.text.startswith(start)]:
+        if known.kind == "tool" and known.name != entry.name and _unnamed(known) == body:
+            return ("twin" if known.name in names else "renamed"), known
     return None, None
 
 

@@ -22,7 +22,7 @@ from shortlist.config.settings import (
     StdioTransport,
     Transport,
 )
-from shortlist.models import Json
+from shortlist.models import Json, Tool
 from shortlist.upstream.errors import (
     ConnectionFailed,
     UpstreamBusy,
@@ -240,9 +240,9 @@ class Connection:
         except ConnectionFailed as error:
             raise self._failure(error) from None
 
-    async def list_tools(self, settings: ServerSettings, most: int) -> Listing:
+    async def list_tools(self, settings: ServerSettings, most: int, known: Iterable[Tool] = ()) -> Listing:
         """Read every page of the tool list; a cursor that repeats or never ends is cut off and reported."""
-        listing = Listing(settings, self.peer.era)
+        listing = Listing(settings, self.peer.era, {tool.name: tool for tool in known})
         count, seen, cursor = 0, set[str](), None
         for _ in range(MAX_PAGES):
             page = await self._page(cursor)

@@ -23,6 +23,8 @@ class Listing:
 
     settings: ServerSettings
     era: Era
+    known: Mapping[str, Tool] = field(default_factory=dict)
+    """The tools listed before, by name: those that are listed again unchanged stay the same objects."""
     tools: dict[str, Tool] = field(default_factory=dict)
     header_maps: dict[str, HeaderMap] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
@@ -59,7 +61,8 @@ class Listing:
         if self.era == "modern":
             self._map_headers(tool.name, raw)
         if is_wanted(tool.name, self.settings):
-            self.tools[tool.name] = _labelled(tool, self.settings.tags, override.keywords)
+            tool, known = _labelled(tool, self.settings.tags, override.keywords), self.known.get(tool.name)
+            self.tools[tool.name] = known if known is not None and known == tool else tool
 
     def _map_headers(self, name: str, raw: Mapping[str, Json]) -> None:
         reason = find_invalid_x_mcp_header(raw["inputSchema"])

@@ -429,7 +429,7 @@ class Upstream:
                 self._set(self._state, self._error)
 
     async def _list(self, connection: Connection) -> None:
-        listing = await connection.list_tools(self.settings, self._host.limits.tools_per_server)
+        listing = await connection.list_tools(self.settings, self._host.limits.tools_per_server, self._tools or ())
         for problem in listing.problems:
             self._say(logging.WARNING, ": %s", problem)
         tools = tuple(listing.tools.values())
