@@ -164,10 +164,8 @@ def test_a_damaged_file_of_copies_is_made_again(tmp_path: Path, content: str) ->
     started(tmp_path, catalog).prepare()
     (path,) = tmp_path.glob("*/copies.json")
     path.write_text(content)
-    again = started(tmp_path, catalog)
-    assert copies_of(again) == {"second/send_mail": "first/send_mail"}
-    again.prepare()
-    assert "first/send_mail" in path.read_text()
+    assert copies_of(started(tmp_path, catalog)) == {"second/send_mail": "first/send_mail"}
+    assert "first/send_mail" in path.read_text()  # before the vectors are complete, which may be never
 
 
 TEXTS = [

@@ -77,6 +77,8 @@ class CopyFinder:
         else:
             originals = self._updated(index, before)
         self._compared = _Compared(index.ids, index.size, index.catalog, originals)
+        if before is None:
+            self.keep(index)  # of a saved index, at once: the next start should not compare all tools again
         return self._copies(index, originals)
 
     def keep(self, index: Index) -> None:
