@@ -41,7 +41,7 @@ class Library(Fixture):
 
 
 def offered() -> tuple[Tool, ...]:
-    return (installable_server("io.github.linear/linear", "Linear", "Issues, projects and cycles in Linear."),)
+    return (installable_server("io.github.linear/linear", "Linear", "Issues, projects and cycles in Linear.", 23),)
 
 
 async def search(client: Client, query: str, *kinds: str, **more: Any) -> str:
@@ -60,7 +60,10 @@ async def test_each_kind_is_found_and_the_answer_says_how_to_use_it(era: Era) ->
     assert "plan-trip" not in prompt.splitlines()[1]
     assert "resources/read:\n- shortlist://lib/doc://handbook: Rules for holidays and travel." in resource
     assert "- shortlist://lib/doc://invoices/{number}" in template
-    assert "- shortlist add io.github.linear/linear (Linear): Issues, projects and cycles" in server
+    assert (
+        "- not connected: Linear, 23 tools; ask your user to run `shortlist add io.github.linear/linear`: "
+        "Issues, projects and cycles" in server
+    )
     assert "doc://handbook" in str(got)
 
 

@@ -50,6 +50,11 @@ class ProgramReport:
     milliseconds: float
     failure: Failure | None = None
 
+    def text(self) -> str:
+        """Return output, value, failure and calls as a model reads them."""
+        failure = str(self.failure) if self.failure is not None else ""
+        return "\n".join(filter(None, (self.printed.rstrip("\n"), self.value, failure, self.calls_text())))
+
     def calls_text(self) -> str:
         """Count the calls by state, and list them where one did not succeed."""
         if not self.calls:

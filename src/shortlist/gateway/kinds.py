@@ -37,7 +37,7 @@ _HEADS: Mapping[FoundKind, str] = {
     "prompts": "Prompts, for your client's prompts/get",
     "resources": "Resources, for your client's resources/read",
     "templates": "Resource templates: fill in the braces, then resources/read",
-    "servers": "Servers that are not connected: ask your user to run the command",
+    "servers": "Servers that could be installed; their tools cannot be called before",
 }
 
 
@@ -128,15 +128,15 @@ def document_of(server: str, kind: FoundKind, item: Mapping[str, Any]) -> Tool:
     )
 
 
-def installable_server(name: str, title: str, description: str) -> Tool:
-    """Return a server of a registry that is not connected, as a document."""
+def installable_server(name: str, title: str, description: str, tools: int = 0) -> Tool:
+    """Return a server of a registry that is not connected, as a document; `tools` is 0 where nobody says how many."""
     return Tool(
         id=f"/servers:{name}",
         name=title or name,
         description=description,
         category="servers",
         keywords=(name,),
-        definition=json.dumps({"name": name, "use": f"shortlist add {name}"}),
+        definition=json.dumps({"name": name, "use": f"shortlist add {name}", "tools": tools}),
     )
 
 
@@ -186,13 +186,22 @@ def _lines(found: _Found) -> Iterable[str]:
         arguments = f"({', '.join(row['arguments'])})" if row["arguments"] else ""
         said = f": {row['description']}" if row["description"] else ""
         named = "" if row["name"] in row["use"] else f" ({row['name']})"
-        yield f"- {row['use']}{arguments}{named}{said}"
+        if found.kind == "servers":
+            yield f"- not connected: {row['name']}{_counted(row)}; ask your user to run `{row['use']}`{said}"
+        else:
+            yield f"- {row['use']}{arguments}{named}{said}"
+
+
+def _counted(row: Mapping[str, Json]) -> str:
+    tools = row.get("tools")
+    return f", {tools} tool{'' if tools == 1 else 's'}" if tools else ""
 
 
 def _row(tool: Tool) -> dict[str, Json]:
     raw = json.loads(tool.definition)
     properties = (raw.get("inputSchema") or {}).get("properties") or {}
     return {
+        **({"tools": raw["tools"]} if raw.get("tools") else {}),
         "name": one_line(tool.title or tool.name, DESCRIPTION),
         "use": one_line(raw["use"], 400),
         "arguments": [one_line(name, 64) for name in properties],

@@ -8,6 +8,7 @@ from langchain_core.tools import BaseTool, StructuredTool  # type: ignore[import
 
 from shortlist.disclosure.formats import described, object_schema
 from shortlist.integrations.calling import Call, finished
+from shortlist.integrations.programs import code_functions
 from shortlist.library.filter import Chat, ToolFilter
 from shortlist.library.options import Choices
 from shortlist.library.results import ScoredTool
@@ -24,6 +25,11 @@ def tools_for(
 ) -> list[BaseTool]:
     """Return the tools to bind for this turn of a graph, from the messages of its state."""
     return langchain_tools(source.filter(messages, **choices).tools, call)
+
+
+def code_tools(source: ToolFilter, call: Call | None = None, **budget: Any) -> list[BaseTool]:
+    """Return the tools of code mode: one that finds functions, and one that runs a program which calls them."""
+    return [StructuredTool.from_function(coroutine=each) for each in code_functions(source, call, **budget)]
 
 
 def _tool(scored: ScoredTool, call: Call | None) -> BaseTool:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents import Agent, FunctionTool, RunContextWrapper, Tool  # type: ignore[import-not-found, unused-ignore]
+from agents import Agent, FunctionTool, RunContextWrapper, Tool, function_tool  # type: ignore[import-not-found, unused-ignore]
 
 from shortlist.disclosure.formats import described, object_schema
 from shortlist.errors import InvalidQuery
 from shortlist.integrations.calling import Call, finished
+from shortlist.integrations.programs import code_functions
 from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
 from shortlist.library.results import ScoredTool
@@ -29,6 +30,11 @@ def shortlisted(tools: Sequence[Tool], *, options: FilterOptions = LIMITED, embe
 def function_tools(tools: Iterable[ScoredTool], call: Call) -> list[FunctionTool]:
     """Return function tools for definitions from a catalog, each of which ends in `call`."""
     return [_function(scored.tool, scored.name, call) for scored in tools]
+
+
+def code_tools(source: ToolFilter, call: Call | None = None, **budget: Any) -> list[FunctionTool]:
+    """Return the tools of code mode: one that finds functions, and one that runs a program which calls them."""
+    return [function_tool(each) for each in code_functions(source, call, **budget)]
 
 
 class _Turn:

@@ -5,10 +5,12 @@ from typing import Any
 
 import anyio.to_thread
 from pydantic_ai import RunContext  # type: ignore[import-not-found, unused-ignore]
-from pydantic_ai.toolsets import WrapperToolset  # type: ignore[import-not-found, unused-ignore]
+from pydantic_ai.toolsets import FunctionToolset, WrapperToolset  # type: ignore[import-not-found, unused-ignore]
 from pydantic_ai.toolsets.abstract import ToolsetTool  # type: ignore[import-not-found, unused-ignore]
 
 from shortlist.errors import InvalidQuery
+from shortlist.integrations.calling import Call
+from shortlist.integrations.programs import code_functions
 from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
 
@@ -52,6 +54,11 @@ class ShortlistToolset(WrapperToolset[Any]):  # type: ignore[misc, unused-ignore
             return tools
         shown = {scored.tool.name for scored in found.tools} | {name for turn in chat for name in _called(turn)}
         return {name: tool for name, tool in tools.items() if name in shown}
+
+
+def code_toolset(source: ToolFilter, call: Call | None = None, **budget: Any) -> FunctionToolset[Any]:
+    """Return the tools of code mode: one that finds functions, and one that runs a program which calls them."""
+    return FunctionToolset(list(code_functions(source, call, **budget)))
 
 
 def _prompt(ctx: RunContext[Any]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from shortlist.code.naming import NamedMembers, PythonNames
 from shortlist.code.report import ProgramReport
 from shortlist.code.runner import CallWork, Sandbox
 from shortlist.code.sandbox import Budget, Script, Wanted
-from shortlist.code.stubs import bound_arguments, python_description, python_signature
+from shortlist.code.stubs import bound_arguments, python_description, python_signature, python_stub
 from shortlist.errors import InvalidInput
 from shortlist.models import Json, SearchResult, Tool, ToolId
 from shortlist.text.tokens import one_line
@@ -31,6 +31,12 @@ async def run_code(
         return await sandbox.run(Script(source=source), _Functions(catalog, call, search), budget)
     finally:
         await sandbox.close()
+
+
+def described_functions(catalog: Catalog, found: SearchResult) -> str:
+    """Return hits as the signatures that a program calls, each with one line of its description."""
+    names = PythonNames(NamedMembers(catalog.members))
+    return "\n".join(python_stub(hit.tool, names.path(hit.tool.id)) for hit in found.hits) or "Nothing fits."
 
 
 def calling(originals: Mapping[ToolId, Any]) -> CallTool:
