@@ -2,9 +2,10 @@
 
 import json
 import re
+import shlex
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,12 +48,30 @@ ANSWERS = {
 }
 
 
+PROGRAM = """
+import asyncio
+async def ready(call):
+    while True:
+        try:
+            return await call()
+        except (RuntimeError, AttributeError):  # its server is still starting
+            await asyncio.sleep(0.1)
+await ready(lambda: tools.everything.echo(message='x'))
+await ready(lambda: tools.time.get_current_time(timezone='UTC'))
+zones = ['Asia/Tokyo', 'Europe/Berlin']
+times = await asyncio.gather(*[tools.time.get_current_time(timezone=zone) for zone in zones])
+await tools.everything.echo(message=', '.join(time['timezone'] for time in times))
+"""
+"""What a model writes over two of the servers."""
+
+
 class Inspector:
     """The MCP inspector's command line; every call is a process and a connection of its own."""
 
-    def __init__(self, foreign: Foreign, url: str, era: Era, folder: Path) -> None:
+    def __init__(self, foreign: Foreign, url: str, era: Era, folder: Path, stdio: Sequence[str] = ()) -> None:
         self._command = foreign.package("inspector", "clients/launcher/build/index.js")
         self._url = url
+        self._stdio = list(stdio)
         self._era = era
         self._home = folder / "home"
         self._home.mkdir(exist_ok=True)
@@ -62,7 +81,8 @@ class Inspector:
         self._url = f"{self._url.removesuffix('/mcp')}{path}"
 
     def run(self, *options: str) -> dict[str, Any]:
-        where = ["--cli", "--server-url", self._url, "--transport", "http", "--protocol-era", self._era]
+        reached = self._stdio or ["--server-url", self._url, "--transport", "http"]
+        where = ["--cli", *reached, "--protocol-era", self._era]
         ran = subprocess.run(
             [*self._command, *where, "--format", "json", "--quiet", *options],
             capture_output=True,
@@ -95,6 +115,30 @@ def test_the_inspector_searches_describes_and_calls(
         assert f"{tool}" in inspector.call("describe_tools", names=[tool])
         answer = inspector.call("call_tool", name=tool, arguments=arguments_of(server, tmp_path))
         assert ANSWERS[server] in answer
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+@eras
+def test_the_inspector_runs_a_program(
+    foreign: Foreign, config: Path, tmp_path: Path, era: Era, transport: Literal["http", "stdio"]
+) -> None:
+    document = json.loads(config.read_text())
+    document["mcpServers"] = {name: document["mcpServers"][name] for name in ("everything", "time")}
+    document["shortlist"] = {"code": {"enabled": True, "calls": 1_000, "read_only": ["time/*", "everything/echo"]}}
+    config.write_text(json.dumps(document))
+    with ExitStack() as stack:
+        if transport == "http":
+            gateway = stack.enter_context(Gateway.serving(config))
+            inspector = Inspector(foreign, gateway.url, era, tmp_path)
+            assert inspector.tools() == ["search_tools", "describe_tools", "run_code", "read_result"]
+        else:
+            script = tmp_path / "serve"  # the inspector takes options such as --config for its own
+            served = shlex.join([*SHORTLIST, "serve", "--own", "--config", str(config)])
+            script.write_text(f"#!/bin/sh\nexec {served}\n")
+            script.chmod(0o700)
+            inspector = Inspector(foreign, "", era, tmp_path, stdio=[str(script)])
+        answer = inspector.call("run_code", code=PROGRAM)
+    assert "Asia/Tokyo, Europe/Berlin" in answer
 
 
 def test_the_inspector_loads_calls_directly_and_unloads(

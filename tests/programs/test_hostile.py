@@ -9,6 +9,7 @@ import pytest
 from shortlist.code.report import ProgramReport
 from shortlist.code.runner import MAX_PROGRAMS, CallWork, Sandbox
 from shortlist.code.sandbox import Budget, Script, Wanted
+from shortlist.errors import InvalidInput
 from shortlist.models import Json
 
 pytestmark = pytest.mark.anyio
@@ -184,3 +185,10 @@ async def test_calls_that_were_started_and_not_awaited_are_finished_before_the_r
         ("a.second", "done"),
         ("a.third", "not started"),
     ]
+
+
+async def test_a_sandbox_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MONTY_BIN", "/nowhere/monty")
+    async with sandbox() as programs:
+        with pytest.raises(InvalidInput, match=r"Programs cannot run: .*installed again"):
+            await programs.run(Script(source="1"), Host(), Budget())

@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from shortlist.code.report import Failure, InnerCall, ProgramReport
 from shortlist.code.sandbox import (
+    REINSTALL,
     SLEEP,
     Budget,
     Ended,
@@ -118,9 +119,12 @@ class Sandbox:
     async def _opened(self) -> Workers:
         async with self._opening:
             if self._workers is None:
-                workers = Workers(MAX_PROGRAMS * len(self._places))
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(workers.open)
+                try:
+                    workers = Workers(MAX_PROGRAMS * len(self._places))
+                    with anyio.CancelScope(shield=True):
+                        await anyio.to_thread.run_sync(workers.open)
+                except (OSError, RuntimeError) as error:
+                    raise InvalidInput(f"Programs cannot run: {error}. {REINSTALL}") from None
                 self._workers = workers
             return self._workers
 

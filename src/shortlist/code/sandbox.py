@@ -49,6 +49,7 @@ MODULES = (
     "asyncio, base64, collections, copy, csv, dataclasses, datetime, decimal, functools, hashlib, itertools, json, "
     "math, random, re, time, typing"
 )
+REINSTALL = "Tell the operator of this gateway: the sandbox has to be installed again, with its extra `code`."
 _CALL = re.compile(rf"\b{ROOT}\.(\w+\.\w+)\s*\(")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
@@ -188,7 +189,10 @@ class ProgramSession:
 
     def start(self) -> Paused | Ended:
         """Run until every task of the program waits, or until it ends."""
-        session = self._session = self._workers.checkout(self._budget)
+        try:
+            session = self._session = self._workers.checkout(self._budget)
+        except (MontyError, OSError, RuntimeError) as error:
+            raise ProgramFailed(Failure(reason=f"Its worker did not start: {error}", hint=REINSTALL)) from None
         self._pid = session.worker_pid
         inputs = {**self._inputs, ROOT: self._root}
         return self._advance(lambda: session.feed_start(self._source, inputs=inputs, print_callback=self._print))
