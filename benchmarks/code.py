@@ -13,6 +13,7 @@ import ast
 import asyncio
 import json
 import statistics
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -30,7 +31,7 @@ from mcp import Client
 from shortlist.access.principal import OWNER
 from shortlist.cli.stack import Stack, open_stack
 from shortlist.config.load import load_settings
-from shortlist.config.settings import CodeSettings, MemoryTransport, ServerSettings, Settings
+from shortlist.config.settings import CodeSettings, ServerSettings, Settings, StdioTransport
 from shortlist.demo.server import demo_settings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.evals.datasets import data_root
@@ -247,29 +248,8 @@ def union_tokens(count: Callable[[str], int]) -> int | None:
 # Overhead and lag
 
 
-class _BenchServer:
-    """A server with a call that answers at once and one that takes 10 ms."""
-
-    def __init__(self) -> None:
-        import mcp_types as types
-        from mcp.server import Server
-
-        schema = {"type": "object", "properties": {"text": {}}}
-        tools = [types.Tool(name=name, description=name, input_schema=schema) for name in ("quick", "slow")]
-
-        async def listed(*_: Any) -> Any:
-            return types.ListToolsResult(tools=tools)
-
-        async def called(_: Any, params: Any) -> Any:
-            if params.name == "slow":
-                await anyio.sleep(0.01)
-            return types.CallToolResult(content=[types.TextContent(text="done")])
-
-        self.server = Server("bench", on_list_tools=listed, on_call_tool=called)
-
-
 def _own() -> Settings:
-    transport = MemoryTransport(build=lambda: _BenchServer().server)
+    transport = StdioTransport(command=sys.executable, args=(str(Path(__file__).with_name("code_server.py")),))
     return Settings(servers={"bench": ServerSettings(name="bench", transport=transport)}, code=CODE)
 
 

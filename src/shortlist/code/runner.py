@@ -36,8 +36,9 @@ MAX_SOURCE = 20_000
 NEVER_AWAITED = "the program ended before it was awaited"
 INTERRUPTED = "it was running when the program ended, so whether it took effect is unknown"
 MAX_WHY = 200
-TOGETHER_SECONDS = 0.001
-"""Answers of parallel calls that come within this time are handed to the program at once: a turn takes as long."""
+TOGETHER_SECONDS, TOGETHER_TIMES = 0.001, 10
+"""Answers of parallel calls that follow each other this closely are handed to the program at once, since a turn takes
+as long; after so many times that, the program gets those that are there."""
 
 CallWork: TypeAlias = Callable[[], Awaitable[Json]]
 
@@ -221,9 +222,12 @@ class _Run:
         """Wait until a call that the program waits for has ended, and a moment for those that end with it."""
         while not waiting & self._answers.keys():
             await self._wait()
-        with anyio.move_on_after(TOGETHER_SECONDS):
+        with anyio.move_on_after(TOGETHER_SECONDS * TOGETHER_TIMES):
             while waiting - self._answers.keys():
-                await self._wait()
+                with anyio.move_on_after(TOGETHER_SECONDS) as moment:
+                    await self._wait()
+                if moment.cancelled_caught:
+                    break
         return {number: self._answers.pop(number) for number in waiting & self._answers.keys()}
 
     async def _wait(self) -> None:
