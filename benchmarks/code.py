@@ -11,7 +11,9 @@ installs. The last tables measure the overhead of a program and the lag of the e
 import argparse
 import ast
 import asyncio
+import gzip
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -23,15 +25,24 @@ from time import perf_counter
 from typing import Any
 
 import anyio
+import mcp_types as types
 from benchmarks.code_scenarios import REAL_SCENARIOS, SCENARIOS, CodeScenario
 from benchmarks.measuring import publish
 from benchmarks.tokens import RANKS, exact
 from mcp import Client
+from mcp.server import Server
 
 from shortlist.access.principal import OWNER
 from shortlist.cli.stack import Stack, open_stack
 from shortlist.config.load import load_settings
-from shortlist.config.settings import CodeSettings, ServerSettings, Settings, StdioTransport
+from shortlist.config.settings import (
+    CodeSettings,
+    MemoryTransport,
+    SearchSettings,
+    ServerSettings,
+    Settings,
+    StdioTransport,
+)
 from shortlist.demo.server import demo_settings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.evals.datasets import data_root
@@ -42,7 +53,6 @@ from shortlist.gateway.view import ServeOptions
 CODE = CodeSettings(allow="write")
 BIFROST = 92.8
 """Percent fewer input tokens at 508 tools, as Bifrost publishes it."""
-UNION = 25_759
 READY_SECONDS = 120.0
 SAMPLE_SECONDS = 0.001
 LAG_MILLISECONDS = 25.0
@@ -71,6 +81,8 @@ class Flow:
     milliseconds: float = 0.0
     value: Any = None
     context: int = field(default=0, repr=False)
+    found: int = 0
+    """Tokens of the answer to the search at its beginning, which every later round trip reads again."""
 
     def turn(self, written: int, read: int) -> None:
         """Count one round trip: the model reads everything so far, writes, and an answer joins the conversation."""
@@ -195,7 +207,8 @@ async def _searched(client: Client, scenario: CodeScenario, flow: Flow, count: C
     started = perf_counter()
     answer = _text(await client.call_tool("search_tools", arguments))
     flow.milliseconds += (perf_counter() - started) * 1000
-    flow.turn(count(json.dumps(arguments)), count(answer))
+    flow.found = count(answer)
+    flow.turn(count(json.dumps(arguments)), flow.found)
 
 
 @asynccontextmanager
@@ -229,20 +242,38 @@ async def _menu(client: Client, count: Callable[[str], int]) -> int:
     return sum(map(count, definitions)) + count(client.instructions or "")
 
 
-def union_tokens(count: Callable[[str], int]) -> int | None:
-    """Count what listing the 25,759 tools of the union costs; None without the benchmark data."""
-    import gzip
-
+def union_tools() -> list[dict[str, Any]] | None:
+    """Read the 25,759 tools of the union as a server lists them; None without the benchmark data."""
     path = data_root() / "eval" / "mcp_union" / "tools.jsonl.gz"
     if not path.exists():
         return None
-    total = 0
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            tool = json.loads(line)
-            shown = {"name": tool["name"], "description": tool["description"], "inputSchema": tool["input_schema"]}
-            total += count(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
-    return total
+        read = [json.loads(line) for line in lines]
+    return [
+        {"name": f"{tool['name']}_{number}", "description": tool["description"], "inputSchema": tool["input_schema"]}
+        for number, tool in enumerate(read)
+    ]
+
+
+async def found_at_scale(
+    tools: Sequence[dict[str, Any]], scenarios: Sequence[CodeScenario], count: Callable[[str], int]
+) -> dict[str, list[int]]:
+    """Return the tokens of the answers to each task's searches among the tools of the union, by way."""
+
+    async def listed(*_: Any) -> types.ListToolsResult:
+        return types.ListToolsResult.model_validate({"tools": tools})
+
+    transport = MemoryTransport(build=lambda: Server("union", on_list_tools=listed))
+    servers = {"union": ServerSettings(name="union", transport=transport, trust="auto")}
+    settings = Settings(servers=servers, search=SearchSettings(embedder="static"), code=CodeSettings())
+    found: dict[str, list[int]] = {}
+    for way, options in (("search", ServeOptions(mode="search")), ("code", ServeOptions(menu="code"))):
+        async with _served(settings, options) as (client, _):
+            flows = [Flow() for _ in scenarios]
+            for scenario, flow in zip(scenarios, flows, strict=True):
+                await _searched(client, scenario, flow, count)
+            found[way] = [flow.found for flow in flows]
+    return found
 
 
 # Overhead and lag
@@ -255,7 +286,7 @@ def _own() -> Settings:
 
 async def overhead(client: Client, times: int) -> dict[str, float]:
     """Time one call by itself and in a program, and ten parallel ones, in turns; medians in milliseconds."""
-    programs = {
+    programs: dict[str, tuple[str, dict[str, Any]]] = {
         "one call": ("call_tool", {"name": "bench__quick", "arguments": {}}),
         "program with one call": ("run_code", {"code": "await tools.bench.quick()"}),
         "slow call": ("call_tool", {"name": "bench__slow", "arguments": {}}),
@@ -296,7 +327,23 @@ async def lag_under(client: Client, code: str) -> tuple[float, float]:
 # Tables
 
 
-def _summary(rows: Sequence[tuple[str, dict[str, Flow]]], upfront: Mapping[str, int | None], menu: int) -> list[Table]:
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A catalog, what listing it costs, and the tokens of the searches of each task in it where it was not served."""
+
+    name: str
+    listed: int
+    found: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def tokens_in(self, way: str, flows: Sequence[Flow]) -> list[int]:
+        """Return the tokens in of each task, with the answers to its searches in this catalog."""
+        if way not in self.found:
+            return [flow.tokens_in for flow in flows]
+        answers = zip(flows, self.found[way], strict=True)
+        return [flow.tokens_in + (found - flow.found) * flow.rounds for flow, found in answers]
+
+
+def _summary(rows: Sequence[tuple[str, dict[str, Flow]]], sizes: Sequence[Size], menu: int) -> list[Table]:
     ways = ("all upfront", "search", "code")
     per_task = [
         (
@@ -319,12 +366,12 @@ def _summary(rows: Sequence[tuple[str, dict[str, Flow]]], upfront: Mapping[str, 
         for way, flows in totals.items()
     ]
     savings = []
-    for size, listed in upfront.items():
-        if listed is None:
-            continue
-        whole = sum(f.tokens_in + (listed - menu) * (f.rounds + 1) for f in totals["all upfront"])
-        saved = [f"{100 * (1 - sum(f.tokens_in for f in totals[way]) / whole):.1f} %" for way in ("search", "code")]
-        savings.append((size, f"{listed:,}", *saved))
+    for size in sizes:
+        whole = sum(f.tokens_in + (size.listed - menu) * (f.rounds + 1) for f in totals["all upfront"])
+        read = {way: sum(size.tokens_in(way, totals[way])) for way in ("search", "code")}
+        saved = (f"{100 * (1 - tokens / whole):.1f} %" for tokens in read.values())
+        means = (f"{tokens / len(rows):,.0f}" for tokens in (whole, *read.values()))
+        savings.append((size.name, f"{size.listed:,}", *means, *saved))
     return [
         Table(
             "Tokens in and round trips by task",
@@ -338,7 +385,10 @@ def _summary(rows: Sequence[tuple[str, dict[str, Flow]]], upfront: Mapping[str, 
         ),
         Table(
             f"Input tokens saved against all upfront (Bifrost publishes {BIFROST} % at 508 tools)",
-            ("tools", "tokens of all definitions", "search", "code"),
+            (
+                *("tools", "tokens of all definitions", "tokens in, all upfront", "tokens in, search"),
+                *("tokens in, code", "saved by search", "saved by code"),
+            ),
             tuple(savings),
         ),
     ]
@@ -373,8 +423,12 @@ async def measure(arguments: argparse.Namespace) -> None:
     async with benches(Settings(servers=demo_settings()), count) as bench:
         rows = [(scenario.task, await compare(bench, scenario)) for scenario in SCENARIOS[: arguments.tasks]]
         menu = bench.menus["all upfront"]
-    union = None if arguments.no_union else union_tokens(count)
-    sizes = {"416": menu, f"{UNION:,}": union}
+    sizes = [Size("416", menu)]
+    union = None if arguments.no_union else union_tools()
+    if union is not None:
+        listed = sum(count(json.dumps(tool, ensure_ascii=False, separators=(",", ":"))) for tool in union)
+        found = await found_at_scale(union, SCENARIOS[: arguments.tasks], count)
+        sizes.append(Size(f"{len(union):,}", listed, found))
     tables = _summary(rows, sizes, menu)
     if arguments.real:
         from tests_all.support import install, reference_servers
@@ -383,7 +437,8 @@ async def measure(arguments: argparse.Namespace) -> None:
             settings = load_settings(reference_servers(install(), Path(folder)))
             async with benches(settings, count) as bench:
                 real = [(s.task, await compare(bench, s)) for s in REAL_SCENARIOS]
-                tables += _summary(real, {"reference servers": bench.menus["all upfront"]}, bench.menus["all upfront"])
+                menu = bench.menus["all upfront"]
+                tables += _summary(real, [Size("reference servers", menu)], menu)
     async with _served(_own(), ServeOptions(menu="code")) as (client, _):
         times = await overhead(client, arguments.times)
         lags = {name: await lag_under(client, code) for name, code in HOSTILE.items()}
@@ -407,7 +462,10 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=100, help="how often each call is timed")
     parser.add_argument("--real", action="store_true", help="also use reference servers, which are installed first")
     parser.add_argument("--no-union", action="store_true", help="leave out the 25,759 tools")
-    anyio.run(measure, parser.parse_args())
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_DATA_HOME"] = folder  # nothing of the user's is read or written
+        anyio.run(measure, arguments)
 
 
 if __name__ == "__main__":
