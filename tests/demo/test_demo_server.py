@@ -117,3 +117,10 @@ def test_the_same_calls_give_the_same_answers() -> None:
     assert updated["title"] == "b"
     assert deleted == {"deleted": "issue-1", "left": 3}
     assert (len(listed["items"]), listed["total"]) == (2, 3)
+
+
+def test_the_demo_says_which_of_its_tools_only_read() -> None:
+    effects = {name: settings.tools for name, settings in demo_settings().items()}
+    assert effects["weather"]["get_current_weather"].effect == "read_only"
+    assert "create_issue" not in effects["github"]
+    assert sum(map(len, effects.values())) > 100

@@ -16,7 +16,7 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
-from shortlist.config.settings import MemoryTransport, ServerSettings
+from shortlist.config.settings import MemoryTransport, ServerSettings, ToolOverride
 from shortlist.demo import CATALOG
 from shortlist.demo.world import Act, NotThere, World, shaped
 from shortlist.errors import InvalidInput
@@ -103,7 +103,9 @@ def _refusal(reason: str) -> CallToolResult:
 
 
 def _settings(name: str) -> ServerSettings:
-    about = _content(name)["server"]
+    """Return the settings of a server. Its definitions are our own, so what they say about reading is trusted."""
+    about, tools = _content(name)["server"], _content(name)["tools"]
+    reading = [tool["name"] for tool in tools if (tool.get("annotations") or {}).get("readOnlyHint") is True]
     return ServerSettings(
         name=name,
         transport=MemoryTransport(build=partial(build_server, name)),
@@ -111,6 +113,7 @@ def _settings(name: str) -> ServerSettings:
         description=about.get("description", ""),
         categories=tuple(about.get("categories", ())),
         tags=tuple(about.get("tags", ())),
+        tools={tool: ToolOverride(effect="read_only") for tool in reading},
     )
 
 
