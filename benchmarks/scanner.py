@@ -31,7 +31,7 @@ from training.poison.corpus import corpus
 from training.poison.fit import definition_of
 
 from shortlist.cli.pinning import open_scanner
-from shortlist.trust.definitions import ToolDefinition, fields_of
+from shortlist.trust.definitions import ToolDefinition, fields_of, surroundings
 
 Judge = Callable[[Sequence[ToolDefinition]], list[str]]
 """Returns clean, suspicious or dangerous for each definition."""
@@ -94,8 +94,8 @@ def _decoded(run: str) -> str:
 
 
 def shortlist(definitions: Sequence[ToolDefinition]) -> list[str]:
-    scanner = open_scanner()
-    return [scanner.scan(definition).level for definition in definitions]
+    scanner, around = open_scanner(), surroundings(definitions)
+    return [scanner.scan(definition, around[definition.server]).level for definition in definitions]
 
 
 CISCO = """

@@ -25,7 +25,7 @@ class Counting:
     def __init__(self) -> None:
         self.scanned: list[str] = []
 
-    def scan(self, definition: ToolDefinition) -> ScanVerdict:
+    def scan(self, definition: ToolDefinition, _: object = None) -> ScanVerdict:
         self.scanned.append(str(definition.tool.get("name")))
         level = LEVELS.get(str(definition.tool.get("description")))
         return (
@@ -123,5 +123,5 @@ def test_a_newer_scanner_reads_accepted_definitions_again_and_holds_what_it_call
 class Lenient:
     """A scanner of an earlier release."""
 
-    def scan(self, _: ToolDefinition) -> ScanVerdict:
+    def scan(self, _: ToolDefinition, __: object = None) -> ScanVerdict:
         return ScanVerdict()

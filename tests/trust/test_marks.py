@@ -25,7 +25,7 @@ PATH = {"type": "object", "properties": {"path": {"type": "string", "description
 class Suspecting:
     """A scanner that finds one tool suspicious."""
 
-    def scan(self, definition: ToolDefinition) -> ScanVerdict:
+    def scan(self, definition: ToolDefinition, _: object = None) -> ScanVerdict:
         if definition.tool.get("name") != "odd":
             return ScanVerdict()
         return ScanVerdict("suspicious", (Reason("secret_access", "description", (0, 3), "odd", "suspicious"),))

@@ -25,7 +25,7 @@ SCRIPT = "<script>alert(1)</script>"
 class Finds:
     """A scanner that calls everything with "steal" dangerous."""
 
-    def scan(self, definition: ToolDefinition) -> ScanVerdict:
+    def scan(self, definition: ToolDefinition, _: object = None) -> ScanVerdict:
         if "steal" not in str(definition.tool):
             return ScanVerdict()
         return ScanVerdict(

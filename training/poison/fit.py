@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 import shortlist.trust
 from shortlist.index.embedders import shipped
-from shortlist.trust.definitions import ToolDefinition
-from shortlist.trust.features import FEATURES, Neighbours
+from shortlist.trust.definitions import Neighbours, ToolDefinition
+from shortlist.trust.features import FEATURES
 from shortlist.trust.head import Head, evidence
 from shortlist.trust.reading import DefinitionReading, read
 from shortlist.trust.scanner import MAX_PASSAGE

@@ -21,7 +21,7 @@ from shortlist.errors import InvalidInput
 from shortlist.paths import find_config
 from shortlist.storage.port import PinStore
 from shortlist.text.tokens import one_line
-from shortlist.trust.definitions import ToolDefinition
+from shortlist.trust.definitions import ToolDefinition, surroundings
 from shortlist.trust.diff import words_changed
 from shortlist.trust.keeping import decide, decide_effect, held_of
 from shortlist.trust.pins import Held
@@ -58,10 +58,11 @@ def register(subparsers: Any) -> None:
 def _scan(options: argparse.Namespace) -> int:
     if (options.source is None) == (not options.configured):
         raise InvalidInput("Name a file to scan, or pass --configured to scan the tools of your servers.")
-    definitions = _configured(options.config) if options.configured else _read(options.source)
+    definitions = list(_configured(options.config) if options.configured else _read(options.source))
+    around = surroundings(definitions)
     scanner, counts = open_scanner(), {"clean": 0, "suspicious": 0, "dangerous": 0}
     for definition in definitions:
-        verdict = scanner.scan(definition)
+        verdict = scanner.scan(definition, around[definition.server])
         counts[verdict.level] += 1
         if options.json:
             line = {"id": definition.id, "verdict": verdict.level, "reasons": [r.shown() for r in verdict.reasons]}

@@ -1,7 +1,7 @@
 """Every text of a definition that a model may read, with its place, bounded in number and length."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -14,6 +14,8 @@ MAX_CHARACTERS = 200_000
 MAX_DEPTH = 64
 MAX_SENTENCE = 400
 WINDOW_SENTENCES = 3
+LONG_NAME = 6
+"""Shorter names of tools are ordinary words, and mentioning them means nothing."""
 LONG_NAME_WORDS = 4
 """A parameter's name of this many words is read as a sentence."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|\s*\n+\s*")
@@ -33,6 +35,25 @@ class ToolDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What is known of the set a definition belongs to: names that would be foreign in it."""
+
+    own: frozenset[str] = frozenset()
+    foreign_tools: frozenset[str] = frozenset()
+    foreign_servers: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, server: str, names: Mapping[str, Collection[str]]) -> "Neighbours":
+        """Return what surrounds a server, from the names of the tools of all servers."""
+        own = frozenset(names.get(server, ()))
+        others = (name for other, each in names.items() if other != server for name in each if len(name) >= LONG_NAME)
+        return cls(own=own, foreign_tools=frozenset(others) - own)
+
+
+NO_SURROUNDINGS = Neighbours()
+
+
+@dataclass(frozen=True, slots=True)
 class TextField:
     """One text and its place, such as `inputSchema.properties.path.description`."""
 
@@ -47,6 +68,15 @@ class Sentence:
     text: str
     start: int
     end: int
+
+
+def surroundings(definitions: Iterable[ToolDefinition]) -> dict[str, Neighbours]:
+    """Return what surrounds each server in a set of definitions."""
+    names: dict[str, set[str]] = {}
+    for definition in definitions:
+        names.setdefault(definition.server, set()).add(str(definition.tool.get("name", "")))
+    everywhere = frozenset(name for each in names.values() for name in each if len(name) >= LONG_NAME)
+    return {server: Neighbours(own=frozenset(own), foreign_tools=everywhere) for server, own in names.items()}
 
 
 class _TooDeep(Exception):

@@ -4,8 +4,10 @@ import base64
 import binascii
 import codecs
 import html
+import quopri
 import re
 import urllib.parse
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -15,18 +17,24 @@ MAX_DECODED = 8_000
 MAX_RUNS = 40
 MAX_LAYERS = 2
 """How often a payload may be encoded over itself and still be read."""
-_BASE64 = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/_-]{10,}={0,2}(?![A-Za-z0-9+/=])")
+_BASE64 = re.compile(
+    r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{10,}(?:\\?\r?\n[ \t]*[A-Za-z0-9+/_-]{10,})*={0,2}(?![A-Za-z0-9+/=])"
+)
 _BASE32 = re.compile(r"(?<![A-Z2-7=])[A-Z2-7]{32,}={0,6}")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:0x)?(?:[0-9A-Fa-f]{2}[ :,]?){8,}(?![0-9A-Fa-f])")
 _ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|\\[0-7]{3}){6,}")
+_QUOTED = re.compile(r"(?:=[0-9A-F]{2}[A-Za-z .,]{0,3}){8,}")
+_CODE_POINTS = re.compile(r"(?:(?:U\+|\\u\{)[0-9A-Fa-f]{2,6}\}?[ ,;]?){6,}")
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}[A-Za-z0-9.~_+-]{0,2}){8,}")
 _ENTITIES = re.compile(r"(?:&#x?[0-9A-Fa-f]{1,6};\s?){6,}")
 _NUMBERS = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]+){15,}\d{2,3}(?!\d)")
 _BINARY = re.compile(r"(?<!\d)(?:[01]{8}[ ,]?){8,}")
 _SPACED = re.compile(r"(?<!\S)(?:\S {1,3}){10,}\S(?!\S)")
 _DOTTED = re.compile(r"(?<![A-Za-z.\-])(?:[A-Za-z][.\-_*|]){8,}[A-Za-z]")
+_SPACE = re.compile(r"\s+")
 _LETTERS = re.compile(r"[A-Za-z]{2,}")
 _LEET = str.maketrans("4310578@$", "aeiostbas")
+_ADDRESS = re.compile(r"https?://[a-z]|/etc/|\.ssh/|\b[a-z.]+@[a-z-]+\.[a-z]{2,}")
 _LEET_WORD = re.compile(r"\b(?=[A-Za-z0-9@$]*[A-Za-z])(?=[A-Za-z0-9@$]*[0-9@$])[A-Za-z0-9@$]{3,}\b")
 _SMALL = (
     "the and you your with this that not for all any file read send user from into before after tool call use must "
@@ -41,6 +49,8 @@ COMMAND = re.compile(
 """Commands and paths that make decoded text suspicious even if it is not a sentence."""
 MIN_COMMON = 3
 """The number of common words that make decoded letters a text."""
+PROSE_WORDS, PROSE_COMMON = 4, 2
+"""So many words, and so many common ones among them, make a decoded text a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,13 @@ class Decoded:
     start: int
     end: int
     how: str
+
+
+def is_prose(text: str) -> bool:
+    """Return whether a decoded text is a sentence: nobody encodes one so that it can be read."""
+    if not text.isascii():
+        return sum(c.isalpha() for c in text) >= 3 * PROSE_WORDS
+    return len(_LETTERS.findall(text)) >= PROSE_WORDS and _common(text) >= PROSE_COMMON
 
 
 def decoded(text: str, layers: int = MAX_LAYERS) -> Iterator[Decoded]:
@@ -75,9 +92,11 @@ def _transformed(text: str) -> Iterator[Decoded]:
             continue
         for how, change in (("ROT13", _rot13), ("reversed text", _reversed)):
             changed = change(sentence.text)
-            if _common(changed) >= max(3, 3 * plain):
+            address = _ADDRESS.search(changed) and not _ADDRESS.search(sentence.text)
+            spoken = sum(map(str.islower, changed)) * 2 > len(changed)  # not a list of codes
+            if spoken and (_common(changed) >= max(3, 3 * plain) or (address and _common(changed) > plain)):
                 yield Decoded(changed, sentence.start, sentence.end, how)
-        words = _LEET_WORD.findall(sentence.text)
+        words = [word for word in _LEET_WORD.findall(sentence.text) if sum(map(str.isdigit, word)) < 0.61 * len(word)]
         if len(words) >= MIN_COMMON:
             changed = _LEET_WORD.sub(lambda match: match.group().translate(_LEET), sentence.text)
             if _common(changed) >= plain + 2:
@@ -109,8 +128,24 @@ def _readable(text: str) -> bool:
 
 
 def _base64(run: str) -> str:
-    plain = run.replace("-", "+").replace("_", "/").rstrip("=")
-    return _bytes(lambda: base64.b64decode(plain + "=" * (-len(plain) % 4)))
+    plain = _SPACE.sub("", run).replace("-", "+").replace("_", "/").rstrip("=\\")
+    try:
+        content = base64.b64decode(plain + "=" * (-len(plain) % 4))
+    except (ValueError, binascii.Error):
+        return ""
+    if content[1::2].count(0) * 2 >= len(content) - 1 > 0:  # as PowerShell's -EncodedCommand takes it
+        return content.decode("utf-16-le", "ignore")
+    return _inflated(content)
+
+
+def _inflated(content: bytes) -> str:
+    """Read bytes as text, after decompressing a bounded part of them where they are compressed."""
+    if content[:2] == b"\x1f\x8b" or content[:1] == b"\x78":
+        try:
+            content = zlib.decompressobj(wbits=47).decompress(content, MAX_DECODED)
+        except zlib.error:
+            return ""
+    return _bytes(lambda: content)
 
 
 def _base32(run: str) -> str:
@@ -134,6 +169,11 @@ def _escapes(run: str) -> str:
     return "".join(chr(int(u or x, 16) if u or x else int(octal, 8)) for u, x, octal in found)
 
 
+def _code_points(run: str) -> str:
+    found = (int(code, 16) for code in re.findall(r"(?:U\+|\\u\{)([0-9A-Fa-f]{2,6})", run))
+    return "".join(chr(code) for code in found if code <= 0x10FFFF)
+
+
 def _numbers(run: str) -> str:
     return "".join(chr(int(number)) for number in re.findall(r"\d+", run) if 9 <= int(number) < 256)
 
@@ -155,6 +195,8 @@ _FORMS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     ("Base32", _BASE32, _base32),
     ("hexadecimal", _HEX, _hex),
     ("escape sequences", _ESCAPES, _escapes),
+    ("code points", _CODE_POINTS, _code_points),
+    ("quoted-printable", _QUOTED, lambda run: _bytes(lambda: quopri.decodestring(run.encode("utf-8")))),
     ("percent-encoding", _PERCENT, urllib.parse.unquote_plus),
     ("character entities", _ENTITIES, html.unescape),
     ("character codes", _NUMBERS, _numbers),
@@ -168,5 +210,5 @@ def joined_letters(text: str) -> Iterator[Decoded]:
     for pattern, join in ((_SPACED, _spaced), (_DOTTED, _dotted)):
         for match in pattern.finditer(text):
             run = match.group()
-            if sum(c.isalpha() for c in run) >= 0.4 * len(run):
+            if sum(c.isalpha() for c in run) >= 0.6 * sum(not c.isspace() for c in run):
                 yield Decoded(join(run), *match.span(), "spaced letters")

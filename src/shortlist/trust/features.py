@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.trust.concepts import Concepts, concepts
-from shortlist.trust.definitions import Sentence
+from shortlist.trust.definitions import Neighbours, Sentence
 from shortlist.trust.patterns import PATTERNS
 
 _LOUD = re.compile(r"\b[A-Z]{4,}\b")
@@ -45,15 +45,6 @@ class Marked:
 
     sentence: Sentence
     concepts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """What is known of the set a definition belongs to: names that would be foreign in it."""
-
-    own: frozenset[str] = frozenset()
-    foreign_tools: frozenset[str] = frozenset()
-    foreign_servers: frozenset[str] = frozenset()
 
 
 def _compiled(known: Concepts) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -97,7 +88,7 @@ def _scalars(text: str, around: Neighbours, path: str) -> list[float]:
         min(len(loud), 8) / 8,
         min(sum(word in LOUD_WORDS for word in loud), 4) / 4,
         min(text.count("!"), 4) / 4,
-        float(bool(named & around.foreign_tools - around.own)),
+        float(bool((named & around.foreign_tools) - around.own)),
         float(bool(words & around.foreign_servers)),
         float(path not in ("description", "server_instructions")),
         float(len(text) < 40),

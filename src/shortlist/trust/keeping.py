@@ -12,7 +12,7 @@ from shortlist.config.settings import Trust
 from shortlist.errors import InvalidInput, StoreError
 from shortlist.models import Tool
 from shortlist.storage.port import Decision, PinnedDefinition, PinStore, StoredPins
-from shortlist.trust.definitions import ToolDefinition
+from shortlist.trust.definitions import Neighbours, ToolDefinition
 from shortlist.trust.pins import (
     INSTRUCTIONS,
     AdmissionRules,
@@ -214,7 +214,8 @@ class Keeper:
     def _judge(self, definition: ToolDefinition) -> ScanVerdict:
         if self._scanner is None:
             self._scanner = self._make()
-        return self._scanner.scan(definition)
+        names = {server: arrival.definitions for server, arrival in self._arrived.items()}
+        return self._scanner.scan(definition, Neighbours.of(definition.server, names))
 
 
 def pins_of(stored: StoredPins) -> Pins:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from shortlist.trust.characters import unmasked
 from shortlist.trust.concepts import concepts, readable
-from shortlist.trust.definitions import TextField, ToolDefinition, fields_of, sentences_of, windows_of
-from shortlist.trust.features import FEATURES, Marked, Neighbours, features_of
+from shortlist.trust.definitions import Neighbours, TextField, ToolDefinition, fields_of, sentences_of, windows_of
+from shortlist.trust.features import FEATURES, Marked, features_of
 
 
 @dataclass(frozen=True, slots=True)

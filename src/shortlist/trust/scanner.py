@@ -6,6 +6,7 @@ definition, which is bounded, and verdicts are kept by content.
 
 import hashlib
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -15,9 +16,16 @@ from numpy.typing import NDArray
 
 from shortlist.text.tokens import one_line
 from shortlist.trust.characters import oddities
-from shortlist.trust.definitions import TextField, ToolDefinition, spoken_name
-from shortlist.trust.encodings import COMMAND, decoded, joined_letters
-from shortlist.trust.features import Neighbours, patterns_in
+from shortlist.trust.definitions import (
+    NO_SURROUNDINGS,
+    Neighbours,
+    TextField,
+    ToolDefinition,
+    sentences_of,
+    spoken_name,
+)
+from shortlist.trust.encodings import COMMAND, decoded, is_prose, joined_letters
+from shortlist.trust.features import patterns_in
 from shortlist.trust.head import TOGETHER, Head, shipped_head
 from shortlist.trust.patterns import PATTERNS
 from shortlist.trust.reading import DefinitionReading, Window, read, read_text
@@ -36,14 +44,27 @@ _ENDING_WORDS = (
     "payment execute"
 )
 _CHANGING_WORDS = (
-    "write update insert send run format shutdown reboot reset disable create post upload publish deploy install "
+    "write update insert send format shutdown reboot reset disable create post upload publish deploy install "
     "rename move"
 )
 _HARMLESS_WORDS = "dry list get show preview check validate describe search status query history log logs template"
 _ENDING = frozenset(_ENDING_WORDS.split())
 _CHANGING = _ENDING | frozenset(_CHANGING_WORDS.split())
 _HARMLESS = frozenset(_HARMLESS_WORDS.split())
-NO_SURROUNDINGS = Neighbours()
+_COMMENT = re.compile(r"<!--(.{1,4000}?)(?:-->|$)", re.DOTALL)
+_SPOKEN = ("description", "title", "annotations.title", "server_instructions")
+_TOOL_NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+){1,5}\b|\b[a-z]+(?:[A-Z][a-z0-9]+)+\b")
+_ORDER = re.compile(
+    r"\b(?:whenever|every time|each time|before|after|instead|when|if you|must|always|never|do not|don't|replaces?|"
+    r"supersedes?|deprecated|all calls|any call|calls? to|first|also|rather than|in place of|on behalf)\b",
+    re.IGNORECASE,
+)
+_DIVERTS = re.compile(
+    r"\b(?:never|do not use|do not call|don't use|don't call|must|always|whenever|every time|b?cc|recipient|forward|"
+    r"copy|instead of|in place of|replace|intercept|redirect|route|append|include|add|set|change|modify|override|send|"
+    r"deprecated|supersedes?|compromised|malicious|unsafe|insecure)\b",
+    re.IGNORECASE,
+)
 
 
 class Scanner:
@@ -75,10 +96,10 @@ class Scanner:
 
     def _judge(self, definition: ToolDefinition, around: Neighbours) -> ScanVerdict:
         reading = read(definition, around)
-        reasons = [*_oversized(reading), *_mismatch(definition)]
+        reasons = [*_oversized(reading), *_mismatch(definition), *_references(reading, around)]
         passages = list(zip(reading.windows, self._head.word_scores(reading.rows), strict=True))
         for field in reading.fields:
-            reasons += _odd_characters(field)
+            reasons += [*_odd_characters(field), *_comments(field)]
             passages += self._uncovered(field, around, reasons)
         reasons += self._worst(passages)
         return _verdict(reasons)
@@ -96,8 +117,9 @@ class Scanner:
                     (Window(field, w.text, start, end, w.concepts), float(s))
                     for (w, _), s in zip(inner, scores, strict=True)
                 ]
-            if how not in ("hidden characters", "digits for letters", "spaced letters") or inner:
-                level: Severity = "dangerous" if COMMAND.search(text) or (inner and max(scores) > 0) else "suspicious"
+            prose = is_prose(text)
+            if how not in ("hidden characters", "digits for letters", "spaced letters") or inner or prose:
+                level: Severity = "dangerous" if COMMAND.search(text) or prose else "suspicious"
                 reasons.append(Reason("encoded", field.path, (start, end), f"{how} decodes to {_excerpt(text)}", level))
         return found
 
@@ -148,6 +170,29 @@ def _odd_characters(field: TextField) -> Iterator[Reason]:
     for odd in oddities(field.text, name=named):
         why = f"{odd.why}: {_excerpt(odd.hidden)}" if odd.hidden else odd.why
         yield Reason(odd.family, field.path, (odd.start, odd.end), why, "dangerous" if odd.severe else "suspicious")
+
+
+def _comments(field: TextField) -> Iterator[Reason]:
+    """Yield comments in markup: whoever renders the text does not see them, and a model does."""
+    for match in _COMMENT.finditer(field.text):
+        if is_prose(match.group()):
+            why = f"a comment that is not shown: {_excerpt(match.group(1))}"
+            yield Reason("hidden_text", field.path, match.span(), why, "dangerous")
+
+
+def _references(reading: DefinitionReading, around: Neighbours) -> Iterator[Reason]:
+    """Yield sentences that give orders about tools of other servers."""
+    if not around.foreign_tools:
+        return
+    own = around.own.union(*(field.path.split(".") for field in reading.fields))  # also the names of parameters
+    for field in reading.fields:
+        for sentence in sentences_of(field.text) if field.path in _SPOKEN else ():
+            named = (set(_TOOL_NAME.findall(sentence.text)) & around.foreign_tools) - own
+            order = _ORDER.search(sentence.text) if named else None
+            if order:
+                level: Severity = "dangerous" if _DIVERTS.search(sentence.text) else "suspicious"
+                why = f"gives orders about {sorted(named)[0]!r}, a tool of another server: {_excerpt(sentence.text)}"
+                yield Reason("shadowing", field.path, (sentence.start, sentence.end), why, level)
 
 
 def _mismatch(definition: ToolDefinition) -> Iterator[Reason]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal, Protocol, TypeAlias
 
-from shortlist.trust.definitions import ToolDefinition
+from shortlist.trust.definitions import Neighbours, ToolDefinition
 
 Severity: TypeAlias = Literal["clean", "suspicious", "dangerous"]
 LEVELS: tuple[Severity, ...] = ("clean", "suspicious", "dangerous")
@@ -45,4 +45,4 @@ def scanner_version() -> str:
 class DefinitionScanner(Protocol):
     """Judges one definition at a time."""
 
-    def scan(self, definition: ToolDefinition) -> ScanVerdict: ...
+    def scan(self, definition: ToolDefinition, around: Neighbours = ...) -> ScanVerdict: ...
