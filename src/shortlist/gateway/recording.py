@@ -55,7 +55,7 @@ from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, Upstre
 from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
 from shortlist.upstream.events import State as UpstreamState
 
-REMEMBERED_SESSIONS = 10_000
+REMEMBERED_SESSIONS = 2_000
 SHORTEST_MASKED = 4
 REASON_CHARACTERS = 300
 

@@ -40,6 +40,7 @@ REMEMBERED_WORKSPACES = 2_000
 LEAST_TOGETHER = 2
 """Workspaces that called both tools; a single one does not make a pattern."""
 MOST_TOGETHER = 5
+NO_TERMS: frozenset[str] = frozenset()
 
 
 class Stamped(NamedTuple):
@@ -101,7 +102,7 @@ class Trail:
         rephrased = next((earlier for earlier in before if _rephrases(earlier, now)), None)
         if not event.part:
             for earlier in self._request:
-                earlier.terms = frozenset()
+                earlier.terms = NO_TERMS
             self._request = []
             self._unfound.clear()
         self._request.append(now)
