@@ -62,7 +62,7 @@ class Pauses:
 
 def run() -> int:
     """Serve, watched."""
-    pauses, keep_short = Pauses(), stack._keep_pauses_short
+    pauses, keep_short = Pauses(), stack.keep_pauses_short
     gc.callbacks.append(pauses.collected)
     path = Path(os.environ["PAUSES_FILE"])
     threading.Thread(target=pauses.write_now_and_then, args=[path], daemon=True).start()
@@ -72,7 +72,7 @@ def run() -> int:
             tasks.start_soon(keep_short)
             tasks.start_soon(pauses.watch_loop)
 
-    vars(stack)["_keep_pauses_short"] = watched
+    vars(stack)["keep_pauses_short"] = watched
     return main()
 
 

@@ -38,8 +38,8 @@ anyio.run(listen, Starlette(), "127.0.0.1", 0, lambda base: print("serving", bas
 """
 FREEZING = """
 import atexit, gc, sys
-from shortlist.cli import main, stack
-stack.FREEZE_SECONDS = (0.0,)
+from shortlist.cli import main, pauses
+pauses.FREEZE_SECONDS = (0.0,)
 atexit.register(lambda: print("frozen:", gc.get_freeze_count(), file=sys.stderr))
 sys.exit(main())
 """

@@ -1,12 +1,11 @@
 """Puts the parts together: configuration, servers, search, gateway."""
 
-import gc
 import logging
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from shortlist.access.tokens import OwnTokens
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.grants import open_logins, stored_secret
+from shortlist.cli.pauses import keep_pauses_short, no_collection
 from shortlist.cli.pinning import open_keeper
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
@@ -57,8 +57,6 @@ Starting: TypeAlias = Literal["all", "unknown", "none"]
 RELOAD_SECONDS = 2.0
 WATCH_SECONDS = 0.4
 """How often the configuration is looked at: a change is served within a second."""
-FREEZE_SECONDS = (1.0, 10.0, 60.0)
-"""When, one after the other: servers, the index and the vectors arrive in the first minute."""
 SETTLE_SECONDS = 30.0
 """How long a command waits for servers before it answers without them."""
 NOT_RECORDED = TelemetrySettings(enabled=False)
@@ -130,6 +128,7 @@ async def open_stack(
     """
     # Commands that inspect servers are not recorded as usage; only served requests are.
     with (
+        no_collection() if models else nullcontext(),
         closing(open_storage(settings.storage)) as storage,
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
         closing(AuditFiles(audit_folder())) as audit,
@@ -243,7 +242,7 @@ async def _open_stack(
             pool.know({name: survey for name, survey in surveys.items() if survey is not None})
         async with pool:
             if models:
-                tasks.start_soon(_keep_pauses_short)
+                tasks.start_soon(keep_pauses_short)
                 tasks.start_soon(_follow_experiments, telemetry, gateway)
             if teacher is not None:
                 tasks.start_soon(_learn, teacher, gateway)
@@ -253,13 +252,6 @@ async def _open_stack(
             tasks.start_soon(_follow_programs, gateway)
             yield stack
         tasks.cancel_scope.cancel()
-
-
-async def _keep_pauses_short() -> None:
-    """Exclude what was loaded at the start from garbage collection: walking it stops the loop for 0.1 s."""
-    for seconds in FREEZE_SECONDS:
-        await anyio.sleep(seconds)
-        gc.freeze()
 
 
 @asynccontextmanager
