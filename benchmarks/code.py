@@ -250,7 +250,11 @@ def union_tools() -> list[dict[str, Any]] | None:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         read = [json.loads(line) for line in lines]
     return [
-        {"name": f"{tool['name']}_{number}", "description": tool["description"], "inputSchema": tool["input_schema"]}
+        {
+            "name": f"{tool['name']}_{number}",
+            "description": tool.get("description") or "",
+            "inputSchema": {**(tool.get("input_schema") or {}), "type": "object"},
+        }
         for number, tool in enumerate(read)
     ]
 

@@ -10,6 +10,7 @@ from shortlist.access.catalog import ScopedCatalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import Entry, entry_text, signature_of
 from shortlist.errors import InvalidInput
+from shortlist.gateway.saved_programs import load_programs
 from shortlist.gateway.state import Report
 from shortlist.gateway.tools import (
     DEFAULT_RUN_TOKENS,
@@ -56,7 +57,8 @@ async def _select(call: ToolCall, request: SelectRequest) -> McpResult:
 
 
 async def _run_code(call: ToolCall, request: RunRequest) -> McpResult:
-    from shortlist.gateway.programs import Program, run_program  # noqa: PLC0415 - most gateways never run one
+    await load_programs()
+    from shortlist.gateway.programs import Program, run_program  # noqa: PLC0415
 
     return await run_program(call, Program(source=request.code, max_tokens=request.max_tokens))
 
