@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -53,7 +54,9 @@ from shortlist.gateway.view import ServeOptions
 CODE = CodeSettings(allow="write")
 BIFROST = 92.8
 """Percent fewer input tokens at 508 tools, as Bifrost publishes it."""
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
+PART = 10_000
+"""Tools of one server of the union: a gateway keeps no more than 20,000 of one."""
 SAMPLE_SECONDS = 0.001
 LAG_MILLISECONDS = 25.0
 ONE_CALL_MILLISECONDS = 5.0
@@ -264,11 +267,17 @@ async def found_at_scale(
 ) -> dict[str, list[int]]:
     """Return the tokens of the answers to each task's searches among the tools of the union, by way."""
 
-    async def listed(*_: Any) -> types.ListToolsResult:
-        return types.ListToolsResult.model_validate({"tools": tools})
+    def union(part: Sequence[dict[str, Any]]) -> Server[Any]:
+        async def listed(*_: Any) -> types.ListToolsResult:
+            return types.ListToolsResult.model_validate({"tools": part})
 
-    transport = MemoryTransport(build=lambda: Server("union", on_list_tools=listed))
-    servers = {"union": ServerSettings(name="union", transport=transport, trust="auto")}
+        return Server("union", on_list_tools=listed)
+
+    parts = {f"union{start}": tools[start : start + PART] for start in range(0, len(tools), PART)}
+    servers = {
+        name: ServerSettings(name=name, transport=MemoryTransport(build=partial(union, part)), trust="auto")
+        for name, part in parts.items()
+    }
     settings = Settings(servers=servers, search=SearchSettings(embedder="static"), code=CodeSettings())
     found: dict[str, list[int]] = {}
     for way, options in (("search", ServeOptions(mode="search")), ("code", ServeOptions(menu="code"))):

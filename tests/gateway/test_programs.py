@@ -194,6 +194,23 @@ async def test_a_large_value_is_kept_for_read_result_and_a_huge_result_never_ent
     assert "read_result(handle=" in words(huge)
 
 
+async def test_a_result_of_50_megabytes_is_reported_and_the_program_goes_on() -> None:
+    class Huge(Fixture):
+        async def tool_long(self, *_: Any) -> Any:
+            return types.CallToolResult(content=[types.TextContent(text="x" * 50_000_000)])
+
+    fixture = Huge("lab")
+    fixture.effects = dict(READING)
+    code = (
+        "try:\n    await tools.lab.long(size=1)\nexcept RuntimeError:\n    print('too large')\nawait tools.lab.link()"
+    )
+    async with running(fixture) as served, served.client() as client:
+        said = words(await run(client, code))
+    assert said.startswith("too large\n")
+    assert "- line 2: lab.long: failed (RuntimeError: The call was made, but its result of 50,000,000" in said
+    assert "- line 5: lab.link: done" in said
+
+
 # Budgets
 
 
