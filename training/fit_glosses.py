@@ -31,9 +31,9 @@ PENALTY = 100.0
 def examples(language: str, pairs: list[Pair], data: Path) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the texts that stand for a request in the search, and the request in English."""
     for fold in range(FOLDS):
-        others = [pair for pair in pairs if _fold(pair) != fold]
+        others = [pair for pair in pairs if fold_of(pair.english) != fold]
         words = parse_lexicon(language, written(learned(language, lists(language, data), others)))
-        for query, english in (pair for pair in pairs if _fold(pair) == fold):
+        for query, english in (pair for pair in pairs if fold_of(pair.english) == fold):
             units = gloss(query, language, words)
             yield (written_out(units), written_out(units, 1), written_out(units, 3, 0.0), query), english
 
@@ -45,8 +45,9 @@ def fit(glosses: Vectors, english: Vectors, penalty: float = PENALTY) -> NDArray
     return found.astype(np.float32)
 
 
-def _fold(pair: Pair) -> int:
-    return zlib.crc32(pair.english.encode()) % FOLDS
+def fold_of(english: str) -> int:
+    """Return the part of the intents that a request in English belongs to."""
+    return zlib.crc32(english.encode()) % FOLDS
 
 
 def _embedded(embedder: Embedder, texts: tuple[str, ...]) -> Vectors:

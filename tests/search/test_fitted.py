@@ -2,10 +2,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shortlist.errors import ModelError
-from shortlist.search.fusion import ANY_MODEL, FOLDER, WITHOUT_VECTORS, fitted_for, read_fitted
+from shortlist.search.fusion import (
+    ANY_MODEL,
+    CANDIDATE_FEATURES,
+    FOLDER,
+    QUERY_FEATURES,
+    WITHOUT_VECTORS,
+    fitted_for,
+    read_fitted,
+)
+from shortlist.search.pipeline import Evidence
+from shortlist.text.queries import analyse
 
 
 def shipped() -> dict[str, Any]:
@@ -36,3 +47,15 @@ def test_fitted_numbers_that_do_not_fit_are_refused(tmp_path: Path, content: str
         path.write_text(content, "utf-8")
     with pytest.raises(ModelError, match="fit it again"):
         read_fitted(path)
+
+
+def test_the_weights_of_glosses_are_added_for_glossed_requests_alone() -> None:
+    fusion = fitted_for("shortlist-small").fusion
+    query = np.ones(len(QUERY_FEATURES), np.float32)
+    evidence = Evidence(np.zeros(1, np.int64), np.zeros((1, len(CANDIDATE_FEATURES)), np.float32), query)
+    assert fusion.glossed is not None
+    plain, glossed = fusion.for_query(evidence), fusion.for_query(evidence, is_glossed=True)
+    assert np.allclose(plain, fusion.theta @ query)
+    assert np.allclose(glossed - plain, fusion.glossed, atol=1e-5)
+    assert not analyse("list the files of a folder").is_glossed
+    assert analyse("покажи все файлы в папке").is_glossed

@@ -253,17 +253,20 @@ class FusionWeights:
     """How much each feature counts, given what the query is like."""
 
     theta: Matrix
+    glossed: Matrix | None = None
+    """What is added for a request of another language, which was read word by word."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> "FusionWeights":
         """Read the part of a fitted file that is about fusion."""
         if tuple(raw["candidate_features"]) != CANDIDATE_FEATURES or tuple(raw["query_features"]) != QUERY_FEATURES:
             raise ValueError("the fusion weights belong to another version")
-        return cls(np.array(raw["theta"], np.float32))
+        glossed = np.array(raw["glossed"], np.float32) if "glossed" in raw else None
+        return cls(np.array(raw["theta"], np.float32), glossed)
 
-    def for_query(self, evidence: Evidence) -> Matrix:
+    def for_query(self, evidence: Evidence, *, is_glossed: bool = False) -> Matrix:
         weights: Matrix = self.theta.dot(evidence.query)
-        return weights
+        return weights + self.glossed if is_glossed and self.glossed is not None else weights
 
 
 class AdaptiveFusion:
@@ -280,7 +283,7 @@ class AdaptiveFusion:
 
     def __call__(self, request: Request, found: Found) -> Fused:
         rows, evidence = found.rows, self._reader(request, found)
-        weights = self._weights.for_query(evidence)
+        weights = self._weights.for_query(evidence, is_glossed=request.analysed.is_glossed)
         logits = evidence.candidates.dot(weights)
         return Fused(rank(logits, rows.astype(np.int32), self._ids, len(rows)), evidence, weights, logits)
 

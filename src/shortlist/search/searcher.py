@@ -428,7 +428,8 @@ def _evidence(search: _Search) -> tuple[Evidence, np.ndarray]:
         found = found.only(run.fused.ranking.rows.astype(np.int64))
         evidence = ready.parts.reader(search.request, found)
     if logits is None:
-        logits = evidence.candidates.dot(ready.fitted.fusion.for_query(evidence))
+        is_glossed = search.request.analysed.is_glossed
+        logits = evidence.candidates.dot(ready.fitted.fusion.for_query(evidence, is_glossed=is_glossed))
     learned = found.signals.get(EXEMPLARS)
     return evidence, logits if learned is None else logits + learned
 

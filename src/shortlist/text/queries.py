@@ -32,7 +32,7 @@ EXPANSION_WEIGHT = 0.45
 """The weight of a synonym relative to the word itself."""
 READING_WEIGHTS = (1.0, 1.0, 1.0, 0.5)
 """What three glosses of a query and the query itself count in its vector."""
-SENSE_WEIGHT = 0.6
+SENSE_WEIGHT = 0.85
 """What another English word for the same foreign one counts, by how likely it is meant."""
 UNREAD_WEIGHT = 0.3
 """A word of another script that no lexicon has: in an English catalog it stands for nothing."""
@@ -217,6 +217,11 @@ class AnalysedQuery(NamedTuple):
     words: int
     reading: GlossedText | None = None
     """What the query says in English; None where it is English."""
+
+    @property
+    def is_glossed(self) -> bool:
+        """Return whether the terms are those of a gloss."""
+        return self.reading is not None and bool(self.reading.languages)
 
 
 def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:

@@ -108,3 +108,11 @@ def test_no_function_word_of_english_alone_makes_a_text_foreign() -> None:
     ordinary = sorted(english_words())
     foreign = [word for word in ordinary if language_of(word)]
     assert foreign == []
+
+
+def test_a_model_is_not_given_unknown_words_in_letters_that_it_cannot_read() -> None:
+    known, strange = read("покажи файлы"), read("покажи файлы квжщцбрык")
+    assert known is not None
+    assert strange is not None
+    assert strange.readings == known.readings
+    assert strange.units[-1].text == "квжщцбрык"

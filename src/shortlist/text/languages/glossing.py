@@ -56,6 +56,10 @@ NAMES_BY_CAPITALS = frozenset({"es", "fr", "it", "pl", "pt", "tr", "vi"})
 LATIN = frozenset({"de", "es", "fr", "it", "pl", "pt", "tr", "vi"})
 
 
+_UNREADABLE = re.compile("[\u0400-\u06ff\u0750-\u077f\u0900-\u097f\u1100-\u11ff\uac00-\ud7af]")
+"""Cyrillic, Arabic, Hindi and Korean letters: the models have few pieces of such words, which mislead them."""
+
+
 class Gloss(NamedTuple):
     """A stretch of the text and what it may mean; no senses where it is a name, a number or unknown."""
 
@@ -65,11 +69,14 @@ class Gloss(NamedTuple):
 
 
 def written_out(units: Sequence[Gloss], senses: int = 2, at_least: float = ALSO_LIKELY) -> str:
-    """Write a gloss as one line for a model: each word with up to so many of its senses that are likely enough."""
+    """Write a gloss as one line for a model: each word with up to so many of its senses that are likely enough.
+
+    An unknown word is written as it is, unless the model cannot read its letters.
+    """
     said = (
         " ".join(s.english for s in unit.senses[:senses] if s.weight >= at_least) if unit.senses else unit.text
         for unit in units
-        if not unit.function
+        if not unit.function and (unit.senses or not _UNREADABLE.search(unit.text))
     )
     return " ".join(said)
 
