@@ -81,7 +81,7 @@ def test_the_commoner_word_is_meant_and_a_missing_space_is_seen(speller: Speller
 
 
 def test_a_rare_name_is_not_turned_into_a_rare_word(speller: Speller) -> None:
-    assert speller("list the okta tenants of the standup").corrected == {}
+    assert speller("list the okta tenants of the standup in citybranch").corrected == {}
 
 
 def test_an_english_request_with_typing_errors_is_not_taken_for_another_language() -> None:

@@ -15,7 +15,7 @@ from shortlist.index.index import Index
 from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word
 from shortlist.text.languages.reading import read_query
 from shortlist.text.queries import Expansions, shipped_expansions
-from shortlist.text.tokens import STOPWORDS, ascii_words, stem, terms
+from shortlist.text.tokens import STOPWORDS, ascii_words, read_words, stem, terms
 
 SHORT, LONG = 3, 6
 """Words of three letters are corrected to common words alone; two errors are looked for from six letters on."""
@@ -30,7 +30,8 @@ SWAPPED, DOUBLED, MISSING, NEIGHBOUR, EXTRA, OTHER_LETTER, FIRST_LETTER = 1.0, 1
 """What a slip costs: letters swapped, a letter doubled or a double written once, a letter missing, one typed for its
 neighbour on the keyboard or a vowel for a vowel, one too many, any other; and the first letter of a word more."""
 JOINED, MIN_PART = 1.2, 3
-"""What it costs to leave out a space between two words of the catalog, and the letters of the shortest of them."""
+"""What it costs to leave out the space after an action, as in `findbranch`; and the letters of the shortest word."""
+ACTIONS = read_words("actions.txt")
 PARTICLES = ("up", "in", "on", "off", "out", "down", "over", "back")
 """What is often written onto a word: `standup`."""
 TOO_UNLIKELY = 2.0
@@ -124,7 +125,7 @@ class Speller:
                 yield Respelling(slips * _weight(word) + rarity - IN_CATALOG * is_here, whole)
         for cut in range(MIN_PART, len(word) - MIN_PART + 1):
             parts = word[:cut], word[cut:]
-            if english_words().issuperset(parts) and all(self._lexical.frequency(stem(part)) for part in parts):
+            if parts[0] in ACTIONS and parts[1] in english_words() and self._lexical.frequency(stem(parts[1])):
                 yield Respelling(JOINED, " ".join(parts))
 
     def _alike(self, word: str) -> Iterator[tuple[str, bool]]:
