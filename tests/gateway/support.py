@@ -21,6 +21,7 @@ from shortlist.config.settings import (
     Effect,
     Limits,
     MemoryTransport,
+    Question,
     ServerSettings,
     Settings,
     ToolOverride,
@@ -80,6 +81,7 @@ class Fixture:
         self.effects: dict[str, Effect] = {}
         """What the configuration says that tools do."""
         self.confirm: Confirm = "never"
+        self.may_ask: tuple[Question, ...] = ("sampling", "elicitation", "roots")
         self.bus = InMemorySubscriptionBus()
         self.level: str | None = None
         self._subscribed: list[Any] = []
@@ -292,6 +294,7 @@ async def serve(
             transport=MemoryTransport(build=lambda f=f: f.server),  # type: ignore[misc]
             tools={name: ToolOverride(effect=effect) for name, effect in f.effects.items()},
             confirm=f.confirm,
+            may_ask=f.may_ask,
         )
         for f in fixtures
     } | dict(others)

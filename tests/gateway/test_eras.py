@@ -26,7 +26,7 @@ async def call(client: Client, way: str, name: str, arguments: dict[str, Any] | 
 
 
 async def elicited(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-    assert params.message == "Which colour?"
+    assert params.message in ("Which colour?", "one asks: Which colour?")
     return types.ElicitResult(action="accept", content={"colour": "blue"})
 
 

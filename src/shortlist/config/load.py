@@ -143,6 +143,7 @@ class _Entry:
             identity=ours.identity,
             sessions=ours.sessions,
             confirm=ours.confirm,
+            may_ask=ours.may_ask,
             trust=ours.trust,
             same_as=ours.same_as,
             start=ours.start,

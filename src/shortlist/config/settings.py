@@ -21,6 +21,8 @@ LoginScope: TypeAlias = Literal["shared", "per_principal"]
 """Whose login a server is used with."""
 SessionScope: TypeAlias = Literal["shared", "per_principal", "per_workspace"]
 """Who shares a connection to a server."""
+Question: TypeAlias = Literal["sampling", "elicitation", "roots"]
+"""What a server may ask of the client that calls it."""
 Confirm: TypeAlias = Literal["never", "write", "destructive"]
 """Before which calls the person is asked. A tool without a configured effect counts as destructive."""
 Provider: TypeAlias = Literal["gemini", "openai", "anthropic"]
@@ -148,6 +150,7 @@ class ServerSettings:
     identity: LoginScope = "shared"
     sessions: SessionScope = "shared"
     confirm: Confirm = "never"
+    may_ask: tuple[Question, ...] = ("sampling", "elicitation", "roots")
     trust: Trust = "scan"
     same_as: str = ""
     """The server whose tools these are equal to; search shows such tools once."""

@@ -20,6 +20,7 @@ from shortlist.config.settings import (
     LogLevel,
     Mode,
     Provider,
+    Question,
     SessionScope,
     Start,
     Trust,
@@ -94,6 +95,8 @@ class ServerOptions(Shape):
     confirm: Confirm = "never"
     """Ask the person before a call: `write` before every tool that is not configured as `read_only`, `destructive` only
     before tools that are configured as destructive or whose `effect` is not configured. Example: `"write"`"""
+    may_ask: tuple[Question, ...] = ("sampling", "elicitation", "roots")
+    """What the server may ask of the client whose call is in flight; `[]` for nothing. Example: `["roots"]`"""
     trust: Trust = "scan"
     """What happens to new and changed definitions: `review` holds them until you approve them, `scan` holds those that
     look dangerous, `auto` accepts all. Example: `"review"`"""

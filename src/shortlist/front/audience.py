@@ -35,6 +35,8 @@ from pydantic import BaseModel, ConfigDict
 
 from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits
+from shortlist.errors import RequestRefused
+from shortlist.gateway.asking import question
 from shortlist.gateway.callers import QUESTIONS, Caller, Exchange, workspace_key
 from shortlist.gateway.router import Router
 from shortlist.gateway.state import AccessChanged, GatewayChange, GatewayState, ListChanged, reaches
@@ -334,6 +336,13 @@ class Audience:
         """Return the clients that a server may ask while no call is in flight: their scope holds the whole server."""
         return tuple(IdleExchange(link) for link in self._links.values() if self._has_server(link.caller, server))
 
+    def question(self, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Return the params of a server's question as a client gets it; raise MCPError where it may not be asked."""
+        try:
+            return question(self._state, exchange, server, method, params)
+        except RequestRefused as error:
+            raise MCPError(error.code, str(error)) from None
+
     def may_be_asked(self, caller: Caller) -> bool:
         return "be_asked" in self._state.everything.scope(caller.principal).actions
 
@@ -351,13 +360,17 @@ class Answerer:
         self.idle: Callable[[str], tuple[Exchange, ...]] = lambda _: ()
         """Returns the clients that a server may ask while no call is in flight."""
         self.may_be_asked: Callable[[Caller], bool] = lambda _: True
+        self.question: Callable[[Exchange, str, str, Mapping[str, Json]], Mapping[str, Json]] = lambda *given: given[3]
+        """Returns the params of a question as the client gets it, or raises."""
 
     async def answer(
         self, server: str, method: str, params: Mapping[str, Json], callers: tuple[Any, ...]
     ) -> dict[str, Json]:
         """Ask the client of the calls in flight; refuse where they belong to several clients."""
         known = method in QUESTIONS
-        candidates: list[Exchange] = [e for e in callers or self.idle(server) if e is not None] if known else []
+        # While no call is in flight, only roots may be asked for: servers do so when they start.
+        idle = self.idle(server) if method == "roots/list" else ()
+        candidates: list[Exchange] = [e for e in callers or idle if e is not None] if known else []
         askable = [e for e in candidates if self.may_be_asked(e.caller) and e.can(method)]
         if not askable:
             raise MCPError(METHOD_NOT_FOUND, f"No connected client can answer {method}")
@@ -365,7 +378,8 @@ class Answerer:
             raise MCPError(
                 METHOD_NOT_FOUND, f"Several clients use {server!r}, so it is not clear which one {method} is for"
             )
-        return await askable[-1].ask(method, params)
+        chosen = askable[-1]
+        return await chosen.ask(method, self.question(chosen, server, method, params))
 
 
 class Stream:

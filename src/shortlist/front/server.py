@@ -141,6 +141,7 @@ class Front:
         if answerer is not None:
             answerer.idle = self.audience.idle_exchanges
             answerer.may_be_asked = self.audience.may_be_asked
+            answerer.question = self.audience.question
         gateway.state.on_change(self.audience.tell)
         self.server = self._build()
 

@@ -17,6 +17,7 @@ import anyio
 from shortlist.access.catalog import CallNotAllowed, needs_confirmation
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ShortlistError, StoreError, ToolNotFound
+from shortlist.gateway.asking import question
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, TooManyCalls, session_of
 from shortlist.gateway.confirming import confirm, refuse_unasked
 from shortlist.gateway.recording import AuditedRequest, Finished
@@ -315,7 +316,7 @@ async def _relayed(
         try:
             result = await state.upstreams.request(server, method, {**params, **more}, options=options)
             if is_input_required(result):
-                _check_questions(state, exchange, server, result)
+                return _with_questions(state, exchange, server, result)
             return result
         finally:
             working.remove(asker)
@@ -329,18 +330,20 @@ async def _relayed(
     return await send(exchange, turn.params())
 
 
-def _check_questions(state: GatewayState, exchange: Exchange, server: str, result: Mapping[str, Json]) -> None:
-    """Refuse questions that a server may not ask: of a caller that may not be asked, of unknown kinds, or too many."""
+def _with_questions(state: GatewayState, exchange: Exchange, server: str, result: McpResult) -> McpResult:
+    """Return what a modern server answers with its questions as the client gets them; refuse what it may not ask."""
     asked = result.get("inputRequests")
-    questions = list(asked.values()) if isinstance(asked, dict) else []
-    if "be_asked" not in state.reach(exchange.caller.principal).scope.actions:
-        raise RequestRefused(f"{server!r} asks the client for input, which this token does not allow (`be_asked`)")
-    if len(questions) > MAX_QUESTIONS:
-        raise RequestRefused(f"{server!r} asks {len(questions)} questions at once; {MAX_QUESTIONS} are allowed")
-    for question in questions:
-        method = question.get("method") if isinstance(question, dict) else None
-        if method not in QUESTIONS:
-            raise RequestRefused(f"{server!r} asks the client for {method!r}, which servers may not ask for")
+    if not isinstance(asked, dict):
+        return result
+    if len(asked) > MAX_QUESTIONS:
+        raise RequestRefused(f"{server!r} asks {len(asked)} questions at once; {MAX_QUESTIONS} are allowed")
+    questions = {}
+    for key, each in asked.items():
+        known = each if isinstance(each, dict) else {}
+        method, params = str(known.get("method")), known.get("params")
+        put = question(state, exchange, server, method, params if isinstance(params, dict) else {})
+        questions[key] = {**known, "params": put}
+    return {**result, "inputRequests": questions}
 
 
 async def _ask_until_done(exchange: Exchange, send: Send) -> dict[str, Json]:
