@@ -11,8 +11,8 @@ import anyio.from_thread
 from shortlist.access.principal import Principal
 from shortlist.cli.adding import ConfigEditor, ConfigSwitch, add_keyword, expansions_of
 from shortlist.cli.grants import open_logins
-from shortlist.cli.logins import target_of
 from shortlist.cli.restarts import request_restart
+from shortlist.cli.signing import target_of
 from shortlist.cli.stack import Stack
 from shortlist.config.clients.texts import decoded, read_bytes, replace_file
 from shortlist.errors import InvalidInput

@@ -24,6 +24,7 @@ from shortlist.cli.pauses import keep_pauses_short, no_collection
 from shortlist.cli.pinning import open_keeper
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
+from shortlist.cli.signing import SignIns
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import load_settings
@@ -182,18 +183,20 @@ async def _open_stack(
     )
     answerer, events = Answerer(), _Events()
     starting = opening.servers(settings, catalog)
+    logins = open_logins()
     pool = UpstreamPool(
         starting,
         on_event=events,
         client=answerer,
         limits=settings.limits,
         log_directory=log_folder(),
-        logins=open_logins(),
+        logins=logins,
         secrets=stored_secret,
         on_demand=models,
     )
     seams = Seams(
         gate=keeper,
+        sign_in=SignIns(logins, lambda: gateway.state.settings, pool.refresh, lambda: gateway.state.background),
         reviews=keeper,
         record=record_to(metrics.record, note_on_span, telemetry.record),
         co_use=telemetry.together,

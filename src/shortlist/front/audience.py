@@ -37,7 +37,7 @@ from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits
 from shortlist.errors import RequestRefused
 from shortlist.gateway.asking import question
-from shortlist.gateway.callers import QUESTIONS, Caller, Exchange, workspace_key
+from shortlist.gateway.callers import OPEN_LINK, QUESTIONS, Caller, Exchange, workspace_key
 from shortlist.gateway.router import Router
 from shortlist.gateway.state import AccessChanged, GatewayChange, GatewayState, ListChanged, reaches
 from shortlist.gateway.tasks import Work
@@ -172,8 +172,14 @@ class IdleExchange:
 
 
 def _declares(capabilities: ClientCapabilities | None, method: str) -> bool:
+    if method == OPEN_LINK:
+        return capabilities is not None and _links(capabilities)
     capability = _CAPABILITY_OF.get(method)
     return capability is not None and getattr(capabilities, capability, None) is not None
+
+
+def _links(capabilities: ClientCapabilities) -> bool:
+    return capabilities.elicitation is not None and capabilities.elicitation.url is not None
 
 
 class Audience:

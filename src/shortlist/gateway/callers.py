@@ -35,6 +35,8 @@ HANDLE_BYTES = 18
 """144 random bits."""
 REMEMBERED_SEARCHES = 12
 REMEMBERED_TOOLS = 8
+OPEN_LINK = "elicitation/create url"
+"""Asked of `Exchange.can`: whether the client can let its user open a link."""
 QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
 """What a server may ask of a client."""
 LASTING = ("handle:", "principal:")

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 import anyio
@@ -24,6 +25,7 @@ from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.relayed_tasks import follow, renamed, task_call, task_of
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send
+from shortlist.gateway.signing import after_login
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import (
     INTEGER,
@@ -40,6 +42,7 @@ from shortlist.gateway.tools import (
 )
 from shortlist.models import Json, Tool
 from shortlist.telemetry.events import CallOutcome
+from shortlist.upstream.errors import UpstreamNeedsAuth
 from shortlist.upstream.events import CallOptions
 from shortlist.validation import Check, check_call
 
@@ -273,6 +276,12 @@ async def relay(
                 result = await _relayed(state, exchange, server, method, params, turn)
                 outcome = _outcome(result)
                 return result
+            except UpstreamNeedsAuth as refused:
+                meta = Round(meta=turn.meta)
+                again = partial(_relayed, state, server=server, method=method, params=params, turn=meta)
+                result = await after_login(state, exchange, turn, refused, again)
+                outcome = _outcome(result)
+                return result
             finally:
                 state.audit.ended(request, outcome)
     except TooManyCalls as error:
@@ -323,6 +332,8 @@ async def _relayed(
 
     if exchange.answers_in_place:
         return await _ask_until_done(exchange, send)
+    if state.open_calls.has(turn):
+        return await state.open_calls.resume(exchange, turn)
     peer = state.upstreams.peer(server)
     if peer is not None and peer.era == "legacy" and not (turn.is_first and not any(map(exchange.can, QUESTIONS))):
         open_calls = state.open_calls

@@ -1,7 +1,10 @@
 """What the gateway needs of the search and of the servers behind it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+import anyio
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.models import Json, Query, SearchResult, Tool
@@ -41,6 +44,23 @@ class Upstreams(Protocol):
     async def notify(self, server: str, method: str, params: Mapping[str, Json] = ...) -> None: ...
 
     async def watch(self, server: str, uris: Sequence[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StartedLogin:
+    """A login to a server that waits for its user."""
+
+    id: str
+    url: str
+    """Where the user signs in."""
+    done: anyio.Event
+    """Set when the user has signed in and the server is being connected again."""
+
+
+class StartLogin(Protocol):
+    """Starts a login to a server in the name of a principal; raises a ShortlistError where it has none."""
+
+    async def __call__(self, server: str, principal: str) -> StartedLogin: ...
 
 
 class DefinitionGate(Protocol):

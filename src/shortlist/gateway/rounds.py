@@ -103,6 +103,10 @@ class OpenCalls:
         self._background.spawn("a call that waits for its client", partial(_drive, call, send))
         return await self._advance(call)
 
+    def has(self, turn: Round) -> bool:
+        """Return whether a client comes back to a call that is open here."""
+        return not turn.is_first and turn.state in self._open
+
     async def resume(self, exchange: Exchange, turn: Round) -> dict[str, Json]:
         """Continue a call whose client came back."""
         call = self._open.pop(turn.state or "", None)

@@ -160,6 +160,7 @@ class UpstreamPool:
     def refresh(self, server: str) -> None:
         """List a server's tools again, and reconnect one that is failed or needs_auth, without waiting."""
         self._of(server).refresh()
+        self._sessions.refresh(server)
 
     async def reload(self, servers: Mapping[str, ServerSettings], limits: Limits | None = None) -> Reloaded:
         """Start, stop and restart only what differs from the running configuration.

@@ -62,6 +62,12 @@ class Sessions:
         finally:
             session.running -= 1
 
+    def refresh(self, server: str) -> None:
+        """Let the connections to a server try again, after a login."""
+        for (name, _), session in self._open.items():
+            if name == server:
+                session.upstream.refresh()
+
     async def stop(self, servers: Iterable[str] | None = None) -> None:
         """End the connections to some servers, or all of them."""
         names = None if servers is None else frozenset(servers)
