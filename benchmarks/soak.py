@@ -57,7 +57,8 @@ async def call_steadily(running: Gateway, rate: float, seconds: float, number: i
         text = "a long answer " * 4_000 if done % 100 == 0 else f"answer {done}"
         await client.call("call_tool", {"name": "bench__echo", "arguments": {"text": text, "numbers": list(range(20))}})
         if done % 50 == 0:
-            await client.call("search_tools", {"query": f"say text number {done} back"})
+            # Queries that differ, of words that repeat: each new word would fill caches of words for hours.
+            await client.call("search_tools", {"query": f"say text {done % 97} and {done % 89} back"})
         done += 1
         if done % CALLS_PER_SESSION == 0:
             await client.end()
