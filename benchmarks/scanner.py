@@ -3,6 +3,7 @@
     python -m benchmarks.scanner                         # everything: 25,759 real tools, about 5 minutes on 2 cores
     python -m benchmarks.scanner --real 2000             # a sample of the real tools
     python -m benchmarks.scanner --cisco .venv-cisco/bin/python
+    python -m benchmarks.scanner --results --real 1000   # the `results` policy: payloads and real texts as results
 
 Malicious: the corpus of `training/poison`, on which the shipped head was fitted, and the published one of MCPProxy (57
 entries, never used for fitting). `python -m training.poison.fit --families` judges each family of the corpus by a head
@@ -30,7 +31,7 @@ from training.bench import data_folder
 from training.poison.corpus import corpus
 from training.poison.fit import definition_of
 
-from shortlist.cli.pinning import open_scanner
+from shortlist.cli.pinning import open_inspection, open_scanner
 from shortlist.trust.definitions import ToolDefinition, fields_of, surroundings
 
 Judge = Callable[[Sequence[ToolDefinition]], list[str]]
@@ -169,11 +170,27 @@ def report(name: str, labelled: Sequence[Labelled], verdicts: Sequence[str]) -> 
         print(f"{group:32} {len(found):6} {shares}")
 
 
+def print_results(count: int | None) -> None:
+    """Print what the `results` policy finds in payloads, and in the descriptions of real tools, as results of calls."""
+    inspect = open_inspection()
+    payloads = sorted({example.payload for example in corpus() if example.payload})
+    texts = [str(item.definition.tool.get("description", "")) for item in real(count)]
+    print(f"{'results of calls':32} {'n':>6} {'found':>8} {'95 % interval':>15}")
+    for name, group in (("payloads", payloads[:: max(1, len(payloads) // 500)]), ("real descriptions", texts)):
+        found = sum(bool(inspect("any", {"content": [{"type": "text", "text": text}]})) for text in group)
+        low, high = wilson(found, len(group))
+        print(f"{name:32} {len(group):6} {found / len(group):8.4f} {low:7.4f}-{high:6.4f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--real", type=int, help="a sample of so many real tools (default: all 25,759)")
     parser.add_argument("--cisco", type=Path, help="the Python of an environment with cisco-ai-mcp-scanner")
+    parser.add_argument("--results", action="store_true", help="measure the policy for results of calls instead")
     options = parser.parse_args()
+    if options.results:
+        print_results(options.real)
+        return
     labelled = [*malicious_and_benign(), *real(options.real)]
     definitions = [item.definition for item in labelled]
     judges: dict[str, Judge] = {

@@ -254,9 +254,11 @@ def families(fit: Fit) -> None:
         left_out = names[fold::FOLDS]
         head = fit.head(left_out)
         for sample, worst, vector in zip(fit.made, fit.made_worst, fit.made_vectors, strict=True):
-            if sample.family in left_out and worst >= 0:
-                words = head.word_scores(sample.passages[worst].row[None])
-                score = float(head.scores(words, vector[None])[0])
+            if sample.family in left_out:
+                score = -np.inf  # an example in which the lexicon finds nothing is missed
+                if worst >= 0:
+                    words = head.word_scores(sample.passages[worst].row[None])
+                    score = float(head.scores(words, vector[None])[0])
                 rows.append((sample.family, score > head.suspicious, score > head.dangerous))
     for name in (*names, "all"):
         flagged, dangerous = np.mean([row[1:] for row in rows if name in (row[0], "all")], axis=0)

@@ -6,6 +6,7 @@ from typing import Any
 from shortlist.config.settings import Settings, Trust
 from shortlist.storage.port import PinStore
 from shortlist.trust.keeping import Keeper
+from shortlist.trust.results import inspect_result
 from shortlist.trust.verdicts import DefinitionScanner
 
 
@@ -25,6 +26,18 @@ def open_keeper(store: PinStore, settings: Callable[[], Settings]) -> Keeper:
         return configured.trust if configured else "scan"
 
     return Keeper(store, open_scanner, trust)
+
+
+def open_inspection() -> Callable[[str, Any], str]:
+    """Return what inspects results of calls; the scanner is loaded with the first result that a policy is about."""
+    scanner: list[DefinitionScanner] = []
+
+    def inspect(server: str, result: Any) -> str:
+        if not scanner:
+            scanner.append(open_scanner())
+        return inspect_result(scanner[0], server, result)
+
+    return inspect
 
 
 def _encoder() -> Callable[[Sequence[str]], Any]:

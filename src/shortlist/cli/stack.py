@@ -21,7 +21,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.grants import open_logins, stored_secret
 from shortlist.cli.pauses import keep_pauses_short, no_collection
-from shortlist.cli.pinning import open_keeper
+from shortlist.cli.pinning import open_inspection, open_keeper
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
 from shortlist.cli.signing import SignIns
@@ -197,6 +197,7 @@ async def _open_stack(
     seams = Seams(
         gate=keeper,
         sign_in=SignIns(logins, lambda: gateway.state.settings, pool.refresh, lambda: gateway.state.background),
+        inspect=open_inspection(),
         reviews=keeper,
         record=record_to(metrics.record, note_on_span, telemetry.record),
         co_use=telemetry.together,

@@ -145,6 +145,7 @@ class _Entry:
             confirm=ours.confirm,
             may_ask=ours.may_ask,
             trust=ours.trust,
+            results=ours.results,
             same_as=ours.same_as,
             start=ours.start,
             tools={name: ToolOverride(**dict(tool)) for name, tool in ours.tools.items()},

@@ -13,6 +13,8 @@ Mode: TypeAlias = Literal["search", "dynamic", "static", "passthrough", "auto"]
 Effect: TypeAlias = Literal["read_only", "write", "destructive"]
 Trust: TypeAlias = Literal["review", "scan", "auto"]
 """How a server's new and changed definitions are treated: see docs/trust.md."""
+ResultsPolicy: TypeAlias = Literal["pass", "mark", "block"]
+"""What happens to results of calls that hold secrets or instructions to the model: see docs/trust.md."""
 Isolation: TypeAlias = Literal["none", "sandbox", "container"]
 """How a local server is kept apart from the rest of the machine: see docs/isolation.md."""
 Start: TypeAlias = Literal["on_demand", "always"]
@@ -152,6 +154,7 @@ class ServerSettings:
     confirm: Confirm = "never"
     may_ask: tuple[Question, ...] = ("sampling", "elicitation", "roots")
     trust: Trust = "scan"
+    results: ResultsPolicy = "pass"
     same_as: str = ""
     """The server whose tools these are equal to; search shows such tools once."""
     start: Start = "on_demand"

@@ -21,6 +21,7 @@ from shortlist.config.settings import (
     Mode,
     Provider,
     Question,
+    ResultsPolicy,
     SessionScope,
     Start,
     Trust,
@@ -100,6 +101,9 @@ class ServerOptions(Shape):
     trust: Trust = "scan"
     """What happens to new and changed definitions: `review` holds them until you approve them, `scan` holds those that
     look dangerous, `auto` accepts all. Example: `"review"`"""
+    results: ResultsPolicy = "pass"
+    """What happens to results of calls that hold secrets or instructions to the model: `pass` relays them, `mark` adds
+    a warning, `block` withholds them. Example: `"mark"`"""
     isolation: Isolation = "none"
     """How a local server is kept apart: `sandbox` (bubblewrap, Linux), `container` (podman or docker) or `none`. A
     server whose isolation cannot be enforced is not started. Example: `"sandbox"`"""

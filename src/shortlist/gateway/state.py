@@ -109,6 +109,7 @@ class Seams:
     """Servers that could be installed, as documents; may be slow."""
     results: ResultStore | None = None
     """None: a store of its own, in memory."""
+    inspect: Callable[[str, Mapping[str, Json]], str] | None = None  # finds what a `results` policy is about
     programs: ProgramStore = field(default_factory=MemoryPrograms)
 
 
@@ -277,8 +278,7 @@ class GatewayState:
     async def find(self, seen: CallerView, name: str) -> Tool:
         """Resolve a wire name, an id or a unique bare name to a tool in reach.
 
-        A bare name is unique only if the tools of every configured server are known, from it or as they were saved: a
-        server that answers first could otherwise take the calls meant for one that is still starting.
+        A bare name is unique only if the tools of all servers are known: the first to list could take it otherwise.
         """
         try:
             found = seen.tools.find(name)

@@ -60,9 +60,8 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 _DIVERTS = re.compile(
-    r"\b(?:never|do not use|do not call|don't use|don't call|must|always|whenever|every time|b?cc|recipient|forward|"
-    r"copy|instead of|in place of|replace|intercept|redirect|route|append|include|add|set|change|modify|override|send|"
-    r"deprecated|supersedes?|compromised|malicious|unsafe|insecure)\b",
+    r"\b(?:never use|never call|do not use|do not call|don't use|don't call|b?cc|recipient|forward|intercept|redirect|"
+    r"override|in place of|compromised|malicious|unsafe|insecure|silently|secretly|without telling)\b",
     re.IGNORECASE,
 )
 
