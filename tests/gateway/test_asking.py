@@ -85,6 +85,45 @@ async def test_each_kind_of_question_can_be_switched_off_for_a_server(era: Era, 
     assert len(clients.asked) == len(TOOLS) - 1
 
 
+class Filing(Fixture):
+    """A server that keeps the roots of its first client for the whole connection, as the filesystem server does."""
+
+    async def tool_ask_roots(self, ctx: Any, params: Any, arguments: Any) -> Any:
+        session = ctx.session
+        kept = self.roots.get(id(session._connection))
+        if kept is None:
+            kept = words(await super().tool_ask_roots(ctx, params, arguments))
+            self.roots[id(session._connection)] = kept
+            self.connections.append(session._connection)
+        return text(kept)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "legacy")
+        self.roots: dict[int, str] = {}
+        self.connections: list[Any] = []
+        """Keeps them alive, so that no id is used twice."""
+
+
+async def test_the_roots_of_one_client_never_become_those_of_another() -> None:
+    def rooted(uri: str) -> Any:
+        async def roots(_: Any) -> types.ListRootsResult:
+            return types.ListRootsResult(roots=[types.Root(uri=uri)])  # type: ignore[arg-type]
+
+        return roots
+
+    files = Filing("files")
+    async with (
+        serve(files) as served,
+        Client(served.front.server, mode="legacy", list_roots_callback=rooted("file:///one")) as one,
+        Client(served.front.server, mode="legacy", list_roots_callback=rooted("file:///two")) as two,
+        Client(served.front.server, mode="legacy") as none,
+    ):
+        said = [await call(client, "files__ask_roots") for client in (one, two, one, two)]
+        without = await call(none, "files__ask_roots")
+    assert said == ["file:///one", "file:///two", "file:///one", "file:///two"]
+    assert "file:///" not in without
+
+
 class Curious(Fixture):
     """A server that asks without end."""
 

@@ -14,7 +14,7 @@ from shortlist.access.principal import OWNER, Principal
 from shortlist.config.settings import MemoryTransport, ServerSettings, SessionScope, TokenSettings, hash_token
 from shortlist.front.audience import RequestContext
 from shortlist.front.server import Front
-from shortlist.gateway.callers import Caller, session_of
+from shortlist.gateway.callers import Caller, client_key, session_of
 from shortlist.upstream import sessions
 from tests.gateway.support import Fixture, Served, serve, words
 
@@ -97,10 +97,14 @@ def test_a_connection_is_named_by_what_may_share_it() -> None:
     caller = Caller(principal=PRINCIPALS["ada"], era="legacy", session="s1")
     server = ServerSettings(name="notes", transport=MemoryTransport(build=list))
     other = replace(caller, session="s2")
-    assert session_of(server, caller) == ("", "")
-    assert session_of(replace(server, sessions="per_principal"), caller) == ("token:ada", "")
-    assert session_of(replace(server, identity="per_principal"), caller) == ("token:ada", "token:ada")
+    assert session_of(server, caller, {}) == ("", "")
+    rooted = {"notes": client_key(caller)}
+    assert session_of(server, caller, rooted) == ("", "")
+    assert session_of(server, other, rooted)[0] not in ("", session_of(server, replace(other, session="s3"), rooted)[0])
+    assert session_of(replace(server, sessions="shared"), other, rooted) == ("", "")
+    assert session_of(replace(server, sessions="per_principal"), caller, {}) == ("token:ada", "")
+    assert session_of(replace(server, identity="per_principal"), caller, {}) == ("token:ada", "token:ada")
     by_workspace = replace(server, sessions="per_workspace")
-    assert session_of(by_workspace, caller) != session_of(by_workspace, other)
+    assert session_of(by_workspace, caller, {}) != session_of(by_workspace, other, {})
     modern = Caller(process="p1")
-    assert session_of(by_workspace, modern) != session_of(by_workspace, replace(modern, process="p2"))
+    assert session_of(by_workspace, modern, {}) != session_of(by_workspace, replace(modern, process="p2"), {})

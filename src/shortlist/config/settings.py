@@ -21,8 +21,8 @@ Start: TypeAlias = Literal["on_demand", "always"]
 """Whether a server runs only while it is used, or as long as the gateway."""
 LoginScope: TypeAlias = Literal["shared", "per_principal"]
 """Whose login a server is used with."""
-SessionScope: TypeAlias = Literal["shared", "per_principal", "per_workspace"]
-"""Who shares a connection to a server."""
+SessionScope: TypeAlias = Literal["auto", "shared", "per_principal", "per_workspace"]
+"""Who shares a connection to a server. `auto`: everybody, until it was told the roots of one client."""
 Question: TypeAlias = Literal["sampling", "elicitation", "roots"]
 """What a server may ask of the client that calls it."""
 Confirm: TypeAlias = Literal["never", "write", "destructive"]
@@ -150,7 +150,7 @@ class ServerSettings:
     start_seconds: float = START_SECONDS
     max_concurrency: int = CONCURRENT_CALLS
     identity: LoginScope = "shared"
-    sessions: SessionScope = "shared"
+    sessions: SessionScope = "auto"
     confirm: Confirm = "never"
     may_ask: tuple[Question, ...] = ("sampling", "elicitation", "roots")
     trust: Trust = "scan"

@@ -90,9 +90,10 @@ class ServerOptions(Shape):
     """Calls that may run at the same time. Example: `4`"""
     identity: LoginScope = "shared"
     """Whose login calls use: one for everybody, or one of each caller. Example: `"per_principal"`"""
-    sessions: SessionScope = "shared"
-    """Who shares a connection to the server. Use `per_principal` or `per_workspace` for servers that keep state,
-    such as roots. Example: `"per_workspace"`"""
+    sessions: SessionScope = "auto"
+    """Who shares a connection to the server. With `auto` everybody does, until the server asks one client for its
+    roots; the other clients then get connections of their own. Use `per_principal` or `per_workspace` for servers that
+    keep other state. Example: `"per_workspace"`"""
     confirm: Confirm = "never"
     """Ask the person before a call: `write` before every tool that is not configured as `read_only`, `destructive` only
     before tools that are configured as destructive or whose `effect` is not configured. Example: `"write"`"""

@@ -37,7 +37,7 @@ from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits
 from shortlist.errors import RequestRefused
 from shortlist.gateway.asking import question
-from shortlist.gateway.callers import OPEN_LINK, QUESTIONS, Caller, Exchange, workspace_key
+from shortlist.gateway.callers import OPEN_LINK, QUESTIONS, Caller, Exchange, client_key, session_of, workspace_key
 from shortlist.gateway.router import Router
 from shortlist.gateway.state import AccessChanged, GatewayChange, GatewayState, ListChanged, reaches
 from shortlist.gateway.tasks import Work
@@ -349,6 +349,12 @@ class Audience:
         except RequestRefused as error:
             raise MCPError(error.code, str(error)) from None
 
+    def told_roots(self, server: str, caller: Caller) -> None:
+        """Keep the shared connection to a server for the client whose roots it was told."""
+        state = self._state
+        if session_of(state.settings.servers.get(server), caller, state.rooted) == ("", ""):
+            state.rooted[server] = client_key(caller)
+
     def may_be_asked(self, caller: Caller) -> bool:
         return "be_asked" in self._state.everything.scope(caller.principal).actions
 
@@ -368,6 +374,8 @@ class Answerer:
         self.may_be_asked: Callable[[Caller], bool] = lambda _: True
         self.question: Callable[[Exchange, str, str, Mapping[str, Json]], Mapping[str, Json]] = lambda *given: given[3]
         """Returns the params of a question as the client gets it, or raises."""
+        self.told_roots: Callable[[str, Caller], None] = lambda *_: None
+        """Notes that a server is told the roots of a client."""
 
     async def answer(
         self, server: str, method: str, params: Mapping[str, Json], callers: tuple[Any, ...]
@@ -385,6 +393,8 @@ class Answerer:
                 METHOD_NOT_FOUND, f"Several clients use {server!r}, so it is not clear which one {method} is for"
             )
         chosen = askable[-1]
+        if method == "roots/list":
+            self.told_roots(server, chosen.caller)
         return await chosen.ask(method, self.question(chosen, server, method, params))
 
 

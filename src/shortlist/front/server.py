@@ -142,6 +142,7 @@ class Front:
             answerer.idle = self.audience.idle_exchanges
             answerer.may_be_asked = self.audience.may_be_asked
             answerer.question = self.audience.question
+            answerer.told_roots = self.audience.told_roots
         gateway.state.on_change(self.audience.tell)
         self.server = self._build()
 

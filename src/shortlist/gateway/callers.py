@@ -98,15 +98,27 @@ def workspace_key(caller: Caller) -> WorkspaceKey | None:
     return None
 
 
-def session_of(server: ServerSettings | None, caller: Caller) -> tuple[str, str]:
-    """Return which connection to a server a caller uses, and whose login; empty for the shared ones."""
+def session_of(server: ServerSettings | None, caller: Caller, rooted: Mapping[str, WorkspaceKey]) -> tuple[str, str]:
+    """Return which connection to a server a caller uses, and whose login; empty for the shared ones.
+
+    `rooted` names the client whose roots the shared connection to a server was told; no other client uses it.
+    """
     if server is None or (server.identity == "shared" and server.sessions == "shared"):
         return "", ""
+    if server.identity == "shared" and server.sessions == "auto":
+        holder = rooted.get(server.name)
+        is_free = holder is None or holder == client_key(caller)
+        return ("", "") if is_free else (f"{caller.principal.key} {client_key(caller)}", "")
     key = caller.principal.key
     # A modern client over stdio names no workspace; its process is one.
     workspace = workspace_key(caller) or caller.process if server.sessions == "per_workspace" else None
     named = f"{key} {workspace}" if workspace is not None else key
     return named, key if server.identity == "per_principal" else ""
+
+
+def client_key(caller: Caller) -> WorkspaceKey:
+    """Return which client sends a request, as far as its era tells: its connection, process or workspace."""
+    return f"session:{caller.name}:{caller.session}" if caller.session else activity_key(caller)
 
 
 def activity_key(caller: Caller) -> WorkspaceKey:

@@ -155,7 +155,7 @@ async def _relay_as_task(call: ToolCall, tool: Tool, params: Mapping[str, Json])
         return result
     if sent.is_followed:
         return renamed(result, state.relayed_tasks.keep(exchange.caller, tool, task))
-    session, principal = session_of(state.settings.servers.get(tool.server), exchange.caller)
+    session, principal = session_of(state.settings.servers.get(tool.server), exchange.caller, state.rooted)
     options = CallOptions(caller=exchange, session=session, principal=principal)
 
     async def ask(method: str, params: Mapping[str, Json]) -> McpResult:
@@ -328,7 +328,7 @@ async def _relayed(
     """Relay a request in as many round trips as it takes, whatever the eras of its two ends."""
 
     async def send(asker: Exchange, more: Mapping[str, Json]) -> dict[str, Json]:
-        session, principal = session_of(state.settings.servers.get(server), asker.caller)
+        session, principal = session_of(state.settings.servers.get(server), asker.caller, state.rooted)
         options = CallOptions(
             meta=turn.meta or None,
             on_progress=asker.progress,

@@ -279,7 +279,7 @@ class Router:
                 return
 
     async def _ask(self, exchange: Exchange, server: str, method: str, params: Mapping[str, Json]) -> McpResult:
-        session, principal = session_of(self._state.settings.servers.get(server), exchange.caller)
+        session, principal = session_of(self._state.settings.servers.get(server), exchange.caller, self._state.rooted)
         options = CallOptions(caller=exchange, session=session, principal=principal)
         return await self._state.upstreams.request(server, method, params, options=options)
 

@@ -181,7 +181,7 @@ class GatewayState:
         self.changed = anyio.Event()
         """Set and replaced when the tools of a server are part of the view, and when its state changes."""
         self.workspaces = Workspaces(seams.workspaces, workspace_limits(limits))
-        self.shares = Shares(limits)
+        self.shares, self.rooted = Shares(limits), dict[str, WorkspaceKey]()
         self.results = Results(seams.results or MemoryResults(), characters=limits.result_characters)
         self.results.store.limit(result_limits(limits))
         self.uris = SeenUris()
