@@ -14,6 +14,7 @@ from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.trust import keeping
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.keeping import Keeper, decide
+from shortlist.trust.scanner import Scanner
 from shortlist.trust.verdicts import Reason, ScanVerdict, Severity
 
 LEVELS: dict[str, Severity] = {"Evil.": "dangerous", "Odd.": "suspicious"}
@@ -125,3 +126,15 @@ class Lenient:
 
     def scan(self, _: ToolDefinition, __: object = None) -> ScanVerdict:
         return ScanVerdict()
+
+
+def test_a_word_about_a_tool_of_the_same_list_is_no_order_about_another_servers(tmp_path: Path) -> None:
+    """Two servers for files have the same names, and each tells which of its own tools to use."""
+    keeper = Keeper(SqlitePins(tmp_path / "trust.sqlite"), Scanner, lambda _: "scan")
+    files = [
+        listed("list_directory", "Lists the files in a folder.", False),
+        listed("read_text_file", "Reads a text. Do not use list_directory for a single file.", False),
+    ]
+    assert keeper.admit("files", files, {}) == tuple(files)
+    assert keeper.admit("more files", files, {}) == tuple(files)
+    assert len(keeper.admit("hostile", files[1:], {})) == 0

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from shortlist.catalog.catalog import Catalog, differing
 from shortlist.config.settings import Trust
@@ -158,7 +159,9 @@ class Keeper:
             if stored.listing == mark and not stored.held and trust != "review":
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
-                rules = AdmissionRules(trust, self._judge, rescan=not stored.listing.endswith(scanner_version()))
+                rules = AdmissionRules(
+                    trust, self._judging(server, tools), rescan=not stored.listing.endswith(scanner_version())
+                )
                 admission = admit(listed, pins, rules)
                 self._store.write(server, _stored(mark, with_accepted(pins, admission), admission))
         except StoreError as error:
@@ -183,7 +186,11 @@ class Keeper:
         entries = [tool_entry(tool.mcp()) for tool in fresh]
         touched: set[tuple[Kind, str]] = {("tool", name) for name in (*gone, *(tool.name for tool in fresh))}
         decided = admit_some(
-            server, entries, definitions.keys(), before.pins, AdmissionRules(before.trust, self._judge)
+            server,
+            entries,
+            definitions.keys(),
+            before.pins,
+            AdmissionRules(before.trust, self._judging(server, tools)),
         )
         pins = with_accepted(before.pins, decided)
         try:
@@ -211,11 +218,20 @@ class Keeper:
             if held.cause != "unreadable":
                 logger.warning("%s/%s is held: %s. Run `shortlist review`.", server, held.entry.name, held.why)
 
-    def _judge(self, definition: ToolDefinition) -> ScanVerdict:
-        if self._scanner is None:
-            self._scanner = self._make()
-        names = {server: arrival.definitions for server, arrival in self._arrived.items()}
-        return self._scanner.scan(definition, Neighbours.of(definition.server, names))
+    def _judging(self, server: str, tools: Sequence[Tool]) -> Callable[[ToolDefinition], ScanVerdict]:
+        """Return how a definition of a server is judged, beside its other tools and those of all servers."""
+
+        @cache  # once for all definitions of a list
+        def around() -> Neighbours:
+            names = {other: arrival.definitions for other, arrival in self._arrived.items()}
+            return Neighbours.of(server, {**names, server: [tool.name for tool in tools]})
+
+        def judge(definition: ToolDefinition) -> ScanVerdict:
+            if self._scanner is None:
+                self._scanner = self._make()
+            return self._scanner.scan(definition, around())
+
+        return judge
 
 
 def pins_of(stored: StoredPins) -> Pins:

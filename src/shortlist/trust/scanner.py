@@ -183,10 +183,10 @@ def _references(reading: DefinitionReading, around: Neighbours) -> Iterator[Reas
     """Yield sentences that give orders about tools of other servers."""
     if not around.foreign_tools:
         return
-    own = around.own.union(*(field.path.split(".") for field in reading.fields))  # also the names of parameters
+    parameters = {part for field in reading.fields for part in field.path.split(".")}
     for field in reading.fields:
         for sentence in sentences_of(field.text) if field.path in _SPOKEN else ():
-            named = (set(_TOOL_NAME.findall(sentence.text)) & around.foreign_tools) - own
+            named = (set(_TOOL_NAME.findall(sentence.text)) & around.foreign_tools) - around.own - parameters
             order = _ORDER.search(sentence.text) if named else None
             if order:
                 level: Severity = "dangerous" if _DIVERTS.search(sentence.text) else "suspicious"
