@@ -1,16 +1,20 @@
 """Whatever ends the gateway, no process of a server is left, and no descriptor."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+import uvloop
 
+from shortlist.upstream.guardian import pipe_file
 from tests.upstream.support import DEADLINE_SECONDS, QUICK, pool_of, script, text_of
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -95,3 +99,24 @@ async def test_servers_start_again_when_the_guardian_itself_was_killed() -> None
         with pytest.raises(Exception, match="may have received"):
             await pool.call_tool("frail", "die", {})
         assert text_of(await pool.call_tool("frail", "echo", {})) == "{}"
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_pipe_is_closed_once(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Uvloop closes the descriptor itself; a second close would hit what another thread opened in the meantime."""
+
+    async def closed_by_its_loop() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = os.pipe()
+        file = pipe_file(loop, ours, "rb")
+        transport, _ = await loop.connect_read_pipe(asyncio.Protocol, file)
+        assert getattr(file, "closefd") is isinstance(loop, asyncio.BaseEventLoop)  # noqa: B009 - not in the type
+        transport.close()
+        while not file.closed:
+            await asyncio.sleep(0)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(ours)
+        os.close(theirs)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(closed_by_its_loop())

@@ -26,6 +26,7 @@ from pydantic_core import from_json
 
 from shortlist.errors import InvalidInput
 from shortlist.upstream.framing import LineSplitter, Message, Oversized, error_message, read_line, refusal
+from shortlist.upstream.guardian import pipe_file
 
 Streams: TypeAlias = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
@@ -67,11 +68,11 @@ def _are_pipes() -> bool:
 
 @asynccontextmanager
 async def _open_pipes(limit: int) -> AsyncIterator[Streams]:
-    stdin, stdout = os.dup(STDIN), os.fdopen(os.dup(STDOUT), "wb")
+    loop = asyncio.get_running_loop()
+    stdin, stdout = os.dup(STDIN), pipe_file(loop, os.dup(STDOUT), "wb")
     _divert(STDIN, os.open(os.devnull, os.O_RDONLY))
     _divert(STDOUT, os.dup(STDERR))  # output printed by mistake, here or in a child, must not look like a message
     os.set_blocking(stdin, False)
-    loop = asyncio.get_running_loop()
     writing, flow = await loop.connect_write_pipe(lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), stdout)
     outbox = _Outbox(asyncio.StreamWriter(writing, flow, None, loop))
     try:

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import IO, Any, Literal, Protocol
 
 _LENGTH = struct.Struct("!I")
 _SUBREAPER = 36
@@ -124,12 +124,15 @@ class Guardian:
 
     async def close(self) -> None:
         """End the guardian, and with it whatever is left of its processes."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+        try:
+            if self._reading is not None:  # before its socket is closed, whose number may be used again at once
+                self._reading.cancel()
+                await asyncio.wait([self._reading])
+                self._reading = None
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
         if self._process is not None:
             await self._process.wait()
             self._process = None
@@ -225,17 +228,26 @@ async def _connected(pid: int, pipes: _Pipes) -> Child:
     loop = asyncio.get_running_loop()
     stdin, stdout, stderr = pipes.ours
     writing, flow = await loop.connect_write_pipe(
-        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(stdin, "wb", 0)
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), pipe_file(loop, stdin, "wb")
     )
     readers, transports = [], [writing]
     for descriptor in (stdout, stderr):
         reader = asyncio.StreamReader(limit=CHUNK_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await loop.connect_read_pipe(lambda p=protocol: p, os.fdopen(descriptor, "rb", 0))  # type: ignore[misc]
+        transport, _ = await loop.connect_read_pipe(lambda p=protocol: p, pipe_file(loop, descriptor, "rb"))  # type: ignore[misc]
         readers.append(reader)
         transports.append(transport)  # type: ignore[arg-type]
     writer = asyncio.StreamWriter(writing, flow, None, loop)
     return Child(pid, writer, readers[0], readers[1], _transports=tuple(transports))
+
+
+def pipe_file(loop: asyncio.AbstractEventLoop, descriptor: int, mode: Literal["rb", "wb"]) -> IO[bytes]:
+    """Return a pipe as a loop takes it.
+
+    Uvloop closes the descriptor and then the file as well. In between another thread may have opened a file or a
+    connection under the same number, which would be closed instead. So there the file must not own its descriptor.
+    """
+    return os.fdopen(descriptor, mode, 0, closefd=isinstance(loop, asyncio.BaseEventLoop))
 
 
 async def _start_directly(command: Sequence[str], environment: Mapping[str, str], directory: str | None) -> Child:
