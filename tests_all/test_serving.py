@@ -83,8 +83,9 @@ async def test_without_a_configuration_the_demo_servers_are_served_with_the_json
             httpx2.AsyncClient(headers=entry["headers"], timeout=START_SECONDS) as http,
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
-            found = words(await client.call_tool("search_tools", first))
-    assert "slack" in found
+            with anyio.fail_after(START_SECONDS):  # the demo's servers are still starting
+                while "weather__get_forecast" not in words(await client.call_tool("search_tools", first)):
+                    await anyio.sleep(0.5)
 
 
 def test_import_shows_what_it_would_add_and_adds_it_when_told(tmp_path: Path) -> None:
