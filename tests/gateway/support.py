@@ -31,7 +31,7 @@ from shortlist.front.audience import Answerer
 from shortlist.front.server import Front
 from shortlist.gateway.callers import Caller
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.state import NO_SEAMS, Seams
+from shortlist.gateway.state import Seams
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher, SearchOptions
@@ -283,7 +283,7 @@ class _Late:
 async def serve(
     *fixtures: Fixture,
     options: ServeOptions = NO_OPTIONS,
-    seams: Seams = NO_SEAMS,
+    seams: Seams | None = None,
     others: Mapping[str, ServerSettings] = EMPTY,
     **settings: Any,
 ) -> AsyncIterator[Served]:

@@ -110,3 +110,13 @@ async def test_one_caller_displaces_neither_the_results_nor_the_workspace_of_ano
     assert "line 0 of lab" in words(page)
     assert loaded is not None
     assert list(loaded.loaded) == ["lab/add"]
+
+
+async def test_gateways_in_one_process_share_no_workspace() -> None:
+    for name in ("add", "long"):
+        async with serve(Fixture("lab"), tokens=TOKENS) as served:
+            async with client(served, "ada") as ada:
+                await ada.call_tool("load_tools", {"names": [f"lab__{name}"]})
+            found = served.gateway.state.workspaces.of(Caller(principal=principal("ada")))
+        assert found is not None
+        assert list(found.loaded) == [f"lab/{name}"]

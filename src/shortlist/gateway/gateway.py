@@ -23,7 +23,7 @@ from shortlist.gateway.menus import BY_NAME, menu_definitions, optional_definiti
 from shortlist.gateway.ports import ToolSearch, Upstreams
 from shortlist.gateway.router import with_app
 from shortlist.gateway.saved_programs import approved_programs, run_saved, with_programs
-from shortlist.gateway.state import NO_SEAMS, CallerView, GatewayState, Reload, Seams
+from shortlist.gateway.state import CallerView, GatewayState, Reload, Seams
 from shortlist.gateway.tools import McpResult, ToolArguments, ToolCall, defaults_of
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.models import PROGRAMS, Json, Server, Tool, ToolId
@@ -46,7 +46,7 @@ class Gateway:
         upstreams: Upstreams,
         *,
         options: ServeOptions = NO_OPTIONS,
-        seams: Seams = NO_SEAMS,
+        seams: Seams | None = None,
     ) -> None:
         self.state = GatewayState(settings, search, upstreams, options, seams)
         self._send, self._changes = anyio.create_memory_object_stream[ToolsChanged](math.inf)

@@ -113,9 +113,6 @@ class Seams:
     programs: ProgramStore = field(default_factory=MemoryPrograms)
 
 
-NO_SEAMS = Seams()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerView:
     """One caller's view for one request: how it is served, and the tools it can reach."""
@@ -159,8 +156,9 @@ class GatewayState:
         search: ToolSearch,
         upstreams: Upstreams,
         options: ServeOptions = NO_OPTIONS,
-        seams: Seams = NO_SEAMS,
+        seams: Seams | None = None,
     ) -> None:
+        seams = seams or Seams()
         self.everything = make_view(settings, options, search.catalog, co_use=seams.co_use)
         """The view without any scope: for the owner's own commands and for metrics, never for what answers a client."""
         limits = settings.limits
