@@ -9,6 +9,8 @@ from mcp import Client, MCPError
 from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits, TokenSettings, hash_token
 from shortlist.gateway.callers import Caller, Shares, TooManyCalls
+from shortlist.gateway.task_handles import MAX_OWN_TASKS, MAX_TASKS, RelayedTasks
+from shortlist.models import Tool
 from tests.gateway.support import DEADLINE_SECONDS, MODES, Era, Fixture, Served, serve, words
 from tests.gateway.test_doors import Recognised
 
@@ -120,3 +122,13 @@ async def test_gateways_in_one_process_share_no_workspace() -> None:
             found = served.gateway.state.workspaces.of(Caller(principal=principal("ada")))
         assert found is not None
         assert list(found.loaded) == [f"lab/{name}"]
+
+
+def test_one_caller_does_not_displace_the_tasks_of_another() -> None:
+    tasks, tool = RelayedTasks(), Tool(id="lab/long", server="lab", name="long")
+    ada, bob = (Caller(principal=principal(name)) for name in ("ada", "bob"))
+    kept = tasks.keep(ada, tool, {"taskId": "hers"})
+    for number in range(MAX_TASKS + 1):
+        tasks.keep(bob, tool, {"taskId": str(number)})
+    assert tasks.known_to(ada.principal) == [kept]
+    assert len(tasks.known_to(bob.principal)) == MAX_OWN_TASKS

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shortlist.access.catalog import ScopedCatalog
+from shortlist.access.principal import Principal
 from shortlist.errors import RequestRefused
 from shortlist.gateway.callers import Caller
 from shortlist.models import Json, Tool, ToolId
 
 MAX_TASKS = 1_000
+MAX_OWN_TASKS = 100
+"""Tasks of one principal: its own oldest ones go first, before those of anybody else."""
 MAX_SECONDS = 86_400.0
 """How long a task is known whose server sets no limit."""
 HANDLE_BYTES = 18
@@ -30,7 +33,7 @@ class RelayedTask:
 
 
 class RelayedTasks:
-    """Tasks by handle, bounded in number; the oldest go first."""
+    """Tasks by handle, bounded in number, also for each principal; the oldest go first."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -43,9 +46,15 @@ class RelayedTasks:
         self._known[handle] = RelayedTask(
             server=tool.server, own=str(task["taskId"]), tool=tool.id, caller=caller, expires=expires
         )
+        for displaced in self.known_to(caller.principal)[:-MAX_OWN_TASKS]:
+            del self._known[displaced]
         while len(self._known) > MAX_TASKS:
             self._known.popitem(last=False)
         return handle
+
+    def known_to(self, principal: Principal) -> list[str]:
+        """Return the handles of the tasks that a principal started, the oldest first."""
+        return [handle for handle, task in self._known.items() if task.caller.principal == principal]
 
     def find(self, caller: Caller, tools: ScopedCatalog, handle: Json) -> RelayedTask:
         """Return a task of this caller; one of somebody else, out of reach or expired is as unknown as any other."""
