@@ -9,6 +9,10 @@ OBJECTS := $(foreach name,agents crewai semantic_kernel,.venv-objects/$(name)/.i
 
 setup: $(STAMP)
 
+# $(call pass,PYTHON,TESTS,OPTIONS): run tests. What fails beside hundreds of processes on two cores is run once more by itself,
+# and both runs stay in the output; a test that fails again fails the target.
+pass = $(1)/python -m pytest $(2) $(3) || $(1)/python -m pytest $(2) --last-failed --last-failed-no-failures none
+
 $(STAMP): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
@@ -23,7 +27,7 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(call pass,$(BIN),tests,-n auto --dist loadfile)
 
 # Conformance, foreign clients, frameworks and a browser: slow, and each installs what it needs beside the rest. The browser's
 # driver keeps an event loop of its own while it is open, so its tests have a process of theirs.
@@ -31,9 +35,9 @@ test-all: setup $(FRAMEWORKS) $(BROWSER) $(OBJECTS)
 	$(BIN)/python -m tests_all.browser.chromium
 	$(BIN)/python -m tests_all.bubblewrap
 	$(BIN)/python -m pytest --capture=no tests_all/test_isolation.py
-	$(BIN)/python -m pytest tests_all --ignore tests_all/browser --ignore tests_all/test_isolation.py
+	$(call pass,$(BIN),tests_all --ignore tests_all/browser --ignore tests_all/test_isolation.py)
 	$(BIN)/python -m tests.storage.postgres $(BIN)/python -m pytest tests/storage
-	$(BIN)/python -m pytest tests_all/browser
+	$(call pass,$(BIN),tests_all/browser)
 	.venv-frameworks/bin/python -m pytest tests/frameworks tests/library tests/objects/test_known.py
 	.venv-objects/agents/bin/python -m pytest tests/objects/test_agents.py
 	.venv-objects/crewai/bin/python -m pytest tests/objects/test_crewai.py

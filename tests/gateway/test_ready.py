@@ -10,6 +10,7 @@ import pytest
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
+from shortlist.front.probes import is_searchable
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.state import Seams
 from shortlist.models import Tool
@@ -55,9 +56,11 @@ async def test_a_server_is_ready_once_its_tools_are_admitted_and_says_so_once(ca
         gateway.on_upstream(became("ready"))
         assert await anyio.to_thread.run_sync(gate.asked.wait, DEADLINE_SECONDS)
         assert "is ready" not in caplog.text
+        assert not is_searchable(gateway.state)  # nothing is known yet, and something will be
         gate.may_answer.set()
         with anyio.fail_after(DEADLINE_SECONDS):
             await gateway.settled()
+        assert is_searchable(gateway.state)
         gateway.on_upstream(became("ready"))  # of its circuit, perhaps
         assert [record.getMessage() for record in caplog.records] == ["server 'slow' is ready: 2 tools"]
         gateway.on_upstream(became("down"))

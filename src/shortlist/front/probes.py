@@ -36,7 +36,7 @@ def probe_routes(state: GatewayState, instruments: Instruments, border: Border) 
 
 
 def is_searchable(state: GatewayState) -> bool:
-    """Return whether a search has something to search: there are tools, or every server has said that it has none."""
+    """Return whether a search has something to search: there are tools, or every server has none to offer."""
     if len(state.everything.catalog):
         return True
-    return "connecting" not in state.upstreams.states.values()
+    return not state.arriving and "connecting" not in state.upstreams.states.values()
