@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
@@ -40,7 +41,11 @@ class IdentityProvider:
     says: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """What introspection answers, by the opaque token."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: {"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys"})
+    stated: dict[str, str | None] = field(default_factory=dict)
+    """The algorithm that a published key is for, by the key's id."""
     down: bool = False
+    answering: anyio.Event | None = None
+    """Introspection answers after this event, where there is one."""
     asked: int = 0
 
     async def fetch(self, _: IssuerSettings, url: str) -> Mapping[str, Any]:
@@ -54,13 +59,16 @@ class IdentityProvider:
         published: list[dict[str, Any]] = [{"kty": "new-kind", "kid": "x"}]
         for key_id, key in self.keys.items():
             algorithm: Any = next(a for kind, a in _KINDS.items() if isinstance(key, kind))
-            published.append({**json.loads(algorithm.to_jwk(key.public_key())), "kid": key_id, "use": "sig"})
+            stated = {"alg": name} if (name := self.stated.get(key_id)) else {}
+            published.append({**json.loads(algorithm.to_jwk(key.public_key())), "kid": key_id, "use": "sig", **stated})
         return {"keys": published}
 
     async def introspect(self, _: IssuerSettings, token: str) -> Mapping[str, Any]:
         self.asked += 1
         if self.down:
             raise OSError("connection refused")
+        if self.answering is not None:
+            await self.answering.wait()
         return self.says.get(token, {"active": False})
 
     def token(self, key_id: str = "one", algorithm: str = "RS256", **claims: Any) -> str:

@@ -1,20 +1,25 @@
+import json
 import time
 from typing import Any
 
+import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
+from jwt.utils import base64url_encode
 
 from shortlist.access.claims import NoRule, matches, principal_of
 from shortlist.access.jwt import (
     KEYS_SECONDS,
+    LEEWAY_SECONDS,
     MAX_SUBJECT_CHARACTERS,
     MAX_TOKEN_CHARACTERS,
     MOST_QUESTIONS,
     REFUSED_SECONDS,
     VERIFIED_SECONDS,
+    CannotCheck,
     TokenRefused,
     TokenVerifier,
 )
@@ -151,6 +156,49 @@ async def test_a_key_signs_only_with_algorithms_of_its_type(provider: IdentityPr
     assert "does not publish" in await refusal(provider.verifier(), token)
 
 
+@pytest.mark.parametrize(
+    ("curve", "algorithm", "stated"),
+    [(ec.SECP384R1(), "ES256", None), (ec.SECP256R1(), "ES256", "ES384"), (None, "RS256", "PS256")],
+)
+async def test_a_key_signs_only_with_the_algorithm_of_its_curve_and_of_its_own_statement(
+    provider: IdentityProvider, curve: Any, algorithm: str, stated: str | None
+) -> None:
+    provider.keys["two"] = ec.generate_private_key(curve) if curve else RSA
+    provider.stated["two"] = stated
+    claims = {"iss": ISSUER, "aud": RESOURCE, "sub": "ada", "exp": time.time() + 300}
+    signing = jwt.PyJWS().get_algorithm_by_name(algorithm)
+    signed = f"{_part({'alg': algorithm, 'kid': 'two'})}.{_part(claims)}"
+    token = f"{signed}.{base64url_encode(signing.sign(signed.encode(), provider.keys['two'])).decode()}"
+    assert "does not publish" in await refusal(provider.verifier(), token)
+
+
+def _part(content: dict[str, Any]) -> str:
+    return base64url_encode(json.dumps(content).encode()).decode()
+
+
+@pytest.mark.parametrize("kind", ["logout+jwt", "dpop+jwt", "application/secevent+jwt", 5])
+async def test_a_signed_message_of_the_issuer_that_is_not_an_access_token_is_refused(
+    provider: IdentityProvider, kind: Any
+) -> None:
+    claims = {"iss": ISSUER, "aud": RESOURCE, "sub": "ada", "exp": time.time() + 300}
+    signed = f"{_part({'alg': 'RS256', 'kid': 'one', 'typ': kind})}.{_part(claims)}"
+    signature = jwt.PyJWS().get_algorithm_by_name("RS256").sign(signed.encode(), RSA)
+    token = f"{signed}.{base64url_encode(signature).decode()}"
+    assert "not an access token" in await refusal(provider.verifier(), token)
+
+
+async def test_a_token_that_is_bound_to_a_key_of_its_client_is_not_a_bearer_token(provider: IdentityProvider) -> None:
+    assert "bound to a key" in await refusal(provider.verifier(), provider.token(cnf={"jkt": "x"}))
+
+
+async def test_a_token_has_one_spelling(provider: IdentityProvider) -> None:
+    checking, token = provider.verifier(), provider.token()
+    assert (await checking.verify(token)).subject == "ada"
+    for other in (f"{token}=", f"{token}==", f"{token[:-4]} {token[-4:]}", f"{token}!", token.replace("_", "/", 1)):
+        if other != token:
+            assert "malformed" in await refusal(checking, other)
+
+
 async def test_a_token_with_critical_extensions_is_refused(provider: IdentityProvider) -> None:
     claims = {"iss": ISSUER, "aud": RESOURCE, "sub": "ada", "exp": time.time() + 300}
     token = jwt.encode(claims, RSA, "RS256", headers={"kid": "one", "crit": ["exp"]})
@@ -239,10 +287,50 @@ async def test_an_unknown_opaque_token_is_asked_about_once_in_a_while(provider: 
 
 
 async def test_questions_about_opaque_tokens_are_bounded(provider: IdentityProvider) -> None:
-    checking = introspecting(provider)
-    checking._questions = MOST_QUESTIONS
-    assert "too many" in await refusal(checking, "opaque")
-    assert provider.asked == 0
+    checking, provider.answering = introspecting(provider), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        for number in range(MOST_QUESTIONS):
+            tasks.start_soon(refusal, checking, f"opaque-{number}")
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(CannotCheck, match="too many"):
+            await checking.verify("opaque")
+        provider.answering.set()
+    assert provider.asked == MOST_QUESTIONS
+
+
+async def test_a_new_opaque_token_in_many_requests_at_once_is_asked_about_once(provider: IdentityProvider) -> None:
+    checking, provider.answering = introspecting(provider), anyio.Event()
+    provider.says["opaque"] = {"active": True, "sub": "ada", "aud": RESOURCE}
+    subjects: list[str] = []
+
+    async def present() -> None:
+        subjects.append((await checking.verify("opaque")).subject)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2 * MOST_QUESTIONS):
+            tasks.start_soon(present)
+        await anyio.wait_all_tasks_blocked()
+        provider.answering.set()
+    assert subjects == ["ada"] * 2 * MOST_QUESTIONS
+    assert provider.asked == 1
+
+
+async def test_an_issuer_that_is_down_does_not_make_an_opaque_token_invalid(provider: IdentityProvider) -> None:
+    checking, provider.down = introspecting(provider), True
+    provider.says["opaque"] = {"active": True, "sub": "ada", "aud": RESOURCE}
+    with pytest.raises(CannotCheck, match="does not answer"):
+        await checking.verify("opaque")
+    provider.down = False
+    assert (await checking.verify("opaque")).subject == "ada"
+
+
+async def test_an_opaque_token_is_not_used_beyond_its_end(provider: IdentityProvider) -> None:
+    seconds = [0.0]
+    checking = introspecting(provider, clock=lambda: seconds[0], now=lambda: 1_000.0 + seconds[0])
+    provider.says["opaque"] = {"active": True, "sub": "ada", "aud": RESOURCE, "exp": 1_000 - LEEWAY_SECONDS + 5}
+    assert (await checking.verify("opaque")).subject == "ada"
+    seconds[0] = 6.0
+    assert "expired" in await refusal(checking, "opaque")
 
 
 async def test_an_opaque_token_without_an_introspection_endpoint_is_refused(provider: IdentityProvider) -> None:

@@ -1,6 +1,7 @@
 """From the claims of an access token to a principal, by the rules of the configuration."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from shortlist.access.jwt import Identity, TokenRefused
 from shortlist.access.principal import Principal, credential_of
@@ -17,13 +18,14 @@ def principal_of(identity: Identity) -> Principal:
     issuer = identity.issuer
     for place, rule in enumerate(issuer.rules):
         if matches(rule, identity.claims):
-            known = frozenset(name for name, _ in issuer.scopes)
             return Principal(
                 kind="oauth",
                 name=f"{issuer.name}:{identity.subject}",
                 credential=credential_of(issuer),
                 rule=place,
-                granted=identity.scopes & known,
+                granted=identity.scopes.intersection(name for name, _ in issuer.scopes)
+                if issuer.scopes
+                else frozenset(),
                 expires=identity.expires,
             )
     raise NoRule("no rule in the configuration of this gateway matches the token")
@@ -31,8 +33,10 @@ def principal_of(identity: Identity) -> Principal:
 
 def matches(rule: ClaimRule, claims: Mapping[str, Json]) -> bool:
     """Return whether every condition of a rule holds."""
-    if rule.claim is not None and set(rule.values).isdisjoint(_texts(_claim(claims, rule.claim))):
-        return False
+    if rule.claim is not None:
+        held = _held(_claim(claims, rule.claim))
+        if not any(value in held for value in rule.values):
+            return False
     return not rule.email_domains or _email_domain(claims) in {domain.lower() for domain in rule.email_domains}
 
 
@@ -40,19 +44,19 @@ def _claim(claims: Mapping[str, Json], name: str) -> Json:
     """Return a claim by its name, else by a path into nested objects."""
     if name in claims:
         return claims[name]
-    found: Json = dict(claims)
+    found: Any = claims
     for part in name.split("."):
-        if not isinstance(found, dict):
+        if not isinstance(found, Mapping):
             return None
         found = found.get(part)
     return found
 
 
-def _texts(value: Json) -> Iterable[str]:
+def _held(value: Json) -> Collection[Any]:
     """Return the values of a claim: a list, one text, or texts separated by spaces as in `scope`."""
     if isinstance(value, str):
         return {value, *value.split()}
-    return (each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+    return value if isinstance(value, list) else ()
 
 
 def _email_domain(claims: Mapping[str, Json]) -> str | None:

@@ -5,26 +5,33 @@ it is not used.
 """
 
 import asyncio
+import binascii
 import hashlib
-import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import jwt
-from jwt.utils import base64url_decode
+from pydantic_core import from_json
 
 from shortlist.config.settings import IssuerSettings, OAuthSettings
 from shortlist.models import Json
 
 ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    "EC": ("ES256", "ES384", "ES512"),
-    "OKP": ("EdDSA",),
+    "P-256": ("ES256",),
+    "P-384": ("ES384",),
+    "P-521": ("ES512",),
+    "Ed25519": ("EdDSA",),
+    "Ed448": ("EdDSA",),
 }
-"""The signatures that each type of key may make. No `none` and no HS*: a public key is never a shared secret."""
+"""The signatures that RSA keys and the keys of each curve may make. No `none` and no HS*: a public key is never a
+shared secret."""
+ACCEPTED: Final = frozenset(name for names in ALGORITHMS.values() for name in names)
+TYPES: Final = ("jwt", "at+jwt")
+"""What a JWT may say that it is: a logout token or a proof of the same issuer is not an access token (RFC 8725)."""
 MAX_TOKEN_CHARACTERS = 16_384
 MAX_SUBJECT_CHARACTERS = 256
 LATEST = 1e12
@@ -47,6 +54,8 @@ MOST_QUESTIONS = 16
 
 
 _SIGNATURES = jwt.PyJWS()
+_BASE64URL = bytes.maketrans(b"-_+/=", b"+/!!!")
+"""From base64url to base64; characters that only base64 has become invalid."""
 
 
 class TokenRefused(Exception):
@@ -55,6 +64,10 @@ class TokenRefused(Exception):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class CannotCheck(TokenRefused):
+    """A token that may be valid: its issuer cannot be asked at the moment, so the client should try it again."""
 
 
 class IssuerLink(Protocol):
@@ -85,6 +98,12 @@ class Identity:
         return frozenset(raw.split() if isinstance(raw, str) else map(str, raw if isinstance(raw, list) else ()))
 
 
+class _PublicKey(NamedTuple):
+    id: str | None
+    algorithms: frozenset[str]
+    key: Any
+
+
 class IssuerKeys:
     """An issuer's public keys: cached, fetched again when one is missing, and kept while the issuer is down."""
 
@@ -92,11 +111,11 @@ class IssuerKeys:
         self._issuer = issuer
         self._link = link
         self._clock = clock
-        self._keys: tuple[jwt.PyJWK, ...] = ()
+        self._keys: tuple[_PublicKey, ...] = ()
         self._fetched = float("-inf")
         self._flight: asyncio.Task[None] | None = None
 
-    async def find(self, key_id: str | None, algorithm: str) -> jwt.PyJWK:
+    async def find(self, key_id: str | None, algorithm: str) -> Any:
         """Return the key that a token names; raise TokenRefused where the issuer does not publish it."""
         if self._clock() - self._fetched > KEYS_SECONDS:
             await self._refresh()
@@ -106,13 +125,13 @@ class IssuerKeys:
             key = self._matching(key_id, algorithm)
         if key is None:
             raise TokenRefused("the token is signed with a key that its issuer does not publish")
-        return key
+        return key.key
 
-    def _matching(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        fitting = [key for key in self._keys if algorithm in ALGORITHMS.get(key.key_type or "", ())]
+    def _matching(self, key_id: str | None, algorithm: str) -> _PublicKey | None:
+        fitting = [key for key in self._keys if algorithm in key.algorithms]
         if key_id is None:
             return fitting[0] if len(fitting) == 1 else None
-        return next((key for key in fitting if key.key_id == key_id), None)
+        return next((key for key in fitting if key.id == key_id), None)
 
     async def _refresh(self) -> None:
         if self._flight is None:
@@ -134,7 +153,7 @@ class IssuerKeys:
             if self._keys:
                 return
             self._fetched = self._clock() - KEYS_SECONDS + RETRY_SECONDS
-            raise TokenRefused("the keys of the token's issuer cannot be fetched; try again shortly") from None
+            raise CannotCheck("the keys of the token's issuer cannot be fetched") from None
         self._keys = _readable(document.get("keys"))
 
     async def _discovered(self) -> str:
@@ -165,10 +184,9 @@ class TokenVerifier:
         self._clock = clock
         self._now = now
         self._settings = OAuthSettings()
-        self._by_url: dict[str, IssuerSettings] = {}
-        self._keys: dict[IssuerSettings, IssuerKeys] = {}
+        self._issuers: dict[str, tuple[IssuerSettings, IssuerKeys]] = {}
         self._verified: OrderedDict[str, tuple[float, Identity | TokenRefused]] = OrderedDict()
-        self._questions = 0
+        self._asked: dict[str, asyncio.Task[tuple[Identity | TokenRefused, float]]] = {}
 
     async def verify(self, token: str) -> Identity:
         """Return who a token belongs to; raise TokenRefused with a reason that may be shown."""
@@ -178,10 +196,10 @@ class TokenVerifier:
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
         until, known = self._verified.get(digest, (0.0, None))
         if known is None or until <= self._clock():
-            known, seconds = await (self._jwt(token) if token.count(".") == 2 else self._opaque(token))
+            known, seconds = await (self._jwt(token) if token.count(".") == 2 else self._ask(digest, token))
             self._keep(digest, known, seconds)
         if isinstance(known, TokenRefused):
-            raise TokenRefused(known.reason)
+            raise type(known)(known.reason)
         return known
 
     def _follow(self) -> None:
@@ -189,9 +207,11 @@ class TokenVerifier:
         settings = self._read()
         if settings is self._settings:
             return
-        self._settings, issuers = settings, settings.issuers.values()
-        self._by_url = {issuer.issuer: issuer for issuer in issuers}
-        self._keys = {i: self._keys.get(i) or IssuerKeys(i, self._link, self._clock) for i in issuers}
+        self._settings, before = settings, dict(self._issuers.values())
+        self._issuers = {
+            issuer.issuer: (issuer, before.get(issuer) or IssuerKeys(issuer, self._link, self._clock))
+            for issuer in settings.issuers.values()
+        }
         self._verified.clear()
 
     def _keep(self, digest: str, known: Identity | TokenRefused, seconds: float) -> None:
@@ -201,14 +221,14 @@ class TokenVerifier:
 
     async def _jwt(self, token: str) -> tuple[Identity, float]:
         read = _read_token(token)
-        issuer = self._by_url.get(str(read.claims.get("iss")))
-        if issuer is None:
+        issuer, keys = self._issuers.get(read.claims["iss"], (None, None))
+        if issuer is None or keys is None:
             raise TokenRefused("the token was issued by somebody who is not trusted here")
-        algorithm = str(read.header.get("alg"))
-        if not any(algorithm in accepted for accepted in ALGORITHMS.values()):
+        algorithm = read.header.get("alg")
+        if not isinstance(algorithm, str) or algorithm not in ACCEPTED:
             raise TokenRefused("the token is not signed with an accepted algorithm")
-        key = await self._keys[issuer].find(read.header.get("kid"), algorithm)
-        if not _SIGNATURES.get_algorithm_by_name(algorithm).verify(read.signed, key.key, read.signature):
+        key = await keys.find(read.header.get("kid"), algorithm)
+        if not _SIGNATURES.get_algorithm_by_name(algorithm).verify(read.signed, key, read.signature):
             raise TokenRefused("the token's signature is not valid")
         self._check_audience(issuer, read.claims)
         return _identity(issuer, read.claims), min(self._seconds_left(read.claims), VERIFIED_SECONDS)
@@ -224,29 +244,35 @@ class TokenVerifier:
             raise TokenRefused("the token has expired")
         return left
 
+    async def _ask(self, digest: str, token: str) -> tuple[Identity | TokenRefused, float]:
+        """Ask about an opaque token once, however many requests present it at the same time."""
+        flight = self._asked.get(digest)
+        if flight is None:
+            if len(self._asked) >= MOST_QUESTIONS:
+                raise CannotCheck("too many tokens are being checked")
+            flight = self._asked[digest] = asyncio.create_task(self._opaque(token))
+            flight.add_done_callback(lambda _: self._asked.pop(digest, None))
+        return await asyncio.shield(flight)  # a caller that leaves must not end the question for the others
+
     async def _opaque(self, token: str) -> tuple[Identity | TokenRefused, float]:
-        asked = [issuer for issuer in self._by_url.values() if issuer.introspection is not None]
-        if self._questions >= MOST_QUESTIONS:
-            raise TokenRefused("too many tokens are being checked; try again shortly")
-        self._questions += 1
+        asked = [issuer for issuer, _ in self._issuers.values() if issuer.introspection is not None]
         try:
             for issuer in asked:
                 claims = await self._link.introspect(issuer, token)
                 if claims.get("active") is True:
-                    self._check_introspected(issuer, claims)
-                    return _identity(issuer, claims), VERIFIED_SECONDS
+                    return self._introspected(issuer, claims)
+        except TokenRefused as refused:
+            return refused, REFUSED_SECONDS
         except (OSError, TimeoutError, ValueError):
-            raise TokenRefused("the issuer does not answer questions about tokens; try again shortly") from None
-        finally:
-            self._questions -= 1
+            return CannotCheck("the issuer does not answer questions about tokens"), 0.0
         return TokenRefused("the token is not known here"), REFUSED_SECONDS
 
-    def _check_introspected(self, issuer: IssuerSettings, claims: Mapping[str, Json]) -> None:
+    def _introspected(self, issuer: IssuerSettings, claims: Mapping[str, Json]) -> tuple[Identity, float]:
         self._check_audience(issuer, claims)
         if claims.get("iss", issuer.issuer) != issuer.issuer:
             raise TokenRefused("the token was issued by somebody else")
-        if "exp" in claims and _seconds(claims, "exp") + LEEWAY_SECONDS < self._now():
-            raise TokenRefused("the token has expired")
+        left = self._seconds_left(claims) if "exp" in claims else VERIFIED_SECONDS
+        return _identity(issuer, claims), min(left, VERIFIED_SECONDS)
 
     def _check_audience(self, issuer: IssuerSettings, claims: Mapping[str, Json]) -> None:
         """Accept a configured audience, or the URI of one of our endpoints (RFC 8707)."""
@@ -258,8 +284,7 @@ class TokenVerifier:
         raise TokenRefused("the token is for another service")
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(NamedTuple):
     """A token taken apart; nothing of it is trusted before the signature is checked."""
 
     header: dict[str, Any]
@@ -270,15 +295,22 @@ class _Read:
 
 def _read_token(token: str) -> _Read:
     try:
-        head, payload, signature = (base64url_decode(part) for part in token.split("."))
-        header, claims = json.loads(head), json.loads(payload)
-    except (ValueError, RecursionError):
+        raw = token.encode("ascii")
+        head, payload, signature = map(_decoded, raw.translate(_BASE64URL).split(b"."))
+        header, claims = from_json(head), from_json(payload)
+    except ValueError:
         raise TokenRefused("the token is malformed") from None
     if not isinstance(header, dict) or not isinstance(claims, dict) or not isinstance(claims.get("iss"), str):
         raise TokenRefused("the token is malformed")
     if not isinstance(header.get("kid"), (str, type(None))) or "crit" in header or "b64" in header:
         raise TokenRefused("the token is malformed")
-    return _Read(header, claims, token.rpartition(".")[0].encode(), signature)
+    if str(header.get("typ", "JWT")).lower().removeprefix("application/") not in TYPES:
+        raise TokenRefused("the token is not an access token")
+    return _Read(header, claims, raw.rpartition(b".")[0], signature)
+
+
+def _decoded(part: bytes) -> bytes:
+    return binascii.a2b_base64(part + b"=" * (-len(part) % 4), strict_mode=True)
 
 
 def _seconds(claims: Mapping[str, Json], name: str) -> float:
@@ -296,18 +328,29 @@ def _identity(issuer: IssuerSettings, claims: Mapping[str, Json]) -> Identity:
         raise TokenRefused("the token does not name its subject")
     if len(subject) > MAX_SUBJECT_CHARACTERS or not subject.isprintable():
         raise TokenRefused("the subject of the token is too long or not printable")
+    if "cnf" in claims:
+        raise TokenRefused("the token is bound to a key of its client; this gateway accepts bearer tokens only")
     until = _seconds(claims, "exp") + LEEWAY_SECONDS if "exp" in claims else None
-    return Identity(issuer=issuer, subject=subject, expires=until, claims=dict(claims))
+    return Identity(issuer=issuer, subject=subject, expires=until, claims=claims)
 
 
-def _readable(raw: Json) -> tuple[jwt.PyJWK, ...]:
-    keys = []
-    for entry in raw[:MOST_KEYS] if isinstance(raw, list) else ():
-        try:
-            if isinstance(entry, dict) and entry.get("kty") in ALGORITHMS and entry.get("use", "sig") == "sig":
-                key = jwt.PyJWK(entry)
-                if key.key_type != "RSA" or key.key.key_size >= LEAST_RSA_BITS:
-                    keys.append(key)
-        except (jwt.PyJWTError, ValueError, TypeError):
-            continue  # a key of an unknown kind must not hide the others
-    return tuple(keys)
+def _readable(raw: Json) -> tuple[_PublicKey, ...]:
+    """Return the keys of a key set that can check signatures; a key of an unknown kind must not hide the others."""
+    entries = raw[:MOST_KEYS] if isinstance(raw, list) else ()
+    return tuple(key for entry in entries if isinstance(entry, dict) and (key := _public_key(entry)) is not None)
+
+
+def _public_key(entry: Mapping[str, Json]) -> _PublicKey | None:
+    key_id, kind = entry.get("kid"), entry.get("kty")
+    algorithms = frozenset(ALGORITHMS.get(str(kind if kind == "RSA" else entry.get("crv")), ()))
+    if "alg" in entry:
+        algorithms &= {str(entry["alg"])}
+    if not algorithms or entry.get("use", "sig") != "sig" or not isinstance(key_id, (str, type(None))):
+        return None
+    try:
+        key = jwt.PyJWK(dict(entry)).key
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    if kind == "RSA" and key.key_size < LEAST_RSA_BITS:
+        return None
+    return _PublicKey(key_id, algorithms, key)

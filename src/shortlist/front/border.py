@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shortlist.access.claims import NoRule, principal_of
-from shortlist.access.jwt import TokenRefused, TokenVerifier
+from shortlist.access.jwt import CannotCheck, TokenRefused, TokenVerifier
 from shortlist.access.principal import ANONYMOUS, Principal, token_principal
 from shortlist.access.scope import actions_of, scope_of_principal, scopes_for, with_implied
 from shortlist.access.tokens import PREFIX
@@ -31,6 +31,7 @@ from shortlist.gateway.menus import BY_NAME
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.view import ServedView
 
+RETRY_SECONDS = 5
 METADATA = "/.well-known/oauth-protected-resource"
 _ACTIONS: Mapping[str, Action] = {
     "tools/list": "see",
@@ -166,6 +167,10 @@ class Bearer:
         except NoRule as error:
             await PlainTextResponse(f"Refused: {error.reason}.", 403)(scope, receive, send)
             return
+        except CannotCheck as error:  # not 401: the client would throw a good token away and ask its user to sign in
+            text = f"The token cannot be checked now: {error.reason}. Try again shortly."
+            await PlainTextResponse(text, 503, {"Retry-After": str(RETRY_SECONDS)})(scope, receive, send)
+            return
         except TokenRefused as error:
             principal, reason = None, error.reason
         if principal is None:
@@ -199,8 +204,11 @@ def bearer_token(header: str, tokens: Mapping[str, TokenSettings]) -> TokenSetti
 
 def find_token(token: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings | None:
     """Find a token by its hash: what timing reveals about hashes does not help to guess a token."""
-    wanted = hash_token(token)
-    return next((settings for settings in tokens.values() if settings.hash == wanted), None) if token else None
+    wanted = hash_token(token) if token else None
+    for settings in tokens.values():
+        if settings.hash == wanted:
+            return settings
+    return None
 
 
 def needed_action(view: ServedView, principal: Principal, body: bytes) -> Action | None:
