@@ -3,10 +3,8 @@
 import hashlib
 import io
 import json
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,8 @@ import pytest
 from shortlist.cli import main
 from shortlist.config.load import load_settings
 from shortlist.config.settings import StdioTransport
+from tests.servers.registry import Registry, serve_registry
 
-EXCERPT = json.loads((Path(__file__).parent.parent / "config" / "registry" / "servers.json").read_text("utf-8"))
 OWN = """{
   // my servers
   "mcpServers": {
@@ -40,48 +38,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-class Registry(ThreadingHTTPServer):
-    """A registry of API v0.1 over the checked-in excerpt, two servers a page."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
-        self.answers: dict[str, tuple[int, bytes]] = {}
-        self.asked: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Answers(BaseHTTPRequestHandler):
-    server: Registry
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        status, body = self.server.answers.get(self.path.partition("?")[0]) or (200, json.dumps(self._page()).encode())
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _page(self) -> dict[str, Any]:
-        if "/versions/latest" in self.path:
-            name = self.path.split("/servers/")[1].partition("/versions")[0].replace("%2F", "/")
-            found: dict[str, Any] = next(each for each in EXCERPT["servers"] if each["server"]["name"] == name)
-            return found
-        start = int(self.path.partition("cursor=")[2].partition("&")[0] or 0)
-        more = {"nextCursor": str(start + 2)} if start + 2 < len(EXCERPT["servers"]) else {}
-        return {"servers": EXCERPT["servers"][start : start + 2], "metadata": more}
-
-    def log_message(self, *_: Any) -> None:
-        """Stay quiet."""
-
-
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    with Registry() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serve_registry() as server:
         yield server
-        server.shutdown()
 
 
 def servers(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shortlist.cli import main
-from shortlist.cli.stack import audit_folder
+from shortlist.cli.reading import audit_folder
 from shortlist.storage.audit import AuditFiles
 from shortlist.storage.port import AuditRecord
 

@@ -14,16 +14,11 @@ from shortlist.cli import COMMANDS, main, searching
 from shortlist.cli.serving import LOG_LEVELS, MODES
 from shortlist.config.settings import LogLevel, Mode
 from shortlist.models import SearchMode
+from tests.cli.commands import typed_words
 from tests.cli.light import HEAVY
 
-ACTIONS = {
-    "config": ("check", "path", "schema", "reference"),
-    "ab": ("start", "status", "report", "stop"),
-    "daemon": ("status", "stop", "run"),
-    "learned": ("list", "export", "clear"),
-    "programs": ("list", "save", "show", "approve", "remove"),
-}
-typed = [[command] for command in COMMANDS] + [[command, act] for command, acts in ACTIONS.items() for act in acts]
+TALKING = {"dashboard", "doctor", "harness", "logins", "people", "secrets"}
+"""Modules of commands that start servers, talk to them or hold what signs in to them."""
 
 
 def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -33,7 +28,7 @@ def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", typed, ids=" ".join)
+@pytest.mark.parametrize("words", typed_words(), ids=" ".join)
 def test_a_command_and_all_that_it_takes_are_described(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +44,13 @@ def test_a_command_and_all_that_it_takes_are_described(
 def test_serve_takes_what_the_settings_name() -> None:
     assert (get_args(Mode), get_args(LogLevel)) == (MODES, LOG_LEVELS)
     assert get_args(SearchMode) == searching.MODES
+
+
+def test_a_command_that_talks_to_no_server_does_not_import_mcp() -> None:
+    modules = [f"shortlist.cli.{module}" for module in {module for module, _ in COMMANDS.values()} - TALKING]
+    ask = f"import sys, {', '.join(modules)}; print([name for name in ('mcp', 'uvicorn') if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", ask], check=True, capture_output=True, text=True)
+    assert said.stdout.strip() == "[]"
 
 
 def test_without_a_command_they_are_all_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shortlist.cli import main
-from shortlist.cli.stack import audit_folder
+from shortlist.cli.reading import audit_folder
 from shortlist.paths import data_folder
 from shortlist.storage.audit import AuditFiles, read_audit, verify_audit
 from shortlist.storage.local import open_local

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from shortlist.access.principal import OWNER
 from shortlist.cli.found import result_data, result_text
-from shortlist.cli.stack import SETTLE_SECONDS, Stack, Starting, connected, read_settings, run_plainly, say
+from shortlist.cli.reading import read_settings, say
+from shortlist.cli.stack import SETTLE_SECONDS, Stack, Starting, connected, run_plainly
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import describe_text, signature_of
 from shortlist.errors import InvalidInput, ToolNotFound

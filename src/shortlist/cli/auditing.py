@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.cli.stack import audit_folder, say
+from shortlist.cli.reading import audit_folder, say
 from shortlist.storage.audit import read_audit, verify_audit
 
 OK, FAILED = 0, 1

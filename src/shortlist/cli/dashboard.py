@@ -1,6 +1,7 @@
 """`shortlist dashboard`: the pages over what a gateway has recorded, whatever it serves over."""
 
 import argparse
+import threading
 import webbrowser
 from typing import Any
 
@@ -15,7 +16,8 @@ from shortlist.cli.arguments import add_command
 from shortlist.cli.engine import Known, make_searcher, open_model
 from shortlist.cli.entrance import entrance
 from shortlist.cli.listening import address, listen
-from shortlist.cli.stack import read_settings, run_plainly, say
+from shortlist.cli.reading import read_settings, say
+from shortlist.cli.stack import run_plainly
 from shortlist.cli.words import Words
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
@@ -68,8 +70,8 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
     def announce(base: str) -> None:
         link = entrance(access, base, settings.tokens)
         say(f"dashboard: {link}")
-        if open_browser:
-            webbrowser.open(link.partition(" ")[0])
+        if open_browser:  # beside the loop: a browser in the terminal returns when it is closed
+            threading.Thread(target=webbrowser.open, args=(link.partition(" ")[0],), daemon=True).start()
 
     await listen(app, host, port, announce)
 

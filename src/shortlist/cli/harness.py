@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json, count
-from shortlist.cli.stack import run_plainly, say
+from shortlist.cli.reading import say
+from shortlist.cli.stack import run_plainly
 from shortlist.errors import InvalidInput
 from shortlist.evals.tables import to_json, to_markdown
 from shortlist.harness.attempts import setups_table, tasks_table

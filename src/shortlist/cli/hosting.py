@@ -17,8 +17,9 @@ from shortlist.access.tokens import OwnTokens
 from shortlist.cli.entrance import dashboard_route, entrance
 from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
 from shortlist.cli.local import LocalDoor
+from shortlist.cli.reading import read_settings, say
 from shortlist.cli.rendezvous import Listener, NoSharing, Rendezvous, hold, rendezvous
-from shortlist.cli.stack import Stack, open_stack, read_settings, run_plainly, say
+from shortlist.cli.stack import Stack, open_stack, run_plainly
 from shortlist.cli.tokens import OwnToken, own_token
 from shortlist.config.settings import SearchSettings, Settings
 from shortlist.demo import FIRST_SEARCHES

@@ -10,9 +10,10 @@ import anyio.to_thread
 
 from shortlist.cli.arguments import add_command
 from shortlist.cli.grants import open_logins
+from shortlist.cli.reading import read_settings, say
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.signing import target_of, waiting_login
-from shortlist.cli.stack import read_settings, run_plainly, say
+from shortlist.cli.stack import run_plainly
 from shortlist.upstream.grants import SHARED
 from shortlist.upstream.login import LoginTarget
 

@@ -10,8 +10,8 @@ from typing import Any
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
 from shortlist.cli.logins import caller_key
+from shortlist.cli.reading import audit_folder, say
 from shortlist.cli.restarts import request_restart
-from shortlist.cli.stack import audit_folder, say
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput, NothingRecorded
 from shortlist.models import Json

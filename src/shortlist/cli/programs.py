@@ -15,11 +15,11 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import wire_name
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.reading import demo
 from shortlist.code.naming import NamedMembers, PythonNames
 from shortlist.code.parameters import named_functions, parametrised
 from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
-from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidInput
 from shortlist.models import PROGRAMS, Json, ToolId
 from shortlist.paths import find_config
@@ -70,7 +70,7 @@ def _action(actions: Any, name: str, run: Any, what: str, *, named: bool = True)
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     path = find_config(arguments.config)
-    return load_settings(path) if path else Settings(servers=demo_settings())
+    return load_settings(path) if path else demo()
 
 
 def _list(arguments: argparse.Namespace) -> int:

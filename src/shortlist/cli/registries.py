@@ -9,7 +9,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -17,8 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from shortlist.config.clients.registry import OFFICIAL, Package, RegistryServer, is_usable, read_server
 from shortlist.config.clients.texts import read_bytes, replace_file
 from shortlist.errors import InvalidInput, ShortlistError
-from shortlist.gateway.kinds import installable_server
-from shortlist.models import Json, Tool
+from shortlist.models import Json
 from shortlist.paths import data_folder
 
 SECONDS = 20.0
@@ -43,7 +42,7 @@ def registry_url(text: str | None) -> str:
 
 def find_server(name: str, registry: str) -> RegistryServer:
     """Return the latest version of a server: from the snapshot, else from the registry itself."""
-    for raw in _snapshot(registry):
+    for raw in snapshot(registry):
         if raw.get("server", {}).get("name") == name:
             return read_server(raw, registry)
     return read_server(_get(f"{registry}/v0.1/servers/{quote(name, safe='')}/versions/latest"), registry)
@@ -51,32 +50,13 @@ def find_server(name: str, registry: str) -> RegistryServer:
 
 def search(words: str, registry: str, limit: int) -> list[RegistryServer]:
     """Search the snapshot by words; without a snapshot, ask the registry."""
-    kept = _snapshot(registry)
+    kept = snapshot(registry)
     if not kept:
         answer = _get(f"{registry}/v0.1/servers?{urlencode({'search': words, 'limit': limit, 'version': 'latest'})}")
         kept = [raw for raw in _servers(answer, registry) if is_usable(raw)]
     wanted = set(re.findall(r"\w+", words.lower()))
     scored = [(-len(wanted & _words(raw)), raw["server"]["name"], raw) for raw in kept if "server" in raw]
     return [read_server(raw, registry) for score, _, raw in sorted(scored, key=lambda each: each[:2]) if score][:limit]
-
-
-def installable(registry: str, connected: Collection[str]) -> list[Tool]:
-    """Return the servers of the snapshot that are not connected, as documents that a search can find."""
-    bodies = (raw["server"] for raw in _snapshot(registry) if isinstance(raw.get("server"), dict))
-    named = [body for body in bodies if isinstance(body.get("name"), str)]
-    return [
-        installable_server(
-            body["name"], str(body.get("title") or ""), str(body.get("description") or ""), _tool_count(body)
-        )
-        for body in named
-        if body["name"].rpartition("/")[2] not in connected
-    ]
-
-
-def _tool_count(body: Mapping[str, Json]) -> int:
-    """Return how many tools a server has, where its registry lists them."""
-    tools = body.get("tools")
-    return len(tools) if isinstance(tools, list) else 0
 
 
 def sync(registry: str) -> int:
@@ -153,7 +133,7 @@ def _words(raw: Mapping[str, Any]) -> set[str]:
     )
 
 
-def _snapshot(registry: str) -> list[Any]:
+def snapshot(registry: str) -> list[Any]:
     raw = read_bytes(_path(registry))
     try:
         kept = json.loads(raw or b"{}").get("servers", [])

@@ -10,8 +10,8 @@ from typing import Any
 from shortlist.access.catalog import did_you_mean
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.grants import SECRET
+from shortlist.cli.reading import read_settings, say
 from shortlist.cli.restarts import request_restart
-from shortlist.cli.stack import read_settings, say
 from shortlist.config.settings import HttpTransport, ServerSettings, SseTransport, StdioTransport
 from shortlist.errors import InvalidInput
 from shortlist.paths import data_folder

@@ -126,7 +126,7 @@ def _answer(arguments: argparse.Namespace) -> int:
 
 
 def _logs(arguments: argparse.Namespace) -> int:
-    from shortlist.cli.stack import log_folder  # noqa: PLC0415
+    from shortlist.cli.reading import log_folder  # noqa: PLC0415
     from shortlist.text.tokens import clean_text  # noqa: PLC0415
     from shortlist.upstream.stderr import log_path  # noqa: PLC0415
 

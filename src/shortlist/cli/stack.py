@@ -4,7 +4,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,14 +22,14 @@ from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.grants import open_logins, stored_secret
 from shortlist.cli.pauses import keep_pauses_short, no_collection
 from shortlist.cli.pinning import open_inspection, open_keeper
+from shortlist.cli.reading import audit_folder, log_folder, say
 from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
 from shortlist.cli.signing import SignIns
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import load_settings
-from shortlist.config.settings import EMPTY, ServerSettings, Settings, TelemetrySettings
-from shortlist.demo.server import demo_settings
+from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.audience import Admission, Answerer
 from shortlist.front.server import Front, ObservedRequests, RelayedCalls
@@ -39,9 +39,8 @@ from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, Tool, ToolId
-from shortlist.observability.logs import NOTICES, configure_logs, quieter
+from shortlist.observability.logs import quieter
 from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
-from shortlist.paths import data_folder, find_config
 from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.audit import AuditFiles, prune_audit
 from shortlist.storage.opening import open_storage
@@ -63,7 +62,6 @@ SETTLE_SECONDS = 30.0
 NOT_RECORDED = TelemetrySettings(enabled=False)
 
 logger = logging.getLogger(__name__)
-notices = logging.getLogger(NOTICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +78,6 @@ class Stack:
     admission: Admission
 
 
-def say(line: str) -> None:
-    """Print a message to stderr; stdout belongs to the protocol."""
-    notices.info(line)
-
-
 def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
     """Run to the end; an error that task groups have wrapped comes out as itself."""
     try:
@@ -95,22 +88,6 @@ def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         raise error from None
-
-
-def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Settings:
-    """Read the configuration asked for, else the user's own, else the bundled demo servers; say which.
-
-    `logs` are the log settings of the command line, which come before those of the configuration.
-    """
-    path = find_config(explicit)
-    settings = load_settings(path, lenient=True) if path else Settings(servers=demo_settings())
-    configure_logs(replace(settings.logs, **logs))
-    count = len(settings.servers)
-    if path:
-        say(f"using {path} ({count} server{'' if count == 1 else 's'})")
-    else:
-        say(f"no configuration: using the {count} bundled demo servers (`shortlist setup` adds yours)")
-    return settings
 
 
 @asynccontextmanager
@@ -297,7 +274,9 @@ def list_everything(settings: Settings) -> tuple[Catalog, dict[str, str]]:
 
 
 def _installable(settings: Settings) -> Sequence[Tool]:
-    from shortlist.cli.registries import installable, registry_url  # noqa: PLC0415 - only searches for servers need it
+    # Only searches for servers need them.
+    from shortlist.cli.installables import installable  # noqa: PLC0415
+    from shortlist.cli.registries import registry_url  # noqa: PLC0415
 
     return installable(registry_url(None), settings.servers)
 
@@ -357,16 +336,6 @@ class _Searching:
             if not self._model:
                 self._model.append(open_model(self.settings.search))
             return self._model[0]
-
-
-def audit_folder() -> Path:
-    """Return where the audit log is kept."""
-    return data_folder() / "audit"
-
-
-def log_folder() -> Path:
-    """Where servers' stderr is kept."""
-    return data_folder() / "logs"
 
 
 def _take_event(gateway: Gateway, saved: SavedCatalog, event: UpstreamEvent) -> None:

@@ -14,7 +14,7 @@ from shortlist.access.principal import LOCAL
 from shortlist.access.scope import ACTIONS, scope_of, unknown_names
 from shortlist.access.tokens import mint, token_settings
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.cli.stack import read_settings, say
+from shortlist.cli.reading import read_settings, say
 from shortlist.cli.storing import configured_storage
 from shortlist.config.settings import Action, Confirm, Settings, TokenSettings, hash_token
 from shortlist.errors import InvalidInput
