@@ -332,3 +332,45 @@ def test_dismissed_misses_survive_a_restart_and_a_broken_file(tmp_path: Path) ->
     assert DismissedMisses(path).dismissed() == {"one", "two"}
     path.write_text("{")
     assert DismissedMisses(path).dismissed() == frozenset()
+
+
+@pytest.mark.parametrize("page", ["overview", "servers", "tools"])
+async def test_figures_are_those_of_the_chosen_caller(page: str) -> None:
+    echoed = [replace(call("alpha/echo"), caller="bob", workspace="b")] * 2
+    async with visiting(Fixture("alpha"), events=[replace(call("alpha/add"), caller="ada"), *echoed]) as visitor:
+        await visitor.enter()
+        tables = [
+            await rows(visitor, f"/download/{page}.csv{query}") for query in ("", "?caller=ada", "?caller=nobody")
+        ]
+    assert [sum(float(row[table[0].index("calls")]) for row in table[1:]) for table in tables] == [3, 1, 0]
+
+
+async def test_a_group_of_misses_shows_several_of_the_queries_before_it() -> None:
+    asked = ("sum of two numbers", "SUM of two  numbers", "total them up")
+    events = [
+        event
+        for number, query in enumerate(asked)
+        for event in (search(query, "alpha/echo", workspace=f"w{number}"), call("alpha/add", workspace=f"w{number}"))
+    ]
+    async with visiting(Fixture("alpha"), events=events) as visitor:
+        await visitor.enter()
+        page = await visitor.read("/misses?kind=unfound")
+    assert "3×" in page.words
+    assert re.search(r"Other queries before it: “SUM of two  ?numbers”", page.words)
+    cases = [json.loads(case) for case in re.findall(r'\{"id": "miss.*?\}', page.words)]
+    assert [(case["query"], case["gold"]) for case in cases] == [
+        ("total them up", ["alpha/add"]),
+        ("SUM of two  numbers", ["alpha/add"]),
+    ]
+
+
+async def test_links_between_pages_keep_the_filter() -> None:
+    events = [replace(call("alpha/add"), caller="ada"), search("add numbers", "alpha/add")]
+    async with visiting(Fixture("alpha"), events=events) as visitor:
+        await visitor.enter()
+        for path in ("/", "/servers", "/tools", "/servers/alpha", "/activity"):
+            elements = (await visitor.read(f"{path}?range=24h&caller=ada")).elements
+            links = [str(attributes["href"]) for tag, attributes in elements if tag == "a"]
+            named = [link for link in links if re.match("/(tools|servers)/", link)]
+            assert named
+            assert [link for link in named if not link.endswith("?range=24h&caller=ada")] == []

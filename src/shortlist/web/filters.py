@@ -1,13 +1,13 @@
 """One time range and one caller for every page: read from the address, and kept in its links."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlencode
 
-from shortlist.storage.port import HOUR, StoredEvent
+from shortlist.storage.port import HOUR, EventQuery
 
 DEFAULT = "7d"
 
@@ -72,5 +72,6 @@ class UseFilter:
         written = urlencode({name: value for name, value in kept.items() if value})
         return f"?{written}" if written else ""
 
-    def of_caller(self, events: Iterable[StoredEvent]) -> list[StoredEvent]:
-        return [event for event in events if not self.caller or event.caller == self.caller]
+    def events(self, **more: Any) -> EventQuery:
+        """Return a query for events of the time range and the caller, the latest first."""
+        return EventQuery(**{"since": self.since, "caller": self.caller or None, "latest": True, **more})

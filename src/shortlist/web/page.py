@@ -9,8 +9,9 @@ from shortlist.errors import ShortlistError, StoreError
 from shortlist.gateway.state import GatewayState
 from shortlist.models import Query, Tool, ToolId
 from shortlist.search.searcher import Explained
-from shortlist.storage.port import Storage, TallyName
+from shortlist.storage.port import Storage, TallyName, TallyStore
 from shortlist.telemetry.figures import ToolFigures, stats_of
+from shortlist.telemetry.of_caller import CallerTallies
 from shortlist.upstream.events import UpstreamStatus
 from shortlist.web.access import Session
 from shortlist.web.controls import Controls
@@ -89,10 +90,15 @@ class Visit:
             raise NotForThisToken
         return self.sources.storage
 
+    def tallies(self) -> TallyStore:
+        """Return the tallies of the chosen caller, or of all callers."""
+        record, chosen = self.record(), self.filter
+        return CallerTallies(record.events, chosen.caller, chosen.since) if chosen.caller else record.tallies
+
     def use(self) -> "Use":
         """Return the usage of tools and servers in the time range; empty if nothing is recorded, or limited."""
         try:
-            found = stats_of(self.record().tallies.sums(self.filter.since, OF_TOOLS))
+            found = stats_of(self.tallies().sums(self.filter.since, OF_TOOLS))
         except (NotForThisToken, StoreError):
             return Use()
         return Use({tool.name: tool for tool in found.tools}, {server.name: server for server in found.servers})
@@ -124,7 +130,7 @@ def possible(control: Possible | None) -> Possible:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What all callers together did with each tool and each server in a time range."""
+    """What the chosen caller, or all callers together, did with each tool and each server in a time range."""
 
     tools: Mapping[ToolId, ToolFigures] = field(default_factory=dict)
     servers: Mapping[str, ToolFigures] = field(default_factory=dict)

@@ -15,7 +15,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
-    written: str = _environment().get_template(template).render(context)
+    environment = _environment()
+    parts = environment.get_template("parts.html").make_module(dict(context))  # links keep the filter of the page
+    written: str = environment.get_template(template).render({**context, "parts": parts})
     return written
 
 
@@ -43,7 +45,6 @@ def _environment() -> Any:
         "segment": segment,
         "wire": wire,
     }
-    found.globals["parts"] = found.get_template("parts.html").module
     return found
 
 

@@ -8,8 +8,6 @@ from shortlist.web.page import Download, NoSuchPage, Page, Visit
 from shortlist.web.templating import moment
 
 SHOWN = 60
-LOOKED_AT = 2_000
-"""The latest events, among which those of one caller are shown."""
 DOWNLOADED = 50_000
 COLUMNS = ("time", "kind", "subject", "outcome", "rank", "miss", "milliseconds", "tokens", "caller", "workspace")
 NEAR, AROUND = 100, 40
@@ -81,14 +79,12 @@ def _events(visit: Visit) -> Mapping[str, object]:
     kind = visit.query.get("kind", "")
     kind = kind if kind in KINDS else ""
     after = visit.query.get("after", "")
-    query = EventQuery(
+    query = visit.filter.events(
         after=int(after) if after.isdecimal() and len(after) < 19 else 0,
-        since=visit.filter.since,
         kinds=("program", "called") if kind == "program" else (kind,) if kind else (),
-        latest=True,
-        limit=LOOKED_AT if visit.filter.caller else SHOWN,
+        limit=SHOWN,
     )
-    found = visit.filter.of_caller(visit.record().events.events(query))[:SHOWN]
+    found = list(visit.record().events.events(query))
     inner: dict[str, list[StoredEvent]] = {str(e.data.get("program")): [] for e in found if e.kind == "program"}
     events = []
     for event in found:
@@ -101,8 +97,7 @@ def _events(visit: Visit) -> Mapping[str, object]:
 
 def download(visit: Visit) -> Download:
     """Return the events of the time range as a table, the latest first."""
-    query = EventQuery(since=visit.filter.since, latest=True, limit=DOWNLOADED)
-    events = visit.filter.of_caller(visit.record().events.events(query))
+    events = visit.record().events.events(visit.filter.events(limit=DOWNLOADED))
     return Download("activity", COLUMNS, [_cells(event) for event in events])
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shortlist.errors import InvalidInput
@@ -13,6 +13,8 @@ from shortlist.web.page import Download, Page, Visit, possible
 LOOKED_AT = 1_000
 """The latest misses of all kinds."""
 SHOWN = 40
+COMPARED, QUERIES = 12, 4
+"""How many misses of a group are looked into, and how many different queries of them are shown."""
 LONGEST_WORD = 200
 
 KINDS: Mapping[str, str] = {
@@ -29,8 +31,8 @@ class MissGroup:
     """Misses of one kind with the same words; the latest stands for them."""
 
     latest: StoredEvent
-    search: StoredEvent | None
-    """The search before it."""
+    searches: tuple[StoredEvent, ...]
+    """Searches that did not help, each with other words, the latest first."""
     count: int
 
     @property
@@ -39,14 +41,22 @@ class MissGroup:
 
     @property
     def asked(self) -> StoredEvent | None:
-        """The search that did not help."""
-        return self.latest if self.latest.miss == "empty" else self.search
+        """The latest search that did not help."""
+        return self.searches[0] if self.searches else None
+
+    @property
+    def queries(self) -> list[str]:
+        """The words of the searches, where they were stored."""
+        texts = [search.subject or "" for search in self.searches]
+        return [text for text in texts if text and not text.startswith("hash:")]
 
     @property
     def query(self) -> str:
-        """Its words, where they were stored."""
-        text = self.asked.subject if self.asked is not None else None
-        return text if text and not text.startswith("hash:") else ""
+        return self.queries[0] if self.queries else ""
+
+    @property
+    def others(self) -> list[str]:
+        return self.queries[1:]
 
     @property
     def tool(self) -> ToolId:
@@ -55,9 +65,10 @@ class MissGroup:
 
     @property
     def case(self) -> str:
-        """The group as an evaluation case, to be reviewed before use."""
+        """The group as evaluation cases, one per line, to be reviewed before use."""
         gold = [self.tool] if self.tool else []
-        return json.dumps({"id": f"miss-{self.key}", "query": self.query, "gold": gold}, ensure_ascii=False)
+        cases = [{"id": f"miss-{self.key}-{n}", "query": text, "gold": gold} for n, text in enumerate(self.queries, 1)]
+        return "\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
 
 
 def page(visit: Visit) -> Page:
@@ -66,10 +77,10 @@ def page(visit: Visit) -> Page:
     kind = kind if kind in KINDS else ""
     store, grouped = visit.record().events, _grouped(visit)
     chosen = [each for each in grouped.values() if not kind or each[0].miss == kind]
-    groups = [MissGroup(latest=each[0], search=_search_before(store, each[0]), count=len(each)) for each in chosen]
+    groups = [MissGroup(latest=each[0], searches=_searches(store, each), count=len(each)) for each in chosen[:SHOWN]]
     counts = {name: sum(each[0].miss == name for each in grouped.values()) for name in KINDS if name}
     values = {
-        "groups": groups[:SHOWN],
+        "groups": groups,
         "kind": kind,
         "kinds": KINDS,
         "counts": {"": len(grouped), **counts},
@@ -89,7 +100,7 @@ def download(visit: Visit) -> Download:
 def dismiss(visit: Visit) -> str:
     """Take a group off the worklist."""
     possible(visit.controls.dismissals).dismiss(visit.form.get("miss", ""))
-    return "/misses"
+    return f"/misses{visit.filter.query}"
 
 
 def add_keyword(visit: Visit) -> str:
@@ -98,13 +109,13 @@ def add_keyword(visit: Visit) -> str:
     if not visit.may_see(tool_id):
         raise InvalidInput(f"No tool {tool_id!r}.")
     possible(visit.controls.words).add_keyword(tool_id, _word(visit, "keyword"))
-    return "/misses"
+    return f"/misses{visit.filter.query}"
 
 
 def add_synonym(visit: Visit) -> str:
     """Add a synonym for all tools."""
     possible(visit.controls.words).add_synonym(_word(visit, "word"), _word(visit, "meaning"))
-    return "/misses"
+    return f"/misses{visit.filter.query}"
 
 
 def _word(visit: Visit, name: str) -> str:
@@ -116,12 +127,10 @@ def _word(visit: Visit, name: str) -> str:
 
 def _grouped(visit: Visit) -> Mapping[str, list[StoredEvent]]:
     """Return the latest misses by group, the latest first in each, without those that were dismissed."""
-    query = EventQuery(missed=True, since=visit.filter.since, latest=True, limit=LOOKED_AT)
+    query = visit.filter.events(missed=True, limit=LOOKED_AT)
     dismissals = visit.sources.controls.dismissals
     gone = dismissals.dismissed() if dismissals is not None else frozenset()
-    return _by_key(
-        event for event in visit.filter.of_caller(visit.record().events.events(query)) if _key(event) not in gone
-    )
+    return _by_key(event for event in visit.record().events.events(query) if _key(event) not in gone)
 
 
 def _by_key(events: Iterable[StoredEvent]) -> Mapping[str, list[StoredEvent]]:
@@ -134,6 +143,16 @@ def _by_key(events: Iterable[StoredEvent]) -> Mapping[str, list[StoredEvent]]:
 def _key(event: StoredEvent) -> str:
     words = " ".join((event.subject or "").lower().split())
     return hashlib.sha256(f"{event.miss}:{words}".encode()).hexdigest()[:16]
+
+
+def _searches(store: EventStore, events: Sequence[StoredEvent]) -> tuple[StoredEvent, ...]:
+    """Return the searches behind the latest misses of a group, one for each wording."""
+    found: dict[str, StoredEvent] = {}
+    for event in events[:COMPARED]:
+        search = event if event.miss == "empty" else _search_before(store, event)
+        if search is not None:
+            found.setdefault(" ".join((search.subject or "").lower().split()), search)
+    return tuple(found.values())[:QUERIES]
 
 
 def _search_before(store: EventStore, event: StoredEvent) -> StoredEvent | None:

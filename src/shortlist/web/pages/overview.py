@@ -43,7 +43,7 @@ def page(visit: Visit) -> Page:
         return Page("limited.html", "Overview", {"tools": len(visit.tools()), "servers": len(visit.servers())})
     stretch = visit.filter.range
     begins = stretch.begins(time.time())
-    tallies = visit.record().tallies
+    tallies = visit.tallies()
     parts = _parts(tallies, stretch, begins)
     whole = stats_of(_added([*parts, tallies.sums(begins[0] * HOUR, OF_TOOLS)]))
     course = Course.of(stretch, begins, [Tallied(part) for part in parts])
@@ -67,7 +67,7 @@ def page(visit: Visit) -> Page:
 def download(visit: Visit) -> Download:
     """Return every metric of each interval as a table."""
     begins = visit.filter.range.begins(time.time())
-    parts = [Tallied(part) for part in _parts(visit.record().tallies, visit.filter.range, begins)]
+    parts = [Tallied(part) for part in _parts(visit.tallies(), visit.filter.range, begins)]
     rows = [
         (moment(hour * HOUR), *(figure.compute(part) for figure in FIGURES.values()))
         for hour, part in zip(begins, parts, strict=True)

@@ -12,7 +12,7 @@ from shortlist.errors import ShortlistError, StoreError
 from shortlist.evals.duplicates import near_duplicates
 from shortlist.gateway.view import definition_tokens
 from shortlist.models import Json, Tool, ToolId
-from shortlist.storage.port import EventQuery, StoredEvent
+from shortlist.storage.port import StoredEvent
 from shortlist.telemetry.figures import ToolFigures
 from shortlist.web.forms import arguments_of, fields_of
 from shortlist.web.page import Download, NoSuchPage, Page, Visit, possible
@@ -200,9 +200,8 @@ def _rows(visit: Visit) -> list[ToolRow]:
 
 def _latest_calls(visit: Visit, tool_id: ToolId) -> list[StoredEvent]:
     try:
-        since = visit.filter.since
-        calls = EventQuery(kinds=("called",), subject=tool_id, since=since, latest=True, limit=LATEST_CALLS)
-        return visit.filter.of_caller(visit.record().events.events(calls))
+        calls = visit.filter.events(kinds=("called",), subject=tool_id, limit=LATEST_CALLS)
+        return list(visit.record().events.events(calls))
     except StoreError:
         return []
 
