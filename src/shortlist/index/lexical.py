@@ -216,8 +216,11 @@ class ExactLexicalIndex:
 
     def fills(self, row: int, field: Field) -> bool:
         """Return whether a row has words in a field."""
-        part, start, end = self._place(row)
-        return bool(np.bitwise_or.reduce(part.fields[start:end]) & (1 << FIELDS.index(field)))
+        filled = self._filled.get(row)
+        if filled is None:
+            part, start, end = self._place(row)
+            filled = self._filled[row] = int(np.bitwise_or.reduce(part.fields[start:end]))
+        return bool(filled & (1 << FIELDS.index(field)))
 
     def match(self, terms: Sequence[QueryTerm], stand_ins: StandIns) -> "Matches":
         """Look up the terms of a query; terms recur, so what answers each is remembered."""
@@ -262,6 +265,8 @@ class ExactLexicalIndex:
     def _forget(self) -> None:
         self._matches: dict[QueryTerm, Match] = {}
         self._remembered_rows = 0
+        self._filled: dict[int, int] = {}
+        """By row that was a first hit, a bit for each field that has words."""
 
     def _counted(self, gone: Sequence[int], added: Forward) -> NDArray[np.int32]:
         frequency = np.zeros(max(len(self.vocabulary), len(self._frequency)), np.int32)
@@ -368,14 +373,14 @@ class Matches(NamedTuple):
     def gains(self, rows: Rows, size: int) -> Lines:
         """Return what each of some rows gains, one column per row."""
         if self.rows is None:
-            return self.worth[1:, rows]
+            return self.worth[1:].take(rows, axis=1)
         place = np.full(size, -1)
         place[rows] = np.arange(len(rows))
         at = place[self.rows]
         (here,) = (at >= 0).nonzero()
         gains = SCORE_AND_GAINS - 1
         cells = at[here] + len(rows) * np.arange(gains)[:, None]
-        summed = np.bincount(cells.ravel(), self.worth[1:, here].ravel(), gains * len(rows))
+        summed = np.bincount(cells.ravel(), self.worth[1:].take(here, axis=1).ravel(), gains * len(rows))
         return summed.astype(np.float32).reshape(gains, len(rows))
 
 

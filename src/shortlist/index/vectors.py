@@ -23,8 +23,9 @@ from shortlist.index.embedders import Embedder, OnnxEmbedder, Progress, StaticEm
 from shortlist.index.ports import Among, Candidates, Mask, Rows
 from shortlist.models import Scores
 
-LEVELS = np.float32(127)
-SMALLEST = np.finfo(np.float32).tiny
+LEVELS = np.array(127, np.float32)
+SMALLEST = np.array(np.finfo(np.float32).tiny)
+"""Arrays, because converting a number takes numpy as long as the arithmetic on one vector."""
 SPARE_SHARE = 0.05
 """Room left for later rows once an index has been updated."""
 CAPACITY = 1_000
@@ -32,7 +33,7 @@ COOL_DOWN_SECONDS = 15.0
 """How long a failed provider is not contacted, so that not every turn waits for its timeout."""
 SAME_LENGTH = 1e-3
 """Vectors whose length is this near to one are left as they are."""
-LARGE = 5_000
+LARGE = 2_000
 """With fewer scores than this, the best are found faster without a floor."""
 BLOCKS = 4
 """Blocks per score that is sought: more give a closer floor, fewer are read faster."""
@@ -296,27 +297,30 @@ class QueryVectors:
 
 
 def best(scores: Scores, limit: int) -> Rows:
-    """Return the rows of the best `limit` positive scores, with all that tie with the last of them."""
-    last = _score_at(scores, limit)
-    return (scores >= last if last > 0 else scores > 0).nonzero()[0]
+    """Return the rows of the best `limit` positive scores, with all that tie with the last of them.
+
+    With many scores, the best of each block sets a floor that at least `limit` of them reach, and only scores above it
+    are looked at again.
+    """
+    blocks = BLOCKS * limit
+    if len(scores) <= max(LARGE, blocks):
+        last = _score_at(scores, limit)
+        return (scores >= last if last > 0 else scores > 0).nonzero()[0]
+    each = len(scores) // blocks
+    floor = _score_at(np.maximum.reduce(scores[: each * blocks].reshape(each, blocks), axis=0), limit)
+    (rows,) = (scores >= floor if floor > 0 else scores > 0).nonzero()
+    found = scores[rows]
+    last = _score_at(found, limit)
+    return rows[found >= last] if last > floor else rows
 
 
 def _score_at(scores: Scores, depth: int) -> float:
-    """Return the score at rank `depth`, or zero where fewer rows match.
-
-    With many scores, the best of each block sets a floor that at least `depth` of them reach, and only scores above it
-    are looked at again.
-    """
-    if len(scores) > LARGE:
-        blocks = BLOCKS * depth
-        bests = scores[: len(scores) // blocks * blocks].reshape(blocks, -1).max(axis=1)
-        floor = np.partition(bests, -depth)[-depth]
-        scores = scores[scores >= floor] if floor > 0 else scores[scores > 0]
+    """Return the score at rank `depth`, or zero where there are fewer."""
     if len(scores) < depth:
         return 0.0
-    scores = scores.copy()
-    scores.partition(-depth)
-    return float(scores[-depth])
+    ordered = scores.copy()
+    ordered.partition(-depth)
+    return ordered.item(-depth)
 
 
 def masked(scores: Scores, mask: Mask | None) -> Scores:

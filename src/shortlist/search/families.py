@@ -132,7 +132,7 @@ class Families:
         if not request.query.collapse:
             return ranking
         families = self._families(ranking, request.query.limit)
-        kept = np.isin(ranking.rows, list(families))
+        kept = np.array([row in families for row in ranking.rows.tolist()], np.bool_)
         return Ranking(ranking.rows[kept], ranking.scores[kept], families)
 
     def _families(self, ranking: Ranking, limit: int) -> dict[int, list[int]]:

@@ -75,6 +75,7 @@ SURE = 0.8
 """A first hit this likely is never answered with `none`: a web search shares few words with its queries."""
 FARTHEST = 4.0
 """Standardised features are clipped to this many standard deviations."""
+_NEAR_END, _FAR_END = np.array((-FARTHEST, FARTHEST), np.float32).reshape(2, 1)
 
 CONFIDENCE_FEATURES = (
     *(f"first_{name}" for name in CANDIDATE_FEATURES),
@@ -143,14 +144,13 @@ class FeatureReader:
 
     def __call__(self, request: Request, candidates: Found) -> Evidence:
         rows, words, cosines = candidates.rows, candidates.signals.get("lexical"), candidates.signals.get("dense")
-        nothing = np.zeros(len(rows), np.float32)
-        lexical = nothing if words is None else words
-        dense = nothing if cosines is None else self._cosines(cosines, rows, lexical)
+        lexical = np.zeros(len(rows), np.float32) if words is None else words
+        dense = np.zeros(len(rows), np.float32) if cosines is None else self._cosines(cosines, rows, lexical)
         found = UNREAD if words is None else self._lexical.look_up(request)
         seen = _Seen(found, _ranked(lexical), _ranked(dense), candidates.spreads.get("dense", (0.0, 1.0)))
         lines = _lines(seen, found.gains(rows, self._index.size))
         if words is not None and (spelled := spelled_rows(self._index, request)):
-            lines[-1] = np.isin(rows, list(spelled))
+            lines[-1] = [row in spelled for row in rows.tolist()]
         return Evidence(rows, lines.T, self._query(request, seen, lines))
 
     def _query(self, request: Request, seen: "_Seen", lines: Matrix) -> Matrix:
@@ -203,9 +203,10 @@ def _ranked(scores: Matrix) -> _Arm:
     rising = scores.copy()
     rising.sort()
     ranks = _reciprocals(count)[rising.searchsorted(scores, "right")]
-    ranks[scores <= _NO_MATCH] = _NO_MATCH
-    best = rising.item(-1)
-    return _Arm(scores, ranks, int(ranks.argmax()), rising.item(0), best, best - rising.item(max(count - 2, 0)))
+    worst, best = rising.item(0), rising.item(-1)
+    if worst <= 0:
+        ranks[scores <= _NO_MATCH] = _NO_MATCH
+    return _Arm(scores, ranks, int(ranks.argmax()), worst, best, best - rising.item(max(count - 2, 0)))
 
 
 @lru_cache(maxsize=256)
@@ -327,7 +328,7 @@ class Calibration:
 
     def chances(self, features: Matrix) -> tuple[float, float]:
         """Return the chance that the first hit is right where any is, and that any is."""
-        usual = ((features - self.centre) / self.spread).clip(-FARTHEST, FARTHEST)
+        usual = np.minimum(np.maximum((features - self.centre) / self.spread, _NEAR_END), _FAR_END)
         right, there = ((self.weights + self.pairs.dot(usual)).dot(usual) + self.bias).tolist()
         return _chance(right), _chance(there)
 

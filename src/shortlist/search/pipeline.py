@@ -111,8 +111,7 @@ class Ranking:
         return Ranking(self.rows[part], self.scores[part], self.families)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The candidates of all retrievers, with what each makes of every one of them."""
 
     rows: Rows
@@ -201,11 +200,12 @@ class Pipeline:
         steps: list[Step] = []
         limit = max(DEPTH, request.query.limit)
         candidates: dict[str, Candidates] = {}
-        for name, retriever in self.retrievers.items():
-            started = perf_counter()
-            candidates[name] = found = retriever.retrieve(request, limit)
-            steps.append(_step(name, started, found.matched))
         started = perf_counter()
+        for name, retriever in self.retrievers.items():
+            candidates[name] = found = retriever.retrieve(request, limit)
+            ended = perf_counter()
+            steps.append(Step(name, (ended - started) * 1000, found.matched))
+            started = ended
         rows = _together(candidates, request.among, limit)
         every = Found(
             rows,
@@ -213,12 +213,14 @@ class Pipeline:
             {name: (found.mean, found.deviation) for name, found in candidates.items()},
         )
         fused = self.fuse(request, every)
-        steps.append(_step("fuse", started, len(fused.ranking)))
         ranking, after = fused.ranking, {}
+        ended = perf_counter()
+        steps.append(Step("fuse", (ended - started) * 1000, len(ranking.rows)))
         for name, stage in self.stages.items():
-            started = perf_counter()
+            started = ended
             after[name] = ranking = stage(request, ranking)
-            steps.append(_step(name, started, len(ranking)))
+            ended = perf_counter()
+            steps.append(Step(name, (ended - started) * 1000, len(ranking.rows)))
         return PipelineRun(ranking[: request.query.limit], every, fused, after, tuple(steps))
 
     def without(self, *names: str) -> Self:
@@ -236,10 +238,6 @@ class Pipeline:
     @property
     def parts(self) -> tuple[str, ...]:
         return (*self.retrievers, *self.stages)
-
-
-def _step(name: str, started: float, found: int) -> Step:
-    return Step(name, (perf_counter() - started) * 1000, found)
 
 
 def _together(candidates: Mapping[str, Candidates], among: Among, limit: int) -> Rows:
@@ -273,7 +271,7 @@ def rank(scores: Scores, rows: NDArray[Any], ids: list[ToolId], limit: int) -> R
         threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
         kept = scores >= threshold
         scores, rows = scores[kept], rows[kept]
-    order = (-scores).argsort(kind="stable")
+    order = scores.argsort()[::-1]
     scores, rows = scores[order], rows[order]
     for tied in _ties(scores):
         rows[tied] = sorted(rows[tied].tolist(), key=ids.__getitem__)
@@ -349,7 +347,8 @@ class Preferred:
         self._index = index
 
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
-        masks = [mask for each in request.query.preferred if (mask := self._index.among(each).rows) is not None]
+        hints = request.query.preferred
+        masks = [mask for each in hints if (mask := self._index.among(each).rows) is not None] if hints else ()
         if not masks or not len(ranking):
             return ranking
         lift: Scores = np.float32(PREFERRED_BOOST) * np.stack(masks)[:, ranking.rows].sum(axis=0, dtype=np.float32)
@@ -370,8 +369,11 @@ class Deprecated:
         """Rows that are not deprecated; the same tools are found again and again."""
 
     def __call__(self, _: Request, ranking: Ranking) -> Ranking:
+        first = ranking.rows[:LOOKED_AT].tolist()
+        if self._current.issuperset(first):
+            return ranking
         old: dict[int, str] = {}
-        for row in ranking.rows[:LOOKED_AT].tolist():
+        for row in first:
             if row not in self._current:
                 successor = _successor(self._index.tool(row))
                 if successor is None:

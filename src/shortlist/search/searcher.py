@@ -37,6 +37,7 @@ from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled, Speller
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import Ask
+from shortlist.text.languages.lexicon import english_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
@@ -50,7 +51,7 @@ from shortlist.text.queries import (
     wishes,
     with_channels,
 )
-from shortlist.text.tokens import ascii_words, clean_text
+from shortlist.text.tokens import clean_text, distinct_words
 
 T = TypeVar("T")
 
@@ -309,7 +310,8 @@ class Searcher:
         """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
         ready = self._current()
         speller = (ready.uncopied or ready).parts.speller
-        queries = map(asked_text, (text, *(wish.query for wish in _wishes(text))))
+        apart = wishes(ask_of(clean_text(text)).text)
+        queries = map(asked_text, (text, *(wish.query for wish in apart)))
         spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
         return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
 
@@ -472,13 +474,9 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
     )
 
 
-def _wishes(text: str) -> tuple[Wish, ...]:
-    return wishes(ask_of(clean_text(text)).text)
-
-
 def _spelled(speller: Speller, text: str) -> Spelled:
     """Correct a text, unless the speller knows each of its words."""
-    is_known = not text.isascii() or all(map(speller.knows, ascii_words(text)))
+    is_known = not text.isascii() or all(map(speller.knows, distinct_words(text) - english_words()))
     return Spelled(text, {}) if is_known else speller(text)
 
 

@@ -17,7 +17,7 @@ from shortlist.errors import InvalidInput
 from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, Ask, quoted, read_ask
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.reading import GlossedText, read_query
-from shortlist.text.tokens import ascii_words, clean_text, compact, read_words, split_identifier, stem, terms
+from shortlist.text.tokens import clean_text, compact, distinct_words, read_words, split_identifier, stem, terms
 
 Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -51,7 +51,7 @@ _PASTED = {
     ":\\": r"\b[A-Za-z]:\\[^\s]+",
     "0": r"\b(?=[a-z0-9_-]{16})(?=\w*\d)(?=\w*[a-z])[a-z0-9_-]{16,}\b",  # my-storage-account-01
     '"': r"\"[^\"\n]{1,200}\"",
-    "'": r"(?<!\w)'[^'\n]{1,200}'(?!\w)",
+    "'": r"'(?<!\w')[^'\n]{1,200}'(?!\w)",
     "`": r"`[^`\n]{1,200}`",
 }
 """What is pasted into queries, by a sign without which there is none of it; `0` stands for every digit.
@@ -76,8 +76,11 @@ _CLAUSE_END = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"(?:\"[^\"]*\"\s*)+")
-_CLAUSE_SIGNS = (". ", "! ", "? ", "; ", ", ", "then", "also", "after", "finally", "next")
-"""No clause of a plain line ends without one of these."""
+_CLAUSE_WORDS = frozenset(("then", "also", "after", "finally", "next"))
+_JOINT_WORDS = frozenset(("and", "then", "after", "afterwards", "plus", "well", "und", "luego", "ensuite"))
+_BREAKS = (". ", ", ", "! ", "? ", "; ")
+_LIST_SIGNS = (". ", ") ", "- ", "* ", "• ")
+"""A plain line has no second clause, no joint, and is no list, without one of these: most requests end there."""
 MAX_WISHES = 6
 MOST_CHARS = 600
 """A longer request describes one task, whose sentences are not wishes; its clauses still inform the search."""
@@ -94,12 +97,6 @@ _JOINT = re.compile(
     r"|,?\s+(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as|plus|and"
     r"|und dann|und|y luego|et ensuite)\s+|,\s+)"
 )
-_JOINT_SIGNS = (
-    *(", ", ". ", "! ", "? ", "; "),
-    *(" and ", " then ", " after", " as well as ", " plus ", " und ", " y luego ", " et ensuite "),
-)
-_LIST_SIGNS = (". ", ") ", "- ", "* ", "• ")
-"""Text on one line has no joint, or is no list, without one of these. Most requests are recognised by that alone."""
 _NUMBER = re.compile(r"(?:^|\s)(?:\(?\d{1,2}[.)]|[-*•])\s+")
 """Numbers and bullets of a list; each begins a line of its own."""
 _FIRST = re.compile(rf"^\W*{_FILLER}([^\W\d_]+)", re.IGNORECASE)
@@ -113,7 +110,7 @@ _CHANNEL = re.compile(r"(?<![\w&/#])#(?=[a-z][\w-]*[a-z])", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:it|its|them|they|that|this|those|these|him|her|there|one|result|both)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Expansions:
     """Terms that may stand for others, and the abbreviations that are short for one thing alone."""
 
@@ -122,7 +119,7 @@ class Expansions:
 
     def spelled_out(self, text: str) -> str:
         """Write abbreviations out, as a model knows them; `Mr` and `Li` are names, `MR` and `mr` are not."""
-        if self.long_forms.keys().isdisjoint(ascii_words(text) if text.isascii() else _RUN.findall(text.lower())):
+        if self.long_forms.keys().isdisjoint(distinct_words(text) if text.isascii() else _RUN.findall(text.lower())):
             return text  # as most are, and looking at every word takes its time
         return _PLAIN_WORD.sub(self._long_form, text)
 
@@ -240,8 +237,8 @@ def analyse_ask(short: str, expansions: Expansions | None = None) -> AnalysedQue
         weights |= {term: PASTED_WEIGHT for term in terms(pasted) if term not in weights}
     if not weights:
         weights = dict.fromkeys(terms(short), 1.0)
-    phrases = (expansions or shipped_expansions()).phrases.get
-    found = [_asked(term, weight, phrases(term)) for term, weight in islice(weights.items(), MAX_QUERY_TERMS)]
+    given = expansions or shipped_expansions()
+    found = [_asked(term, weight, given) for term, weight in islice(weights.items(), MAX_QUERY_TERMS)]
     words = short.split()
     return AnalysedQuery(short, tuple(found), _identifiers(short, words), len(words), reading)
 
@@ -274,7 +271,7 @@ def _unit_terms(unit: Gloss, expansions: Expansions) -> list[QueryTerm]:
         return []
     beside = [(term, SENSE_WEIGHT * sense.weight) for sense in others for term in terms(sense.english)]
     beside += [(term, 1.0) for term in native if not term.isascii()]
-    head, *rest = [_asked(term, 1.0, expansions.phrases.get(term)) for term in first_terms]
+    head, *rest = [_asked(term, 1.0, expansions) for term in first_terms]
     kept = tuple(each for each in beside if each[0] not in first_terms)
     return [head._replace(instead=(*kept, *head.instead)), *rest]
 
@@ -347,7 +344,7 @@ def is_glossed(text: str) -> bool:
 
 def clauses(text: str) -> tuple[str, ...]:
     """Return the parts of a query that asks for several things, or for one with something quoted below it."""
-    if text.isascii() and text.isprintable() and not any(map(text.lower().__contains__, _CLAUSE_SIGNS)):
+    if not _may_break(text, _CLAUSE_WORDS):
         return ()
     parts = [part.strip() for part in _CLAUSE_END.split(clean_text(text)) if len(part.split()) >= MIN_CLAUSE_WORDS]
     asking = [part for part in parts if not _QUOTED.fullmatch(part)]
@@ -368,9 +365,10 @@ def _spelled(word: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=MAX_REMEMBERED_WORDS)
-def _asked(term: str, weight: float, phrases: Phrases | None) -> QueryTerm:
+def _asked(term: str, weight: float, expansions: Expansions) -> QueryTerm:
     """Add the synonyms of a term."""
-    guesses = [(word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases or () for word in phrase]
+    phrases = expansions.phrases.get(term, ())
+    guesses = [(word, weight * EXPANSION_WEIGHT / len(phrase) ** 0.5) for phrase in phrases for word in phrase]
     return QueryTerm(term, weight, tuple(guesses))
 
 
@@ -396,7 +394,7 @@ def wishes(text: str) -> tuple[Wish, ...]:
     if len(text) > MOST_CHARS:
         return ()
     may_be_list = not text.isprintable() or _has_any(text, _LIST_SIGNS)
-    if not may_be_list and not _has_any(text, _JOINT_SIGNS):
+    if not may_be_list and not _may_break(text, _JOINT_WORDS):
         return ()
     asked, context = _without_quotes(text) if '"' in text else (text, "")
     listed = _NUMBER.sub("\n", asked) if may_be_list and len(_NUMBER.findall(asked)) > 1 else asked
@@ -440,6 +438,12 @@ def _is_wish(text: str) -> bool:
     if first and first[1].lower() in _ACTIONS and (_POINTS.search(text) or len(terms(text)) >= MIN_WORDS):
         return True
     return bool(_ASKS.match(text) and terms(text))
+
+
+def _may_break(text: str, words: frozenset[str]) -> bool:
+    """Return whether a text may have several parts: it is no plain line, or a sign or one of some words joins them."""
+    plain = text.isascii() and text.isprintable()
+    return not plain or not words.isdisjoint(distinct_words(text)) or _has_any(text, _BREAKS)
 
 
 def _has_any(text: str, signs: Sequence[str]) -> bool:

@@ -3,6 +3,7 @@
 import re
 import sys
 import unicodedata
+from functools import lru_cache
 from importlib import resources
 from itertools import chain
 
@@ -10,19 +11,21 @@ import Stemmer
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls, less tab and line feed
+_UNSEEN_CHARACTERS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls, less tab and line feed
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"  # soft hyphen, fillers, Mongolian selectors
     "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
     "\ud800-\udfff"  # lone surrogates cannot be encoded
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # hieroglyph, shorthand and music formats
-    "\U000e0000-\U000e0fff]"  # tags and variation selectors: a known way to hide instructions
+    "\U000e0000-\U000e0fff"  # tags and variation selectors: a known way to hide instructions
 )
-_PLAIN = re.compile(r"[\t\n -~]*")
+_UNSEEN = re.compile(f"[{_UNSEEN_CHARACTERS}]")
+_UNCLEAN = re.compile(f"[{_UNSEEN_CHARACTERS}\u2028\u2029]")
 _SPACE = re.compile(r"\s+")
 SENTENCE_END = re.compile(r"\s(?:(?<=[.!?。！？]\s)\s*|(?<=\n)\n*)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 MAX_REMEMBERED_WORDS = 200_000
+MAX_REMEMBERED_TEXTS = 512
 MAX_TERM_LENGTH = 40
 """Longer runs are keys, hashes or pasted data; as terms they only fill the vocabulary."""
 
@@ -50,7 +53,7 @@ _stemmer = Stemmer.Stemmer("english", 0)  # its own cache takes longer than stem
 
 def clean_text(text: str) -> str:
     """Drop ANSI sequences, control and invisible characters; every line break becomes a line feed."""
-    if (text.isascii() and text.isprintable()) or _PLAIN.fullmatch(text):
+    if (text.isascii() and text.isprintable()) or not _UNCLEAN.search(text):
         return text
     return _UNSEEN.sub("", _LINE_BREAK.sub("\n", _ANSI.sub("", text)))
 
@@ -108,6 +111,12 @@ def words(identifier: str) -> str:
 def ascii_words(text: str) -> list[str]:
     """Split plain ASCII into lower-case runs of letters and digits."""
     return text.lower().translate(_ASCII_SPACED).split()
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
+def distinct_words(text: str) -> frozenset[str]:
+    """Return the different words of plain ASCII; several steps of a search look for some of them in the same text."""
+    return frozenset(ascii_words(text))
 
 
 def compact(identifier: str) -> str:
