@@ -129,7 +129,7 @@ def test_every_kind_of_filter_is_hard(asked: Filters, passing: set[ToolId]) -> N
     )
     mask = index.among(asked).rows
     assert mask is not None
-    assert {index.ids[row] for row in np.flatnonzero(mask)} == passing
+    assert {index.ids[row] for row in np.flatnonzero(mask).tolist()} == passing
 
 
 def test_a_server_that_is_described_anew_rewords_its_tools() -> None:
@@ -225,10 +225,10 @@ def test_rows_of_tools_that_left_are_cleared_away_once_they_are_many() -> None:
     fresh = Index.build(whole)
     fresh = fresh.embedded(HashingEmbedder())
     assert weights(index) == weights(fresh)
-    assert {index.ids[row] for rows in index.names.values() for row in rows} == set(whole.tools)
+    assert {index.ids[row] for _, rows in index.names.items() for row in rows} == set(whole.tools)
     mask, servers = index.among(Filters(servers=frozenset({"s1"}))).rows, index.facets.servers
     assert mask is not None
-    assert {servers[row] for row in np.flatnonzero(mask)} == {"s1"}
+    assert {servers[row] for row in np.flatnonzero(mask).tolist()} == {"s1"}
     assert np.array_equal(vectors_by_tool(index), vectors_by_tool(fresh))
 
 
@@ -246,7 +246,7 @@ def test_an_index_that_was_updated_still_answers_as_it_did() -> None:
     assert (weights(older), older.dense.vectors(np.arange(older.size)).tolist(), older.waiting) == before
     mask = older.among(Filters(servers=frozenset({"s0", "new"}))).rows
     assert mask is not None
-    assert {older.ids[row] for row in np.flatnonzero(mask)} == {i for i in whole.tools if i.startswith("s0/")}
+    assert {older.ids[row] for row in np.flatnonzero(mask).tolist()} == {i for i in whole.tools if i.startswith("s0/")}
 
 
 def vectors_by_tool(index: Index) -> Vectors:

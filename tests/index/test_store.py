@@ -107,7 +107,7 @@ def test_what_left_the_catalog_is_not_saved(tmp_path: Path) -> None:
     index, _ = index.updated(catalog(left))
     save_index(index, tmp_path / "index")
     loaded = load_index(tmp_path / "index")
-    assert loaded.ids == sorted(left)
+    assert list(loaded.ids) == sorted(left)
     assert loaded.waiting == 0
     assert answers(loaded) == answers(index)
 
@@ -129,7 +129,7 @@ def test_saving_again_replaces_the_whole(tmp_path: Path) -> None:
     saved(tmp_path / "index", catalog(WORKPLACE))
     saved(tmp_path / "index", catalog({"a/x": "Only this."}), dense=False)
     loaded = load_index(tmp_path / "index")
-    assert loaded.ids == ["a/x"]
+    assert list(loaded.ids) == ["a/x"]
     assert loaded.dense is None
     assert [path.name for path in tmp_path.iterdir()] == ["index"], "nothing is left beside it"
 
@@ -157,6 +157,15 @@ READ_WHOLE = (
     "lexical-inverted_rows.npy",
     "dense-codes.npy",
     "dense-scales.npy",
+    "ids-block.npy",
+    "ids-hashes.npy",
+    "names-ends.npy",
+    "named-rows.npy",
+    "facets-servers.npy",
+    "facets-tags_starts.npy",
+    "hashes-block.npy",
+    "places-ends.npy",
+    "members-rows.npy",
 )
 
 
@@ -183,8 +192,8 @@ def test_any_damaged_file_is_noticed_on_loading(tmp_path: Path, file: str, damag
 @pytest.mark.parametrize(
     ("file", "key"),
     [
-        *(("index.json", key) for key in ("version", "fingerprint", "ids", "vocabulary", "facets", "names", "model")),
-        *(("catalog.json", key) for key in ("hashes", "places", "servers")),
+        *(("index.json", key) for key in ("version", "fingerprint", "vocabulary", "facets", "shared", "model")),
+        ("catalog.json", "servers"),
     ],
 )
 def test_an_incomplete_description_is_noticed_on_loading(tmp_path: Path, file: str, key: str) -> None:
@@ -202,3 +211,38 @@ def test_files_of_two_indexes_do_not_mix(tmp_path: Path) -> None:
         shutil.copy(path, tmp_path / "one" / path.name)
     with pytest.raises(IndexFormatError, match="differ in size"):
         load_index(tmp_path / "one")
+
+
+def test_a_loaded_index_finds_names_by_their_beginning_before_and_after_an_update(tmp_path: Path) -> None:
+    saved(tmp_path / "index", catalog({"a/send_mail": "One.", "a/send_fax": "Two.", "b/read": "Three."}))
+    loaded = load_index(tmp_path / "index")
+    assert {text: list(rows) for text, rows in loaded.names.starting("send")} == {"sendfax": [0], "sendmail": [1]}
+    newer, _ = loaded.updated(loaded.catalog.with_server(Server(name="c"), [tool("c/send_mail"), tool("c/sender")]))
+    named = {text: {newer.ids[row] for row in rows} for text, rows in newer.names.starting("send")}
+    assert named == {"sendfax": {"a/send_fax"}, "sendmail": {"a/send_mail", "c/send_mail"}, "sender": {"c/sender"}}
+
+
+def test_every_filter_marks_the_same_tools_before_and_after_loading(tmp_path: Path) -> None:
+    offered = [
+        tool("a/x", annotations={"readOnlyHint": True}, tags=["red", "blue"], category="one"),
+        tool("a/y", annotations={"readOnlyHint": False, "destructiveHint": True}, tags=["blue"]),
+        tool("b/z", category="two"),
+    ]
+    index = saved(tmp_path / "index", catalog(offered[:2]))
+    whole = catalog(offered)
+    older, newer = index.updated(whole)[0], load_index(tmp_path / "index").updated(whole)[0]
+    every = frozenset(each.id for each in offered)
+    for filters in (
+        Filters(servers=frozenset({"a"})),
+        Filters(categories=frozenset({"one", "two"})),
+        Filters(tags=frozenset({"blue", "unheard of"})),
+        Filters(read_only=False),
+        Filters(destructive=True),
+        Filters(among=every - {"a/x"}),
+        Filters(exclude=every - {"b/z"}),
+    ):
+        one, other = older.among(filters).rows, newer.among(filters).rows
+        assert one is not None
+        assert other is not None
+        assert np.array_equal(one, other), filters
+        assert 0 < np.count_nonzero(one) < len(offered), filters

@@ -162,7 +162,7 @@ def test_filters_act_before_the_cut_so_the_limit_is_filled(
     many: Searcher, text: str, asked: Filters, limit: int
 ) -> None:
     mask = many.index.among(asked).rows
-    passing = set(MANY.tools) if mask is None else {many.index.ids[row] for row in np.flatnonzero(mask)}
+    passing = set(MANY.tools) if mask is None else {many.index.ids[row] for row in np.flatnonzero(mask).tolist()}
     result = many.search(Query(text=text, limit=limit, filters=asked))
     found = [hit.tool.id for hit in result.hits]
     assert set(found) <= passing

@@ -135,7 +135,7 @@ class Catalog:
             gone = frozenset(tool.id for tool in left) - listed.keys()
         fresh = {tool_id: listed[tool_id] for tool_id in self._perhaps_changed(listed)}
         added = [i for i in fresh if i not in self.hashes or self.tools[i].server != server.name]
-        members = {**self.members, server.name: _with_members(known, gone, added)}
+        members = _with_server(self.members, server.name, _with_members(known, gone, added))
         servers = {**self.servers, server.name: server}
         hashes = {tool_id: tool.content_hash for tool_id, tool in fresh.items()}
         return Catalog(
@@ -175,7 +175,7 @@ class Catalog:
             _changed(self.tools, {}, gone),
             {key: server for key, server in self.servers.items() if key != name},
             _changed(self.hashes, {}, gone),
-            {key: ids for key, ids in self.members.items() if key != name},
+            _with_server(self.members, name, None),
             self._changed_digest({}, gone, name, None),
             {key: tools for key, tools in self._given.items() if key != name},
         )
@@ -200,6 +200,16 @@ def _with_members(known: tuple[ToolId, ...], gone: frozenset[ToolId], added: Seq
     for tool_id in added:
         insort(kept, tool_id)
     return tuple(kept)
+
+
+def _with_server(
+    members: Mapping[str, tuple[ToolId, ...]], name: str, ids: tuple[ToolId, ...] | None
+) -> Mapping[str, tuple[ToolId, ...]]:
+    """Return the members with those of one server replaced, or without it; what lies on disk is not read."""
+    if isinstance(members, dict):
+        kept = {key: known for key, known in members.items() if key != name}
+        return kept if ids is None else {**kept, name: ids}
+    return Layered.over(members, {} if ids is None else {name: ids}, frozenset((name,) if ids is None else ()))
 
 
 def _changed(older: Mapping[ToolId, V], fresh: dict[ToolId, V], gone: frozenset[ToolId]) -> Mapping[ToolId, V]:

@@ -1,16 +1,20 @@
 """The filterable attributes of each row."""
 
-from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shortlist.index.ports import Mask
+from shortlist.index.columns import Coded, Grouped
+from shortlist.index.ports import Mask, Rows
 from shortlist.models import Filters, Tool, ToolId
 
 _CLAIMS = {None: 0, False: 1, True: 2}
+_COLUMNS = ("categories", "claims", "servers")
+LOOKUP_COST = 10
+"""Looking a tool up in a mapped file takes as long as passing over this many of them."""
 
 
 class Facets:
@@ -20,89 +24,79 @@ class Facets:
     looks at the rows it has.
     """
 
-    def __init__(self) -> None:
-        self.servers: list[str] = []
-        self.categories: list[str] = []
-        self.tags: dict[int, tuple[str, ...]] = {}
-        """Only of the rows that have any."""
-        self.claims: list[int] = []
-        self._rows: dict[tuple[str, object], array[int]] = {}
-        """The rows of each facet's value, filled up when a filter is first asked for."""
-        self._filled = 0
+    def __init__(
+        self, categories: Coded | None = None, claims: Coded | None = None, servers: Coded | None = None
+    ) -> None:
+        self.categories, self.claims, self.servers = categories or Coded(), claims or Coded(), servers or Coded()
+        self.tagged: Grouped = Grouped()
+        """The rows of each tag."""
 
     def add(self, tool: Tool) -> None:
-        if tool.tags:
-            self.tags[len(self.servers)] = tool.tags
+        row = len(self.servers)
+        for tag in tool.tags:
+            self.tagged.add(tag, row)
         self.categories.append(tool.category)
         claimed = tool.annotations
         self.claims.append(len(_CLAIMS) * _CLAIMS[claimed.read_only] + _CLAIMS[claimed.destructive])
         self.servers.append(tool.server)  # last: it counts the rows that are complete
 
-    def compacted(self, rows: list[int]) -> "Facets":
+    def compacted(self, rows: Rows) -> "Facets":
         """Return the facets of these rows alone; they move up."""
-        kept = Facets()
-        kept.tags = {place: self.tags[row] for place, row in enumerate(rows) if row in self.tags}
-        kept.servers = [self.servers[row] for row in rows]
-        kept.categories = [self.categories[row] for row in rows]
-        kept.claims = [self.claims[row] for row in rows]
+        kept = Facets(self.categories.only(rows), self.claims.only(rows), self.servers.only(rows))
+        moved = np.full(len(self.servers), -1)
+        moved[rows] = np.arange(len(rows))
+        for tag, old in self.tagged.items():
+            for row in moved[old].tolist():
+                if row >= 0:
+                    kept.tagged.add(tag, row)
         return kept
 
-    def mask(self, filters: Filters, rows: Mapping[ToolId, int], size: int) -> Mask | None:
+    def mask(self, filters: Filters, ids: Sequence[ToolId], rows: Mapping[ToolId, int], size: int) -> Mask | None:
         """Return which of the first `size` rows pass, or None where all do."""
         passing: Mask | None = None
-        for part in self._parts(filters, rows, size):
+        for part in self._parts(filters, ids, rows, size):
             passing = part if passing is None else passing & part
         return passing
 
-    def _parts(self, filters: Filters, rows: Mapping[ToolId, int], size: int) -> Iterator[Mask]:
+    def _parts(self, filters: Filters, ids: Sequence[ToolId], rows: Mapping[ToolId, int], size: int) -> Iterator[Mask]:
         if filters.servers is not None:
-            yield self._having("server", filters.servers, size)
+            yield self.servers.holding(filters.servers, size)
         if filters.categories is not None:
-            yield self._having("category", filters.categories, size)
+            yield self.categories.holding(filters.categories, size)
         if filters.tags is not None:
-            yield self._having("tag", filters.tags, size)
-        if filters.read_only is not None:
-            yield self._having("read_only", (_CLAIMS[filters.read_only],), size)
-        if filters.destructive is not None:
-            yield self._having("destructive", (_CLAIMS[filters.destructive],), size)
+            yield _mask_of(chain.from_iterable(map(self.tagged.get, filters.tags)), size)
+        for place, claim in enumerate((filters.read_only, filters.destructive)):
+            if claim is not None:
+                yield self.claims.holding([c for c in range(9) if divmod(c, 3)[place] == _CLAIMS[claim]], size)
         if filters.among is not None:
-            yield _mask_of((rows[i] for i in filters.among if i in rows), size)
+            yield _rows_of(filters.among, ids, rows, size)
         if filters.exclude:
-            yield ~_mask_of((rows[i] for i in filters.exclude if i in rows), size)
+            yield ~_rows_of(filters.exclude, ids, rows, size)
 
-    def _having(self, facet: str, values: Collection[object], size: int) -> Mask:
-        self._fill()
-        return _mask_of(chain.from_iterable(self._rows.get((facet, value), ()) for value in values), size)
-
-    def _fill(self) -> None:
-        for row in range(self._filled, len(self.servers)):
-            for key in self._values(row):
-                self._rows.setdefault(key, array("i")).append(row)
-        self._filled = len(self.servers)
-
-    def _values(self, row: int) -> Iterator[tuple[str, object]]:
-        read_only, destructive = divmod(self.claims[row], len(_CLAIMS))
-        yield "server", self.servers[row]
-        yield "category", self.categories[row]
-        yield from (("tag", tag) for tag in self.tags.get(row, ()))
-        yield "read_only", read_only
-        yield "destructive", destructive
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "servers": self.servers,
-            "categories": self.categories,
-            "tags": self.tags,
-            "claims": self.claims,
-        }
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what to save: the distinct values, and the arrays that name them by number."""
+        tagged = dict(sorted(self.tagged.items()))
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        values: dict[str, Any] = {name: list(column.values) for name, column in columns.items()}
+        arrays = {name: column.codes() for name, column in columns.items()}
+        tags = {f"tags_{name}": array for name, array in Grouped.state(tagged).items()}
+        return {**values, "tags": list(tagged)}, {**arrays, **tags}
 
     @classmethod
-    def restore(cls, state: dict[str, Any]) -> "Facets":
-        facets = cls()
-        facets.servers, facets.categories = state["servers"], state["categories"]
-        facets.tags = {int(row): tuple(tags) for row, tags in state["tags"].items()}
-        facets.claims = state["claims"]
+    def restore(cls, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Facets":
+        """Return saved facets; their arrays are used as they are and may lie in mapped files."""
+        facets = cls(*(Coded(values[name], arrays[name]) for name in _COLUMNS))
+        known = {tag: number for number, tag in enumerate(values["tags"])}
+        facets.tagged = Grouped(known, {name: arrays[f"tags_{name}"] for name in ("starts", "rows")})
         return facets
+
+
+def _rows_of(wanted: frozenset[ToolId], ids: Sequence[ToolId], rows: Mapping[ToolId, int], size: int) -> Mask:
+    """Mark the rows of some tools: looked up one by one where they are few, else found by a pass over all ids."""
+    if isinstance(rows, dict) or len(wanted) * LOOKUP_COST < size:
+        return _mask_of((rows[i] for i in wanted if i in rows), size)
+    # A row that its tool has left is marked too: who asks leaves such rows out.
+    return np.fromiter((tool_id in wanted for tool_id in islice(ids, size)), np.bool_, size)
 
 
 def _mask_of(rows: Iterable[int], size: int) -> Mask:

@@ -7,7 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.catalog import Catalog, Layered
+from shortlist.index.columns import Grouped, Growing
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.facets import Facets
 from shortlist.index.lexical import ExactLexicalIndex
@@ -67,13 +68,14 @@ class Index:
     """
 
     catalog: Catalog
-    ids: list[ToolId]
+    ids: list[ToolId] | Growing[ToolId]
     rows: Mapping[ToolId, int]
     """The rows in use; others belong to removed tools."""
     facets: Facets
     lexical: ExactLexicalIndex
     dense: ExactVectorIndex | None
-    names: dict[str, list[int]]
+    names: Grouped
+    """The rows of each name, compact."""
     shared: Mapping[str, frozenset[str]]
     """Sentences that the tools of a server have in common."""
     counts: Mapping[str, Counter[str]]
@@ -93,11 +95,11 @@ class Index:
             facets=Facets(),
             lexical=lexical,
             dense=None,
-            names={},
+            names=Grouped(),
             shared=shared,
             counts=counts,
         )
-        return replace(index, rows=index._registered({}, tools))
+        return replace(index, rows=index._registered(tools))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -121,7 +123,7 @@ class Index:
         return found
 
     def _mask(self, filters: Filters) -> Mask | None:
-        passing = self.facets.mask(filters, self.rows, self.size)
+        passing = self.facets.mask(filters, self.ids, self.rows, self.size)
         if passing is None:
             return None if len(self.rows) == self.size else self.lexical.alive
         return passing & self.lexical.alive
@@ -133,14 +135,11 @@ class Index:
         stale = diff.changed | reworded
         gone = [self.rows[i] for i in diff.removed | stale if i in self.rows]
         added = [newer.tools[i] for i in sorted(diff.added | stale)]
-        rows = dict(self.rows)
-        for tool_id in diff.removed:
-            rows.pop(tool_id, None)
         documents = [_document(tool, newer, shared) for tool in added]
         index = replace(
             self,
             catalog=newer,
-            rows=self._registered(rows, added),
+            rows=_moved(self.rows, self._registered(added), diff.removed),
             lexical=self.lexical.changed(gone, documents),
             dense=self.dense.grown(self.size + len(added)) if self.dense is not None else None,
             shared=shared,
@@ -197,12 +196,13 @@ class Index:
         waiting: list[int] = rows[self.lexical.alive[rows]].tolist()
         return waiting
 
-    def _registered(self, rows: dict[ToolId, int], tools: Iterable[Tool]) -> dict[ToolId, int]:
+    def _registered(self, tools: Iterable[Tool]) -> dict[ToolId, int]:
         """Assign the next row to each tool."""
+        rows: dict[ToolId, int] = {}
         for tool in tools:
             row = rows[tool.id] = len(self.ids)
             self.ids.append(tool.id)
-            self.names.setdefault(compact(tool.name), []).append(row)
+            self.names.add(compact(tool.name), row)
             self.facets.add(tool)
         return rows
 
@@ -212,15 +212,19 @@ class Index:
         rows: list[int] = kept.tolist()
         ids = [self.ids[row] for row in rows]
         moved = dict(zip(rows, range(len(rows)), strict=True))
-        names = {name: [moved[row] for row in old if row in moved] for name, old in self.names.items()}
+        names: Grouped = Grouped()
+        for name, old in self.names.items():
+            for row in old:
+                if row in moved:
+                    names.add(name, moved[row])
         return replace(
             self,
             ids=ids,
             rows={tool_id: row for row, tool_id in enumerate(ids)},
-            facets=self.facets.compacted(rows),
+            facets=self.facets.compacted(kept),
             lexical=self.lexical.compacted(),
             dense=self.dense.compacted(kept) if self.dense is not None else None,
-            names={name: found for name, found in names.items() if found},
+            names=names,
             _masks={},
         )
 
@@ -258,6 +262,16 @@ class Index:
                 stale |= set(newer.members.get(name, ())) & older.hashes.keys()
             shared[name] = repeats
         return shared, counts, frozenset(stale)
+
+
+def _moved(rows: Mapping[ToolId, int], fresh: dict[ToolId, int], removed: frozenset[ToolId]) -> Mapping[ToolId, int]:
+    """Return the rows after an update; those of a mapped index are not copied."""
+    if not isinstance(rows, dict):
+        return Layered.over(rows, fresh, removed)
+    moved = {**rows, **fresh}
+    for tool_id in removed:
+        moved.pop(tool_id, None)
+    return moved
 
 
 def _repeated(catalog: Catalog) -> tuple[dict[str, frozenset[str]], dict[str, Counter[str]]]:

@@ -98,11 +98,12 @@ class ExactLexicalIndex:
         vocabulary: Vocabulary,
         weights: Mapping[Field, FieldWeight] = FIELD_WEIGHTS,
         inverted: Inverted | None = None,
+        name_sizes: NDArray[np.float32] | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.alive = alive
         self.live = int(np.count_nonzero(alive))
-        self.name_sizes = main.name_sizes()
+        self.name_sizes = main.name_sizes() if name_sizes is None else name_sizes
         """How many terms the name of each row has, one at least."""
         self._field_weights = weights
         self._main = main
@@ -243,13 +244,15 @@ class ExactLexicalIndex:
         whole = self
         if self._late.count:
             whole = ExactLexicalIndex(self._main.extended(self._late), self.alive, self.vocabulary, self._field_weights)
-        return {**whole._main.state(), **whole._inverted.state(), "alive": self.alive}
+        own = {"alive": self.alive, "name_sizes": self.name_sizes}
+        return {**whole._main.state(), **whole._inverted.state(), **own}
 
     @classmethod
     def restore(cls, vocabulary: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> "ExactLexicalIndex":
         """Return a saved index; its arrays are used as they are and may lie in mapped files."""
         words = Vocabulary(zip(vocabulary, range(len(vocabulary)), strict=True))
-        return cls(Forward.restore(arrays), arrays["alive"], words, inverted=Inverted.restore(arrays))
+        parts = Forward.restore(arrays), arrays["alive"], words
+        return cls(*parts, inverted=Inverted.restore(arrays), name_sizes=arrays["name_sizes"])
 
     def _place(self, row: int) -> tuple[Forward, int, int]:
         main = len(self._main.starts) - 1

@@ -1,7 +1,7 @@
-"""A saved index: arrays as they are in memory, mapped from files, and tools as lines that are read when asked for.
+"""A saved index: columns as they are in memory, mapped from files, and tools as lines that are read when asked for.
 
-What every start needs is in `index.json` and the arrays. `catalog.json` describes the tools, for a start that does not
-know them from elsewhere.
+What has an entry for every tool is a mapped column, which a start does not read. `index.json` holds the rest: words,
+servers, categories and tags. `catalog.json` describes the servers, for a start that does not know them from elsewhere.
 """
 
 import json
@@ -9,7 +9,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.stored import StoredTools, line_of, server_of
+from shortlist.catalog.stored import LinePlace, StoredTools, line_of, server_of
 from shortlist.errors import IndexFormatError
+from shortlist.index.columns import ByRow, Grouped, Growing, TextRows, Texts
 from shortlist.index.facets import Facets
 from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.vectors import ExactVectorIndex
-from shortlist.models import ToolId
+from shortlist.models import Server, ToolId
 
-VERSION = 2
+VERSION = 3
 _HEADER, _CATALOG, _TOOLS = "index.json", "catalog.json", "tools.jsonl"
 
 
@@ -51,7 +52,7 @@ def load_index(folder: Path, known: Catalog | None = None) -> Index:
         version = header["version"]
         if version == VERSION:
             same = known is not None and known.fingerprint == header["fingerprint"]
-            return _read(folder, header, known if known is not None and same else _read_catalog(folder, header))
+            return _read(folder, header, known if same else None)
     except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError) as error:
         raise IndexFormatError(
             f"The index in {str(folder)!r} is damaged or missing ({error}); build it again."
@@ -63,75 +64,109 @@ def load_index(folder: Path, known: Catalog | None = None) -> Index:
 
 def _write(index: Index, folder: Path) -> None:
     compact = index if index.size == len(index) else index.compacted()
-    _write_arrays(folder, "lexical", compact.lexical.state())
-    if compact.dense is not None:
-        _write_arrays(folder, "dense", compact.dense.state())
+    values, facets = compact.facets.state()
+    names = dict(sorted(compact.names.items()))
+    parts: dict[str, Mapping[str, NDArray[Any]]] = {
+        "lexical": compact.lexical.state(),
+        "dense": compact.dense.state() if compact.dense is not None else {},
+        "ids": {**Texts.state(compact.ids), **TextRows.state(compact.ids)},
+        "names": {**Texts.state(names), **TextRows.state(names)},
+        "named": Grouped.state(names),
+        "facets": facets,
+        "hashes": Texts.state(compact.catalog.hashes[tool_id] for tool_id in compact.ids),
+        "places": {"ends": _write_tools(compact, folder / _TOOLS)},
+        "members": _members_state(compact),
+    }
+    for part, arrays in parts.items():
+        for name, array in arrays.items():
+            np.save(folder / f"{part}-{name}.npy", array)
     header = {
         "version": VERSION,
         "fingerprint": compact.catalog.fingerprint,
         "model": compact.dense.model_id if compact.dense else None,
-        "ids": compact.ids,
         "vocabulary": list(compact.lexical.vocabulary),
-        "facets": compact.facets.state(),
-        "names": compact.names,
+        "facets": values,
         "shared": {name: sorted(found) for name, found in compact.shared.items() if found},
     }
-    described = {
-        "hashes": [compact.tool(row).content_hash for row in range(len(compact.ids))],
-        "places": _write_tools(compact, folder / _TOOLS),
-        "servers": [asdict(server) for server in compact.catalog.servers.values()],
-    }
-    for name, part in ((_HEADER, header), (_CATALOG, described)):
-        (folder / name).write_text(json.dumps(part, ensure_ascii=False), "utf-8")
+    described = {"servers": [asdict(server) for server in compact.catalog.servers.values() if _is_described(server)]}
+    for name, part_of_it in ((_HEADER, header), (_CATALOG, described)):
+        (folder / name).write_text(json.dumps(part_of_it, ensure_ascii=False), "utf-8")
 
 
-def _write_tools(index: Index, path: Path) -> list[int]:
-    ends, position = [], 0
+def _write_tools(index: Index, path: Path) -> NDArray[np.int64]:
     with path.open("wb") as file:
-        for row in range(len(index.ids)):
-            position += file.write(line_of(index.tool(row)) + b"\n")
-            ends.append(position)
-    return ends
+        lengths = [file.write(line_of(index.tool(row)) + b"\n") for row in range(len(index.ids))]
+    return np.cumsum(np.array(lengths, np.int64))
 
 
-def _read(folder: Path, header: dict[str, Any], catalog: Catalog) -> Index:
-    ids: list[ToolId] = header["ids"]
-    facets = Facets.restore(header["facets"])
+def _members_state(index: Index) -> dict[str, NDArray[Any]]:
+    """Return the rows of every server, by the numbers of the servers and the ids of its tools."""
+    codes, ids = index.facets.servers.codes(), list(index.ids)
+    rows = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int32)
+    ends = np.cumsum(np.bincount(codes, minlength=len(index.facets.servers.values)))
+    return {"rows": rows[np.argsort(codes[rows], kind="stable")], "ends": ends}
+
+
+def _is_described(server: Server) -> bool:
+    return server != Server(name=server.name)
+
+
+def _read(folder: Path, header: dict[str, Any], known: Catalog | None) -> Index:
+    ids, names = Texts(_Arrays(folder, "ids")), Texts(_Arrays(folder, "names"))
+    rows = TextRows(ids, _Arrays(folder, "ids"))
+    facets = Facets.restore(header["facets"], _Arrays(folder, "facets"))
     lexical = ExactLexicalIndex.restore(header["vocabulary"], _Arrays(folder, "lexical"))
     dense = ExactVectorIndex.restore(header["model"], _Arrays(folder, "dense")) if header["model"] else None
+    catalog = known or _read_catalog(folder, header, rows, facets)
     sizes = {len(ids), len(catalog), len(facets.servers), lexical.size, dense.size if dense else len(ids)}
     if len(sizes) > 1:
         raise ValueError("its parts differ in size")
     return Index(
         catalog=catalog,
-        ids=ids,
-        rows=dict(zip(ids, range(len(ids)), strict=True)),
+        ids=Growing(ids),
+        rows=rows,
         facets=facets,
         lexical=lexical,
         dense=dense,
-        names=header["names"],
+        names=Grouped(TextRows(names, _Arrays(folder, "names")), _Arrays(folder, "named")),
         shared={name: frozenset(header["shared"].get(name, ())) for name in catalog.servers},
         counts={},
     )
 
 
-def _read_catalog(folder: Path, header: dict[str, Any]) -> Catalog:
+def _read_catalog(folder: Path, header: dict[str, Any], rows: TextRows, facets: Facets) -> Catalog:
     described = json.loads((folder / _CATALOG).read_bytes())
-    ids, ends = header["ids"], described["places"]
-    if (folder / _TOOLS).stat().st_size != (ends[-1] if ends else 0):
+    ends, hashes = _Arrays(folder, "places")["ends"], Texts(_Arrays(folder, "hashes"))
+    if not len(rows) == len(ends) == len(hashes):
+        raise ValueError("its parts differ in size")
+    if (folder / _TOOLS).stat().st_size != (ends[-1] if len(ends) else 0):
         raise ValueError(f"{_TOOLS} is cut off")
     text = _mapped(folder / _TOOLS)
-    starts = [0, *ends][: len(ends)]
-    members: dict[str, list[ToolId]] = {}
-    for tool_id, server in sorted(zip(ids, header["facets"]["servers"], strict=True)):
-        members.setdefault(server, []).append(tool_id)
+
+    def place(row: int) -> LinePlace:
+        return text, ends.item(row - 1) if row else 0, ends.item(row)
+
     return Catalog.stored(
-        StoredTools({i: (text, start, end) for i, start, end in zip(ids, starts, ends, strict=True)}),
+        StoredTools(ByRow(rows, place)),
         [server_of(raw) for raw in described["servers"]],
-        dict(zip(ids, described["hashes"], strict=True)),
-        {server: tuple(found) for server, found in members.items()},
+        ByRow(rows, hashes.__getitem__),
+        _members(rows.texts, facets.servers.values, _Arrays(folder, "members")),
         [header["fingerprint"]],
     )
+
+
+def _members(
+    ids: Texts, servers: Sequence[str], arrays: Mapping[str, NDArray[Any]]
+) -> Mapping[str, tuple[ToolId, ...]]:
+    rows, ends = arrays["rows"], arrays["ends"]
+    if len(servers) != len(ends) or len(rows) != (ends[-1] if len(ends) else 0):
+        raise ValueError("its parts differ in size")
+
+    def members(number: int) -> tuple[ToolId, ...]:
+        start = ends.item(number - 1) if number else 0
+        return tuple([ids[row] for row in rows[start : ends.item(number)].tolist()])
+
+    return ByRow({server: number for number, server in enumerate(servers)}, members)
 
 
 class _Arrays(Mapping[str, NDArray[Any]]):
@@ -151,11 +186,6 @@ class _Arrays(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def _write_arrays(folder: Path, part: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    for name, array in arrays.items():
-        np.save(folder / f"{part}-{name}.npy", array)
 
 
 def _mapped(path: Path) -> memoryview:

@@ -46,24 +46,32 @@ class ExactVectorIndex:
     for rows whose scale is zero in every index that shares them, so older indexes never see a change.
     """
 
-    def __init__(self, dimensions: int, model_id: str, room: NDArray[np.int8], scales: NDArray[np.float32]) -> None:
-        self.dimensions = dimensions
+    def __init__(
+        self,
+        model_id: str,
+        codes: NDArray[np.int8],
+        scales: NDArray[np.float32],
+        room: NDArray[np.int8] | None = None,
+    ) -> None:
+        self.dimensions: int = codes.shape[1]
         self.model_id = model_id
-        self._room = room
-        """The codes, followed by room for later rows: an update must not copy every vector."""
+        self._codes = codes
+        """Those of the first rows, which may lie in a mapped file: an update must not copy every vector."""
+        self._room = codes[:0] if room is None else room
+        """Those of the rows that came by updates, followed by room for more."""
         self._scales = scales
         self.missing = self.size - int(np.count_nonzero(scales))
         """How many rows still wait for their vector."""
 
     @classmethod
     def empty(cls, dimensions: int, model_id: str, rows: int = 0) -> "ExactVectorIndex":
-        return cls(dimensions, model_id, np.zeros((rows, dimensions), np.int8), np.zeros(rows, np.float32))
+        return cls(model_id, np.zeros((rows, dimensions), np.int8), np.zeros(rows, np.float32))
 
     @classmethod
     def of(cls, model_id: str, vectors: Vectors) -> "ExactVectorIndex":
         """Index vectors in the order they come."""
         codes, scales = quantise(vectors)
-        return cls(vectors.shape[1], model_id, codes, scales)
+        return cls(model_id, codes, scales)
 
     @property
     def size(self) -> int:
@@ -81,26 +89,26 @@ class ExactVectorIndex:
 
     def grown(self, size: int) -> "ExactVectorIndex":
         """Add rows whose vectors come later."""
-        room = self._room
-        if size > len(room):
-            spare = int(size * SPARE_SHARE) if self.size else 0
-            room = np.zeros((size + spare, self.dimensions), np.int8)
-            room[: self.size] = self._codes
+        room, later = self._room, size - len(self._codes)
+        if later > len(room):
+            room = np.zeros((later + int(size * SPARE_SHARE) * bool(self.size), self.dimensions), np.int8)
+            room[: len(self._room)] = self._room
         scales = np.concatenate([self._scales, np.zeros(size - self.size, np.float32)])
-        return ExactVectorIndex(self.dimensions, self.model_id, room, scales)
+        return ExactVectorIndex(self.model_id, self._codes, scales, room)
 
     def compacted(self, rows: Rows) -> "ExactVectorIndex":
         """Keep only these rows; they move up."""
-        return ExactVectorIndex(self.dimensions, self.model_id, self._room[rows], self._scales[rows])
+        return ExactVectorIndex(self.model_id, self._codes_of(rows), self._scales[rows])
 
     def with_vectors(self, rows: Rows, vectors: Vectors) -> "ExactVectorIndex":
         """Add the vectors of rows that have none."""
         codes, given = quantise(vectors)
-        free = self._scales[rows] == 0
-        self._room[rows[free]] = codes[free]
+        free, first = self._scales[rows] == 0, rows < len(self._codes)
+        self._codes[rows[free & first]] = codes[free & first]
+        self._room[rows[free & ~first] - len(self._codes)] = codes[free & ~first]
         scales = self._scales.copy()
         scales[rows[free]] = given[free]
-        return ExactVectorIndex(self.dimensions, self.model_id, self._room, scales)
+        return ExactVectorIndex(self.model_id, self._codes, scales, self._room)
 
     def retrieve(self, query: Vectors, limit: int, among: Among) -> Candidates:
         """Return the nearest rows, with the mean and deviation of every row that may answer."""
@@ -113,23 +121,28 @@ class ExactVectorIndex:
 
     def score(self, query: Vectors, rows: Rows) -> Scores:
         """Return the scores of some rows, the same that `retrieve` gives them."""
-        return _combined(self._cosines(query, self._room[rows], self._scales[rows]))
+        return _combined(self._cosines(query, self._codes_of(rows), self._scales[rows]))
 
     def cosines(self, queries: Vectors) -> Vectors:
         """Return the cosine of every row with each of the queries, one line per query."""
-        return self._cosines(queries, self._codes, self._scales)
+        first, later = len(self._codes), self.size - len(self._codes)
+        if not later:
+            return self._cosines(queries, self._codes, self._scales)
+        parts = (self._codes, self._scales[:first]), (self._room[:later], self._scales[first:])
+        return np.concatenate([self._cosines(queries, *part) for part in parts if len(part[1])], axis=1)
 
     def vectors(self, rows: Rows | list[int]) -> Vectors:
-        restored: Vectors = self._codes[rows].astype(np.float32) * self._scales[rows, None]
+        restored: Vectors = self._codes_of(np.asarray(rows, np.int64)).astype(np.float32) * self._scales[rows, None]
         return restored
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return {"codes": self._codes, "scales": self._scales}
+        codes = self._codes if self.size == len(self._codes) else self._codes_of(np.arange(self.size))
+        return {"codes": codes, "scales": self._scales}
 
     @classmethod
     def restore(cls, model_id: str, arrays: Mapping[str, NDArray[Any]]) -> "ExactVectorIndex":
         """Return saved vectors; the arrays are used as they are, and those of later rows are written into them."""
-        return cls(arrays["codes"].shape[1], model_id, arrays["codes"], arrays["scales"])
+        return cls(model_id, arrays["codes"], arrays["scales"])
 
     def _cosines(self, queries: Vectors, codes: NDArray[np.int8], scales: NDArray[np.float32]) -> Vectors:
         if not len(scales):
@@ -141,9 +154,14 @@ class ExactVectorIndex:
         cosines *= asked_scales[:, None]
         return cosines
 
-    @property
-    def _codes(self) -> NDArray[np.int8]:
-        return self._room[: self.size]
+    def _codes_of(self, rows: Rows) -> NDArray[np.int8]:
+        first = len(self._codes)
+        if self.size == first or not len(rows) or rows.max() < first:
+            return self._codes[rows]
+        codes = np.empty((len(rows), self.dimensions), np.int8)
+        early = rows < first
+        codes[early], codes[~early] = self._codes[rows[early]], self._room[rows[~early] - first]
+        return codes
 
 
 def _combined(cosines: Vectors) -> Scores:

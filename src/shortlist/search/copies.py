@@ -8,7 +8,7 @@ the order in which tools arrived, so comparing what changed with the rest has th
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -51,7 +51,7 @@ def without_copies(index: Index, copies: Copies) -> Index:
 class _Compared:
     """What was found among the first rows of an index; later versions of it share the list of ids."""
 
-    ids: list[ToolId]
+    ids: Sequence[ToolId]
     size: int
     catalog: Catalog | None
     originals: Originals

@@ -245,7 +245,7 @@ class ExemplarRetriever:
 class LiftedFusion:
     """Another fusion, plus the boosts of exemplars."""
 
-    def __init__(self, fuse: Fuse, ids: list[ToolId]) -> None:
+    def __init__(self, fuse: Fuse, ids: Sequence[ToolId]) -> None:
         self._fuse = fuse
         self._ids = ids
 

@@ -277,7 +277,7 @@ class AdaptiveFusion:
     answer. The score is linear in the candidate's features, so it can be shown as a list of parts.
     """
 
-    def __init__(self, reader: FeatureReader, weights: FusionWeights, ids: list[ToolId]) -> None:
+    def __init__(self, reader: FeatureReader, weights: FusionWeights, ids: Sequence[ToolId]) -> None:
         self._reader = reader
         self._weights = weights
         self._ids = ids

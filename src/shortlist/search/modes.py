@@ -4,7 +4,7 @@ Each is a function from a request to a score for every row; `Exhaustive` makes a
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -167,7 +167,7 @@ def _log_frequency(saturated: NDArray[np.float32]) -> NDArray[np.float32]:
 class WeightedFusion:
     """Scores normalised to 0…1 over the candidates and combined with fixed weights."""
 
-    def __init__(self, weights: Mapping[str, float], ids: list[ToolId]) -> None:
+    def __init__(self, weights: Mapping[str, float], ids: Sequence[ToolId]) -> None:
         self._weights = weights
         self._ids = ids
 
@@ -182,7 +182,7 @@ class WeightedFusion:
 class RankFusion:
     """Weighted reciprocal rank fusion."""
 
-    def __init__(self, weights: Mapping[str, float], ids: list[ToolId]) -> None:
+    def __init__(self, weights: Mapping[str, float], ids: Sequence[ToolId]) -> None:
         self._weights = weights
         self._ids = ids
 
@@ -204,7 +204,7 @@ class RankFusion:
 class SingleArm:
     """Ranks by one signal; rows without a match are dropped."""
 
-    def __init__(self, name: str, ids: list[ToolId]) -> None:
+    def __init__(self, name: str, ids: Sequence[ToolId]) -> None:
         self._name = name
         self._ids = ids
 

@@ -265,7 +265,7 @@ def _scores(retriever: Retriever, request: Request, rows: Rows, every: Scores | 
     return retriever.score(request, rows) if every is None else every[rows]
 
 
-def rank(scores: Scores, rows: NDArray[Any], ids: list[ToolId], limit: int) -> Ranking:
+def rank(scores: Scores, rows: NDArray[Any], ids: Sequence[ToolId], limit: int) -> Ranking:
     """Order rows by score; ties break on the id, also where the limit cuts through them."""
     if limit < len(rows):
         threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
@@ -299,8 +299,7 @@ def _spelled_rows(index: Index, request: Request) -> dict[int, float]:
     found = {row: 1.0 for name in request.analysed.identifiers for row in index.names.get(name, ())}
     text = request.query.text.strip()
     if text.endswith(("_", "-", ".")) and " " not in text and (typed := compact(text)):
-        begun = {name: rows for name, rows in list(index.names.items()) if name.startswith(typed)}
-        found |= {row: len(typed) / len(name) for name, rows in begun.items() for row in rows}
+        found |= {row: len(typed) / len(name) for name, rows in index.names.starting(typed) for row in rows}
     return found
 
 
