@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import MemoryTransport, ServerSettings, Settings
 from shortlist.evals.tables import Table
+from shortlist.front.border import Border
 from shortlist.gateway.state import GatewayState
 from shortlist.models import Tool
 from shortlist.search.engine import Engine
@@ -80,7 +81,8 @@ def pages_over(path: Path, access: Access) -> ASGIApp:
     storage = open_local(path.parent)
     upstreams = RecordedUpstreams(names, storage.events)
     state = GatewayState(settings, Engine.over(searcher), upstreams)
-    return dashboard(Sources(state=state, explained=searcher.explained, storage=storage), access)
+    sources = Sources(state=state, explained=searcher.explained, storage=storage)
+    return dashboard(sources, access, Border(state, token_required=False))
 
 
 def made(place: int) -> Tool:

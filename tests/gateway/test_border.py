@@ -1,15 +1,19 @@
 """Who is let in over HTTP, by every kind of credential, at every door and in both eras; and what a refusal says."""
 
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from html import unescape
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from shortlist.access.jwt import LEEWAY_SECONDS, TokenVerifier
 from shortlist.access.tokens import mint
@@ -17,9 +21,15 @@ from shortlist.config.settings import ClaimRule, OAuthSettings, TokenSettings, T
 from shortlist.front.border import METADATA, Border
 from shortlist.front.http import build_app
 from shortlist.front.probes import probe_routes
+from shortlist.front.registry import registry_routes
 from shortlist.gateway.menus import BY_NAME
 from shortlist.gateway.view import ServeOptions
 from shortlist.observability.metrics import GatewayMetrics
+from shortlist.storage.local import open_local
+from shortlist.web.access import Access
+from shortlist.web.app import dashboard, routes_of
+from shortlist.web.door import Door
+from shortlist.web.page import Sources
 from tests.access.issuer import INTROSPECTION, OTHER, RESOURCE, IdentityProvider, trusted
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve
 from tests.gateway.test_doors import DOORS, SECRETS, Walk, guarded, leaks, walked
@@ -126,19 +136,85 @@ async def test_a_valid_credential_opens_what_its_scope_allows_and_no_other_door(
     assert there.served.fixtures["vault"].calls == []
 
 
-async def test_every_route_but_the_public_ones_needs_a_credential() -> None:
-    async with serve(Fixture("alpha"), tokens=TOKENS, oauth=GUESTS) as served:
-        border = border_of(served, IdentityProvider())
-        probes = probe_routes(served.gateway.state, GatewayMetrics().instruments, border)
-        app = build_app(served.front, "127.0.0.1", probes, border)
-        public = set()
+PUBLIC = {
+    *("/healthz", "/readyz", METADATA, f"{METADATA}/{{path:path}}", "/static"),
+    "/login/callback",  # brings the answer of a login, under a secret of its own
+    "/sign-out",  # leads to the closed door
+}
+IN_PATHS = {"handle": "h", "path": "mcp", "name": "local.shortlist/vault", "version": "1", "rest": "nowhere"}
+IN_PATHS |= {"server": "vault", "tool": "vault/unlock", "hash": "0", "event": "1", "experiment": "x"}
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """All routes of a gateway as `serve --http` puts them together, and a browser or program in front of them."""
+
+    routes: tuple[Route | Mount, ...]
+    http: httpx2.AsyncClient
+    provider: IdentityProvider
+
+    async def answers(self, credential: str | None) -> AsyncIterator[tuple[str, httpx2.Response]]:
+        """Yield what each route answers to GET and to POST."""
+        headers = {"Origin": "http://127.0.0.1"} | ({"Authorization": f"Bearer {credential}"} if credential else {})
+        for route in self.routes:
+            path = re.sub(r"{(\w+)(:path)?}", lambda found: IN_PATHS[found[1]], route.path)
+            for method in ("GET", "POST"):
+                yield route.path, await self.http.request(method, path, headers=headers)
+
+
+@asynccontextmanager
+async def building(folder: Path) -> AsyncIterator[Building]:
+    provider = IdentityProvider()
+    async with serve(guarded("lobby"), guarded("vault"), tokens=TOKENS, toolsets=TOOLSETS, oauth=GUESTS) as served:
+        state, border = served.gateway.state, border_of(served, provider)
+        sources = Sources(state=state, explained=served.searcher.explained, storage=open_local(folder))
+        machines = [*probe_routes(state, GatewayMetrics().instruments, border), *registry_routes(state, border)]
+        pages = Mount("/", dashboard(sources, Access(), border))
+        app = build_app(served.front, "127.0.0.1", [*machines, pages], border)
+        found = (*app.routes[:-1], *routes_of(Door(sources, Access(), border)))
+        routes = tuple(route for route in found if isinstance(route, (Route, Mount)))
+        assert len(routes) == len(found)
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
-            for route in app.routes:
-                assert isinstance(route, Route)
-                path = route.path.replace("{handle}", "h").replace("{path:path}", "mcp")
-                if (await http.get(path)).status_code != 401:
-                    public.add(route.path)
-    assert public == {"/healthz", "/readyz", METADATA, f"{METADATA}/{{path:path}}"}
+            yield Building(routes, http, provider)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_route_but_the_public_ones_needs_a_valid_credential(kind: str, tmp_path: Path) -> None:
+    async with building(tmp_path) as there:
+        credential, _ = credentials(there.provider)[kind]
+        public = set()
+        async for path, answer in there.answers(credential):
+            assert leaks({path: [answer.text]}, SECRETS) == []
+            if answer.status_code not in (401, 404, 405):
+                public.add(path)
+    assert public <= PUBLIC
+    assert {"/healthz", "/readyz"} <= public
+
+
+@pytest.mark.parametrize("kind", ["own token", "jwt", "opaque"])
+async def test_no_route_shows_a_limited_caller_what_is_outside_of_its_scope(kind: str, tmp_path: Path) -> None:
+    async with building(tmp_path) as there:
+        there.provider.says["opaque"] = {"active": True, "sub": "eve", "aud": RESOURCE, "groups": ["guests"]}
+        credential = {"own token": OWN, "jwt": there.provider.token(groups=["guests"]), "opaque": "opaque"}[kind]
+        opened = set()
+        elsewhere = tuple(route for route in there.routes if not route.path.startswith("/mcp"))  # walked above
+        async for path, answer in replace(there, routes=elsewhere).answers(credential):
+            sent = _without_own_words(answer)
+            assert leaks({path: [sent]}, SECRETS) == [], answer.text
+            assert path in PUBLIC or answer.status_code != 303, path  # no change was made
+            if answer.status_code == 200:
+                opened.add(path)
+    assert {"/v0.1/servers", "/servers", "/tools"} <= opened
+    assert "/metrics" not in opened
+
+
+def _without_own_words(answer: httpx2.Response) -> str:
+    """Return an answer without the parts of the path that it was asked for."""
+    text, parts = unescape(answer.text), answer.request.url.path.strip("/").split("/")
+    for start, end in combinations(range(len(parts) + 1), 2):
+        asked = "/".join(parts[start:end])
+        text = text.replace(f"'{asked}'", "").replace(f'"{asked}"', "").replace(f"/{asked}", "")
+    return text
 
 
 # What a client is told

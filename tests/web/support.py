@@ -12,7 +12,9 @@ from typing import Any
 import httpx2
 from starlette.routing import Mount
 
+from shortlist.access.jwt import TokenVerifier
 from shortlist.config.settings import TokenSettings, hash_token
+from shortlist.front.border import Border
 from shortlist.front.http import build_app
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Batch
@@ -23,6 +25,7 @@ from shortlist.web.access import Access
 from shortlist.web.app import dashboard
 from shortlist.web.controls import Controls
 from shortlist.web.page import Sources
+from tests.access.issuer import IdentityProvider
 from tests.gateway.support import Fixture, Served, serve
 from tests.telemetry.happenings import events_in
 
@@ -55,6 +58,8 @@ class Visitor:
     events: Path
     """Where the events are."""
     clock: Clock = field(default_factory=Clock)
+    provider: IdentityProvider = field(default_factory=IdentityProvider)
+    """The issuer that a gateway with `oauth` trusts."""
 
     async def enter(self) -> httpx2.Response:
         """Follow a fresh link."""
@@ -83,7 +88,7 @@ async def visiting(
     *fixtures: Fixture, events: Sequence[Event] = (), controls: Controls | None = None, **settings: Any
 ) -> AsyncIterator[Visitor]:
     """Serve fixtures with a dashboard over what was recorded, and stand before its door."""
-    clock = Clock()
+    clock, provider = Clock(), IdentityProvider()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "events.sqlite"
         write(path, events)
@@ -95,9 +100,11 @@ async def visiting(
                 storage=open_local(path.parent),
                 controls=replace(controls or Controls(), reconnect=served.pool.refresh),
             )
-            app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access))])
+            state = served.gateway.state
+            border = Border(state, token_required=False, verifier=TokenVerifier(lambda: state.settings.oauth, provider))
+            app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access, border))])
             async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as http:
-                yield Visitor(http, access, served, path, clock)
+                yield Visitor(http, access, served, path, clock, provider)
 
 
 def write(path: Path, events: Sequence[Event]) -> None:

@@ -1,14 +1,21 @@
 """Who is let in, and what a page of somebody else can do: nothing."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
+from shortlist.access.jwt import LEEWAY_SECONDS
 from shortlist.cli.adding import ConfigEditor
+from shortlist.config.settings import ClaimRule
 from shortlist.web.access import SESSION_SECONDS
 from shortlist.web.app import DOWNLOADS, PAGES
 from shortlist.web.controls import Controls
-from tests.gateway.support import Fixture
+from tests.access.issuer import trusted
+from tests.gateway.support import DEADLINE_SECONDS, Fixture
 from tests.web.support import TOKENS, visiting
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +108,71 @@ async def test_a_bearer_token_is_good_for_looking() -> None:
         wrong = await visitor.http.get("/servers", headers={"Authorization": "Bearer nobody"})
     assert answer.status_code == 200
     assert wrong.status_code == 401
+
+
+async def test_an_access_token_of_an_issuer_opens_a_session_with_the_rights_of_its_rule() -> None:
+    rules = (
+        ClaimRule(claim="groups", values=("admins",)),
+        ClaimRule(claim="groups", values=("beta",), servers=("beta",)),
+    )
+    async with visiting(Fixture("alpha"), Fixture("beta"), oauth=trusted(*rules)) as visitor:
+        closed = await visitor.http.get("/servers")
+        whole = await visitor.sign_in(visitor.provider.token(groups=["admins"]))
+        everything = await visitor.read("/servers")
+        await visitor.sign_in(visitor.provider.token(groups=["beta"]))
+        part = await visitor.read("/servers")
+        recorded = await visitor.http.get("/activity")
+    assert closed.status_code == 401
+    assert "Sign in with the token" in closed.text
+    assert whole.status_code == 200
+    assert "alpha" in everything.words
+    assert "beta" in part.words
+    assert "alpha" not in part.words
+    assert recorded.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"exp": time.time() - 3_600}, "expired"),
+        ({"aud": "https://elsewhere.example"}, "another service"),
+        ({"iss": "https://other.example"}, "not trusted"),
+        ({"groups": ["strangers"]}, "no rule"),
+    ],
+)
+async def test_an_access_token_that_is_not_valid_opens_no_page(claims: dict[str, Any], reason: str) -> None:
+    rule = ClaimRule(claim="groups", values=("admins",))
+    async with visiting(Fixture("alpha"), oauth=trusted(rule)) as visitor:
+        token = visitor.provider.token(**{"groups": ["admins"], **claims})
+        refused = await visitor.sign_in(token)
+        bearing = [
+            await visitor.http.get(path, headers={"Authorization": f"Bearer {token}"})
+            for path in (*ADDRESSES, *DOWNLOADS)
+        ]
+        after = await visitor.http.get("/servers")
+    assert refused.status_code == after.status_code == 401
+    assert reason in refused.text
+    assert token not in refused.text
+    assert {answer.status_code for answer in bearing} == {401}
+    assert not any("alpha" in answer.text for answer in bearing)
+
+
+async def test_a_session_ends_with_the_access_token_that_opened_it() -> None:
+    async with visiting(Fixture("alpha"), oauth=trusted(ClaimRule())) as visitor:
+        await visitor.sign_in(visitor.provider.token(exp=time.time() - LEEWAY_SECONDS + 2))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while (await visitor.http.get("/servers")).status_code == 200:
+                await anyio.sleep(0.05)
+
+
+async def test_a_change_of_the_issuers_rules_ends_the_sessions_it_opened() -> None:
+    async with visiting(Fixture("alpha"), oauth=trusted(ClaimRule())) as visitor:
+        await visitor.sign_in(visitor.provider.token())
+        before = await visitor.http.get("/servers")
+        state = visitor.served.gateway.state
+        await state.configure(replace(state.settings, oauth=trusted(ClaimRule(can=("see",)))))
+        after = await visitor.http.get("/servers")
+    assert (before.status_code, after.status_code) == (200, 401)
 
 
 async def test_a_link_opens_nothing_where_there_are_tokens() -> None:

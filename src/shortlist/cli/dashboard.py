@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 
+from shortlist.access.jwt import TokenVerifier
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.catalog.saved import SavedCatalog
@@ -21,11 +22,13 @@ from shortlist.cli.stack import run_plainly
 from shortlist.cli.words import Words
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
+from shortlist.front.border import Border
 from shortlist.front.http import LocalOnly, check_binding
 from shortlist.gateway.state import GatewayState
 from shortlist.search.engine import Engine
 from shortlist.storage.opening import open_storage
 from shortlist.storage.port import Storage
+from shortlist.upstream.issuers import IssuerClient
 from shortlist.web.access import Access
 from shortlist.web.app import dashboard
 from shortlist.web.page import Sources
@@ -46,7 +49,7 @@ def register(subparsers: Any) -> None:
 def _dashboard(arguments: argparse.Namespace) -> int:
     host, port = address(arguments.http)
     settings = read_settings(arguments.config)
-    check_binding(host, has_callers=bool(settings.tokens))
+    check_binding(host, has_callers=settings.has_callers)
     run_plainly(lambda: _serve(settings, host, port, arguments.open))
     return 0
 
@@ -65,10 +68,12 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
         explained=search.explained_here,
         storage=storage,
     )
-    app = Starlette(routes=[Mount("/", dashboard(sources, access))], middleware=[Middleware(LocalOnly, host=host)])
+    border = Border(sources.state, token_required=True, verifier=TokenVerifier(lambda: settings.oauth, IssuerClient()))
+    pages = dashboard(sources, access, border)
+    app = Starlette(routes=[Mount("/", pages)], middleware=[Middleware(LocalOnly, host=host)])
 
     def announce(base: str) -> None:
-        link = entrance(access, base, settings.tokens)
+        link = entrance(access, base, settings)
         say(f"dashboard: {link}")
         if open_browser:  # beside the loop: a browser in the terminal returns when it is closed
             threading.Thread(target=webbrowser.open, args=(link.partition(" ")[0],), daemon=True).start()

@@ -1,6 +1,5 @@
 """Access to a gateway's dashboard from a browser."""
 
-from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
@@ -8,17 +7,19 @@ import anyio.to_thread
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from shortlist.access.principal import ANONYMOUS, token_principal
 from shortlist.cli.stack import Stack
-from shortlist.config.settings import TokenSettings
+from shortlist.config.settings import Settings, TokenSettings
+from shortlist.front.border import Border
 from shortlist.web.access import Access
 
 
-def dashboard_route(stack: Stack, access: Access) -> Mount:
+def dashboard_route(stack: Stack, access: Access, border: Border) -> Mount:
     """Serve the dashboard on all remaining routes."""
 
     @cache
     def pages() -> ASGIApp:
-        made: ASGIApp = import_module("shortlist.cli.pages").pages_of(stack, access)
+        made: ASGIApp = import_module("shortlist.cli.pages").pages_of(stack, access, border)
         return made
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -27,8 +28,8 @@ def dashboard_route(stack: Stack, access: Access) -> Mount:
     return Mount("/", app)
 
 
-def entrance(access: Access, base: str, tokens: Mapping[str, TokenSettings], own: TokenSettings | None = None) -> str:
+def entrance(access: Access, base: str, settings: Settings, own: TokenSettings | None = None) -> str:
     """Describe how to open the dashboard: by a link with the user's own token, or with any token."""
-    if tokens and own is None:
+    if settings.has_callers and own is None:
         return f"{base}/ (sign in with a token)"
-    return f"{base}/open?key={access.link(own)} (opens once)"
+    return f"{base}/open?key={access.link(token_principal(own) if own else ANONYMOUS)} (opens once)"

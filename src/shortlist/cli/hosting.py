@@ -188,7 +188,7 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry:
     access, border = Access(), entry.border(stack)
     probes = probe_routes(stack.gateway.state, stack.metrics.instruments, border)
     registry = registry_routes(stack.gateway.state, border)
-    dashboard = [dashboard_route(stack, access)] if pages else []
+    dashboard = [dashboard_route(stack, access, border)] if pages else []
     app = build_app(stack.front, host, [*probes, *registry, *dashboard], border)
     kept, sent = stack.storage.results, app.state.sessions.log
     stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
@@ -203,7 +203,7 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry:
             say(f"a first search to try: search_tools {json.dumps({'query': FIRST_SEARCHES[0]})}")
         if pages:
             own = entry.own.settings if entry.own is not None else None
-            say(f"dashboard: {entrance(access, base, stack.settings.tokens, own)}")
+            say(f"dashboard: {entrance(access, base, stack.settings, own)}")
 
     with _local_door(stack) as door:
         async with anyio.create_task_group() as tasks:

@@ -78,8 +78,11 @@ class Border:
         if not settings.has_callers and not self._required:
             return ANONYMOUS
         presented = presented_token(headers.get("authorization", ""))
-        if not presented:
-            return None
+        return await self.identify(presented) if presented else None
+
+    async def identify(self, presented: str) -> Principal:
+        """Return the principal of a token; raise TokenRefused for one that is not valid."""
+        settings = self._state.settings
         token = find_token(presented, settings.tokens)
         if token is not None:
             if self._on_use is not None:
@@ -195,11 +198,6 @@ def presented_token(header: str) -> str:
     """Return the bearer token of an Authorization header; empty where there is none."""
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def bearer_token(header: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings | None:
-    """Find the token of our own that an Authorization header carries."""
-    return find_token(presented_token(header), tokens)
 
 
 def find_token(token: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings | None:

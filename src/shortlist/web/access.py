@@ -9,12 +9,12 @@ import hmac
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from shortlist.access.principal import ANONYMOUS, Principal, token_principal
-from shortlist.config.settings import TokenSettings
+from shortlist.access.principal import ANONYMOUS, Principal
+from shortlist.config.settings import Settings
 
 LINK_SECONDS = 3_600.0
 SESSION_SECONDS = 12 * 3_600.0
@@ -29,21 +29,17 @@ T = TypeVar("T")
 class Session:
     """A signed-in browser."""
 
-    token: TokenSettings | None = None
-    """The token it was opened with; None for a link of a gateway without tokens."""
+    principal: Principal = ANONYMOUS
+    """Who signed in; anonymous for a link of a gateway without tokens."""
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(SECRET_BYTES), repr=False)
-
-    @property
-    def principal(self) -> Principal:
-        return token_principal(self.token) if self.token else ANONYMOUS
 
     def allows(self, form: str) -> bool:
         """Return whether a form carries the CSRF token of this session."""
         return hmac.compare_digest(self.csrf.encode(), form.encode())
 
-    def lasts(self, tokens: Mapping[str, TokenSettings]) -> bool:
-        """Return whether these tokens still hold the one it was opened with, unchanged; a link needs none."""
-        return self.token == tokens.get(self.token.name) if self.token else not tokens
+    def lasts(self, settings: Settings) -> bool:
+        """Return whether the gateway would still let its principal in."""
+        return self.principal.is_current(settings) and self.principal.seconds_left() != 0.0
 
 
 class Access:
@@ -55,22 +51,22 @@ class Access:
         # Browsers send a cookie to every port of a host, so each gateway uses its own name.
         self.cookie = f"shortlist-{secrets.token_hex(4)}"
 
-    def link(self, token: TokenSettings | None = None) -> str:
-        """Make the key of a link that opens once, for the principal of a token where there are tokens."""
-        return self._links.keep(Session(token=token))
+    def link(self, principal: Principal = ANONYMOUS) -> str:
+        """Make the key of a link that opens once, for a principal where there are tokens."""
+        return self._links.keep(Session(principal=principal))
 
     def follow(self, key: str) -> str | None:
         """Use a link up and return the secret of the session that it opens; None for a link that is unknown or used."""
         session = self._links.take(key)
         return self._sessions.keep(session) if session else None
 
-    def open(self, token: TokenSettings) -> str:
-        """Open a session for the principal of a token and return its secret."""
-        return self._sessions.keep(Session(token=token))
+    def open(self, principal: Principal) -> str:
+        """Open a session for a principal and return its secret."""
+        return self._sessions.keep(Session(principal=principal))
 
-    def session(self, secret: str, tokens: Mapping[str, TokenSettings]) -> Session | None:
+    def session(self, secret: str, settings: Settings) -> Session | None:
         found = self._sessions.get(secret)
-        return found if found and found.lasts(tokens) else None
+        return found if found and found.lasts(settings) else None
 
     def close(self, secret: str) -> None:
         self._sessions.take(secret)

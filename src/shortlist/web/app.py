@@ -8,6 +8,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from shortlist.front.border import Border
 from shortlist.web.access import Access
 from shortlist.web.door import Change, Door
 from shortlist.web.guard import Guard
@@ -60,10 +61,15 @@ CHANGES: Mapping[str, Change] = {
 }
 
 
-def dashboard(sources: Sources, access: Access) -> ASGIApp:
+def dashboard(sources: Sources, access: Access, border: Border) -> ASGIApp:
     """Return the app of all pages; whoever serves it checks the Host and Origin of requests, as the front does."""
-    door = Door(sources, access)
-    routes: list[BaseRoute] = [
+    app = Starlette(routes=routes_of(Door(sources, access, border)))
+    return Guard(app, access, border, lambda: sources.state.settings)
+
+
+def routes_of(door: Door) -> list[BaseRoute]:
+    """Return every route of the dashboard."""
+    return [
         Mount("/static", StaticFiles(directory=STATIC)),
         Route("/open", door.follow_link),
         Route(LOGIN_CALLBACK, door.finish_login),
@@ -73,4 +79,3 @@ def dashboard(sources: Sources, access: Access) -> ASGIApp:
         *(Route(path, door.page(make)) for path, make in {**PAGES, **DOWNLOADS}.items()),
         Route("/{rest:path}", door.no_such_page),
     ]
-    return Guard(Starlette(routes=routes), access, lambda: sources.state.settings.tokens)

@@ -11,15 +11,16 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from shortlist.access.jwt import TokenRefused
 from shortlist.errors import ShortlistError, StoreError
-from shortlist.front.border import find_token
+from shortlist.front.border import Border
 from shortlist.web.access import SESSION_SECONDS, Access, Session
 from shortlist.web.filters import RANGES
 from shortlist.web.guard import SESSION, is_own_form
 from shortlist.web.page import Download, MakePage, NoSuchPage, NotForThisToken, Page, Sources, Visit
 from shortlist.web.templating import render
 
-MAX_FORM_BYTES = 16_384
+MAX_FORM_BYTES = 32_768
 
 PageEndpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 Change: TypeAlias = Callable[[Visit], "str | Page"]
@@ -29,9 +30,10 @@ Change: TypeAlias = Callable[[Visit], "str | Page"]
 class Door:
     """Makes endpoints of pages and changes. Without a session nobody sees or changes anything."""
 
-    def __init__(self, sources: Sources, access: Access) -> None:
+    def __init__(self, sources: Sources, access: Access, border: Border) -> None:
         self._sources = sources
         self._access = access
+        self._border = border
         self.no_such_page = self.page(_no_such_page)
 
     def page(self, make: MakePage) -> PageEndpoint:
@@ -74,8 +76,11 @@ class Door:
     async def sign_in(self, request: Request) -> Response:
         """Sign in with a token: a browser sends no bearer header."""
         given = await _form(request) if is_own_form(request.headers) else {}
-        token = find_token(given.get("token", "").strip(), self._sources.state.settings.tokens)
-        return self._closed("wrong token") if token is None else self._opened(request, self._access.open(token))
+        try:
+            principal = await self._border.identify(given.get("token", "").strip())
+        except TokenRefused as error:
+            return self._closed("wrong token", error.reason)
+        return self._opened(request, self._access.open(principal))
 
     async def sign_out(self, request: Request) -> Response:
         visit = self._visit(request)
@@ -126,8 +131,8 @@ class Door:
         )
         return response
 
-    def _closed(self, problem: str = "") -> Response:
-        values = {"problem": problem, "tokens": bool(self._sources.state.settings.tokens)}
+    def _closed(self, problem: str = "", reason: str = "") -> Response:
+        values = {"problem": problem, "reason": reason, "tokens": self._sources.state.settings.has_callers}
         return HTMLResponse(render("closed.html", values), 401)
 
 
@@ -147,7 +152,7 @@ def _written(page: Page, visit: Visit) -> Response:
         "csrf": visit.session.csrf,
         "filter": visit.filter,
         "ranges": RANGES,
-        "may_return": bool(visit.state.settings.tokens),  # a one-time link does not open twice
+        "may_return": visit.state.settings.has_callers,  # a one-time link does not open twice
         **page.values,
     }
     return HTMLResponse(render(page.template, values), page.status)

@@ -7,8 +7,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shortlist.config.settings import TokenSettings
-from shortlist.front.border import bearer_token
+from shortlist.access.jwt import TokenRefused
+from shortlist.config.settings import Settings
+from shortlist.front.border import Border, presented_token
 from shortlist.web.access import Access, Session
 
 SESSION = "shortlist.session"
@@ -32,10 +33,11 @@ HEADERS: Mapping[str, str] = {
 class Guard:
     """Recognises the session of a request and hardens every response."""
 
-    def __init__(self, app: ASGIApp, access: Access, tokens: Callable[[], Mapping[str, TokenSettings]]) -> None:
+    def __init__(self, app: ASGIApp, access: Access, border: Border, settings: Callable[[], Settings]) -> None:
         self._app = app
         self._access = access
-        self._tokens = tokens  # read each time: the configuration may change while serving
+        self._border = border
+        self._settings = settings  # read each time: the configuration may change while serving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,15 +49,16 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        scope[SESSION] = self._session(HTTPConnection(scope))
+        scope[SESSION] = await self._session(HTTPConnection(scope))
         await self._app(scope, receive, hardened)
 
-    def _session(self, connection: HTTPConnection) -> Session | None:
-        tokens = self._tokens()
-        token = bearer_token(connection.headers.get("authorization", ""), tokens)
-        if token is not None:
-            return Session(token=token)
-        return self._access.session(connection.cookies.get(self._access.cookie, ""), tokens)
+    async def _session(self, connection: HTTPConnection) -> Session | None:
+        if presented := presented_token(connection.headers.get("authorization", "")):
+            try:
+                return Session(principal=await self._border.identify(presented))
+            except TokenRefused:
+                return None
+        return self._access.session(connection.cookies.get(self._access.cookie, ""), self._settings())
 
 
 def is_own_form(headers: Headers) -> bool:
