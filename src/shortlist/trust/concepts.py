@@ -44,6 +44,7 @@ _TELLTALE: Mapping[str, frozenset[str]] = {
 }
 """Small words that tell a language; its terms count where at least two different ones stand."""
 TELLTALE_WORDS = 2
+_ANY_TELLTALE = frozenset(word for words in _TELLTALE.values() for word in words)
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 
 
@@ -123,9 +124,11 @@ class Concepts:
 
     def languages(self, text: str) -> tuple[str, ...]:
         """Return the languages whose terms count in a folded text: English, and those whose small words it uses."""
-        words = set(_WORD.findall(text))
-        spoken = [name for name, small in _TELLTALE.items() if len(words & small) >= TELLTALE_WORDS]
-        return ("en", *spoken, *(("ru",) if _CYRILLIC.search(text) else ()))
+        small_words = _ANY_TELLTALE.intersection(_WORD.findall(text))
+        spoken: list[str] = []
+        if len(small_words) >= TELLTALE_WORDS:
+            spoken = [name for name, small in _TELLTALE.items() if len(small_words & small) >= TELLTALE_WORDS]
+        return ("en", *spoken, *(("ru",) if not text.isascii() and _CYRILLIC.search(text) else ()))
 
     def found(self, text: str, languages: Sequence[str] = ("en",)) -> int:
         """Return the concepts of a folded text."""
@@ -147,6 +150,8 @@ class Concepts:
 
 def readable(text: str) -> str:
     """Fold case, accents and white space, so that one spelling of a term is enough."""
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.lower()
     return _SPACE.sub(" ", fold(text).replace("’", "'").replace("ı", "i"))
 
 

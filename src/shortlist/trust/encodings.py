@@ -43,6 +43,12 @@ _SMALL = (
     "os uma seu toda todos il gli per questo non che senza depois antes cada usuario"
 )
 _COMMON = frozenset(_SMALL.split())
+_COMMON_CHANGED = {
+    "ROT13": frozenset(codecs.encode(word, "rot13") for word in _COMMON),
+    "reversed text": frozenset(word[::-1] for word in _COMMON),
+}
+"""What the common words look like before a change makes them readable."""
+_DIGITS = re.compile(r"[0-9@$]")
 COMMAND = re.compile(
     r"curl |wget |https?://|\b(?:ba)?sh\b|rm -|/etc/|\.ssh|\.env\b|eval|exec|import os|powershell|<script|\bnc |chmod"
 )
@@ -72,7 +78,9 @@ def is_prose(text: str) -> bool:
 
 def decoded(text: str, layers: int = MAX_LAYERS) -> Iterator[Decoded]:
     """Yield texts that are encoded inside a text, once or several times over, as far as they can be read."""
-    for how, pattern, decode in _FORMS:
+    for how, sign, shortest, pattern, decode in _FORMS:
+        if len(text) < shortest or sign not in text:
+            continue
         for number, match in enumerate(pattern.finditer(text)):
             if number >= MAX_RUNS:
                 break
@@ -87,17 +95,23 @@ def decoded(text: str, layers: int = MAX_LAYERS) -> Iterator[Decoded]:
 def _transformed(text: str) -> Iterator[Decoded]:
     """Yield sentences in ROT13, backwards or without digits for letters, where that is what makes them readable."""
     for sentence in sentences_of(text):
-        plain = _common(sentence.text)
-        if len(_LETTERS.findall(sentence.text)) < MIN_COMMON:
+        runs = _LETTERS.findall(sentence.text)
+        if len(runs) < MIN_COMMON:
             continue
+        words = frozenset(map(str.lower, runs))
+        plain = len(words & _COMMON)
         for how, change in (("ROT13", _rot13), ("reversed text", _reversed)):
+            if len(words & _COMMON_CHANGED[how]) <= plain:
+                continue  # most sentences: the change makes nothing more readable
             changed = change(sentence.text)
             address = _ADDRESS.search(changed) and not _ADDRESS.search(sentence.text)
             spoken = sum(map(str.islower, changed)) * 2 > len(changed)  # not a list of codes
             if spoken and (_common(changed) >= max(3, 3 * plain) or (address and _common(changed) > plain)):
                 yield Decoded(changed, sentence.start, sentence.end, how)
-        words = [word for word in _LEET_WORD.findall(sentence.text) if sum(map(str.isdigit, word)) < 0.61 * len(word)]
-        if len(words) >= MIN_COMMON:
+        if not _DIGITS.search(sentence.text):
+            continue
+        mixed = [word for word in _LEET_WORD.findall(sentence.text) if sum(map(str.isdigit, word)) < 0.61 * len(word)]
+        if len(mixed) >= MIN_COMMON:
             changed = _LEET_WORD.sub(lambda match: match.group().translate(_LEET), sentence.text)
             if _common(changed) >= plain + 2:
                 yield Decoded(changed, sentence.start, sentence.end, "digits for letters")
@@ -190,19 +204,21 @@ def _dotted(run: str) -> str:
     return re.sub(r"[.\-_*|]", "", run)
 
 
-_FORMS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
-    ("Base64", _BASE64, _base64),
-    ("Base32", _BASE32, _base32),
-    ("hexadecimal", _HEX, _hex),
-    ("escape sequences", _ESCAPES, _escapes),
-    ("code points", _CODE_POINTS, _code_points),
-    ("quoted-printable", _QUOTED, lambda run: _bytes(lambda: quopri.decodestring(run.encode("utf-8")))),
-    ("percent-encoding", _PERCENT, urllib.parse.unquote_plus),
-    ("character entities", _ENTITIES, html.unescape),
-    ("character codes", _NUMBERS, _numbers),
-    ("binary digits", _BINARY, _binary),
+_FORMS: tuple[tuple[str, str, int, re.Pattern[str], Callable[[str], str]], ...] = (
+    ("Base64", "", 10, _BASE64, _base64),
+    ("Base32", "", 32, _BASE32, _base32),
+    ("hexadecimal", "", 16, _HEX, _hex),
+    ("escape sequences", "\\", 24, _ESCAPES, _escapes),
+    ("code points", "", 24, _CODE_POINTS, _code_points),
+    ("quoted-printable", "=", 24, _QUOTED, lambda run: _bytes(lambda: quopri.decodestring(run.encode("utf-8")))),
+    ("percent-encoding", "%", 24, _PERCENT, urllib.parse.unquote_plus),
+    ("character entities", "&#", 24, _ENTITIES, html.unescape),
+    ("character codes", "", 47, _NUMBERS, _numbers),
+    ("binary digits", "", 64, _BINARY, _binary),
 )
-"""Spaced letters are joined without a test for words: they read as one long word."""
+"""Each with a sign and a length without which a text has none of it: most texts of a schema are single words.
+
+Spaced letters are joined without a test for words: they read as one long word."""
 
 
 def joined_letters(text: str) -> Iterator[Decoded]:

@@ -63,6 +63,12 @@ def patterns_in(mask: int) -> NDArray[np.bool_]:
     return np.array([all(mask & group for group in groups) for _, groups in _PATTERNS], np.bool_)
 
 
+@functools.lru_cache(maxsize=20_000)
+def _bits(mask: int) -> tuple[int, ...]:
+    """Return 1 for each concept that is present, else 0."""
+    return tuple(mask >> number & 1 for number in range(len(concepts().names)))
+
+
 def features_of(window: Sequence[Marked], around: Neighbours, path: str) -> Row:
     """Return the features of a run of sentences."""
     row = np.zeros(len(FEATURES), np.float32)
@@ -73,7 +79,7 @@ def features_of(window: Sequence[Marked], around: Neighbours, path: str) -> Row:
         if marked.concepts:
             together |= patterns_in(marked.concepts)
     known = len(concepts().names)
-    row[:known] = [whole >> number & 1 for number in range(known)]
+    row[:known] = _bits(whole)
     row[known : known + len(together)] = together
     row[known + len(together) : known + 2 * len(together)] = patterns_in(whole)
     row[-len(SCALARS) :] = _scalars(" ".join(marked.sentence.text for marked in window), around, path)

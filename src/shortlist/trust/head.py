@@ -19,6 +19,9 @@ TOGETHER = slice(CONCEPTS, CONCEPTS + len(PATTERNS))
 ACROSS = slice(CONCEPTS + len(PATTERNS), CONCEPTS + 2 * len(PATTERNS))
 _FAMILIES = tuple(dict.fromkeys(pattern.family for pattern in PATTERNS.values()))
 _FAMILY_OF = np.array([_FAMILIES.index(pattern.family) for pattern in PATTERNS.values()])
+_BY_FAMILY = _FAMILY_OF.argsort(kind="stable")
+_FAMILY_STARTS = np.searchsorted(_FAMILY_OF[_BY_FAMILY], np.arange(len(_FAMILIES)))
+"""The columns of patterns with those of one family side by side, and where each family starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Head:
 
     def word_scores(self, rows: Matrix) -> Matrix:
         """Return the score of each passage by its words alone."""
+        if not len(rows):
+            return np.zeros(0, np.float32)
         scores = evidence(rows, self.rarity) @ self.words + self.intercept
         return scores.astype(np.float32)
 
@@ -75,10 +80,8 @@ def evidence(rows: Matrix, rarity: Matrix) -> Matrix:
 
 
 def _per_family(values: Matrix) -> Matrix:
-    found = np.zeros((len(values), len(_FAMILIES)), np.float32)
-    for column, family in enumerate(_FAMILY_OF):
-        np.maximum(found[:, family], values[:, column], out=found[:, family])
-    return found
+    found: Matrix = np.maximum.reduceat(values[:, _BY_FAMILY], _FAMILY_STARTS, axis=1)
+    return np.maximum(found, np.float32(0))
 
 
 def _highest(values: Matrix, count: int) -> Matrix:

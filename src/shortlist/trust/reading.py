@@ -1,6 +1,7 @@
 """A definition read: its fields, their sentences with the concepts in them, and the windows that are judged."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,10 @@ from shortlist.trust.characters import unmasked
 from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import Neighbours, TextField, ToolDefinition, fields_of, sentences_of, windows_of
 from shortlist.trust.features import FEATURES, Marked, features_of
+
+SHORT_TEXT = 80
+KEPT_TEXTS = 50_000
+"""Texts up to this length come again and again, in many tools: what was found out about so many of them is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,22 @@ def read(definition: ToolDefinition, around: Neighbours) -> DefinitionReading:
     return DefinitionReading(fields, tuple(windows), matrix, oversized)
 
 
+@lru_cache(maxsize=KEPT_TEXTS)
+def _marked_short(text: str) -> tuple[str, list[Marked]]:
+    return _marked(text)
+
+
+def _marked(text: str) -> tuple[str, list[Marked]]:
+    """Return a text as a reader sees it, and its sentences with their concepts."""
+    known = concepts()
+    seen = unmasked(text)
+    languages = known.languages(readable(seen))
+    return seen, [Marked(s, known.found(readable(s.text), languages)) for s in sentences_of(seen)]
+
+
 def read_text(field: TextField, around: Neighbours) -> list[tuple[Window, NDArray[np.float32]]]:
     """Return the windows of one field that contain any concept."""
-    known = concepts()
-    seen = unmasked(field.text)
-    languages = known.languages(readable(seen))
-    marked = [Marked(s, known.found(readable(s.text), languages)) for s in sentences_of(seen)]
+    seen, marked = _marked_short(field.text) if len(field.text) <= SHORT_TEXT else _marked(field.text)
     found = []
     for run in windows_of(marked):
         spoken = 0

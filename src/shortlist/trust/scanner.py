@@ -9,6 +9,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ from shortlist.trust.encodings import COMMAND, decoded, is_prose, joined_letters
 from shortlist.trust.features import patterns_in
 from shortlist.trust.head import TOGETHER, Head, shipped_head
 from shortlist.trust.patterns import PATTERNS
-from shortlist.trust.reading import DefinitionReading, Window, read, read_text
+from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, DefinitionReading, Window, read, read_text
 from shortlist.trust.verdicts import LEVELS, Reason, ScanVerdict, Severity
 
 Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -98,8 +99,9 @@ class Scanner:
         reasons = [*_oversized(reading), *_mismatch(definition), *_references(reading, around)]
         passages = list(zip(reading.windows, self._head.word_scores(reading.rows), strict=True))
         for field in reading.fields:
-            reasons += [*_odd_characters(field), *_comments(field)]
-            passages += self._uncovered(field, around, reasons)
+            if not _hides_nothing(field.text):
+                reasons += [*_odd_characters(field), *_comments(field)]
+                passages += self._uncovered(field, around, reasons)
         reasons += self._worst(passages)
         return _verdict(reasons)
 
@@ -169,6 +171,21 @@ def _odd_characters(field: TextField) -> Iterator[Reason]:
     for odd in oddities(field.text, name=named):
         why = f"{odd.why}: {_excerpt(odd.hidden)}" if odd.hidden else odd.why
         yield Reason(odd.family, field.path, (odd.start, odd.end), why, "dangerous" if odd.severe else "suspicious")
+
+
+def _hides_nothing(text: str) -> bool:
+    """Return whether nothing in a text is odd, commented out or encoded; single words of schemas come thousandfold."""
+    return _short_hides_nothing(text) if len(text) <= SHORT_TEXT else not _hides_something(text)
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _short_hides_nothing(text: str) -> bool:
+    return not _hides_something(text)
+
+
+def _hides_something(text: str) -> bool:
+    found = (oddities(text, name=True), _COMMENT.finditer(text), decoded(text), joined_letters(text))
+    return not text.isascii() or any(True for each in found for _ in each)
 
 
 def _comments(field: TextField) -> Iterator[Reason]:
