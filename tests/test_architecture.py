@@ -61,7 +61,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "uvicorn": frozenset({"front", "web", "cli", "demo", "harness"}),
     "onnxruntime": frozenset({"index.embedders", "search.rerank"}),
     "tokenizers": frozenset({"index.embedders", "search.rerank"}),
-    "httpx2": frozenset({"upstream", "remote"}),
+    "httpx2": frozenset({"upstream", "remote", "front"}),
     "opentelemetry": frozenset({"observability"}),
     "agents": frozenset({"integrations"}),
     "langchain_core": frozenset({"integrations"}),

@@ -1,19 +1,24 @@
 """What PostgreSQL adds to the contract: several gateways at once, a server that goes away, and moving into it."""
 
 import json
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from shortlist.cli import main
 from shortlist.errors import StoreError
 from shortlist.storage.local import open_local
+from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import Decision, PinnedDefinition, Storage, StoredExperiment, StoredPins, StoredToken
 from shortlist.storage.postgres.database import Postgres, migrations
 from shortlist.storage.postgres.opening import open_postgres
+from shortlist.storage.shared import SharedStores, StoredSession
 from shortlist.telemetry.events import Exposed
 from tests.storage.postgres import is_running, new_database
 from tests.telemetry.happenings import NOON, batch_of, call, search
@@ -129,3 +134,79 @@ def recorded(folder: Path) -> Storage:
     storage.tokens.put(StoredToken(name="ci", hash="sha256:1", created=1.0, servers=("sky",)))
     storage.catalogs.save("sky", b'{"format": 2, "tools": []}')
     return storage
+
+
+def test_a_session_is_found_by_its_id_until_it_ends(storage: Storage, address: str) -> None:
+    sessions = shared(storage).sessions
+    opened = StoredSession(owner="ada", handshake='{"protocolVersion": "2025-11-25"}')
+    sessions.open("session-id", opened)
+    sessions.change("session-id", "debug", ["note://a"])
+    assert sessions.find("session-id") == replace(opened, level="debug", subscriptions=("note://a",))
+    assert sessions.find("another") is None
+    with closing(Postgres(address)) as database:
+        assert "session-id" not in str(database.read("SELECT * FROM client_sessions"))
+    sessions.end("session-id")
+    assert sessions.find("session-id") is None
+
+
+def test_sessions_that_nobody_uses_are_forgotten(storage: Storage, address: str) -> None:
+    sessions = shared(storage).sessions
+    for name in ("used", "unused"):
+        sessions.open(name, StoredSession(owner="", handshake="{}"))
+    with closing(Postgres(address)) as database, database.transaction() as connection:
+        connection.execute("UPDATE client_sessions SET used = now() - interval '2 hours'")
+    assert sessions.find("unused") is None
+    sessions.touch(["used"])
+    assert sessions.find("used") is not None
+    with closing(Postgres(address)) as database:
+        assert database.read("SELECT count(*) FROM client_sessions") == [(1,)]
+
+
+def test_replicas_find_each_other_until_they_leave_or_are_gone(storage: Storage, address: str) -> None:
+    replicas = shared(storage).replicas
+    for name in ("1", "2", "3"):
+        replicas.announce(name, f"http://host{name}")
+    assert replicas.others("1") == {"2": "http://host2", "3": "http://host3"}
+    replicas.leave("2")
+    with closing(Postgres(address)) as database, database.transaction() as connection:
+        connection.execute("UPDATE replicas SET seen = now() - interval '1 minute' WHERE id = '3'")
+    assert replicas.others("1") == {}
+
+
+def test_all_gateways_have_the_same_keys(storage: Storage, address: str) -> None:
+    with closing(open_postgres(address)) as other:
+        assert shared(storage).key("a") == shared(other).key("a") != shared(other).key("b")
+
+
+def test_changes_of_one_gateway_are_heard_by_another(storage: Storage, address: str) -> None:
+    heard: queue.Queue[str] = queue.Queue()
+    ended = threading.Event()
+    listening = threading.Thread(target=shared(storage).changes.listen, args=(heard.put, ended))
+    listening.start()
+    try:
+        assert heard.get(timeout=60) == ""
+        with closing(open_postgres(address)) as other:
+            other.tokens.put(StoredToken(name="ci", hash="sha256:1", created=1.0))
+            other.tokens.note_use({"ci": 5.0})
+            other.pins.decide("sky", [Decision("tool", "forecast", "h", True, "ada", 1.5)])
+            limits = WorkspaceLimits(seconds=60, most=9, most_of_owner=9)
+            other.workspaces.save(StoredWorkspace(key="principal:ada", loaded={}, used=1.0), limits)
+        assert [heard.get(timeout=60) for _ in range(3)] == ["tokens", "decisions", "workspaces principal:ada"]
+        end_connections(address)
+        assert heard.get(timeout=60) == ""  # connected again: anything may have changed meanwhile
+    finally:
+        ended.set()
+        listening.join()
+
+
+def end_connections(address: str) -> None:
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def shared(storage: Storage) -> SharedStores:
+    assert storage.shared is not None
+    return storage.shared

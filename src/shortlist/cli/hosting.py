@@ -19,6 +19,7 @@ from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
 from shortlist.cli.local import LocalDoor
 from shortlist.cli.reading import read_settings, say
 from shortlist.cli.rendezvous import Listener, NoSharing, Rendezvous, hold, rendezvous
+from shortlist.cli.replica import open_replica, take_part
 from shortlist.cli.stack import Stack, open_stack, run_plainly
 from shortlist.cli.tokens import OwnToken, own_token
 from shortlist.config.settings import SearchSettings, Settings
@@ -189,7 +190,8 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry:
     probes = probe_routes(stack.gateway.state, stack.metrics.instruments, border)
     registry = registry_routes(stack.gateway.state, border)
     dashboard = [dashboard_route(stack, access, border)] if pages else []
-    app = build_app(stack.front, host, [*probes, *registry, *dashboard], border)
+    replica = open_replica(stack)
+    app = build_app(stack.front, host, [*probes, *registry, *dashboard], border, replica)
     kept, sent = stack.storage.results, app.state.sessions.log
     stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
 
@@ -209,7 +211,13 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry:
         async with anyio.create_task_group() as tasks:
             if door is not None:
                 tasks.start_soon(door.serve)
-            await listen(app, host, port, announce, admission=stack.admission)
+
+            def serving(base: str) -> None:
+                announce(base)
+                if replica is not None:
+                    tasks.start_soon(take_part, stack, replica, app.state.sessions, base)
+
+            await listen(app, host, port, serving, admission=stack.admission)
             tasks.cancel_scope.cancel()
 
 

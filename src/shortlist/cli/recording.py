@@ -43,7 +43,9 @@ def open_telemetry(settings: TelemetrySettings, storage: Storage) -> Iterator[Te
         yield Telemetry()
         return
     together = _together(storage.tallies)
-    privacy = Privacy(queries=settings.queries, arguments=settings.arguments, key=hash_key(data_folder() / "hash.key"))
+    # Gateways on one store give a workspace the same hash, so that its events belong together.
+    key = hash_key(data_folder() / "hash.key") if storage.shared is None else storage.shared.key("workspaces")
+    privacy = Privacy(queries=settings.queries, arguments=settings.arguments, key=key)
     recorder = Recorder(
         storage.events,
         Ledger(privacy, together),

@@ -20,6 +20,7 @@ from shortlist.access.tokens import OwnTokens
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.grants import open_logins, stored_secret
+from shortlist.cli.news import News
 from shortlist.cli.pauses import keep_pauses_short, no_collection
 from shortlist.cli.pinning import open_inspection, open_keeper
 from shortlist.cli.reading import audit_folder, log_folder, say
@@ -32,6 +33,7 @@ from shortlist.config.load import load_settings
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.audience import Admission, Answerer
+from shortlist.front.peers import Peers
 from shortlist.front.server import Front, ObservedRequests, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch
 from shortlist.gateway.ports import ToolSearch
@@ -76,6 +78,9 @@ class Stack:
     search: Engine
     storage: Storage
     admission: Admission
+    news: News
+    peers: Peers | None
+    """The other gateways on the same store; None where it is not shared."""
 
 
 def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
@@ -158,7 +163,9 @@ async def _open_stack(
         if models
         else Engine(searching.make_without_model, catalog, vectors=False)
     )
-    answerer, events = Answerer(), _Events()
+    answerer, events, news = Answerer(), _Events(), News()
+    shared = storage.shared if models else None
+    peers = Peers(shared.replicas) if shared is not None else None
     starting = opening.servers(settings, catalog)
     logins = open_logins()
     pool = UpstreamPool(
@@ -189,6 +196,7 @@ async def _open_stack(
         stale=frozenset(catalog.servers),
         search_others=searching.search_others if models else None,
         installable=lambda: _installable(gateway.state.settings),
+        replica=peers.mark if peers is not None else None,
     )
     gateway = Gateway(
         settings,
@@ -209,13 +217,14 @@ async def _open_stack(
     )
     telemetry.follow()  # before the first request, so that nobody gets two variants
     events.take = partial(_take_event, gateway, saved)
-    async with gateway, anyio.create_task_group() as tasks:
+    changes = shared.changes if shared is not None else None
+    async with gateway, news.following(changes), anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
         admission = Admission(settings.limits)
         metrics.instruments.read(REFUSED, lambda: {(why,): count for why, count in admission.refused.items()})
         metrics.instruments.read(RUNNING, lambda: {(): admission.running})
         front.server.middleware += [ObservedRequests(metrics.measure), admission, RelayedCalls(front.server)]
-        stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission)
+        stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission, news, peers)
         if models:
             known = starting.keys() & catalog.servers.keys()
             pool.start_later(known)  # searches of their tools are answered meanwhile
@@ -224,13 +233,13 @@ async def _open_stack(
         async with pool:
             if models:
                 tasks.start_soon(keep_pauses_short)
-                tasks.start_soon(_follow_experiments, telemetry, gateway)
+                tasks.start_soon(_follow_experiments, telemetry, gateway, news)
             if teacher is not None:
                 tasks.start_soon(_learn, teacher, gateway)
             if settings.source or tokens is not None:
                 tasks.start_soon(_Reloads(stack, saved, words, configured, tokens).follow)
-            tasks.start_soon(_follow_reviews, keeper, gateway)
-            tasks.start_soon(_follow_programs, gateway)
+            tasks.start_soon(_follow_reviews, keeper, gateway, news)
+            tasks.start_soon(_follow_programs, gateway, news)
             yield stack
         tasks.cancel_scope.cancel()
 
@@ -356,26 +365,26 @@ class _Events:
         self.take(event)
 
 
-async def _follow_experiments(telemetry: Telemetry, gateway: Gateway) -> None:
+async def _follow_experiments(telemetry: Telemetry, gateway: Gateway, news: News) -> None:
     """Serve the variants of the running experiment; notify clients whose variant changed to list again."""
     while True:
-        await anyio.sleep(RELOAD_SECONDS)
+        await news.wait("experiments", RELOAD_SECONDS)
         if await anyio.to_thread.run_sync(telemetry.follow):
             gateway.state.announce(ListChanged())
 
 
-async def _follow_reviews(keeper: Keeper, gateway: Gateway) -> None:
+async def _follow_reviews(keeper: Keeper, gateway: Gateway, news: News) -> None:
     """Admit the tools of all servers again when somebody has approved or rejected something."""
     while True:
-        await anyio.sleep(RELOAD_SECONDS)
+        await news.wait("decisions", RELOAD_SECONDS)
         for server, tools in (await anyio.to_thread.run_sync(keeper.reviewed)).items():
             gateway.on_upstream(ToolsChanged(server=server, tools=tools))
 
 
-async def _follow_programs(gateway: Gateway) -> None:
+async def _follow_programs(gateway: Gateway, news: News) -> None:
     """Offer programs that were approved meanwhile, and no longer those that were removed."""
     while True:
-        await anyio.sleep(RELOAD_SECONDS)
+        await news.wait("programs", RELOAD_SECONDS)
         await gateway.state.background.contained("following saved programs", gateway.offer_programs)
 
 
@@ -406,7 +415,7 @@ class _Reloads:
         path, restarts = Path(self._configured.source), Restarts()
         seen = stamp(path) if self._configured.source else None
         while True:
-            await anyio.sleep(WATCH_SECONDS)
+            await self._stack.news.wait("tokens", WATCH_SECONDS)
             now = stamp(path) if self._configured.source else None
             if now not in (seen, None):
                 seen = now

@@ -15,6 +15,7 @@ import anyio
 from mcp import MCPError
 from mcp.server.connection import Connection, allowed_log_levels
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import (
     PromptsListChanged,
@@ -79,8 +80,13 @@ class _Answered(BaseModel):
 
 def connection_of(context: RequestContext) -> Connection:
     """Return the connection of a request. The SDK has no public way to it; this is the only place that reaches in."""
-    connection: Connection = context.session._connection
-    return connection
+    return context.session._connection
+
+
+def number_requests(connection: Connection, first: int) -> None:
+    """Let the ids of requests to a client begin at a number. The SDK counts from one; this reaches into its counter."""
+    dispatcher = cast("JSONRPCDispatcher[Any]", connection.outbound)
+    dispatcher._next_id = max(dispatcher._next_id, first)
 
 
 class ClientExchange:
@@ -193,6 +199,8 @@ class Audience:
         """Those over HTTP, by the id of their session."""
         self._streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]] = {}
         self._running: dict[anyio.CancelScope, Principal] = {}
+        self.first_request = 0
+        """Where the ids of requests to clients begin, so that those of several gateways differ."""
         self.end_sessions: Callable[[Callable[[Principal], bool]], Work] | None = None
         """Returns the work that ends the HTTP sessions of some principals; None where none are served."""
 
@@ -205,6 +213,7 @@ class Audience:
             self._links[session] = Link(connection, caller)
             if connection.session_id is not None:
                 self._connections[connection.session_id] = connection
+                number_requests(connection, self.first_request)
             connection.exit_stack.callback(self._unlink, session)
         return self._links[session]
 
@@ -218,6 +227,10 @@ class Audience:
     def connection(self, session_id: str) -> Connection | None:
         """Return the legacy connection of an HTTP session that has made a request."""
         return self._connections.get(session_id)
+
+    def of_session(self, session: str) -> Link | None:
+        """Return the legacy connection of a caller's session."""
+        return self._links.get(session)
 
     def linked(self, caller: Caller) -> Link | None:
         """Return the connection of a legacy caller."""

@@ -1,6 +1,7 @@
 """Serves the gateway over Streamable HTTP: to this machine unless configured otherwise, never to foreign pages."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,9 +18,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shortlist.config.settings import Limits
-from shortlist.errors import InvalidConfig
+from shortlist.errors import InvalidConfig, StoreError
 from shortlist.front.border import Bearer, Border
 from shortlist.front.modern import serve_call
+from shortlist.front.peers import Peers
+from shortlist.front.replicas import Replica
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
 
@@ -28,8 +31,16 @@ ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be ref
 ENDPOINT = "/mcp"
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
+logger = logging.getLogger(__name__)
 
-def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border: Border | None = None) -> Starlette:
+
+def build_app(
+    front: Front,
+    host: str,
+    routes: Iterable[BaseRoute] = (),
+    border: Border | None = None,
+    replica: Replica | None = None,
+) -> Starlette:
     """Return the app: `/mcp`, `/mcp/w/<handle>`, and the given routes, each with its own guard."""
     state = front.gateway.state
     limits = state.settings.limits
@@ -39,12 +50,14 @@ def build_app(front: Front, host: str, routes: Iterable[BaseRoute] = (), border:
         front.server,
         front.audience.connection,
         most_bytes=limits.resumption_bytes,
+        sharing=replica.sharing if replica is not None else None,
         # Host and Origin are checked below, for every route and not only for these.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY_BYTES,
     )
     front.audience.end_sessions = manager.end_unless
-    endpoint, guards = Endpoint(front.server, manager, limits, border), [border.guard]
+    peers = replica.peers if replica is not None else None
+    endpoint, guards = Endpoint(front.server, manager, limits, border, peers), [border.guard]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -89,8 +102,16 @@ class Endpoint:
     places of others.
     """
 
-    def __init__(self, server: DualServer, manager: ResumableSessions, limits: Limits, border: Border) -> None:
+    def __init__(
+        self,
+        server: DualServer,
+        manager: ResumableSessions,
+        limits: Limits,
+        border: Border,
+        peers: Peers | None = None,
+    ) -> None:
         self._border = border
+        self._peers = peers
         self._server = server
         self._manager = manager
         self._limits = limits
@@ -120,8 +141,16 @@ class Endpoint:
             text = f"The access token needs the scopes {' '.join(missing)} for this request."
             await PlainTextResponse(text, 403, headers)(scope, receive, send)
             return
-        if not await serve_call(self._server, scope, receive, send, body):
+        if self._peers is not None and await self._peers.passed_on(scope, receive, send, body):
+            return
+        if await serve_call(self._server, scope, receive, send, body):
+            return
+        try:
             await self._manager.serve(scope, _replayed(body, receive), send, body)
+        except StoreError as error:
+            logger.warning("a session cannot be looked up: %s", error)
+            text = "The session cannot be looked up at the moment, since the database does not answer."
+            await PlainTextResponse(text, 503, {"Retry-After": "1"})(scope, receive, send)
 
 
 async def _body(receive: Receive) -> bytes | None:

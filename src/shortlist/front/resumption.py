@@ -9,10 +9,13 @@ from itertools import count
 from typing import Any, cast
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from anyio.abc import TaskStatus
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
 from mcp.server.connection import Connection
+from mcp.server.runner import ServerRunner, serve_connection
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 from pydantic_core import from_json
@@ -22,7 +25,9 @@ from starlette.types import Message, Receive, Scope, Send
 from shortlist.access.principal import ANONYMOUS, Principal, principal_of_session
 from shortlist.front.legacy import OpenSession, serve_legacy_call
 from shortlist.front.server import DualServer
+from shortlist.front.sessions import IDLE_SECONDS, SESSION_HEADER, TOUCH_SECONDS, SharedSessions
 from shortlist.front.streams import use_lean_streams
+from shortlist.storage.shared import StoredSession
 
 KEPT_BYTES = 64 * 1024 * 1024
 """For all sessions together; the oldest events go first."""
@@ -32,7 +37,6 @@ RETRY_MILLISECONDS = 1_000
 """How soon a client whose stream ended comes back."""
 VANISHED_SECONDS = 10.0
 """A call whose client is gone for so long, without resuming, is cancelled: it holds one of its server's places."""
-SESSION_HEADER = "mcp-session-id"
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +55,10 @@ class _Event:
 class EventLog:
     """The events of all sessions as JSON, bounded together by their bytes."""
 
-    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, most_bytes: int = KEPT_BYTES, mark: str = "") -> None:
         self._most = most_bytes
+        self._mark = mark
+        """Begins every id where several gateways keep events: a client may resume with any of them."""
         self.bytes = 0
         self._events: OrderedDict[int, _Event] = OrderedDict()
         self._of_owner: dict[object, OrderedDict[int, None]] = {}
@@ -71,7 +77,10 @@ class EventLog:
         self.bytes += event.bytes
         while self.bytes > self._most:
             self._drop(next(iter(self._events)))
-        return str(number)
+        return self._id(number, stream)
+
+    def _id(self, number: int, stream: str) -> str:
+        return f"{self._mark}{number}-{stream}" if self._mark else str(number)
 
     def forget(self, owner: object) -> None:
         """Drop the events of a session that ended."""
@@ -80,13 +89,14 @@ class EventLog:
 
     def after(self, owner: object, last: str) -> tuple[str | None, list[EventMessage]]:
         """Return the stream of an event and what was sent on it later; nothing for another session's event."""
+        last = last.removeprefix(self._mark).partition("-")[0]
         number = int(last) if last.isascii() and last.isdecimal() and len(last) < 18 else 0
         event = self._events.get(number)
         if event is None or event.owner is not owner:
             return None, []
         later = ((other, self._events[other]) for other in self._of_owner[owner] if other > number)
         return event.stream, [
-            EventMessage(jsonrpc_message_adapter.validate_json(each.json, by_name=False), str(other))
+            EventMessage(jsonrpc_message_adapter.validate_json(each.json, by_name=False), self._id(other, each.stream))
             for other, each in later
             if each.stream == event.stream and each.json is not None
         ]
@@ -118,6 +128,18 @@ class _SessionEvents(EventStore):
         return stream
 
 
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How sessions are shared with other gateways."""
+
+    sessions: SharedSessions
+    mark: str
+    """Begins the ids that only this gateway knows."""
+    restored: Callable[[Scope, Connection, StoredSession], Awaitable[None]]
+    """Told of a session that another gateway opened, when it is first used here."""
+    changed: Callable[[Connection, StoredSession], Awaitable[None]]
+
+
 class ResumableSessions(StreamableHTTPSessionManager):
     """The SDK's sessions, each with events of its own, and with the calls of vanished clients cancelled.
 
@@ -131,9 +153,12 @@ class ResumableSessions(StreamableHTTPSessionManager):
         connection: Callable[[str], Connection | None],
         *,
         most_bytes: int = KEPT_BYTES,
+        sharing: Sharing | None = None,
         **options: Any,
     ) -> None:
-        self.log = EventLog(most_bytes)
+        self.log = EventLog(most_bytes, sharing.mark if sharing is not None else "")
+        self._sharing = sharing
+        self._restoring: dict[str, anyio.Lock] = {}
         self._dual = app
         self._connection = connection
         self._open: dict[str, OpenSession] = {}
@@ -141,6 +166,8 @@ class ResumableSessions(StreamableHTTPSessionManager):
         """How many calls of vanished clients were cancelled."""
         self._resumptions: dict[str, int] = {}
         use_lean_streams()
+        if sharing is not None:
+            options["session_idle_timeout"] = IDLE_SECONDS
         super().__init__(app, retry_interval=RETRY_MILLISECONDS, **options)
 
     def end_unless(self, is_current: Callable[[Principal], bool]) -> Callable[[], Awaitable[None]]:
@@ -169,10 +196,17 @@ class ResumableSessions(StreamableHTTPSessionManager):
     async def serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Serve a request whose body has arrived; a call whose client disconnects is watched."""
         session = Headers(scope=scope).get(SESSION_HEADER)
+        if self._sharing is not None:
+            if session is None:
+                send = self._sharing.sessions.opening(scope, body, send)
+            elif session not in self._server_instances:
+                await self._restore(self._sharing, session, scope)
         if session is None or scope["method"] != "POST":
             if session is not None and scope["method"] == "GET":
                 self._resumptions[session] = self._resumptions.get(session, 0) + 1
             await self._handle_request(scope, receive, send)
+            if self._sharing is not None and session is not None and scope["method"] == "DELETE":
+                await self._sharing.sessions.end(session)
             return
         opened = self._opened(session, scope)
         if opened is not None and await serve_legacy_call(opened, scope, receive, send, body):
@@ -182,11 +216,82 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if watch.is_disconnected and not watch.is_complete:
             self._vanished(session, _request_id(body))
 
+    async def _restore(self, sharing: Sharing, session: str, scope: Scope) -> None:
+        """Serve a session that another gateway opened, as if its handshake had been made here."""
+        lock = self._restoring.setdefault(session, anyio.Lock())
+        try:
+            async with lock:
+                if session not in self._server_instances and self._task_group is not None:
+                    stored = await sharing.sessions.find(session, scope)
+                    if stored is None:
+                        return
+                    transport = self._admit_session(_requestor(scope))
+                    if transport is None:
+                        return
+                    self._rename(transport, session)
+                    connection: Connection = await self._task_group.start(
+                        self._run_restored, transport, session, stored
+                    )
+                    await sharing.restored(scope, connection, stored)
+        finally:
+            self._restoring.pop(session, None)
+
+    def _rename(self, transport: StreamableHTTPServerTransport, session: str) -> None:
+        """Let a new session continue under the id that its client knows."""
+        made = transport.mcp_session_id or ""
+        del self._server_instances[made]
+        self._server_instances[session] = transport
+        if (owner := self._session_owners.pop(made, None)) is not None:
+            self._session_owners[session] = owner
+        transport.mcp_session_id = session
+
+    async def _run_restored(
+        self,
+        transport: StreamableHTTPServerTransport,
+        session: str,
+        stored: StoredSession,
+        *,
+        task_status: TaskStatus[Connection],
+    ) -> None:
+        """Run a session as the SDK does, from its second message on."""
+        try:
+            async with transport.connect() as (read, write):
+                dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(read, write)
+                connection = Connection.for_loop(dispatcher, session_id=session)
+                handshake = from_json(stored.handshake)
+                connection.client_params, connection.protocol_version = ServerRunner._negotiate_initialize(handshake)
+                connection.initialized.set()
+                with transport.idle_scope or anyio.CancelScope():
+                    task_status.started(connection)
+                    await serve_connection(
+                        self.app, dispatcher, connection=connection, lifespan_state=self._lifespan_state
+                    )
+        except Exception:
+            logger.exception("a session of another gateway could not be served")
+        finally:
+            await self._discard_session(session, transport)
+
+    async def changed_elsewhere(self, connection: Connection) -> None:
+        """Apply what another gateway stored about a session; it ends here where it has ended there."""
+        session = connection.session_id or ""
+        if self._sharing is None:
+            return
+        stored = await self._sharing.sessions.look_again(session)
+        if stored is not None:
+            await self._sharing.changed(connection, stored)
+        elif (transport := self._server_instances.get(session)) is not None:
+            await self._discard_session(session, transport)
+
+    async def keep_stored(self) -> None:
+        """Keep the sessions that are open here from being forgotten."""
+        while self._sharing is not None:
+            await anyio.sleep(TOUCH_SECONDS)
+            await self._sharing.sessions.touch(tuple(self._server_instances))
+
     def _opened(self, session: str, scope: Scope) -> OpenSession | None:
         """Return a session whose handshake is done, to the client that it belongs to and to nobody else."""
-        user, transport = scope.get("user"), self._server_instances.get(session)
-        owner = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
-        if transport is None or owner != self._session_owners.get(session):
+        transport = self._server_instances.get(session)
+        if transport is None or _requestor(scope) != self._session_owners.get(session):
             return None
         if session not in self._open:
             connection = self._connection(session)
@@ -228,6 +333,11 @@ class ResumableSessions(StreamableHTTPSessionManager):
         self._resumptions.pop(session_id, None)
         if transport._event_store is not None:
             self.log.forget(transport._event_store)
+
+
+def _requestor(scope: Scope) -> AuthorizationContext | None:
+    user = scope.get("user")
+    return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
 
 
 def _request_id(body: bytes) -> Any:

@@ -52,6 +52,7 @@ from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, 
 from shortlist.gateway.tools import text_result
 from shortlist.gateway.view import ServeOptions
 from shortlist.observability.metrics import OTHER, Measure, Operation, is_traced
+from shortlist.storage.shared import session_key
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import Era
 from shortlist.version import own_version
@@ -86,6 +87,7 @@ DEFAULT_LOG_LEVEL = "info"
 """The level at which a legacy client that set none hears a modern server."""
 EXPIRED = "The access token has expired; subscribe again with a new one."
 _SESSION = "shortlist.session"
+SESSION_CHARACTERS = 32
 _ASKED = {"sampling", "elicitation", "roots"}
 logger = logging.getLogger(__name__)
 
@@ -137,6 +139,8 @@ class Front:
         self.gateway = gateway
         self.router = Router(gateway.state)
         self._client = LocalClient()
+        self.remember_session: Callable[[Link], Awaitable[None]] | None = None
+        """Stores what a session has asked for, where other gateways may serve it."""
         self.audience = Audience(gateway.state, self.router)
         if answerer is not None:
             answerer.idle = self.audience.idle_exchanges
@@ -212,14 +216,19 @@ class Front:
 
     async def _subscribe(self, context: RequestContext, params: SubscribeRequestParams) -> dict[str, Any]:
         await self.router.subscribe(self._exchange(context), self._link(context), [params.uri])
-        return {}
+        return await self._remembered(context)
 
     async def _unsubscribe(self, context: RequestContext, params: UnsubscribeRequestParams) -> dict[str, Any]:
         await self.router.unsubscribe(self._exchange(context), self._link(context), params.uri)
-        return {}
+        return await self._remembered(context)
 
     async def _set_level(self, context: RequestContext, params: SetLevelRequestParams) -> dict[str, Any]:
         await self.router.set_level(self._exchange(context), self._link(context), params.level)
+        return await self._remembered(context)
+
+    async def _remembered(self, context: RequestContext) -> dict[str, Any]:
+        if self.remember_session is not None:
+            await self.remember_session(self._link(context))
         return {}
 
     async def _listen(self, context: RequestContext, params: SubscriptionsListenRequestParams) -> dict[str, Any]:
@@ -298,8 +307,11 @@ class Front:
         )
 
     def _session(self, context: RequestContext) -> str:
-        """Return the key of a legacy connection, kept in the scratch state that the SDK gives it."""
-        state: dict[str, Any] = connection_of(context).state
+        """Return the key of a legacy connection: of its session over HTTP, which other gateways may serve too."""
+        connection = connection_of(context)
+        state: dict[str, Any] = connection.state
+        if _SESSION not in state and connection.session_id is not None:
+            state[_SESSION] = session_key(connection.session_id)[:SESSION_CHARACTERS]
         if _SESSION not in state:
             state[_SESSION] = secrets.token_hex(16)
         return str(state[_SESSION])

@@ -37,7 +37,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - an ASGI app
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._produce)
-            tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
+            tasks.start_soon(cancel_on_disconnect, receive, tasks.cancel_scope)
             await self._write(send)
             tasks.cancel_scope.cancel()
 
@@ -54,7 +54,8 @@ class EventStream:
             await send({"type": "http.response.body", "body": data, "more_body": is_open})
 
 
-async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+async def cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel a scope when the client of a request is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

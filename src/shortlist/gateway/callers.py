@@ -41,6 +41,8 @@ QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
 """What a server may ask of a client."""
 LASTING = ("handle:", "principal:")
 """How the keys begin of workspaces that outlive a connection and a gateway."""
+SESSION = "session:"
+"""How the key begins of a legacy session's workspace; it lasts where other gateways may serve the session."""
 REFRESHES = 24
 """How often a workspace that is used is saved again within its time."""
 REMEMBERED_SHARES = 10_000
@@ -141,6 +143,8 @@ class Workspace:
     tools: deque[ToolId] = field(default_factory=lambda: deque(maxlen=REMEMBERED_TOOLS))
     used: float = 0.0
     saved: float = 0.0
+    is_stale: bool = False
+    """Another gateway has changed it since."""
 
     def load(self, tools: Iterable[ToolId], toolset: str = "") -> tuple[ToolId, ...]:
         """Add tools at the end; return those that were not loaded before."""
@@ -177,10 +181,13 @@ class Workspaces:
         store: WorkspaceStore,
         limits: WorkspaceLimits,
         *,
+        is_shared: bool = False,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
+        self._is_shared = is_shared
+        self._lasting = (*LASTING, SESSION) if is_shared else LASTING
         self._today = today
         self._failure = ""
         self._limits = limits
@@ -194,13 +201,16 @@ class Workspaces:
         for owner in {owner_of(key) for key in self._open}:
             self._shrink(owner)
 
-    async def fetch(self, caller: Caller) -> None:
-        """Bring back what an earlier gateway saved for this caller; call this before `of`."""
+    async def fetch(self, caller: Caller, *, up_to_date: bool = False) -> None:
+        """Bring back what another gateway saved for this caller; call this before `of`.
+
+        One that is known here is read again with `up_to_date`, where other gateways may have changed it.
+        """
         key = workspace_key(caller)
-        if key is None or not key.startswith(LASTING):
+        if key is None or not key.startswith(self._lasting):
             return
         known = self._open.get(key)
-        if known is not None:
+        if known is not None and not known.is_stale and not (up_to_date and self._is_shared):
             if known.loaded and self._clock() - known.saved > self._limits.seconds / REFRESHES:
                 await self.save(caller)
             return
@@ -209,14 +219,27 @@ class Workspaces:
         except StoreError as error:
             self._report(error)
             return
-        if stored is not None and stored.used > self._today() - self._limits.seconds and key not in self._open:
+        if stored is None or stored.used <= self._today() - self._limits.seconds:
+            return
+        present = self._open.get(key)
+        if present is None:
             self._put(key, Workspace(loaded=dict(stored.loaded), saved=self._clock()))
+        elif known is not None:
+            present.loaded, present.is_stale = dict(stored.loaded), False
+
+    def forget(self, key: WorkspaceKey) -> bool:
+        """Read a workspace again when it is next used, since it was changed elsewhere; return whether it was here."""
+        found = self._open.get(key)
+        if found is None or not key.startswith(self._lasting):
+            return False
+        found.is_stale = True
+        return True
 
     async def save(self, caller: Caller) -> None:
         """Save a lasting workspace after a change; one that cannot be saved stays as long as this gateway."""
         key = workspace_key(caller)
         workspace = self._open.get(key) if key is not None else None
-        if key is None or workspace is None or not key.startswith(LASTING):
+        if key is None or workspace is None or not key.startswith(self._lasting):
             return
         workspace.saved = self._clock()
         stored = StoredWorkspace(key=key, loaded=dict(workspace.loaded), used=self._today())
@@ -263,7 +286,7 @@ class Workspaces:
     def close(self, caller: Caller) -> None:
         """Forget a legacy session's workspace when its connection ends."""
         key = workspace_key(caller)
-        if key is not None and key.startswith("session:"):
+        if key is not None and key.startswith(SESSION):
             self._open.pop(key, None)
 
     def __len__(self) -> int:

@@ -101,7 +101,7 @@ class Gateway:
 
     async def list_tools(self, caller: Caller) -> list[dict[str, Json]]:
         """Return what this caller's client lists: the menu, what is bound, and at the end what is loaded."""
-        seen = await self.state.admit(caller)
+        seen = await self.state.admit(caller, up_to_date=True)
         bound = self.state.bound(seen)
         menu = menu_definitions(seen.menu, defaults_of(seen)) if seen.menu else []
         if not seen.plain:

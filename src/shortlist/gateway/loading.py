@@ -54,7 +54,7 @@ async def _unload_toolset(call: ToolCall, request: LoadRequest) -> McpResult:
     """Remove the loaded tools of a toolset; refuse for tools that a preset binds."""
     name, owner = request.toolset, _named(call.seen.caller, request)
     tools = call.state.toolset(call.seen, name).tools
-    await call.state.workspaces.fetch(owner)
+    await call.state.workspaces.fetch(owner, up_to_date=True)
     workspace = call.state.workspaces.of(owner)
     gone = workspace.unload(tools) if workspace else ()
     if not gone:
@@ -80,7 +80,7 @@ async def _load(call: ToolCall, request: LoadRequest, tools: Sequence[ToolId]) -
 
 async def _workspace(call: ToolCall, caller: Caller) -> tuple[Caller, Workspace, str | None]:
     """Return the workspace to load into; a modern client that names none gets a new handle."""
-    await call.state.workspaces.fetch(caller)
+    await call.state.workspaces.fetch(caller, up_to_date=True)
     found = call.state.workspaces.of(caller)
     if found is not None:
         return caller, found, None

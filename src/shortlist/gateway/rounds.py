@@ -89,8 +89,9 @@ class _OpenCall:
 class OpenCalls:
     """Legacy servers' calls that wait for modern clients, bounded in number."""
 
-    def __init__(self, background: BackgroundTasks) -> None:
+    def __init__(self, background: BackgroundTasks, mark: str = "") -> None:
         self._background = background
+        self._mark = mark
         self._open: dict[str, _OpenCall] = {}
 
     async def start(self, exchange: Exchange, send: Send) -> dict[str, Json]:
@@ -133,7 +134,7 @@ class OpenCalls:
     def _park(self, call: _OpenCall, questions: dict[str, Json]) -> dict[str, Json]:
         for state in [state for state, other in self._open.items() if other.outcome is not None]:
             del self._open[state]
-        state = secrets.token_urlsafe(STATE_BYTES)
+        state = self._mark + secrets.token_urlsafe(STATE_BYTES)
         self._open[state] = call
         return {"resultType": "input_required", "inputRequests": questions, "requestState": state}
 

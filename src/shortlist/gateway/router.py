@@ -209,6 +209,11 @@ class Router:
         self._watched.get(server, {}).get(own, {}).pop(holder, None)
         await self._watch(server)
 
+    def subscriptions(self, holder: object) -> list[str]:
+        """Return the URIs that a session has subscribed to."""
+        watched = (holders for uris in self._watched.values() for holders in uris.values())
+        return sorted(holders[holder] for holders in watched if holder in holders)
+
     def subscribers(self, event: Notified) -> Mapping[object, str]:
         """Return the sessions and streams that subscribed to a resource, each with its URI for it."""
         return dict(self._watched.get(event.server, {}).get(str(event.params.get("uri")), {}))

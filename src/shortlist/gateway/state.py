@@ -111,6 +111,8 @@ class Seams:
     """None: a store of its own, in memory."""
     inspect: Callable[[str, Mapping[str, Json]], str] | None = None  # finds what a `results` policy is about
     programs: ProgramStore = field(default_factory=MemoryPrograms)
+    replica: str | None = None
+    """Begins the ids that only this gateway knows, where several share one store; None where it is alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,14 +180,14 @@ class GatewayState:
         """Servers whose tools were reported and are not part of the view yet."""
         self.changed = anyio.Event()
         """Set and replaced when the tools of a server are part of the view, and when its state changes."""
-        self.workspaces = Workspaces(seams.workspaces, workspace_limits(limits))
+        self.workspaces = Workspaces(seams.workspaces, workspace_limits(limits), is_shared=seams.replica is not None)
         self.shares, self.rooted = Shares(limits), dict[str, WorkspaceKey]()
         self.results = Results(seams.results or MemoryResults(), characters=limits.result_characters)
         self.results.store.limit(result_limits(limits))
         self.uris = SeenUris()
-        self.relayed_tasks = RelayedTasks()
+        self.relayed_tasks = RelayedTasks(mark=seams.replica or "")
         self.background = BackgroundTasks()
-        self.open_calls = OpenCalls(self.background)
+        self.open_calls = OpenCalls(self.background, seams.replica or "")
         self.in_flight: dict[str, list[Exchange]] = {}
         """The requests that each server is working on, oldest first."""
         self.selection_model = _SelectionModel()
@@ -232,9 +234,9 @@ class GatewayState:
             return self.everything
         return self._served[caller.options]
 
-    async def admit(self, caller: Caller) -> CallerView:
-        """Resolve a caller to its scope. This happens once per request, before anything looks at the catalog."""
-        await self.workspaces.fetch(caller)
+    async def admit(self, caller: Caller, *, up_to_date: bool = False) -> CallerView:
+        """Resolve a caller to its scope, once per request; `up_to_date` includes what it just loaded elsewhere."""
+        await self.workspaces.fetch(caller, up_to_date=up_to_date)
         view = self.view_of(caller)
         tools = view.admitted.get(caller.principal)
         if tools is None:

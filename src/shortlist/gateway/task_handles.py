@@ -35,13 +35,15 @@ class RelayedTask:
 class RelayedTasks:
     """Tasks by handle, bounded in number, also for each principal; the oldest go first."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, mark: str = "") -> None:
         self.clock = clock
+        self._mark = mark
         self._known: OrderedDict[str, RelayedTask] = OrderedDict()
 
     def keep(self, caller: Caller, tool: Tool, task: Mapping[str, Json]) -> str:
         """Remember a task that a server started, until it expires, and return its handle."""
-        handle, seconds = secrets.token_urlsafe(HANDLE_BYTES), seconds_of(task.get("ttl", task.get("ttlMs")))
+        handle = self._mark + secrets.token_urlsafe(HANDLE_BYTES)
+        seconds = seconds_of(task.get("ttl", task.get("ttlMs")))
         expires = self.clock() + min(MAX_SECONDS if seconds is None else seconds, MAX_SECONDS)
         self._known[handle] = RelayedTask(
             server=tool.server, own=str(task["taskId"]), tool=tool.id, caller=caller, expires=expires

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from shortlist.models import Json, ToolId
 from shortlist.storage.owned import ResultStore, WorkspaceStore
 from shortlist.storage.programs import ProgramStore
+from shortlist.storage.shared import SharedStores
 
 HOUR = 3_600
 HOURS = 24  # in a day
@@ -458,3 +459,5 @@ class Storage:
     results: ResultStore
     programs: ProgramStore
     close: Callable[[], None]
+    shared: SharedStores | None = None
+    """None: no other gateway uses this storage at the same time."""

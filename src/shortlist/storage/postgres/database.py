@@ -28,12 +28,19 @@ MOST_CONNECTIONS = 8
 BEGUN = "begun"
 _OPTIONS = f"-c search_path={SCHEMA} -c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s"
 
+_CONNECTION: dict[str, Any] = {
+    "options": _OPTIONS,
+    "connect_timeout": int(WAIT_SECONDS),
+    "application_name": "shortlist",
+}
+
 
 class Postgres:
     """One database; connections are opened when they are needed, and again after the server was away."""
 
     def __init__(self, url: str) -> None:
         self.place = _without_password(url)
+        self._url = url
         self._pool: ConnectionPool[PostgresConnection] = ConnectionPool(
             url,
             min_size=0,
@@ -42,7 +49,7 @@ class Postgres:
             open=False,
             check=ConnectionPool.check_connection,
             reconnect_timeout=WAIT_SECONDS,
-            kwargs={"options": _OPTIONS, "connect_timeout": int(WAIT_SECONDS), "application_name": "shortlist"},
+            kwargs=_CONNECTION,
         )
         self._opening = threading.Lock()
         self._ready = False
@@ -77,6 +84,14 @@ class Postgres:
         """Return all rows of a query, also of a store in which nothing has been recorded."""
         with self._connected() as connection:
             return connection.execute(sql, values).fetchall()
+
+    @contextmanager
+    def listening(self, channel: str) -> Iterator[PostgresConnection]:
+        """Yield a connection outside the pool that hears notifications."""
+        self.read("SELECT 1")  # the triggers that notify are part of the schema
+        with psycopg.connect(self._url, autocommit=True, **_CONNECTION) as connection:
+            connection.execute(f"LISTEN {channel}")
+            yield connection
 
     def close(self) -> None:
         self._pool.close(timeout=0.5)

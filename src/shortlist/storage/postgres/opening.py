@@ -13,6 +13,7 @@ from shortlist.storage.postgres.records import (
     PostgresVectors,
     PostgresWorkspaces,
 )
+from shortlist.storage.postgres.sharing import shared_stores
 
 
 def open_postgres(url: str) -> Storage:
@@ -31,5 +32,6 @@ def open_postgres(url: str) -> Storage:
         workspaces=PostgresWorkspaces(database),
         results=PostgresResults(database),
         programs=PostgresPrograms(database),
+        shared=shared_stores(database),
         close=database.close,
     )

@@ -1,0 +1,202 @@
+"""Requests that only one replica can serve, passed on to it: they belong to something that runs in its process.
+
+These are the answer to a question of a running call, the cancellation of a call, a stream that a client resumes, a
+call that waits for answers (`requestState`), and a task. Their ids begin with the number of the replica. The request is
+sent on as it came, with the client's own credentials, so that its replica checks them as for any other. Where that
+replica is gone, what ran there is gone too, and the client is told so at once.
+"""
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx2
+from mcp_types import CONNECTION_CLOSED
+from pydantic_core import from_json, to_json
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from shortlist.errors import StoreError
+from shortlist.front.streams import STREAM_HEADERS, cancel_on_disconnect, encode_event
+from shortlist.storage.shared import ReplicaStore
+
+REPLICA_BITS, REQUEST_BITS = 20, 32
+"""Of the id of a request to a client: the number of the replica comes first. JavaScript reads 53 bits exactly."""
+ANNOUNCE_SECONDS = 3.0
+CONNECT_SECONDS = 2.0
+FORWARDED = "x-shortlist-forwarded"
+"""Marks a request that a replica has passed on; it is never passed on again."""
+LAST_EVENT = "last-event-id"
+GONE = "The replica that served this call has stopped. The call may have run or not; call again if that is safe."
+_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"})
+_TOWARDS_ONE = ("notifications/cancelled", "notifications/progress")
+_STANDALONE = "_GET_stream"
+"""The SDK's name of the stream that belongs to no request."""
+
+logger = logging.getLogger(__name__)
+
+
+class Peers:
+    """The other replicas on the same store, and which of them a request must go to."""
+
+    def __init__(self, store: ReplicaStore) -> None:
+        self._store = store
+        self.number = secrets.randbelow((1 << REPLICA_BITS) - 1) + 1
+        self._urls: Mapping[str, str] = {}
+        self._http: httpx2.AsyncClient | None = None
+
+    @property
+    def mark(self) -> str:
+        """Begins every id that is only known to this replica."""
+        return f"{self.number}-"
+
+    @property
+    def first_request(self) -> int:
+        """The number before the id of the first request to a client."""
+        return self.number << REQUEST_BITS
+
+    @asynccontextmanager
+    async def joined(self, url: str) -> AsyncIterator[None]:
+        """Let the others find this replica at an address until this ends."""
+        timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+        async with httpx2.AsyncClient(timeout=timeout, follow_redirects=False) as self._http:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._keep_announcing, url)
+                yield
+                tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True), suppress(StoreError):
+                await anyio.to_thread.run_sync(self._store.leave, str(self.number))
+
+    async def passed_on(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
+        """Pass a request on to the replica that it belongs to; return False where it is to be served here."""
+        headers = Headers(scope=scope)
+        if self._http is None or FORWARDED in headers:
+            return False
+        if scope["method"] == "GET":
+            return await self._resume(headers, scope, receive, send)
+        if not _may_belong_elsewhere(body):
+            return False
+        message = _parsed(body)
+        if message.get("method") in _TOWARDS_ONE:
+            await self._tell_others(scope, body)
+            return False
+        replica = _replica_of(message)
+        if replica is None or replica == self.number:
+            return False
+        url = await self._url(str(replica))
+        return url is not None and await self._relay(url, scope, receive, send, body)
+
+    async def _resume(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Resume a stream where it began; where that replica is gone, end the call that it belonged to."""
+        replica, _, rest = headers.get(LAST_EVENT, "").partition("-")
+        if not replica.isdecimal() or int(replica) == self.number or not rest:
+            return False
+        url = await self._url(replica)
+        if url is not None and await self._relay(url, scope, receive, send, b""):
+            return True
+        stream = rest.partition("-")[2]
+        if stream in ("", _STANDALONE):
+            scope["headers"] = [(name, value) for name, value in scope["headers"] if name != LAST_EVENT.encode()]
+            return False
+        number: int | str = int(stream) if stream.isdecimal() else stream
+        error = {"jsonrpc": "2.0", "id": number, "error": {"code": CONNECTION_CLOSED, "message": GONE}}
+        await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+        event = encode_event({"event": "message", "data": to_json(error)})
+        await send({"type": "http.response.body", "body": event, "more_body": False})
+        return True
+
+    async def _tell_others(self, scope: Scope, body: bytes) -> None:
+        """Pass a notification on to all others: only the one where the request runs does something about it."""
+
+        async def tell(url: str) -> None:
+            if self._http is not None:
+                with suppress(httpx2.HTTPError):
+                    await self._http.post(f"{url}{scope['path']}", content=body, headers=_onward(scope))
+
+        async with anyio.create_task_group() as tasks:
+            for url in self._urls.values():
+                tasks.start_soon(tell, url)
+
+    async def _relay(self, url: str, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
+        """Relay one exchange; return False where the other replica could not be reached and nothing was sent."""
+        if self._http is None:
+            return False
+        asked = self._http.build_request(scope["method"], f"{url}{scope['path']}", content=body, headers=_onward(scope))
+        try:
+            response = await self._http.send(asked, stream=True)
+        except httpx2.ConnectError:
+            return False
+        try:
+            headers = [(n.lower(), v) for n, v in response.headers.raw if n.lower().decode("latin-1") not in _HOP]
+            await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(cancel_on_disconnect, receive, tasks.cancel_scope)
+                with suppress(httpx2.HTTPError):  # the other replica stopped; the client sees that its stream ended
+                    async for part in response.aiter_raw():
+                        await send({"type": "http.response.body", "body": part, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+        return True
+
+    async def _url(self, replica: str) -> str | None:
+        if replica not in self._urls:
+            await self._look()
+        return self._urls.get(replica)
+
+    async def _keep_announcing(self, url: str) -> None:
+        is_known = True
+        while True:
+            try:
+                await anyio.to_thread.run_sync(self._store.announce, str(self.number), url)
+                await self._look()
+                is_known = True
+            except StoreError as error:
+                if is_known:
+                    logger.warning("other replicas cannot find this one: %s", error)
+                is_known = False
+            await anyio.sleep(ANNOUNCE_SECONDS)
+
+    async def _look(self) -> None:
+        with suppress(StoreError):
+            self._urls = await anyio.to_thread.run_sync(self._store.others, str(self.number))
+
+
+def _may_belong_elsewhere(body: bytes) -> bool:
+    """Return whether a message may be one of those; most are calls, and are not parsed for this."""
+    if b'"method"' not in body or b'"requestState"' in body or b'"tasks/' in body:
+        return True
+    return any(method.encode() in body for method in _TOWARDS_ONE)
+
+
+def _replica_of(message: Mapping[str, Any]) -> int | None:
+    """Return the replica that a message belongs to; None where any can serve it."""
+    if "method" not in message:
+        number = message.get("id")
+        replica = number >> REQUEST_BITS if isinstance(number, int) else 0
+        return replica or None
+    params = message.get("params")
+    if not isinstance(params, dict):
+        return None
+    named = params.get("taskId") if str(message["method"]).startswith("tasks/") else params.get("requestState")
+    mark = named.partition("-")[0] if isinstance(named, str) else ""
+    return int(mark) if mark.isdecimal() and len(mark) < 8 else None
+
+
+def _parsed(body: bytes) -> Mapping[str, Any]:
+    try:
+        message = from_json(body)
+    except ValueError:
+        return {"method": ""}
+    return message if isinstance(message, dict) else {"method": ""}
+
+
+def _onward(scope: Scope) -> list[tuple[bytes, bytes]]:
+    kept: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    return [*((n, v) for n, v in kept if n.decode("latin-1") not in _HOP), (FORWARDED.encode(), b"1")]

@@ -1,0 +1,134 @@
+"""Sessions, replicas, keys and news of changes in PostgreSQL."""
+
+import logging
+import secrets
+import threading
+from collections.abc import Sequence
+
+import psycopg
+
+from shortlist.errors import StoreError
+from shortlist.storage.postgres.database import Postgres, storable
+from shortlist.storage.shared import REPLICA_SECONDS, SESSION_SECONDS, Heard, SharedStores, StoredSession, session_key
+
+CHANNEL = "shortlist"
+LISTEN_SECONDS = 0.5
+"""How often a listener looks whether it should end."""
+RETRY_SECONDS = 1.0
+KEY_BYTES = 32
+
+logger = logging.getLogger(__name__)
+
+
+class PostgresSessions:
+    """Legacy sessions under a hash of their id: whoever reads the database cannot use them."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def open(self, session: str, stored: StoredSession) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO client_sessions (id, owner, handshake, level, subscriptions) VALUES (%s, %s, %s, %s, %s)",
+                (
+                    session_key(session),
+                    stored.owner,
+                    storable(stored.handshake),
+                    stored.level,
+                    list(stored.subscriptions),
+                ),
+            )
+
+    def find(self, session: str) -> StoredSession | None:
+        sql = (
+            "UPDATE client_sessions SET used = now() WHERE id = %s AND used > now() - make_interval(secs => %s) "
+            "RETURNING owner, handshake, level, subscriptions"
+        )
+        rows = self._database.read(sql, (session_key(session), SESSION_SECONDS))
+        if not rows:
+            return None
+        owner, handshake, level, subscriptions = rows[0]
+        return StoredSession(owner=owner, handshake=handshake, level=level, subscriptions=tuple(subscriptions))
+
+    def change(self, session: str, level: str, subscriptions: Sequence[str]) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE client_sessions SET level = %s, subscriptions = %s WHERE id = %s",
+                (level, [storable(uri) for uri in subscriptions], session_key(session)),
+            )
+
+    def touch(self, sessions: Sequence[str]) -> None:
+        with self._database.transaction() as connection:
+            sql = "UPDATE client_sessions SET used = now() WHERE id = ANY(%s)"
+            connection.execute(sql, ([session_key(session) for session in sessions],))
+            sql = "DELETE FROM client_sessions WHERE used < now() - make_interval(secs => %s)"
+            connection.execute(sql, (SESSION_SECONDS,))
+
+    def end(self, session: str) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM client_sessions WHERE id = %s", (session_key(session),))
+
+
+class PostgresReplicas:
+    """Who runs, by the clock of the database: those of the machines may differ."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def announce(self, replica: str, url: str) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO replicas VALUES (%s, %s, now()) "
+                "ON CONFLICT (id) DO UPDATE SET url = excluded.url, seen = excluded.seen",
+                (replica, url),
+            )
+            connection.execute("DELETE FROM replicas WHERE seen < now() - interval '1 day'")
+
+    def others(self, replica: str) -> dict[str, str]:
+        sql = "SELECT id, url FROM replicas WHERE id <> %s AND seen > now() - make_interval(secs => %s)"
+        return dict(self._database.read(sql, (replica, REPLICA_SECONDS)))
+
+    def leave(self, replica: str) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM replicas WHERE id = %s", (replica,))
+
+
+class PostgresChanges:
+    """NOTIFY of the database; whoever follows changes also looks from time to time, in case one got lost."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def listen(self, heard: Heard, ended: threading.Event) -> None:
+        is_connected = True
+        while not ended.is_set():
+            try:
+                with self._database.listening(CHANNEL) as connection:
+                    if not is_connected:
+                        logger.info("changes of other gateways are heard again")
+                    is_connected = True
+                    heard("")
+                    while not ended.is_set():
+                        for notice in connection.notifies(timeout=LISTEN_SECONDS):
+                            heard(notice.payload)
+            except (StoreError, psycopg.Error) as error:
+                if is_connected:
+                    logger.warning("changes of other gateways are polled for, since they are not heard: %s", error)
+                is_connected = False
+                ended.wait(RETRY_SECONDS)
+
+
+def shared_stores(database: Postgres) -> SharedStores:
+    def key(purpose: str) -> bytes:
+        with database.transaction() as connection:
+            made = (purpose, secrets.token_bytes(KEY_BYTES))
+            connection.execute("INSERT INTO keys VALUES (%s, %s) ON CONFLICT DO NOTHING", made)
+            row = connection.execute("SELECT key FROM keys WHERE purpose = %s", (purpose,)).fetchone()
+            return bytes(row[0]) if row else made[1]
+
+    return SharedStores(
+        sessions=PostgresSessions(database),
+        replicas=PostgresReplicas(database),
+        changes=PostgresChanges(database),
+        key=key,
+    )

@@ -1,0 +1,89 @@
+"""What only gateways that share a store need: sessions that any of them can serve, who else runs, and what changed."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+SESSION_SECONDS = 3_600.0
+"""A session that no gateway has served for so long is forgotten."""
+REPLICA_SECONDS = 10.0
+"""A replica that has not been seen for so long counts as gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSession:
+    """A legacy HTTP session: what a gateway that has never seen it needs in order to serve it."""
+
+    owner: str
+    """Identifies the credential that opened it; no other may use it."""
+    handshake: str
+    """JSON of the params of its `initialize`."""
+    level: str = ""
+    """The log level that the client has set; empty where it has set none."""
+    subscriptions: tuple[str, ...] = ()
+    """URIs of resources."""
+
+
+class SessionStore(Protocol):
+    """Legacy sessions by id; adapters keep only a hash of it. Every method raises StoreError where it cannot act."""
+
+    def open(self, session: str, stored: StoredSession) -> None: ...
+
+    def find(self, session: str) -> StoredSession | None:
+        """Return a session that has not ended, and note that it is in use."""
+        ...
+
+    def change(self, session: str, level: str, subscriptions: Sequence[str]) -> None:
+        """Replace what a client has asked for since its handshake."""
+        ...
+
+    def touch(self, sessions: Sequence[str]) -> None:
+        """Note that sessions are in use, and forget those that are not."""
+        ...
+
+    def end(self, session: str) -> None: ...
+
+
+class ReplicaStore(Protocol):
+    """The gateways that share the store and run now; the clock of the store decides."""
+
+    def announce(self, replica: str, url: str) -> None:
+        """Note that a replica runs, and where the others reach it; repeat this more often than REPLICA_SECONDS."""
+        ...
+
+    def others(self, replica: str) -> dict[str, str]:
+        """Return the addresses of the other replicas that run, by their ids."""
+        ...
+
+    def leave(self, replica: str) -> None: ...
+
+
+Heard = Callable[[str], None]
+"""Told what changed: the name of a kind of record, in some cases followed by a space and a key. After the connection
+was lost and came back it is told an empty string: anything may have changed meanwhile."""
+
+
+class Changes(Protocol):
+    """Changes that any gateway makes in the store."""
+
+    def listen(self, heard: Heard, ended: threading.Event) -> None:
+        """Report changes until `ended` is set; a store that cannot be reached is tried again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStores:
+    """Stores that make several gateways one service."""
+
+    sessions: SessionStore
+    replicas: ReplicaStore
+    changes: Changes
+    key: Callable[[str], bytes]
+    """Returns a random key of 32 bytes that all gateways share, by its purpose; the first to ask makes it."""
+
+
+def session_key(session: str) -> str:
+    """Return what a session is stored under, and what a change of it names."""
+    return hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,211 @@
+"""Two gateways on one PostgreSQL: whatever a client began with one of them goes on with the other."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psycopg
+import pytest
+
+from shortlist.config.settings import hash_token
+from shortlist.storage.port import StoredToken
+from shortlist.storage.postgres.opening import open_postgres
+from tests.cli.test_walls import SERVER
+from tests.storage.postgres import is_running, new_database
+from tests.storage.replicas import (
+    ACCEPT,
+    GatewayProcess,
+    LegacyClient,
+    another,
+    answer_of,
+    replica,
+    wait_until,
+)
+
+pytestmark = pytest.mark.skipif(not is_running(), reason="needs PostgreSQL: python -m tests.storage.postgres pytest …")
+ASKING = Path(__file__).with_name("asking_server.py")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "server.py").write_text(SERVER)
+    storage, servers = (
+        new_database(),
+        {
+            "box": {"command": sys.executable, "args": [str(folder / "server.py")]},
+            "asking": {"command": sys.executable, "args": [str(ASKING)]},
+        },
+    )
+    with replica(folder / "one", storage, servers) as one, replica(folder / "two", storage, servers) as two:
+        yield one, two
+
+
+PING = {"id": 1, "method": "ping"}
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+}
+
+
+def modern_answer(url: str, name: str, **more: Any) -> dict[str, Any]:
+    """Call a tool as a client of the present era and return the whole answer."""
+    headers = {**ACCEPT, "Authorization": "Bearer ada", "MCP-Protocol-Version": "2026-07-28"}
+    headers |= {"Mcp-Method": "tools/call", "Mcp-Name": name}
+    params = {"name": name, "arguments": {}, "_meta": ENVELOPE, **more}
+    message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    return answer_of(httpx2.post(url, json=message, headers=headers, timeout=60), 7)
+
+
+def modern_call(url: str, name: str, **more: Any) -> dict[str, Any]:
+    result: dict[str, Any] = modern_answer(url, name, **more)["result"]
+    return result
+
+
+def end_listeners(address: str) -> None:
+    """Close every connection of gateways on which they hear changes."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+        )
+
+
+def names(result: dict[str, list[dict[str, str]]]) -> set[str]:
+    return {tool["name"] for tool in result["tools"]}
+
+
+def test_a_legacy_session_goes_on_with_another_gateway(pair: tuple[GatewayProcess, GatewayProcess]) -> None:
+    one, two = pair
+    client = LegacyClient()
+    client.open(one.url)
+    for url in (two.url, one.url, two.url):
+        assert client.call(url, "call_tool", name="box__echo", arguments={}) == "the bullion"
+
+
+def test_tools_that_were_loaded_with_one_gateway_are_listed_by_the_other(
+    pair: tuple[GatewayProcess, GatewayProcess],
+) -> None:
+    one, two = pair
+    client = LegacyClient()
+    client.open(one.url)
+    assert "box__echo" not in names(client.ask(two.url, "tools/list"))
+    client.call(one.url, "load_tools", names=["box__echo"])
+    assert "box__echo" in names(client.ask(two.url, "tools/list"))
+    client.call(two.url, "load_tools", names=["box__vault"])
+    assert {"box__echo", "box__vault"} <= names(client.ask(one.url, "tools/list"))
+    client.call(two.url, "unload_toolset", toolset="box")
+    assert "box__echo" not in names(client.ask(one.url, "tools/list"))
+
+
+def test_a_session_is_served_to_the_token_that_opened_it_and_to_no_other(
+    pair: tuple[GatewayProcess, GatewayProcess],
+) -> None:
+    one, two = pair
+    client = LegacyClient()
+    client.open(one.url)
+    stranger = LegacyClient(token="bob", session=client.session)
+    for url in (two.url, one.url):
+        assert stranger.post(url, {"id": 1, "method": "tools/list"}).status_code == 404
+    assert client.post(two.url, {"id": 1, "method": "tools/list"}).status_code == 200
+
+
+def test_a_session_that_ended_with_one_gateway_has_ended_with_all(
+    pair: tuple[GatewayProcess, GatewayProcess],
+) -> None:
+    one, two = pair
+    client = LegacyClient()
+    client.open(one.url)
+    client.ask(two.url, "tools/list")
+    ended = client.http.delete(one.url, headers={"Authorization": "Bearer ada", "Mcp-Session-Id": client.session})
+    assert ended.status_code == 200
+    wait_until(lambda: client.is_unknown(one.url) and client.is_unknown(two.url))
+
+
+def test_a_question_of_a_running_call_is_answered_through_the_other_gateway(
+    pair: tuple[GatewayProcess, GatewayProcess],
+) -> None:
+    one, two = pair
+    client = LegacyClient()
+    client.open(one.url, elicitation={})
+    client.ask(two.url, "tools/list")
+    with client.streaming(one.url, "tools/call", name="asking__ask", arguments={}) as messages:
+        question = next(message for message in messages if message.get("method") == "elicitation/create")
+        answer = {"id": question["id"], "result": {"action": "decline"}}
+        assert client.post(two.url, answer).status_code == 202
+        result = next(message["result"] for message in messages if "result" in message)
+    assert result["content"][0]["text"] == "answered decline"
+
+
+def test_a_call_is_cancelled_through_the_other_gateway(
+    pair: tuple[GatewayProcess, GatewayProcess], tmp_path: Path
+) -> None:
+    one, two = pair
+    client = LegacyClient()
+    client.open(one.url)
+    arguments = {"file": str(tmp_path / "never")}
+    with client.streaming(one.url, "tools/call", name="asking__wait", arguments=arguments) as messages:
+        cancel = {"requestId": client.number, "reason": "enough"}
+        client.post(two.url, {"method": "notifications/cancelled", "params": cancel})
+        assert next(message["error"]["message"] for message in messages if "error" in message) == "Request cancelled"
+    wait_until((tmp_path / "never.cancelled").exists)
+
+
+def test_a_broken_stream_is_resumed_through_the_other_gateway(
+    pair: tuple[GatewayProcess, GatewayProcess], tmp_path: Path
+) -> None:
+    one, two = pair
+    client, file = LegacyClient(), tmp_path / "go"
+    client.open(one.url)
+    with client.streaming(one.url, "tools/call", name="asking__wait", arguments={"file": str(file)}) as messages:
+        last = messages.first_event()
+    file.touch()
+    assert client.resumed(two.url, last)["result"]["content"][0]["text"] == "done"
+
+
+def test_a_modern_client_answers_the_question_of_a_call_through_the_other_gateway(
+    pair: tuple[GatewayProcess, GatewayProcess],
+) -> None:
+    one, two = pair
+    asked = modern_call(one.url, "asking__ask")
+    assert asked["resultType"] == "input_required"
+    answers = {key: {"action": "accept", "content": {}} for key in asked["inputRequests"]}
+    result = modern_call(two.url, "asking__ask", inputResponses=answers, requestState=asked["requestState"])
+    assert result["content"][0]["text"] == "answered accept"
+
+
+def test_what_ran_in_a_gateway_that_was_killed_ends_at_once_and_the_session_goes_on(
+    pair: tuple[GatewayProcess, GatewayProcess], tmp_path: Path
+) -> None:
+    one, _ = pair
+    client = LegacyClient()
+    with another(one, tmp_path / "three") as three:
+        client.open(three.url)
+        arguments = {"file": str(tmp_path / "never")}
+        with client.streaming(three.url, "tools/call", name="asking__wait", arguments=arguments) as messages:
+            last = messages.first_event()
+            asked = modern_call(three.url, "asking__ask")
+            three.kill()
+    assert "has stopped" in client.resumed(one.url, last)["error"]["message"]
+    assert client.call(one.url, "call_tool", name="box__echo", arguments={}) == "the bullion"
+    refused = modern_answer(one.url, "asking__ask", inputResponses={}, requestState=asked["requestState"])
+    assert "requestState" in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("by_polling", [False, True])
+def test_a_revoked_token_is_refused_by_every_gateway_within_a_second(
+    pair: tuple[GatewayProcess, GatewayProcess], by_polling: bool
+) -> None:
+    one, two = pair
+    with closing(open_postgres(one.storage)) as storage:
+        storage.tokens.put(StoredToken(name="temp", hash=hash_token("temp-secret"), created=1.0))
+        client = LegacyClient(token="temp-secret")
+        wait_until(lambda: client.post(two.url, PING).status_code != 401)
+        if by_polling:
+            end_listeners(one.storage)
+        storage.tokens.remove("temp")
+        wait_until(lambda: client.post(one.url, PING).status_code == client.post(two.url, PING).status_code == 401)
