@@ -11,34 +11,34 @@ installs. The last tables measure the overhead of a program and the lag of the e
 import argparse
 import ast
 import asyncio
-import gzip
 import json
 import os
 import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import anyio
-import mcp_types as types
 from benchmarks.code_scenarios import REAL_SCENARIOS, SCENARIOS, CodeScenario
-from benchmarks.measuring import publish
+from benchmarks.measuring import publish, rows
+from benchmarks.restart import configurable
+from benchmarks.restarting import settings_of
 from benchmarks.tokens import RANKS, exact
 from mcp import Client
-from mcp.server import Server
 
 from shortlist.access.principal import OWNER
-from shortlist.cli.stack import Stack, open_stack
+from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.readers import read_catalog
+from shortlist.catalog.saved import SavedCatalog
+from shortlist.cli.stack import Stack, Starting, open_stack
 from shortlist.config.load import load_settings
 from shortlist.config.settings import (
     CodeSettings,
-    MemoryTransport,
     SearchSettings,
     ServerSettings,
     Settings,
@@ -50,13 +50,12 @@ from shortlist.evals.datasets import data_root
 from shortlist.evals.tables import Table
 from shortlist.gateway.python_tools import functions_of
 from shortlist.gateway.view import ServeOptions
+from shortlist.storage.opening import open_storage
 
 CODE = CodeSettings(allow="write")
 BIFROST = 92.8
 """Percent fewer input tokens at 508 tools, as Bifrost publishes it."""
 READY_SECONDS = 300.0
-PART = 10_000
-"""Tools of one server of the union: a gateway keeps no more than 20,000 of one."""
 SAMPLE_SECONDS = 0.001
 LAG_MILLISECONDS = 25.0
 ONE_CALL_MILLISECONDS = 5.0
@@ -231,8 +230,10 @@ async def benches(settings: Settings, count: Callable[[str], int]) -> AsyncItera
 
 
 @asynccontextmanager
-async def _served(settings: Settings, options: ServeOptions) -> AsyncIterator[tuple[Client, Stack]]:
-    async with open_stack(settings, options) as stack, Client(stack.front.server) as client:
+async def _served(
+    settings: Settings, options: ServeOptions, start: Starting = "all"
+) -> AsyncIterator[tuple[Client, Stack]]:
+    async with open_stack(settings, options, start=start) as stack, Client(stack.front.server) as client:
         with anyio.fail_after(READY_SECONDS):
             await stack.pool.settled(READY_SECONDS)
             await stack.gateway.settled()
@@ -245,48 +246,38 @@ async def _menu(client: Client, count: Callable[[str], int]) -> int:
     return sum(map(count, definitions)) + count(client.instructions or "")
 
 
-def union_tools() -> list[dict[str, Any]] | None:
-    """Read the 25,759 tools of the union as a server lists them; None without the benchmark data."""
+def union_catalog() -> Catalog | None:
+    """Read the 25,759 tools of the union under the names of their servers; None without the benchmark data."""
     path = data_root() / "eval" / "mcp_union" / "tools.jsonl.gz"
-    if not path.exists():
-        return None
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        read = [json.loads(line) for line in lines]
-    return [
-        {
-            "name": f"{tool['name']}_{number}",
-            "description": tool.get("description") or "",
-            "inputSchema": {**(tool.get("input_schema") or {}), "type": "object"},
-        }
-        for number, tool in enumerate(read)
-    ]
+    return configurable(read_catalog(rows(path)).catalog) if path.exists() else None
 
 
 async def found_at_scale(
-    tools: Sequence[dict[str, Any]], scenarios: Sequence[CodeScenario], count: Callable[[str], int]
+    catalog: Catalog, scenarios: Sequence[CodeScenario], count: Callable[[str], int]
 ) -> dict[str, list[int]]:
-    """Return the tokens of the answers to each task's searches among the tools of the union, by way."""
+    """Return the tokens of the answers to each task's searches among the tools of the union, by way.
 
-    def union(part: Sequence[dict[str, Any]]) -> Server[Any]:
-        async def listed(*_: Any) -> types.ListToolsResult:
-            return types.ListToolsResult.model_validate({"tools": part})
-
-        return Server("union", on_list_tools=listed)
-
-    parts = {f"union{start}": tools[start : start + PART] for start in range(0, len(tools), PART)}
-    servers = {
-        name: ServerSettings(name=name, transport=MemoryTransport(build=partial(union, part)), trust="auto")
-        for name, part in parts.items()
-    }
+    The gateways start with these tools saved, so that nothing is scanned, and their servers are not started.
+    """
+    servers = {name: replace(each, trust="auto") for name, each in settings_of(catalog.servers).servers.items()}
     settings = Settings(servers=servers, search=SearchSettings(embedder="static"), code=CodeSettings())
+    with closing(open_storage(settings.storage)) as storage:
+        saved = SavedCatalog(storage.catalogs, servers)
+        for name, server in catalog.servers.items():
+            saved.save(server, catalog.of_server(name))
     found: dict[str, list[int]] = {}
     for way, options in (("search", ServeOptions(mode="search")), ("code", ServeOptions(menu="code"))):
-        async with _served(settings, options) as (client, _):
+        _say(f"searching {len(catalog):,} tools, {way} …")
+        async with _served(settings, options, start="none") as (client, _):
             flows = [Flow() for _ in scenarios]
             for scenario, flow in zip(scenarios, flows, strict=True):
                 await _searched(client, scenario, flow, count)
             found[way] = [flow.found for flow in flows]
     return found
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 # Overhead and lag
@@ -433,25 +424,28 @@ def _speed_tables(times: Mapping[str, float], lags: Mapping[str, tuple[float, fl
 
 async def measure(arguments: argparse.Namespace) -> None:
     count: Callable[[str], int] = exact() if RANKS.exists() else estimate_tokens
+    scenarios = SCENARIOS[: arguments.tasks]
+    _say(f"{len(scenarios)} tasks over the demo servers …")
     async with benches(Settings(servers=demo_settings()), count) as bench:
-        rows = [(scenario.task, await compare(bench, scenario)) for scenario in SCENARIOS[: arguments.tasks]]
+        done = [(scenario.task, await compare(bench, scenario)) for scenario in scenarios]
         menu = bench.menus["all upfront"]
     sizes = [Size("416", menu)]
-    union = None if arguments.no_union else union_tools()
+    union = None if arguments.no_union else union_catalog()
     if union is not None:
-        listed = sum(count(json.dumps(tool, ensure_ascii=False, separators=(",", ":"))) for tool in union)
-        found = await found_at_scale(union, SCENARIOS[: arguments.tasks], count)
-        sizes.append(Size(f"{len(union):,}", listed, found))
-    tables = _summary(rows, sizes, menu)
+        listed = sum(count(tool.definition) for tool in union.tools.values())
+        sizes.append(Size(f"{len(union):,}", listed, await found_at_scale(union, scenarios, count)))
+    tables = _summary(done, sizes, menu)
     if arguments.real:
         from tests_all.support import install, reference_servers
 
+        _say(f"{len(REAL_SCENARIOS)} tasks over reference servers, which are installed first …")
         with tempfile.TemporaryDirectory() as folder:
             settings = load_settings(reference_servers(install(), Path(folder)))
             async with benches(settings, count) as bench:
                 real = [(s.task, await compare(bench, s)) for s in REAL_SCENARIOS]
                 menu = bench.menus["all upfront"]
                 tables += _summary(real, [Size("reference servers", menu)], menu)
+    _say("overhead, and hostile programs …")
     async with _served(_own(), ServeOptions(menu="code")) as (client, _):
         times = await overhead(client, arguments.times)
         lags = {name: await lag_under(client, code) for name, code in HOSTILE.items()}
@@ -462,7 +456,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         {
             "tokens": "o200k, exact" if RANKS.exists() else "o200k, estimated",
             "tasks": {task: {way: [f.tokens_in, f.tokens_out, f.rounds, f.milliseconds] for way, f in flows.items()}
-                      for task, flows in rows},
+                      for task, flows in done},
             "overhead_ms": dict(times),
             "lag_ms": {name: list(lag) for name, lag in lags.items()},
         },

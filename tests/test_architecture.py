@@ -71,7 +71,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "sqlite3": frozenset({"storage"}),
     "cryptography": frozenset({"storage.secrets"}),
     "keyring": frozenset({"storage.secrets"}),
-    "pydantic_monty": frozenset({"code.sandbox"}),
+    "pydantic_monty": frozenset({"code.sandbox", "code.values"}),
     "jwt": frozenset({"access.jwt"}),
     "Stemmer": frozenset({"text.tokens", "text.languages.spelling"}),
 }

@@ -1,5 +1,7 @@
 """Programs that try to get out, to stay, or to use more than they may: each is stopped, and the next one runs."""
 
+import os
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -8,7 +10,7 @@ import pytest
 
 from shortlist.code.report import ProgramReport
 from shortlist.code.runner import MAX_PROGRAMS, CallWork, Sandbox
-from shortlist.code.sandbox import Budget, Script, Wanted
+from shortlist.code.sandbox import NICENESS, Budget, Script, Wanted, Workers
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 
@@ -85,7 +87,13 @@ async def run(code: str, **budget: float) -> tuple[ProgramReport, Host]:
         ("x = []\nwhile True:\n    x.append('y' * 100_000)", "MemoryError"),
         ("'x' * 10**12", "MemoryError"),
         ("10 ** 10 ** 10", ""),
-        ("x = []\nfor _ in range(5000):\n    x = [x]\nx", "nested too deeply"),
+        ("x = []\nfor _ in range(5000):\n    x = [x]\nx", "holds more than 100 levels"),
+        ("x = [0] * 100\nfor _ in range(9):\n    x = [x] * 50\nx", "holds more than 100,000 values"),
+        ("class A:\n    pass\na = A()\na.x = [[0] * 1_000] * 1_000\n[a] * 1_000", "holds more than 100,000 values"),
+        ("'x' * 5_000_000", "holds more than 4,000,000 characters"),
+        ("2 ** 1_000_000", "holds an integer of 1,000,001 bits"),
+        ("tools.a.b.c.d()", ""),
+        ("getattr(tools, 'x' * 1_000)", ""),
     ],
 )
 async def test_nothing_of_the_host_is_within_reach(code: str, reason: str) -> None:
@@ -127,12 +135,41 @@ async def test_ten_thousand_calls_end_at_the_budget(code: str) -> None:
     assert len(host.made) == done <= 20
 
 
-@pytest.mark.parametrize("code", ["await tools.a.b(list(range(6_000)))", "await tools.a.b(x='y' * 1_000_001)"])
-async def test_arguments_that_are_too_large_are_not_sent(code: str) -> None:
-    report, host = await run(code)
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("list(range(6_000))", "more than 5,000 values"),
+        ("[[0] * 1_000] * 1_000", "more than 5,000 values"),
+        ("x='y' * 1_000_001", "more than 1,000,000 characters"),
+        ("**{'y' * 1_000_001: 1}", "more than 1,000,000 characters"),
+        ("2 ** 10_000_000", "an integer of 10,000,001 bits, where 10,000 are possible"),
+    ],
+)
+async def test_arguments_that_are_too_large_are_not_sent(arguments: str, reason: str) -> None:
+    report, host = await run(f"await tools.a.b({arguments})")
     assert report.failure is not None
-    assert "a.b was NOT invoked: its arguments are too large" in report.failure.reason
+    assert f"a.b was NOT invoked: its arguments hold {reason}" in report.failure.reason
     assert host.made == []
+
+
+async def test_a_long_error_and_a_long_line_are_shown_in_part() -> None:
+    report, _ = await run(f"raise ValueError('x' * 1_000_000 + '{'y' * 1_000}')")
+    assert report.failure is not None
+    assert len(str(report.failure)) < 3_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the threads of a worker in /proc")
+def test_workers_yield_to_the_gateway_with_all_their_threads() -> None:
+    workers = Workers(1)
+    workers.open()
+    try:
+        session = workers.checkout(Budget())
+        threads = [int(thread) for thread in os.listdir(f"/proc/{session.worker_pid}/task")]
+        niceness = {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+        session.__exit__(None, None, None)
+        assert niceness == {NICENESS}
+    finally:
+        workers.close()
 
 
 async def test_ten_thousand_lookups_of_names_end_too() -> None:

@@ -185,9 +185,11 @@ class _Run:
                 self._settle(wanted.number, work)
             else:
                 tasks.start_soon(self._call, wanted.number, work)
+                await anyio.lowlevel.checkpoint()  # a hundred calls are sent one by one, and others are served between
         for wanted in calls:
             if wanted.name == SLEEP:
                 tasks.start_soon(self._sleep, wanted)
+                await anyio.lowlevel.checkpoint()
 
     async def _call(self, number: int, work: CallWork) -> None:
         made = self._made[number]

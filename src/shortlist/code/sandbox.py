@@ -7,13 +7,13 @@ killing the worker, which the pool replaces.
 """
 
 import contextlib
-import json
-import math
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -34,15 +34,21 @@ from pydantic_monty import (
 
 from shortlist.code.naming import ROOT
 from shortlist.code.report import Failure
+from shortlist.code.values import Room, TooLarge, json_text, plain
 
 FUNCTIONS = ("search", "describe")
 """What a program may call beside tools."""
 SLEEP = "asyncio.sleep"
 COMPUTE_SECONDS = 5.0
 """What a program may compute; waiting for tools does not count."""
-MAX_ARGUMENT_VALUES = 5_000
-MAX_ARGUMENT_CHARACTERS = 1_000_000
+ARGUMENT_ROOM = Room(values=5_000, characters=1_000_000)
 """What one call may send."""
+RESULT_ROOM = Room(values=100_000, characters=4_000_000)
+"""What the last value of a program may hold."""
+MAX_NAME = 200
+MAX_REASON, MAX_LINE = 2_000, 500
+NICENESS = 5
+"""Workers compute at a lower priority than the gateway, which answers other callers meanwhile."""
 TURNS_PER_CALL = 10
 SPARE_TURNS = 1_000
 MODULES = (
@@ -51,7 +57,6 @@ MODULES = (
 )
 REINSTALL = "Tell the operator of this gateway: the sandbox has to be installed again, with its extra `code`."
 _CALL = re.compile(rf"\b{ROOT}\.(\w+\.\w+)\s*\(")
-_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _HINTS: Mapping[str, str] = {
     "yield": "Build a list and return it instead of a generator.",
@@ -154,7 +159,9 @@ class Workers:
             max_memory=budget.memory,
             max_suspensions=budget.calls * TURNS_PER_CALL + SPARE_TURNS,
         )
-        return self._pool.checkout(limits=limits, os_policy=OSPolicy(sleep="call_host")).__enter__()
+        session = self._pool.checkout(limits=limits, os_policy=OSPolicy(sleep="call_host")).__enter__()
+        _lower_priority(session.worker_pid)
+        return session
 
 
 class _Namespace:
@@ -223,7 +230,7 @@ class ProgramSession:
             while isinstance(snapshot, (FunctionSnapshot, NameLookupSnapshot)):
                 snapshot = self._answered(snapshot)
             if isinstance(snapshot, MontyComplete):
-                value = _json_text(snapshot.output)
+                value = _written(snapshot.output)
                 self.close()
                 return Ended(value)
         except MontyError as error:
@@ -240,7 +247,7 @@ class ProgramSession:
         if snapshot.object_id is None:
             return snapshot.resume(value=_function(name)) if name in FUNCTIONS else snapshot.resume()
         parent = self._paths.get(snapshot.object_id)
-        if parent is None:
+        if parent is None or len(name) > MAX_NAME:
             return snapshot.resume()
         if parent:
             return snapshot.resume(value=_function(f"{parent}.{name}"))
@@ -257,8 +264,12 @@ class ProgramSession:
             return snapshot.resume({"exception": NameError(f"name {name!r} is not defined")})
         if snapshot.object_id is not None:
             name = f"{self._paths.get(snapshot.object_id, '')}.{name}".strip(".")
-        if _is_large((snapshot.args, snapshot.kwargs)):
-            return snapshot.resume({"exception": ValueError(f"{name} was NOT invoked: its arguments are too large.")})
+        if len(name) > MAX_NAME * 2:
+            return snapshot.resume({"exception": NameError(f"No function has a name of {len(name):,} characters.")})
+        try:
+            positional, named = plain([snapshot.args, snapshot.kwargs], ARGUMENT_ROOM)
+        except TooLarge as error:
+            return snapshot.resume({"exception": ValueError(f"{name} was NOT invoked: its arguments hold {error}.")})
         self._made += name != SLEEP
         if self._made > self._budget.calls:
             raise BudgetSpent(Failure(reason=f"It made more than {self._budget.calls} calls, its budget of calls."))
@@ -266,8 +277,8 @@ class ProgramSession:
             Wanted(
                 number=snapshot.call_id,
                 name=name,
-                positional=snapshot.args,
-                named=snapshot.kwargs,
+                positional=tuple(positional),
+                named=named,
                 line=self._line(snapshot),
             )
         )
@@ -297,31 +308,14 @@ class ProgramSession:
             return ProgramFailed(Failure(reason="Its worker ended: it was stopped, or ran out of memory."))
         if not isinstance(error, (MontyRuntimeError, MontySyntaxError)):
             return ProgramFailed(Failure(reason=str(error)))
-        reason = error.display("type-msg")
+        reason = error.display("type-msg")[:MAX_REASON]
         frame = next((f for f in reversed(error.traceback()) if f.filename.startswith("<python-input")), None)
         lines = self._source.splitlines()
         line = frame.line if frame is not None and frame.line <= len(lines) else None
         hint = next((hint for words, hint in _HINTS.items() if words in reason), "")
         return ProgramFailed(
-            Failure(reason=_plain(reason), line=line, source=lines[line - 1] if line else "", hint=hint)
+            Failure(reason=_plain(reason), line=line, source=lines[line - 1][:MAX_LINE] if line else "", hint=hint)
         )
-
-
-def _is_large(value: Any) -> bool:
-    """Return whether arguments hold more than a call may send; stop counting where that is clear."""
-    values, characters, waiting = 0, 0, [value]
-    while waiting:
-        each = waiting.pop()
-        values += 1
-        if isinstance(each, (str, bytes)):
-            characters += len(each)
-        elif isinstance(each, Mapping):
-            waiting.extend(each.values())
-        elif isinstance(each, (list, tuple, set, frozenset)):
-            waiting.extend(each)
-        if values + len(waiting) > MAX_ARGUMENT_VALUES or characters > MAX_ARGUMENT_CHARACTERS:
-            return True
-    return False
 
 
 def _plain(reason: str) -> str:
@@ -338,27 +332,27 @@ def _settled(value: Any) -> Any:
     return {"exception": value if type(value).__module__ == "builtins" else RuntimeError(str(value))}
 
 
-def _json_text(value: Any) -> str | None:
-    """Write a value as JSON, in Python steps: a large one written at once would keep other threads waiting."""
-    if value is None:
-        return None
+def _written(value: Any) -> str | None:
+    """Write the last value of a program as JSON; None where there is none."""
     try:
-        return "".join(_ENCODER.iterencode(_plain_value(value)))
-    except (RecursionError, ValueError):
+        return None if value is None else json_text(value, RESULT_ROOM)
+    except TooLarge as error:
         raise ProgramFailed(
-            Failure(reason="The last value cannot be written as JSON: it is nested too deeply.")
+            Failure(reason=f"Its last value holds {error}.", hint="Return less, or print what you need of it.")
         ) from None
 
 
-def _plain_value(value: Any) -> Any:
-    """Turn tuples and sets into lists and keys into strings; JSON has neither infinity nor NaN."""
-    if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else str(key): _plain_value(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain_value(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+def _lower_priority(pid: int | None) -> None:
+    """Let the threads of a worker yield to the gateway; where that is not possible, they run as the gateway does."""
+    if pid is None:
+        return
+    tasks = Path(f"/proc/{pid}/task")
+    with contextlib.suppress(OSError):
+        for thread in map(int, os.listdir(tasks)) if tasks.exists() else (pid,):
+            if sys.platform == "linux":
+                os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
+            if sys.platform != "win32":
+                os.setpriority(os.PRIO_PROCESS, thread, NICENESS)
 
 
 def _function(name: str) -> Callable[[], None]:

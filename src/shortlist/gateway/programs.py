@@ -18,6 +18,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 
 from shortlist.access.catalog import CallNotAllowed
 from shortlist.access.scope import effects_of
@@ -171,20 +173,25 @@ async def _answer(call: ToolCall, report: ProgramReport, program: Program) -> Mc
     return text_result("\n".join(filter(None, parts)), is_error=failed)
 
 
-async def _within(call: ToolCall, text: str, max_tokens: int) -> str:
-    text = clean_text(text)
-    room = max_tokens * CHARACTERS_PER_TOKEN
-    if len(text) <= room and estimate_tokens(text) <= max_tokens:
+async def _within(call: ToolCall, whole: str, max_tokens: int) -> str:
+    text, shown = await anyio.to_thread.run_sync(_beginning, whole, max_tokens)
+    if len(shown) == len(text):
         return text
     results, owner = call.state.results, call.seen.caller.principal.key
     handle = await results.keep(owner, await results.cut(text))
-    start = text[:room]
-    while estimate_tokens(start) > max_tokens:
-        start = start[: len(start) * 9 // 10]
     return (
-        f"{start}\n[{len(start):,} of {len(text):,} characters. Read on: read_result(handle={handle!r}, "
-        f"offset={len(start)}); find a passage: read_result(handle={handle!r}, query=...)]"
+        f"{shown}\n[{len(shown):,} of {len(text):,} characters. Read on: read_result(handle={handle!r}, "
+        f"offset={len(shown)}); find a passage: read_result(handle={handle!r}, query=...)]"
     )
+
+
+def _beginning(whole: str, max_tokens: int) -> tuple[str, str]:
+    """Return a text without control characters, and as much of its beginning as the budget allows."""
+    text = clean_text(whole)
+    shown = text[: max_tokens * CHARACTERS_PER_TOKEN]
+    while (tokens := estimate_tokens(shown)) > max_tokens:
+        shown = shown[: min(len(shown) * max_tokens // tokens, len(shown) - 1)]
+    return text, shown
 
 
 # What a program calls
@@ -222,7 +229,10 @@ class _Calls:
 
     async def prepare(self, calls: Sequence[Wanted]) -> Sequence[CallWork | Exception]:
         """Resolve and check parallel calls, and ask the user once about those that may write."""
-        ready = [await _outcome(self._ready(wanted)) for wanted in calls]
+        ready = []
+        for wanted in calls:
+            ready.append(await _outcome(self._ready(wanted)))
+            await anyio.lowlevel.checkpoint()  # checking a hundred calls must not keep other callers waiting
         writing = [each for each in ready if isinstance(each, _Ready) and each.writes is not None]
         refused = await _outcome(self._ask(writing)) if writing else None
         if isinstance(refused, Exception):

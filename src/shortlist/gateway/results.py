@@ -24,7 +24,7 @@ MAX_PASSAGES = 5
 MAX_DEPTH = 100
 MAX_TERMS = 32
 """Words of a query that passages are searched for."""
-APART_CHARACTERS = 200_000
+APART_CHARACTERS = 50_000
 """Larger texts are cut and searched in a worker process."""
 CUT_SECONDS = 10.0
 REMEMBERED_URIS = 4_096
@@ -201,8 +201,7 @@ def _grouped(
         yield build(group)
 
 
-def _dumps(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False)
+_dumps = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for every value of a list
 
 
 def _is_json(page: str) -> bool:

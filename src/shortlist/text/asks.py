@@ -18,6 +18,8 @@ SHORT = 400
 MAX_ASK_CHARS = 4_000
 MAX_PASTE_CHARS = 600
 """The length of pasted text that is kept, to complement a vague request."""
+MAX_READ_CHARS = 50_000
+"""Of a longer text only the two ends are read: a request stands at one of them, and reading takes time."""
 MAX_LINES = 12_000
 """The maximum number of lines and sentences to read, half from each end, where the request usually is."""
 STATEMENT = 60
@@ -129,7 +131,7 @@ def read_ask(text: str) -> Ask:
     stripped = text.strip()
     if len(stripped) <= SHORT and "\n" not in stripped:
         return Ask(stripped)
-    return _read_long(stripped)
+    return _read_long(_both_ends(stripped, MAX_READ_CHARS))
 
 
 @lru_cache(maxsize=64)
