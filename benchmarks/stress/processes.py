@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,13 +118,24 @@ def gateway(
     options: Mapping[str, Any] | None = None,
     arguments: Sequence[str] = ("--no-dashboard",),
     module: str = "shortlist.cli",
+    cache: Path | None = None,
+    pins: Path | None = None,
 ) -> Iterator[Gateway]:
-    """Serve these servers over HTTP in a process with a home of its own."""
+    """Serve these servers over HTTP in a process with a home of its own.
+
+    Its cache may be one that others share, and its pins those of an earlier run; then they are saved for the next one.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config, log = folder / "servers.json", folder / "gateway.log"
         config.write_text(json.dumps({"mcpServers": servers, "shortlist": dict(options or {})}))
         folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
+        if cache is not None:
+            folders["XDG_CACHE_HOME"] = str(cache)
+        pinned = folder / "data" / "shortlist" / "trust.sqlite"
+        if pins is not None and pins.is_file():
+            pinned.parent.mkdir(parents=True)
+            shutil.copy(pins, pinned)
         environment = {**os.environ, "HOME": name, "PAUSES_FILE": str(folder / "pauses.json"), **folders}
         serve = ["serve", "--http", "127.0.0.1:0", "--open", "--config", str(config)]
         command = [sys.executable, "-m", module, *serve]
@@ -132,6 +144,9 @@ def gateway(
                 port = _port(log, process)
                 running = Gateway(process.pid, port, log, folder)
                 _until_ready(running, len(servers), process)
+                if pins is not None:
+                    pins.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(pinned, pins)
                 yield running
             finally:
                 process.send_signal(signal.SIGTERM)
@@ -154,8 +169,8 @@ def _port(log: Path, process: "subprocess.Popen[bytes]") -> int:
 def _until_ready(running: Gateway, servers: int, process: "subprocess.Popen[bytes]") -> None:
     deadline = monotonic() + READY_SECONDS
     while monotonic() < deadline and process.poll() is None:
-        ready = running.log.read_text("utf-8", "replace").count(" is ready: ")
-        if ready >= servers:
+        # A server that is started only to list its tools may have ended again, so the log is not asked.
+        if running.get("/metrics").count("shortlist_tools{") >= servers:
             return
         sleep(0.05)
     raise RuntimeError(f"the servers did not start: {running.log.read_text('utf-8', 'replace')[-2000:]}")

@@ -1,27 +1,39 @@
-"""Searches a second through a gateway by catalog size, their CPU beside the library's, and calls meanwhile."""
+"""Searches a second through a gateway by catalog size, their CPU beside the library's, and calls meanwhile.
+
+The library searches the same tools first. It leaves their vectors in the user's cache, which the gateway shares: they
+are computed once, not in every run. So are the pins of the tools, which are kept beside the compiled data: the first
+scan of so many takes minutes, and no search depends on it.
+"""
 
 import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from time import perf_counter, process_time, sleep
+from typing import Any
 
 from benchmarks.gateway_setup import PROGRAMS, definition, is_listable
 from benchmarks.measuring import bench_file, rows, spread
 from benchmarks.stress.client import RawClient
 from benchmarks.stress.processes import Gateway, gateway, stdio_server, usage
 
-from shortlist.catalog.readers import read_catalog
+from shortlist.catalog.readers import read_catalog, tool_from_mcp
 from shortlist.library.filter import ToolFilter
 from shortlist.models import Tool
+from shortlist.paths import cache_folder
 
 SET = ("eval", "mcp_union")
 OPTIONS = {"limits": {"tools_per_server": 50_000}}
 CALL = {"name": "bench__echo", "arguments": {"text": "a short answer"}}
+MANY = "many"
+PINS = Path(__file__).parent.parent / ".cache" / "pins"
 SETTLE_SECONDS = 1_800.0
 """How long the vectors of a large catalog may take; a search is fast before and after that, not meanwhile."""
+LIBRARY_SEARCHES = 400
 COLUMNS = (
     "tools",
     "searches/s",
@@ -33,26 +45,46 @@ COLUMNS = (
 )
 
 
+@dataclass(slots=True)
+class Queries:
+    """Queries that all differ, so that no cache answers them."""
+
+    texts: Sequence[str]
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def __next__(self) -> str:
+        number = next(self._numbers)
+        return f"{self.texts[number % len(self.texts)]} {number}"
+
+
 def measure(sizes: Sequence[int], seconds: float) -> list[tuple[str, ...]]:
-    """Return a row for each size; every query is a different one, so that no cache answers."""
+    """Return a row for each size."""
     catalog = read_catalog(rows(bench_file(*SET, "tools.jsonl.gz"))).catalog
     every = [tool for tool in catalog.tools.values() if is_listable(tool)]
-    queries = [str(row["query"]) for row in rows(bench_file(*SET, "queries.jsonl.gz"))]
+    queries = Queries([str(row["query"]) for row in rows(bench_file(*SET, "queries.jsonl.gz"))])
     found = []
     for size in sizes:
-        tools = spread(every, min(size, len(every)))
+        tools = listed(spread(every, min(size, len(every))))
+        library = _library_milliseconds([tool_from_mcp(tool, MANY) for tool in tools], queries)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tools.json"
-            path.write_text(
-                json.dumps([{**definition(tool), "name": f"t{n}_{tool.name}"[:60]} for n, tool in enumerate(tools)])
-            )
+            path.write_text(json.dumps(tools))
             many = {"command": sys.executable, "args": [str(PROGRAMS), "server", str(path)]}
-            with gateway({"many": many, "bench": stdio_server()}, OPTIONS) as running:
+            pins = PINS / f"{len(tools)}.sqlite"
+            with gateway(
+                {MANY: many, "bench": stdio_server()}, OPTIONS, cache=cache_folder().parent, pins=pins
+            ) as running:
                 settle(running)
+                asyncio.run(until_vectors(running))
                 row = asyncio.run(_searched(running, queries, seconds))
-        found.append((f"{len(tools):,}", *_with_library(row, tools, queries)))
+        found.append((f"{len(tools):,}", *_with_library(row, library)))
         print(found[-1], flush=True)
     return found
+
+
+def listed(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """Return the definitions that one server lists, each under a name of its own."""
+    return [{**definition(tool), "name": f"t{number}_{tool.name}"[:60]} for number, tool in enumerate(tools)]
 
 
 def settle(running: Gateway) -> None:
@@ -66,19 +98,33 @@ def settle(running: Gateway) -> None:
         sleep(2)
 
 
-async def _searched(running: Gateway, queries: Sequence[str], seconds: float) -> tuple[float, float, float, float, int]:
-    """Return searches a second, CPU milliseconds a search, both p95 figures, and how many searches there were."""
+async def until_vectors(running: Gateway) -> None:
+    """Wait until the gateway searches by the chosen model, and for every tool."""
+    client = RawClient(running.port, "modern")
+    async with asyncio.timeout(SETTLE_SECONDS):
+        while True:
+            await client.call("call_tool", CALL)  # searches with no call between them are answered as a circle
+            answer = str(await client.call("search_tools", {"query": f"anything {perf_counter()}"}))
+            if "not ready yet" not in answer and "have no vectors yet" not in answer:
+                break
+            await asyncio.sleep(1)
+    client.close()
+
+
+async def _searched(running: Gateway, queries: Queries, seconds: float) -> tuple[float, float, float, float]:
+    """Return searches a second, CPU milliseconds a search, and the p95 of searches and of calls."""
     clients = [RawClient(running.port, "modern") for _ in range(4)]
     caller = RawClient(running.port, "modern")
     for client in (*clients, caller):
         await client.open()
-    waiting, times, calls = iter(queries * 50), [], []
+    times: list[float] = []
+    calls: list[float] = []
     before, began = usage(running.pid).cpu_seconds, perf_counter()
 
     async def search(client: RawClient) -> None:
         while perf_counter() - began < seconds:
             started = perf_counter()
-            await client.call("search_tools", {"query": f"{next(waiting)} {len(times)}"})
+            await client.call("search_tools", {"query": next(queries)})
             times.append(perf_counter() - started)
 
     async def call() -> None:
@@ -90,21 +136,22 @@ async def _searched(running: Gateway, queries: Sequence[str], seconds: float) ->
 
     await asyncio.gather(*map(search, clients), call())
     took, cpu = perf_counter() - began, usage(running.pid).cpu_seconds - before
-    return len(times) / took, 1000 * cpu / len(times), _p95(times), _p95(calls), len(times)
+    return len(times) / took, 1000 * cpu / len(times), _p95(times), _p95(calls)
 
 
-def _with_library(
-    row: tuple[float, float, float, float, int], tools: Sequence[Tool], queries: Sequence[str]
-) -> tuple[str, ...]:
-    """Add what the same searches cost the library in this process."""
-    rate, cpu, searches, calls, count = row
-    ours = ToolFilter(list(tools))
-    for query in queries[:20]:
-        ours.search(query)
-    asked, began = [f"{query} {n}" for n, query in enumerate(queries[: min(count, 400)])], process_time()
-    for query in asked:
-        ours.search(query)
-    library = 1000 * (process_time() - began) / len(asked)
+def _library_milliseconds(tools: list[Tool], queries: Queries) -> float:
+    """Return the CPU that a search costs the library in this process."""
+    ours = ToolFilter(tools)
+    for _ in range(20):
+        ours.search(next(queries))
+    began = process_time()
+    for _ in range(LIBRARY_SEARCHES):
+        ours.search(next(queries))
+    return 1000 * (process_time() - began) / LIBRARY_SEARCHES
+
+
+def _with_library(row: tuple[float, float, float, float], library: float) -> tuple[str, ...]:
+    rate, cpu, searches, calls = row
     return (f"{rate:.0f}", f"{cpu:.2f}", f"{library:.2f}", f"{cpu - library:.2f}", f"{searches:.1f}", f"{calls:.1f}")
 
 
