@@ -13,7 +13,7 @@ SOURCE = Path(shortlist.__file__).parent
 WORDS = frozenset({"models", "errors"})
 GROUND = WORDS | {"schema", "text", "config", "paths", "version"}
 SEARCH = GROUND | {"remote", "catalog", "index", "search"}
-GATEWAY = SEARCH | {"access", "trust", "upstream", "disclosure", "storage", "telemetry", "observability"}
+GATEWAY = SEARCH | {"access", "trust", "upstream", "disclosure", "storage", "telemetry", "observability", "fairness"}
 LIBRARY = SEARCH | {"upstream", "disclosure", "storage", "selection"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
@@ -30,6 +30,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "trust": GROUND | {"catalog", "storage.port"},
     "access": GROUND | {"catalog", "storage.port"},
     "workers": frozenset(),
+    "fairness": frozenset(),
     "validation": WORDS | {"text", "workers"},
     "remote": WORDS | {"text"},
     "index": GROUND - {"config"} | {"catalog", "remote", "storage.port"},
@@ -37,7 +38,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "disclosure": GROUND | {"catalog"},
     "observability": GROUND | {"catalog", "telemetry"},
     "telemetry": GROUND | {"catalog", "disclosure", "storage.port"},
-    "upstream": GROUND | {"catalog"},
+    "upstream": GROUND | {"catalog", "fairness"},
     "selection": GROUND | {"catalog", "disclosure", "remote"},
     "library": LIBRARY | {"code", "validation"},
     "integrations": LIBRARY | {"library", "validation"},

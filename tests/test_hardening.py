@@ -79,6 +79,19 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "index/test_cache.py::test_vectors_that_were_not_used_for_long_go",
         "index/test_cache.py::test_vectors_beyond_the_size_go_the_least_recently_used_first",
     ),
+    "a session that only makes calls ends as idle in the middle of its work": (
+        "gateway/test_legacy_calls.py::test_a_session_is_not_idle_while_its_call_runs_nor_right_after_it",
+    ),
+    "ids of sessions that were never open are remembered for ever": (
+        "gateway/test_legacy_calls.py::test_ids_of_sessions_that_are_not_open_are_not_remembered",
+    ),
+    "one caller takes the places of all: sessions, connections, open calls and half-open requests": (
+        "test_fairness.py::test_an_entry_gives_way_only_to_a_caller_that_will_have_no_more_than_its_owner",
+        "test_fairness.py::test_sessions_of_one_caller_displace_its_own",
+        "test_fairness.py::test_connections_of_one_caller_displace_its_own",
+        "test_fairness.py::test_calls_that_wait_for_one_caller_leave_places_to_the_others",
+        "test_fairness.py::test_requests_that_one_caller_does_not_complete_leave_places_to_the_others",
+    ),
     "kill -9 leaves processes, damages files or loses events that were written": (
         "cli/test_process.py::test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes",
         "cli/test_process.py::test_kill_9_loses_only_events_of_the_last_moment",

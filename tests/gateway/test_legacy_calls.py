@@ -1,6 +1,7 @@
 """Calls of legacy clients over HTTP: answered at once, as a stream where they must, resumed, cancelled and ended."""
 
 import json
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,11 +13,13 @@ import pytest
 
 from shortlist.config.settings import Limits
 from shortlist.front import legacy, resumption
-from tests.gateway.support import DEADLINE_SECONDS, Fixture, serve
+from shortlist.front.resumption import ResumableSessions
+from tests.gateway.support import DEADLINE_SECONDS, Fixture, Served, serve
 from tests.gateway.test_http import TOKENS
 from tests.gateway.test_limits import listening
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
+ACCEPT = {"Accept": "application/json, text/event-stream"}
 versions = pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
 
 
@@ -64,11 +67,10 @@ def messages(response: httpx2.Response) -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def sessions(alpha: Fixture, version: str, **settings: Any) -> AsyncIterator[RawSession]:
-    accept = {"Accept": "application/json, text/event-stream"}
     async with (
         serve(alpha, **settings) as served,
         listening(served, Limits()) as (port, _),
-        httpx2.AsyncClient(headers=accept, timeout=DEADLINE_SECONDS) as http,
+        httpx2.AsyncClient(headers=ACCEPT, timeout=DEADLINE_SECONDS) as http,
     ):
         session = RawSession(http, f"http://127.0.0.1:{port}/mcp", version)
         if settings.get("tokens"):
@@ -181,3 +183,52 @@ async def test_requests_that_are_not_as_usual_get_the_sdks_errors(version: str) 
         body = _message("tools/call", {"name": "search_tools", "arguments": {"query": "add"}}, id=5)
         assert (await session.http.post(session.url, json=body, headers=narrow)).status_code == 406
     assert messages(wrong)[0]["error"]["code"] == -32602
+
+
+def manager(served: Served) -> ResumableSessions:
+    """Return the sessions of a gateway that is listening."""
+    found = getattr(served.front.audience.end_sessions, "__self__", None)
+    assert isinstance(found, ResumableSessions)
+    return found
+
+
+async def test_ids_of_sessions_that_are_not_open_are_not_remembered() -> None:
+    async with (
+        serve(Fixture("alpha")) as served,
+        listening(served, Limits()) as (port, _),
+        httpx2.AsyncClient(headers=ACCEPT, timeout=DEADLINE_SECONDS) as http,
+    ):
+        for number in range(3):
+            strange = {"Mcp-Session-Id": f"never-{number}", "MCP-Protocol-Version": "2025-06-18"}
+            assert (await http.get(f"http://127.0.0.1:{port}/mcp", headers=strange)).status_code == 404
+        assert not manager(served)._resumptions
+
+
+async def test_a_session_is_not_idle_while_its_call_runs_nor_right_after_it() -> None:
+    alpha = Fixture("alpha")
+    async with (
+        serve(alpha) as served,
+        listening(served, Limits()) as (port, _),
+        httpx2.AsyncClient(headers=ACCEPT, timeout=DEADLINE_SECONDS) as http,
+        anyio.create_task_group() as tasks,
+    ):
+        session = RawSession(http, f"http://127.0.0.1:{port}/mcp", "2025-06-18")
+        await session.open()
+        idle = manager(served)._server_instances[session.headers["Mcp-Session-Id"]].idle_scope
+        assert idle is not None
+
+        async def counting_down() -> float:
+            """Return when the session will end, once the last request is done with."""
+            while idle.deadline == math.inf:
+                await anyio.sleep(0.01)
+            return idle.deadline
+
+        with anyio.fail_after(DEADLINE_SECONDS):
+            before = await counting_down()
+            tasks.start_soon(session.call, "alpha__wait", {})
+            await alpha.waiting.wait()
+            during = idle.deadline
+            await session.post("notifications/cancelled", {"requestId": 3})
+            after = await counting_down()
+    assert during == math.inf
+    assert before < after

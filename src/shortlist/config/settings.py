@@ -281,6 +281,8 @@ class Limits:
     """What one caller keeps beyond these displaces its own oldest results, and nobody else's."""
     resumption_bytes: int = 64 * 1024 * 1024
     """What legacy HTTP clients were sent, kept so that they can resume a broken stream."""
+    sessions: int = 4_000
+    """Legacy HTTP sessions; beyond them the caller with the most loses the one that was idle for longest."""
     connections: int = 2_000
     """Open HTTP connections; further ones are answered with 503."""
     arriving_requests: int = 256

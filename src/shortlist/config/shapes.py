@@ -275,6 +275,9 @@ class LimitsShape(Shape):
     resumption_bytes: Count | None = None
     """Memory for messages sent to legacy HTTP clients, kept so that they can resume a broken stream.
     Example: `8388608`"""
+    sessions: Count | None = None
+    """Open sessions of legacy HTTP clients. For one more, the caller with the most loses the session that was idle for
+    longest, and opens another when it comes back. Example: `1000`"""
     connections: Count | None = None
     """Open HTTP connections; further ones get a 503 response. Example: `500`"""
     arriving_requests: Count | None = None

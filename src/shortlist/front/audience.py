@@ -37,6 +37,7 @@ from pydantic import BaseModel, ConfigDict
 from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits
 from shortlist.errors import RequestRefused
+from shortlist.fairness import has_room
 from shortlist.gateway.asking import question
 from shortlist.gateway.callers import OPEN_LINK, QUESTIONS, Caller, Exchange, client_key, session_of, workspace_key
 from shortlist.gateway.router import Router
@@ -179,13 +180,10 @@ class IdleExchange:
 
 def _declares(capabilities: ClientCapabilities | None, method: str) -> bool:
     if method == OPEN_LINK:
-        return capabilities is not None and _links(capabilities)
+        elicitation = capabilities.elicitation if capabilities is not None else None
+        return elicitation is not None and elicitation.url is not None
     capability = _CAPABILITY_OF.get(method)
     return capability is not None and getattr(capabilities, capability, None) is not None
-
-
-def _links(capabilities: ClientCapabilities) -> bool:
-    return capabilities.elicitation is not None and capabilities.elicitation.url is not None
 
 
 class Audience:
@@ -236,9 +234,10 @@ class Audience:
         """Return the connection of a legacy caller."""
         return self._links.get(caller.session or "")
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._streams) >= MAX_STREAMS
+    def has_room(self, principal: Principal) -> bool:
+        """Return whether a principal may open another listen stream."""
+        taken = Counter(caller.principal for caller, _ in self._streams.values())
+        return has_room(taken, principal, MAX_STREAMS, alone=principal.anonymous)
 
     def stream(self, caller: Caller) -> "Stream":
         """Make a listen stream; it hears of changes once it is subscribed to."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,8 +18,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits
 from shortlist.errors import InvalidConfig, StoreError
+from shortlist.fairness import has_room
 from shortlist.front.border import Bearer, Border
 from shortlist.front.modern import serve_call
 from shortlist.front.peers import Peers
@@ -54,6 +57,7 @@ def build_app(
         # Host and Origin are checked below, for every route and not only for these.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY_BYTES,
+        max_sessions=limits.sessions,
     )
     front.audience.end_sessions = manager.end_unless
     peers = replica.peers if replica is not None else None
@@ -115,14 +119,15 @@ class Endpoint:
         self._server = server
         self._manager = manager
         self._limits = limits
-        self._arriving = 0
+        self._arriving: Counter[Principal] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._arriving >= self._limits.arriving_requests:
+        principal: Principal = scope[PRINCIPAL]
+        if not has_room(self._arriving, principal, self._limits.arriving_requests, alone=principal.anonymous):
             text = "Too many requests are arriving (limits.arriving_requests)."
             await PlainTextResponse(text, 503, {"Retry-After": "1"})(scope, receive, send)
             return
-        self._arriving += 1
+        self._arriving[principal] += 1
         try:
             async with asyncio.timeout(self._limits.request_seconds):
                 body = await _body(receive)
@@ -131,12 +136,14 @@ class Endpoint:
             await PlainTextResponse(text, 408, {"Connection": "close"})(scope, receive, send)
             return
         finally:
-            self._arriving -= 1
+            self._arriving[principal] -= 1
+            if not self._arriving[principal]:
+                del self._arriving[principal]
         if body is None:
             text = f"The request is over {MAX_BODY_BYTES:,} bytes."
             await PlainTextResponse(text, 413, {"Connection": "close"})(scope, receive, send)
             return
-        if missing := self._border.missing(scope[PRINCIPAL], body):
+        if missing := self._border.missing(principal, body):
             headers = self._border.insufficient(scope["path"], missing)
             text = f"The access token needs the scopes {' '.join(missing)} for this request."
             await PlainTextResponse(text, 403, headers)(scope, receive, send)

@@ -7,7 +7,9 @@ to the SDK.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +65,25 @@ class OpenSession:
     """Told the id of a request whose client disconnected."""
     running: set[anyio.CancelScope] = field(default_factory=set)
 
+    @property
+    def is_ending(self) -> bool:
+        idle = self.transport.idle_scope
+        return self.transport.is_terminated or (idle is not None and idle.cancel_called)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep a session from ending as idle while it serves a call, as the SDK does for what it serves itself."""
+        transport, idle = self.transport, self.transport.idle_scope
+        transport._requests_in_flight += 1
+        if idle is not None:
+            idle.deadline = math.inf
+        try:
+            yield
+        finally:
+            transport._requests_in_flight -= 1
+            if idle is not None and transport._idle_timeout is not None and not transport._requests_in_flight:
+                idle.deadline = anyio.current_time() + transport._idle_timeout
+
     def end(self) -> None:
         """End the calls of a session that ends."""
         for scope in tuple(self.running):
@@ -74,14 +95,15 @@ async def serve_legacy_call(session: OpenSession, scope: Scope, receive: Receive
     request = Request(scope, receive)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
     version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
-    if session.transport.is_terminated or content_type != "application/json":
+    if session.is_ending or content_type != "application/json":
         return False
     if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
         return False
     message = usual_call(body)
     if message is None or check_accept_headers(request) != (True, True):
         return False
-    await _Call(session, request, send, message).run()
+    with session.in_use():
+        await _Call(session, request, send, message).run()
     return True
 
 

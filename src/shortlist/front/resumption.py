@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from shortlist.access.principal import ANONYMOUS, Principal, principal_of_session
+from shortlist.fairness import gives_way
 from shortlist.front.legacy import OpenSession, serve_legacy_call
 from shortlist.front.server import DualServer
 from shortlist.front.sessions import IDLE_SECONDS, SESSION_HEADER, TOUCH_SECONDS, SharedSessions
@@ -164,6 +165,8 @@ class ResumableSessions(StreamableHTTPSessionManager):
         self._open: dict[str, OpenSession] = {}
         self.cancelled = 0
         """How many calls of vanished clients were cancelled."""
+        self.displaced = 0
+        """How many idle sessions ended so that another could be opened."""
         self._resumptions: dict[str, int] = {}
         use_lean_streams()
         if sharing is not None:
@@ -184,6 +187,18 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
         return end
 
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        """Open a session; where all are open, the caller with the most loses the one that was idle for longest."""
+        if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
+            by_use = sorted(self._server_instances, key=lambda session: _idle_until(self._server_instances[session]))
+            owners = {session: _owner_key(self._session_owners.get(session)) for session in by_use}
+            idle = gives_way(owners, _owner_key(requestor), lambda session: _is_idle(self._server_instances[session]))
+            if idle is None or self._task_group is None:
+                return None
+            self.displaced += 1
+            self._task_group.start_soon(self._discard_session, idle, self._server_instances.pop(idle))
+        return super()._admit_session(requestor)
+
     @property
     def event_store(self) -> EventStore | None:
         """Read once by the SDK for every session that it opens."""
@@ -202,7 +217,8 @@ class ResumableSessions(StreamableHTTPSessionManager):
             elif session not in self._server_instances:
                 await self._restore(self._sharing, session, scope)
         if session is None or scope["method"] != "POST":
-            if session is not None and scope["method"] == "GET":
+            # Only sessions that are open: any other id would be remembered for ever.
+            if scope["method"] == "GET" and session in self._server_instances:
                 self._resumptions[session] = self._resumptions.get(session, 0) + 1
             await self._handle_request(scope, receive, send)
             if self._sharing is not None and session is not None and scope["method"] == "DELETE":
@@ -338,6 +354,18 @@ class ResumableSessions(StreamableHTTPSessionManager):
 def _requestor(scope: Scope) -> AuthorizationContext | None:
     user = scope.get("user")
     return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+
+
+def _owner_key(owner: AuthorizationContext | None) -> tuple[str, str]:
+    return (owner["client_id"], owner["subject"] or "") if owner is not None else ("", "")
+
+
+def _is_idle(transport: StreamableHTTPServerTransport) -> bool:
+    return not transport._requests_in_flight
+
+
+def _idle_until(transport: StreamableHTTPServerTransport) -> float:
+    return transport.idle_scope.deadline if transport.idle_scope is not None else 0.0
 
 
 def _request_id(body: bytes) -> Any:

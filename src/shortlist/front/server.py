@@ -232,9 +232,9 @@ class Front:
         return {}
 
     async def _listen(self, context: RequestContext, params: SubscriptionsListenRequestParams) -> dict[str, Any]:
-        if self.audience.is_full:
-            raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
         exchange = self._exchange(context)
+        if not self.audience.has_room(exchange.caller.principal):
+            raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
         stream = self.audience.stream(exchange.caller)
         for uri in params.notifications.resource_subscriptions or ():
             try:

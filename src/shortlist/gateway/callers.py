@@ -25,6 +25,7 @@ from shortlist.gateway.view import ServeOptions
 from shortlist.models import UNIDENTIFIED, Json, ToolId
 from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits, WorkspaceStore, owner_of
 from shortlist.upstream.events import Era
+from shortlist.upstream.sessions import session_name
 
 logger = logging.getLogger(__name__)
 
@@ -110,12 +111,11 @@ def session_of(server: ServerSettings | None, caller: Caller, rooted: Mapping[st
     if server.identity == "shared" and server.sessions == "auto":
         holder = rooted.get(server.name)
         is_free = holder is None or holder == client_key(caller)
-        return ("", "") if is_free else (f"{caller.principal.key} {client_key(caller)}", "")
+        return ("", "") if is_free else (session_name(caller.principal.key, client_key(caller)), "")
     key = caller.principal.key
     # A modern client over stdio names no workspace; its process is one.
     workspace = workspace_key(caller) or caller.process if server.sessions == "per_workspace" else None
-    named = f"{key} {workspace}" if workspace is not None else key
-    return named, key if server.identity == "per_principal" else ""
+    return session_name(key, workspace), key if server.identity == "per_principal" else ""
 
 
 def client_key(caller: Caller) -> WorkspaceKey:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import anyio
 
 from shortlist.errors import RequestRefused
+from shortlist.fairness import gives_way
 from shortlist.gateway.callers import INVALID_REQUEST, Caller, Exchange, Round
 from shortlist.gateway.tasks import BackgroundTasks
 from shortlist.models import Json
@@ -87,7 +88,7 @@ class _OpenCall:
 
 
 class OpenCalls:
-    """Legacy servers' calls that wait for modern clients, bounded in number."""
+    """Legacy servers' calls that wait for modern clients, bounded in number; the caller with the most gives way."""
 
     def __init__(self, background: BackgroundTasks, mark: str = "") -> None:
         self._background = background
@@ -96,10 +97,7 @@ class OpenCalls:
 
     async def start(self, exchange: Exchange, send: Send) -> dict[str, Json]:
         """Begin a call; return its result, or the first questions of the server."""
-        if len(self._open) >= MAX_OPEN:
-            raise RequestRefused(
-                "Too many calls are waiting for answers of their clients; try again later", code=INVALID_REQUEST
-            )
+        self._make_room(exchange.caller)
         call = _OpenCall(exchange)
         self._background.spawn("a call that waits for its client", partial(_drive, call, send))
         return await self._advance(call)
@@ -116,6 +114,20 @@ class OpenCalls:
         call.current = exchange
         call.take(turn.answers or {})
         return await self._advance(call)
+
+    def _make_room(self, caller: Caller) -> None:
+        """End the oldest call of the principal that has the most; refuse the new one where that is its own principal.
+
+        A call that waits may have been carried out in part; one that is refused was not begun.
+        """
+        if len(self._open) < MAX_OPEN:
+            return
+        oldest = gives_way({state: call.owner.principal for state, call in self._open.items()}, caller.principal)
+        if oldest is None or self._open[oldest].owner.principal == caller.principal:
+            raise RequestRefused(
+                "Too many calls are waiting for answers of their clients; try again later", code=INVALID_REQUEST
+            )
+        self._open.pop(oldest).scope.cancel()
 
     async def _advance(self, call: _OpenCall) -> dict[str, Json]:
         try:

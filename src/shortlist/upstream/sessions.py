@@ -1,5 +1,6 @@
 """Connections of one caller or workspace to a server that keeps state, or that it is signed in to itself."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from shortlist.config.settings import ServerSettings
+from shortlist.fairness import gives_way
 from shortlist.models import Json
 from shortlist.upstream.errors import UpstreamBusy
 from shortlist.upstream.events import CallOptions, Client
@@ -17,13 +19,15 @@ from shortlist.upstream.host import Host
 from shortlist.upstream.supervisor import Upstream
 
 MOST_SESSIONS = 64
-"""Connections beside the shared ones; the one that was not used for the longest time ends first."""
+"""Connections beside the shared ones. Where all are open, the caller with the most loses the one not used longest."""
 
 
 @dataclass(slots=True)
 class _Session:
     upstream: Upstream
     client: "_OwnClient | None"
+    owner: str
+    """The key of the principal that opened it."""
     running: int = 0
 
 
@@ -79,23 +83,37 @@ class Sessions:
     def _of(self, settings: ServerSettings, options: CallOptions) -> _Session:
         key = (settings.name, options.session)
         if key not in self._open:
-            self._make_room(settings.name)
-            self._open[key] = self._started(settings, options.principal or SHARED)
+            owner = _owner(options.session)
+            self._make_room(settings.name, owner)
+            self._open[key] = self._started(settings, options.principal or SHARED, owner)
         self._open.move_to_end(key)
         return self._open[key]
 
-    def _started(self, settings: ServerSettings, principal: str) -> _Session:
+    def _started(self, settings: ServerSettings, principal: str, owner: str) -> _Session:
         client = _OwnClient(self._host.client) if self._host.client is not None else None
         # What a connection of one caller hears must not reach the others, and its tools are those of the shared one.
         host = replace(self._host, on_event=lambda _: None, client=client, principal=principal, log_directory=None)
-        session = _Session(Upstream(settings, host), client)
+        session = _Session(Upstream(settings, host), client, owner)
         self._tasks.start_soon(session.upstream.run)
         return session
 
-    def _make_room(self, server: str) -> None:
+    def _make_room(self, server: str, owner: str) -> None:
         if len(self._open) < MOST_SESSIONS:
             return
-        idle = next((key for key, session in self._open.items() if not session.running), None)
+        owners = {key: session.owner for key, session in self._open.items()}
+        idle = gives_way(owners, owner, lambda key: not self._open[key].running)
         if idle is None:
-            raise UpstreamBusy(server, f"{MOST_SESSIONS} callers use connections of their own; try again shortly")
+            raise UpstreamBusy(
+                server, f"all {MOST_SESSIONS} connections of single callers are in use; try again shortly"
+            )
         self._tasks.start_soon(self._open.pop(idle).upstream.stop)
+
+
+def session_name(principal: str, workspace: str | None = None) -> str:
+    """Name a connection of one principal, or of one of its workspaces; no text in either makes two names equal."""
+    return principal if workspace is None else json.dumps([principal, workspace])
+
+
+def _owner(session: str) -> str:
+    """Return the principal of a connection's name; the key of a principal begins with its kind, never with `[`."""
+    return str(json.loads(session)[0]) if session.startswith("[") else session

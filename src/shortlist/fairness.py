@@ -1,0 +1,29 @@
+"""Who gets a place where few are left: no caller displaces one that has fewer, or leaves nothing for the others."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
+
+MOST_SHARE = 0.75
+"""How much one caller may take of places that cannot be taken away again."""
+
+Key = TypeVar("Key")
+Owner = TypeVar("Owner", bound=Hashable)
+
+
+def gives_way(held: Mapping[Key, Owner], newcomer: Owner, may_go: Callable[[Key], bool] = lambda _: True) -> Key | None:
+    """Return the entry that makes room for another one of the newcomer; None where only callers with fewer have any.
+
+    `held` names the owner of each entry, the first to go first. Of those that may go, the first of the owner with the
+    most entries does, which may be the newcomer itself.
+    """
+    places = Counter(held.values())
+    places[newcomer] += 1
+    found = [key for key, owner in held.items() if places[owner] >= places[newcomer] and may_go(key)]
+    return max(found, key=lambda key: places[held[key]], default=None)
+
+
+def has_room(taken: Mapping[Owner, int], owner: Owner, most: int, *, alone: bool = False) -> bool:
+    """Return whether an owner may take another place; `alone`: there is nobody whom places could be kept for."""
+    own = most if alone else max(1, int(most * MOST_SHARE))
+    return sum(taken.values()) < most and taken.get(owner, 0) < own

@@ -1,0 +1,134 @@
+"""Wherever places are bounded in number, a caller that takes many of them displaces nobody who has fewer."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+import httpx2
+import pytest
+from benchmarks.asking import Asking
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.access.principal import ANONYMOUS, Principal
+from shortlist.config.settings import Limits
+from shortlist.errors import RequestRefused
+from shortlist.fairness import gives_way, has_room
+from shortlist.gateway import rounds
+from shortlist.gateway.callers import Caller, Exchange, Round
+from shortlist.models import Json
+from shortlist.upstream import sessions
+from tests.gateway.support import DEADLINE_SECONDS, Fixture, serve
+from tests.gateway.test_http import TOKENS
+from tests.gateway.test_legacy_calls import ACCEPT, RawSession
+from tests.gateway.test_limits import ask, listening, status
+from tests.gateway.test_sessions import ask as call
+from tests.gateway.test_sessions import client, served_with
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
+ADA, BOB = (Principal(kind="token", name=name, credential=name) for name in ("ada", "bob"))
+
+
+@given(st.lists(st.sampled_from("abcde")), st.sampled_from("abcde"), st.sets(st.integers(0, 20)))
+def test_an_entry_gives_way_only_to_a_caller_that_will_have_no_more_than_its_owner(
+    owners: list[str], newcomer: str, staying: set[int]
+) -> None:
+    held = dict(enumerate(owners))
+    found = gives_way(held, newcomer, lambda key: key not in staying)
+    places = Counter([*owners, newcomer])
+    may_go = [key for key in held if key not in staying and places[held[key]] >= places[newcomer]]
+    if found is None:
+        assert not may_go
+    else:
+        assert found in may_go
+        assert all((places[held[key]], -key) <= (places[held[found]], -found) for key in may_go)
+
+
+def test_one_caller_cannot_take_the_last_places_where_none_can_be_taken_away() -> None:
+    taken: Counter[Principal] = Counter()
+    while has_room(taken, BOB, 8):
+        taken[BOB] += 1
+    assert taken[BOB] == 6
+    assert has_room(taken, ADA, 8)
+    assert has_room({ANONYMOUS: 7}, ANONYMOUS, 8, alone=True)
+    assert not has_room({ANONYMOUS: 8}, ADA, 8)
+
+
+class Waiting(Asking):
+    """A modern client of one principal, which comes back with answers."""
+
+    def __init__(self, principal: Principal) -> None:
+        self.caller = Caller(principal=principal)
+
+
+async def _one_question(asker: Exchange, _: Mapping[str, Json]) -> dict[str, Json]:
+    return await asker.ask("elicitation/create", {"message": "Which?"})
+
+
+async def test_calls_that_wait_for_one_caller_leave_places_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "MAX_OPEN", 3)
+    async with serve(Fixture("lab")) as served:
+        calls = served.gateway.state.open_calls
+        first, *_ = [await calls.start(Waiting(BOB), _one_question) for _ in range(3)]
+        with pytest.raises(RequestRefused, match="Too many calls"):
+            await calls.start(Waiting(BOB), _one_question)
+        asked = await calls.start(Waiting(ADA), _one_question)
+        with pytest.raises(RequestRefused, match="Too many calls"):
+            await calls.start(Waiting(BOB), _one_question)
+        answered = await calls.resume(Waiting(ADA), Round(state=str(asked["requestState"]), answers={"q1": {"a": 1}}))
+        with pytest.raises(RequestRefused, match="Unknown requestState"):
+            await calls.resume(Waiting(BOB), Round(state=str(first["requestState"]), answers={"q1": {}}))
+    assert answered == {"a": 1}
+
+
+async def test_connections_of_one_caller_displace_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    async with served_with("per_workspace") as (served, _), client(served, "ada") as ada, AsyncExitStack() as stack:
+        assert await call(ada, "echo", text="mine") == "mine"
+        (of_ada,) = served.pool._sessions._open
+        for _ in range(4):
+            bob = await stack.enter_async_context(client(served, "bob"))
+            assert await call(bob, "echo", text="theirs") == "theirs"
+        assert of_ada in served.pool._sessions._open
+        assert len(served.pool._sessions._open) == 3
+
+
+@asynccontextmanager
+async def opened(http: httpx2.AsyncClient, url: str, name: str) -> AsyncIterator[RawSession]:
+    session = RawSession(http, url, "2025-06-18", {"Authorization": f"Bearer {name}-secret"})
+    await session.open()
+    yield session
+
+
+async def test_sessions_of_one_caller_displace_its_own() -> None:
+    async with (
+        serve(Fixture("alpha"), tokens=TOKENS) as served,
+        listening(served, Limits(sessions=3)) as (port, _),
+        httpx2.AsyncClient(headers=ACCEPT, timeout=DEADLINE_SECONDS) as http,
+        AsyncExitStack() as stack,
+    ):
+        url = f"http://127.0.0.1:{port}/mcp"
+        ada = await stack.enter_async_context(opened(http, url, "ada"))
+        of_bob = [await stack.enter_async_context(opened(http, url, "bob")) for _ in range(4)]
+        calls = [await session.call("alpha__echo", {"text": "hello"}) for session in (ada, *of_bob)]
+    assert [each.status_code for each in calls] == [200, 404, 404, 200, 200]
+
+
+async def test_requests_that_one_caller_does_not_complete_leave_places_to_the_others() -> None:
+    limits = Limits(arriving_requests=4, request_seconds=DEADLINE_SECONDS)
+    async with serve(Fixture("alpha"), tokens=TOKENS) as served, listening(served, limits) as (port, _):
+        head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer bob-secret\r\nContent-Length: 9\r\n\r\n{"
+        half_open = [await ask(port, head.encode()) for _ in range(4)]
+        refused = [asyncio.create_task(status(reader)) for reader, _ in half_open]
+        with anyio.fail_after(DEADLINE_SECONDS):
+            done, waiting = await asyncio.wait(refused, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result() for task in done] == [503]
+        assert len(waiting) == 3
+        reader, _ = await ask(port, head.replace("bob", "ada").replace("9\r\n\r\n{", "2\r\n\r\n{}").encode())
+        assert await status(reader) == 400
+        for task in waiting:
+            task.cancel()
+        for _, writer in half_open:
+            writer.close()
