@@ -3,10 +3,11 @@
     python -m benchmarks.soak [--minutes 30] [--rate 60] [--sessions 1000]
 
 Clients of both eras call at a steady rate, a session ends after ten calls, and large results are kept. Every ten
-seconds the use of the process is read from /proc. The slope is fitted over the second half of the run, after caches
-have filled, with its standard error: a slope within two of them is noise. The gateway itself notes how long its event
-loop and its garbage collections paused (see benchmarks.stress.watched). At the end idle legacy sessions are opened,
-weighed and ended again.
+seconds the use of the process is read from /proc. The slope is fitted to the means of six blocks of the second half of
+the run, after caches have filled, with its 95 % confidence interval: a slope whose interval contains zero is noise.
+Samples that follow one another are alike, so an interval from single samples would be far too narrow. The gateway
+itself notes how long its event loop and its garbage collections paused (see benchmarks.stress.watched). At the end idle
+legacy sessions are opened, weighed and ended again.
 """
 
 import argparse
@@ -25,6 +26,10 @@ from shortlist.evals.tables import Table, to_markdown
 SAMPLE_SECONDS = 10.0
 CALLS_PER_SESSION = 10
 """So few that what is remembered of sessions is full long before the second half of a run."""
+QUERIES = 100
+BLOCKS = 6
+STUDENT_95 = {4: 2.776}
+"""The quantile of Student's t distribution for a 95 % interval, by degrees of freedom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,8 @@ async def call_steadily(running: Gateway, rate: float, seconds: float, number: i
         text = "a long answer " * 4_000 if done % 100 == 0 else f"answer {done}"
         await client.call("call_tool", {"name": "bench__echo", "arguments": {"text": text, "numbers": list(range(20))}})
         if done % 50 == 0:
-            # Queries that differ, of words that repeat: each new word would fill caches of words for hours.
-            await client.call("search_tools", {"query": f"say text {done % 97} and {done % 89} back"})
+            # A thousand queries are remembered; so many different ones would take half of the run.
+            await client.call("search_tools", {"query": f"say text {done // 50 % QUERIES} back"})
         done += 1
         if done % CALLS_PER_SESSION == 0:
             await client.end()
@@ -97,13 +102,17 @@ async def idle_sessions(running: Gateway, count: int) -> tuple[float, float]:
 
 
 def slope(samples: list[Sample], name: str) -> tuple[float, float]:
-    """Fit the growth of one figure per hour over the second half of the run; return it with its standard error."""
+    """Fit the growth of one figure per hour over the second half of the run; return it with half of its interval."""
     half = samples[len(samples) // 2 :]
-    if len(half) < 4:
+    if len(half) < 2 * BLOCKS:
         return 0.0, 0.0
-    hours, values = [s.minutes / 60 for s in half], [getattr(s, name) for s in half]
-    fitted, covariance = np.polyfit(hours, values, 1, cov=True)
-    return float(fitted[0]), float(np.sqrt(covariance[0][0]))
+    parts = np.array_split(np.array([(each.minutes / 60, getattr(each, name)) for each in half]), BLOCKS)
+    hours, values = np.array([part.mean(axis=0) for part in parts]).T
+    spread = hours - hours.mean()
+    grown = float(spread @ values / (spread @ spread))
+    left = values - values.mean() - grown * spread
+    freedom = BLOCKS - 2
+    return grown, STUDENT_95[freedom] * float(np.sqrt(left @ left / freedom / (spread @ spread)))
 
 
 def main() -> None:
@@ -120,9 +129,9 @@ def main() -> None:
         each, left = asyncio.run(idle_sessions(running, arguments.sessions))
     rows = []
     for name in ("memory_megabytes", "descriptors", "threads", "disk_megabytes"):
-        grown, error = slope(samples, name)
+        grown, interval = slope(samples, name)
         first, last = getattr(samples[0], name), getattr(samples[-1], name)
-        rows.append((name, f"{first:,.1f}", f"{last:,.1f}", f"{grown:+.1f} ± {2 * error:.1f}"))
+        rows.append((name, f"{first:,.1f}", f"{last:,.1f}", f"{grown:+.1f} ± {interval:.1f}"))
     table = Table(
         f"{calls:,} calls and {calls // CALLS_PER_SESSION:,} sessions in {arguments.minutes:g} minutes",
         ("figure", "first", "last", "slope an hour"),
