@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from shortlist.cli import main
-from shortlist.cli.grants import stored_secret
 from shortlist.cli.restarts import Restarts
-from shortlist.config.load import load_settings
+from shortlist.cli.vault import revealed, stored_secret
+from shortlist.config.load import load_settings, settings_of
 from shortlist.config.settings import HttpTransport
 from shortlist.errors import InvalidConfig
+from shortlist.storage.opening import open_storage
 from shortlist.upstream.pool import UpstreamPool
 
 SHOW = "import os, sys; print(os.environ['TOKEN'][::-1], os.environ['TOKEN'], file=sys.stderr)"
@@ -83,7 +84,7 @@ async def test_a_server_gets_its_secret_when_it_starts_and_neither_settings_nor_
     settings = load_settings(configured(home, entry))
     put(monkeypatch, "wiki", "hidden word")
     assert "hidden" not in repr(settings)
-    assert "drow neddih eno •••" in await reason(settings.servers)
+    assert "drow neddih eno ••••" in await reason(settings.servers)
 
 
 @pytest.mark.anyio
@@ -102,6 +103,57 @@ async def reason(servers: Any) -> str:
         await pool.settled(60)
         found = pool.status()["lab"].error or ""
     return found.partition("it last said: ")[2] or found
+
+
+OURS: dict[str, Any] = {
+    "storage": "postgresql://gateway:${keyring:wiki}@db/shortlist",
+    "search": {
+        "embedder": {"provider": "openai", "api_key": "${keyring:wiki}"},
+        "reranker": {"provider": "cohere", "api_key": "${keyring:wiki}"},
+    },
+    "smart_select": {"provider": "openai", "api_key": "${keyring:wiki}"},
+    "oauth": {
+        "resource": "https://tools.example.com/mcp",
+        "issuers": {
+            "company": {
+                "issuer": "https://login.example.com",
+                "rules": [{}],
+                "introspection": {
+                    "url": "https://login.example.com/i",
+                    "client_id": "g",
+                    "client_secret": "${keyring:wiki}",
+                },
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("section", OURS)
+def test_every_secret_of_the_gateways_own_settings_can_be_a_stored_one(
+    section: str, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    settings = settings_of({"shortlist": {section: OURS[section]}}, source="here")
+    with pytest.raises(InvalidConfig, match="the secret 'wiki' is not stored; run `shortlist secret set wiki`"):
+        revealed(settings)
+    put(monkeypatch, "wiki", "hidden word")
+    found = revealed(settings)
+    issuers = [issuer.introspection for issuer in found.oauth.issuers.values()]
+    values: list[Any] = [
+        found.storage,
+        found.search.embedder,
+        found.search.reranker,
+        found.smart_select and found.smart_select.api_key,
+    ]
+    values += [issuer.client_secret for issuer in issuers if issuer is not None]
+    assert "hidden word" in str(values)
+    assert "keyring" not in str(values)
+
+
+def test_a_stored_address_that_is_no_database_is_refused_without_showing_it() -> None:
+    with pytest.raises(InvalidConfig, match="postgresql://") as refused:
+        open_storage("mysql://bob:hunter2@db")
+    assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("entry", [{"command": "x", "args": ["--token", "${keyring:a}"]}, {"command": "${keyring:a}"}])

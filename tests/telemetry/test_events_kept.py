@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.config.masking import MASK, redact, redact_json
 from shortlist.telemetry.events import TaskReported
-from shortlist.telemetry.redaction import MASK, Privacy, hash_key, redact, redact_json
+from shortlist.telemetry.redaction import Privacy, hash_key
 from tests.telemetry.happenings import act, call, kept, search
 
 SECRETS = [

@@ -315,6 +315,35 @@ def test_a_log_file_stays_bounded(tmp_path: Path) -> None:
     assert len(log.last()) == 200
 
 
+SECRETS = (
+    *("ghp_abcdefghij1234567890ABCDEF", "sk-proj-abcdefg1234567", "AKIAIOSFODNN7EXAMPLE", "slt_abcDEF123456789012"),
+    *("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmVk", "a configured value", "xoxb-1234567890-abcdef"),
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *SECRETS,
+        *("Authorization: Bearer opaque-secret", "https://bob:opaque-secret@db/x", "password=opaque-secret"),
+        *("x" * 1_990 + " " + SECRETS[0], "x" * 3_990 + " " + SECRETS[0]),
+    ],
+)
+@pytest.mark.parametrize("piece", [7, 10_000])
+def test_a_secret_that_a_server_writes_is_masked_in_memory_and_in_the_file(
+    line: str, piece: int, tmp_path: Path
+) -> None:
+    log = StderrLog(tmp_path / "x.log")
+    log.hide(["a configured value"])
+    sent = f"started {line}".encode()
+    for start in range(0, len(sent), piece):
+        log.write(sent[start : start + piece])
+    log.end()
+    kept = "".join(log.last()) + (tmp_path / "x.log").read_text()
+    assert "started" in kept
+    assert not any(secret[:12] in kept for secret in (*SECRETS, "opaque-secret"))
+
+
 def test_a_server_name_cannot_leave_the_log_directory(tmp_path: Path) -> None:
     assert log_path(tmp_path, "../../etc/x").parent == tmp_path
 

@@ -8,6 +8,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.progress import say
+from shortlist.cli.vault import revealed
 from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
 from shortlist.demo import CATALOG
@@ -20,7 +21,7 @@ from shortlist.text.queries import Expansions, read_expansions
 def find_catalog(options: argparse.Namespace) -> tuple[Catalog, Expansions]:
     """Return the tools to search, named on stderr, and the user's expansions."""
     config = None if options.catalog else find_config(options.config)
-    settings = load_settings(config) if config is not None else Settings()
+    settings = revealed(load_settings(config)) if config is not None else Settings()
     expansions = read_expansions(*settings.expansions, *options.expansions)
     if config is not None:
         return _of_servers(settings), expansions

@@ -13,9 +13,10 @@ from shortlist import upstream
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
 from shortlist.cli.diagnosis import BrokenServer, ServerDiagnosis, diagnose
-from shortlist.cli.grants import open_logins, stored_secret
+from shortlist.cli.grants import open_logins
 from shortlist.cli.reading import log_folder
 from shortlist.cli.stack import run_plainly
+from shortlist.cli.vault import stored_secret
 from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
 from shortlist.config.load import load_settings

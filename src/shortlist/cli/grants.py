@@ -73,15 +73,6 @@ class StoredGrants:
             ) from None
 
 
-SECRET = "secret:"  # noqa: S105 - a prefix
-"""How the names begin of secrets that the configuration refers to."""
-
-
-def stored_secret(name: str) -> str | None:
-    """Return the secret that `shortlist secret set` stored under a name."""
-    return FileSecrets(data_folder()).get(f"{SECRET}{name}")
-
-
 def open_logins() -> Logins:
     """Return the logins of this user; no file is created before the first one."""
     return Logins(StoredGrants(FileSecrets(data_folder())))

@@ -16,6 +16,7 @@ from shortlist.catalog.naming import wire_name
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.reading import demo
+from shortlist.cli.vault import revealed
 from shortlist.code.naming import NamedMembers, PythonNames
 from shortlist.code.parameters import named_functions, parametrised
 from shortlist.config.load import load_settings
@@ -70,7 +71,7 @@ def _action(actions: Any, name: str, run: Any, what: str, *, named: bool = True)
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     path = find_config(arguments.config)
-    return load_settings(path) if path else demo()
+    return revealed(load_settings(path)) if path else demo()
 
 
 def _list(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from shortlist.cli.vault import revealed
 from shortlist.config.load import load_settings
 from shortlist.config.settings import EMPTY, Settings
 from shortlist.observability.logs import NOTICES, configure_logs
@@ -19,10 +20,11 @@ def say(line: str) -> None:
     notices.info(line)
 
 
-def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Settings:
+def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY, *, reveal: bool = True) -> Settings:
     """Read the configuration asked for, else the user's own, else the bundled demo servers; say which.
 
-    `logs` are the log settings of the command line, which come before those of the configuration.
+    `logs` are the log settings of the command line, which come before those of the configuration. Stored secrets of the
+    gateway's own settings are put in their place, unless `reveal` is false.
     """
     path = find_config(explicit)
     settings = load_settings(path, lenient=True) if path else demo()
@@ -32,7 +34,7 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY) -> Sett
         say(f"using {path} ({count} server{'' if count == 1 else 's'})")
     else:
         say(f"no configuration: using the {count} bundled demo servers (`shortlist setup` adds yours)")
-    return settings
+    return revealed(settings) if reveal else settings
 
 
 def demo() -> Settings:

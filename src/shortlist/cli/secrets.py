@@ -9,9 +9,9 @@ from typing import Any
 
 from shortlist.access.catalog import did_you_mean
 from shortlist.cli.arguments import add_command, add_json
-from shortlist.cli.grants import SECRET
 from shortlist.cli.reading import read_settings, say
 from shortlist.cli.restarts import request_restart
+from shortlist.cli.vault import SECRET
 from shortlist.config.settings import HttpTransport, ServerSettings, SseTransport, StdioTransport
 from shortlist.errors import InvalidInput
 from shortlist.paths import data_folder
@@ -43,7 +43,7 @@ def _set(arguments: argparse.Namespace) -> int:
     store = FileSecrets(data_folder())
     store.put(f"{SECRET}{arguments.name}", value)
     say(f"stored {arguments.name!r}, encrypted with a key in {store.key_place}")
-    for name, server in read_settings(arguments.config).servers.items():
+    for name, server in read_settings(arguments.config, reveal=False).servers.items():
         if refers_to(server, arguments.name):
             request_restart(name)
             say(f"a running gateway restarts {name!r} within a second")

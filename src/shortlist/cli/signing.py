@@ -11,7 +11,7 @@ import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
 from shortlist.access.catalog import did_you_mean
-from shortlist.cli.grants import stored_secret
+from shortlist.cli.vault import stored_secret
 from shortlist.config.settings import MemoryTransport, NoTransport, ServerSettings, Settings, StdioTransport
 from shortlist.errors import InvalidInput
 from shortlist.gateway.ports import StartedLogin

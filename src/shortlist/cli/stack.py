@@ -19,7 +19,7 @@ from shortlist import upstream
 from shortlist.access.tokens import OwnTokens
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
-from shortlist.cli.grants import open_logins, stored_secret
+from shortlist.cli.grants import open_logins
 from shortlist.cli.news import News
 from shortlist.cli.pauses import keep_pauses_short, no_collection
 from shortlist.cli.pinning import open_inspection, open_keeper
@@ -28,6 +28,7 @@ from shortlist.cli.recording import Telemetry, open_telemetry
 from shortlist.cli.restarts import Restarts
 from shortlist.cli.signing import SignIns
 from shortlist.cli.teaching import Teacher, open_teacher
+from shortlist.cli.vault import revealed, stored_secret
 from shortlist.cli.words import Words, stamp
 from shortlist.config.load import load_settings
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
@@ -429,7 +430,7 @@ class _Reloads:
     async def _reload_settings(self, path: Path) -> None:
         """Apply the configuration whole; one that cannot be served is reported and the running one is kept."""
         try:
-            settings = load_settings(path, lenient=True)
+            settings = revealed(load_settings(path, lenient=True))
             reload = await self._stack.gateway.configure(self._tokens.added_to(settings) if self._tokens else settings)
         except InvalidConfig as error:
             logger.warning("%s (the running configuration is kept)", error)

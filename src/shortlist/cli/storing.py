@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.cli.arguments import add_command
+from shortlist.cli.vault import revealed
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
 from shortlist.paths import data_folder, find_config
@@ -15,7 +16,7 @@ from shortlist.storage.port import Storage
 def configured_storage(explicit: str | None = None) -> Storage:
     """Return the storage that the configuration names, for commands that start nothing."""
     path = find_config(explicit)
-    return open_storage(load_settings(path).storage if path else "")
+    return open_storage(revealed(load_settings(path)).storage if path else "")
 
 
 def register(subparsers: Any) -> None:

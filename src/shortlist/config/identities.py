@@ -62,7 +62,7 @@ class IntrospectionShape(Shape):
     client_id: str
     """The client that you registered for this gateway. Example: `"shortlist"`"""
     client_secret: str
-    """Its secret, best as a reference to a variable. Example: `"${INTROSPECTION_SECRET}"`"""
+    """Its secret, best as a reference to a variable or a stored secret. Example: `"${keyring:introspection}"`"""
 
 
 class IssuerShape(Shape):

@@ -313,7 +313,7 @@ def _storage(address: str, variables: Variables, source: str) -> str:
         expanded = variables.expand(address)
     except MissingVariable as missing:
         raise InvalidConfig(f"{source}: shortlist.storage: {missing}") from None
-    if expanded and not expanded.startswith(("postgresql://", "postgres://")):
+    if expanded and not expanded.startswith(("postgresql://", "postgres://", "${keyring:")):
         scheme = expanded.partition(":")[0]
         raise InvalidConfig(
             f"{source}: shortlist.storage: {scheme!r} is not a database that can be used; write postgresql://…, "

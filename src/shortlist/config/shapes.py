@@ -345,7 +345,7 @@ class SelectionShape(Shape):
     base_url: str | None = None
     """Another address for the same API. Example: `"http://127.0.0.1:11434/v1"`"""
     api_key: str | None = None
-    """The key, best as a reference to a variable. Example: `"${ANTHROPIC_API_KEY}"`"""
+    """The key, best as a reference to a variable or a stored secret. Example: `"${keyring:anthropic}"`"""
 
 
 class SearchModelShape(Shape):
@@ -358,7 +358,7 @@ class SearchModelShape(Shape):
     base_url: str | None = None
     """Another address for the same API. Example: `"http://127.0.0.1:11434/v1"`"""
     api_key: str | None = None
-    """The key, best as a reference to a variable. Example: `"${OPENAI_API_KEY}"`"""
+    """The key, best as a reference to a variable or a stored secret. Example: `"${OPENAI_API_KEY}"`"""
     path: str | None = None
     """A folder with a model of your own and its model.json, relative to this file. Example: `"models/mine"`"""
     dimensions: Count | None = None
@@ -441,7 +441,7 @@ class Options(Shape):
     """The audit log. Example: `{"enabled": true}`"""
     storage: str | None = None
     """The address of a PostgreSQL database that several gateways share; without it everything is kept in files of this
-    user. Example: `"postgresql://gateway:${DB_PASSWORD}@db/shortlist"`"""
+    user. Example: `"postgresql://gateway:${keyring:database}@db/shortlist"`"""
     dashboard: bool = True
     """Serve the dashboard beside `/mcp`. Example: `false`"""
     logs: LogsShape = LogsShape()

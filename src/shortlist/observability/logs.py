@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from shortlist.config.masking import redact, redact_json
 from shortlist.config.settings import LogSettings
-from shortlist.telemetry.redaction import redact, redact_json
 
 OURS = "shortlist"
 NOTICES = "shortlist.notices"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
+from shortlist.config.masking import redact, redact_json
 from shortlist.models import UNIDENTIFIED, Json, Level, ToolId
 from shortlist.storage.port import Columns
 from shortlist.telemetry.measures import (
@@ -27,7 +28,7 @@ from shortlist.telemetry.measures import (
     Tally,
     time_tally,
 )
-from shortlist.telemetry.redaction import Privacy, redact, redact_json
+from shortlist.telemetry.redaction import Privacy
 
 CallOutcome: TypeAlias = Literal["ok", "error", "invalid_arguments", "failed", "input_required", "unknown"]
 """`error`: the tool reported it. `failed`: no answer came. `unknown`: there is no tool of that name."""

@@ -4,19 +4,18 @@ import hashlib
 import json
 import logging
 import os
-import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shortlist.config.masking import redact, redact_json
 from shortlist.config.settings import Keeping
 from shortlist.models import Json
 
 logger = logging.getLogger(__name__)
 
-MASK = "••••"
 LONGEST_QUERY = 1_000
 LONGEST_SOURCE = 20_000
 LONGEST_ARGUMENTS = 2_000
@@ -24,43 +23,6 @@ LARGEST_ARGUMENTS = 50_000
 """Of larger arguments only the size is kept."""
 HASH_BYTES = 8
 KEY_BYTES = 32
-
-_WORD = r"[\w-]{0,40}"  # bounded, so that matching stays linear
-_NAME = rf"(?:{_WORD}(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|pwd|credentials?|authorization){_WORD})"
-_SECRET_NAME = re.compile(rf"^{_NAME}$", re.IGNORECASE)
-_PATTERNS = (
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
-    re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),  # https://user:password@host
-    re.compile(r"(?<=\bbearer )\S{6,}|(?<=\bbasic )[A-Za-z0-9+/=]{12,}", re.IGNORECASE),
-    re.compile(
-        rf"(?:(?<=[\s\"'?&,;{{(])|^){_NAME}[\"']?(?:\s*[=:]\s*|\s+is\s+)[\"']?([^\s\"'&,;)}}]{{3,}})", re.IGNORECASE
-    ),
-    re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*"),  # a JSON web token
-    re.compile(
-        r"\b(?:(?:sk|pk|rk|gh[pousr]|github_pat|glpat|xox[abeprs]|hf|npm|pypi)[-_]|AKIA|ASIA|AIza)"
-        r"(?=[\w-]{0,60}\d)[\w-]{12,}"
-    ),  # by the prefixes that services give their keys
-    re.compile(r"(?<![\w/.-])(?=[\w+-]*\d)(?=[\w+-]*[a-z])(?=[\w+-]*[A-Z])[\w+-]{32,}={0,2}(?![\w/])"),  # random
-    re.compile(r"\b[0-9a-f]{40,}\b"),
-)
-
-
-def redact(text: str) -> str:
-    """Mask keys, tokens and passwords, and what looks like them."""
-    for pattern in _PATTERNS:
-        text = pattern.sub(_masked, text)
-    return text
-
-
-def redact_json(value: Json, name: str = "") -> Json:
-    """Mask secrets in a JSON value: everything under a secret's name, and what looks like a secret elsewhere."""
-    if isinstance(value, Mapping):
-        return {str(key): redact_json(inner, str(key)) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [redact_json(item, name) for item in value]
-    if value is not None and not isinstance(value, bool) and _SECRET_NAME.match(name):
-        return MASK
-    return redact(value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +102,6 @@ def _created(path: Path, key: bytes) -> bytes:
         finally:
             draft.unlink(missing_ok=True)
     return path.read_bytes()
-
-
-def _masked(match: re.Match[str]) -> str:
-    if not match.lastindex:
-        return MASK
-    start = match.start(1) - match.start()
-    return match.group()[:start] + MASK
 
 
 def _json(value: Json) -> str:

@@ -4,9 +4,12 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
+from shortlist.config.masking import MASK, redact
+
 RING_LINES = 200
-MASK = "•••"
 LINE_CHARACTERS = 2_000
+LONGEST_BYTES = 2 * LINE_CHARACTERS
+"""How much of a line is read, so that no part of a secret is left at the place where the line is cut."""
 FILE_BYTES = 1024 * 1024
 """A log above this is cut to its newer half; two gateways may append to one file."""
 
@@ -32,14 +35,14 @@ class StderrLog:
     def write(self, data: bytes) -> None:
         """Add the next piece of output, wherever it was cut."""
         *whole, rest = (self._partial + data).split(b"\n")
-        self._partial = rest[-LINE_CHARACTERS:]
+        self._partial = rest[:LONGEST_BYTES]  # the start, not the end: a secret that is cut in front is not recognised
         self._keep([line.decode("utf-8", "replace") for line in whole])
 
     def note(self, line: str) -> None:
         self._keep([line])
 
     def _keep(self, lines: Iterable[str]) -> None:
-        kept = [self._masked(line.rstrip("\r"))[:LINE_CHARACTERS] for line in lines]
+        kept = [self._masked(line.rstrip("\r")[:LONGEST_BYTES])[:LINE_CHARACTERS] for line in lines]
         self._lines.extend(kept)
         self._count += len(kept)
         if self.path is not None and kept:
@@ -48,7 +51,7 @@ class StderrLog:
     def _masked(self, line: str) -> str:
         for value in self._hidden:
             line = line.replace(value, MASK)
-        return line
+        return redact(line)
 
     def end(self) -> None:
         """Keep what came after the last newline as a line of its own."""

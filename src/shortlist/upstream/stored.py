@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from shortlist.config.masking import names_secret
+from shortlist.config.masking import MASK, names_secret, redact
 from shortlist.config.settings import HttpTransport, SseTransport, StdioTransport, Transport
 from shortlist.config.variables import MissingSecret, has_secrets, with_secrets
 from shortlist.errors import ShortlistError
@@ -39,6 +39,6 @@ def secret_values(before: Transport, after: Transport) -> Iterator[str]:
     """Yield the secrets that a local server is given: those that were stored, and variables that look like secrets."""
     if isinstance(before, StdioTransport) and isinstance(after, StdioTransport):
         for name, value in after.environment.items():
-            is_secret = value != before.environment[name] or names_secret(name)
+            is_secret = value != before.environment[name] or names_secret(name) or redact(value) == MASK
             if is_secret and len(value) >= SHORTEST_SECRET:
                 yield value
