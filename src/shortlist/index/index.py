@@ -23,6 +23,7 @@ from shortlist.text.documents import (
     document,
     embedding_text,
     repeated,
+    repeats_needed,
     sentence_counts,
     shared_sentences,
 )
@@ -256,7 +257,8 @@ class Index:
                 recounted.subtract(left)
                 recounted.update(joined)
                 moved = left.keys() | joined.keys()
-                looked_at = recounted if size != len(older.members[name]) else {s: recounted[s] for s in moved}
+                as_before = repeats_needed(size) == repeats_needed(len(older.members[name]))
+                looked_at = {s: recounted[s] for s in moved} if as_before else recounted
                 repeats = repeated(looked_at, size) | (shared[name] - looked_at.keys())
             if repeats != shared.get(name) or name in redescribed:
                 stale |= set(newer.members.get(name, ())) & older.hashes.keys()

@@ -1,5 +1,6 @@
 """A tool as weighted fields for lexical search, and as one passage for an embedder."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -131,8 +132,13 @@ def sentence_counts(tools: Iterable[Tool]) -> Counter[str]:
 
 def repeated(counts: Mapping[str, int], tools: int) -> frozenset[str]:
     """Return the sentences that enough of a server's tools have."""
-    threshold = max(BOILERPLATE_TOOLS, BOILERPLATE_SHARE * tools)
-    return frozenset(sentence for sentence, count in counts.items() if count >= threshold)
+    needed = repeats_needed(tools)
+    return frozenset(sentence for sentence, count in counts.items() if count >= needed)
+
+
+def repeats_needed(tools: int) -> int:
+    """Return how many of a server's tools must have a sentence for it to be one of the server's."""
+    return math.ceil(max(BOILERPLATE_TOOLS, BOILERPLATE_SHARE * tools))
 
 
 @lru_cache(maxsize=1_024)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -53,6 +53,15 @@ class Arrival:
     """What was accepted up to now; None where the store could not be used."""
     definitions: Mapping[str, str]
     """By the name of the tool."""
+    only_read: frozenset[tuple[str, str]] = frozenset()
+    """Name and hash of the definitions that a review found to be read-only."""
+
+    @property
+    def held_tools(self) -> frozenset[str]:
+        """The names of the tools that are not served."""
+        accepted = self.admission.accepted
+        named = (each.entry.name for each in self.admission.held if each.entry.kind == "tool")
+        return frozenset(name for name in named if ("tool", name) not in accepted)
 
 
 class Keeper:
@@ -67,6 +76,8 @@ class Keeper:
         self._store, self._make, self._trust = store, scanner, trust
         self._scanner: DefinitionScanner | None = None
         self._arrived: dict[str, Arrival] = {}
+        self._around: dict[str, Neighbours] = {}
+        """What surrounds each server, until the names of any tools change."""
         self._decided: int | None = None
         self._lock = threading.RLock()
 
@@ -79,8 +90,8 @@ class Keeper:
             else:
                 arrival = self._listed(server, tools, said, trust)
             self._arrived[server] = arrival
-            accepted, held = arrival.admission.accepted, arrival.admission.held
-            return tuple(tool for tool in tools if ("tool", tool.name) in accepted) if held else tuple(tools)
+            held = arrival.held_tools
+            return tuple(tool for tool in tools if tool.name not in held) if held else tuple(tools)
 
     def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
         """Return what a server says of itself, as far as it was accepted."""
@@ -111,6 +122,11 @@ class Keeper:
 
     def read_only(self, server: str) -> frozenset[str]:
         """Return the tools that a review found to be read-only; none where the reviews cannot be read."""
+        arrival = self._arrived.get(server)
+        if arrival is not None and arrival.pins is not None:
+            accepted = arrival.pins.accepted
+            known = {name: entry for name, _ in arrival.only_read if (entry := accepted.get(("tool", name)))}
+            return frozenset(name for name, entry in known.items() if (name, entry.hash) in arrival.only_read)
         try:
             return read_only_of(self._store.read(server))
         except StoreError:
@@ -150,25 +166,28 @@ class Keeper:
 
     def _listed(self, server: str, tools: Sequence[Tool], said: Mapping[str, str], trust: Trust) -> Arrival:
         """Compare a whole listing with the pins of its server."""
+        self._around.clear()
+        definitions = {tool.name: tool.definition for tool in tools}
         listed = listing(server, [tool.mcp() for tool in tools], canonical(dict(said)) if said else None)
         pins: Pins | None = None
+        only_read: frozenset[tuple[str, str]] = frozenset()
         try:
             stored = self._store.read(server)
-            pins = pins_of(stored)
+            pins, only_read = pins_of(stored), _found_read_only(stored)
             mark = f"{listed.hash} {scanner_version()}"
             if stored.listing == mark and not stored.held and trust != "review":
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
                 rules = AdmissionRules(
-                    trust, self._judging(server, tools), rescan=not stored.listing.endswith(scanner_version())
+                    trust, self._judging(server, definitions), rescan=not stored.listing.endswith(scanner_version())
                 )
                 admission = admit(listed, pins, rules)
                 self._store.write(server, _stored(mark, with_accepted(pins, admission), admission))
         except StoreError as error:
             admission, pins = self._without_store(listed, trust, error), None
         self._report(server, admission)
-        definitions = {tool.name: tool.definition for tool in tools}
-        return Arrival(tuple(tools), dict(said), trust, admission, pins and with_accepted(pins, admission), definitions)
+        accepted = pins and with_accepted(pins, admission)
+        return Arrival(tuple(tools), dict(said), trust, admission, accepted, definitions, only_read)
 
     def _changed(self, server: str, before: Arrival, tools: Sequence[Tool]) -> Arrival:
         """Decide about the tools that are not what they were; the others stay as they were decided."""
@@ -183,6 +202,8 @@ class Keeper:
             del definitions[name]
         if before.pins is None:
             return self._listed(server, tools, before.said, before.trust)
+        if gone or any(tool.name not in known for tool in fresh):
+            self._around.clear()
         entries = [tool_entry(tool.mcp()) for tool in fresh]
         touched: set[tuple[Kind, str]] = {("tool", name) for name in (*gone, *(tool.name for tool in fresh))}
         decided = admit_some(
@@ -190,7 +211,7 @@ class Keeper:
             entries,
             definitions.keys(),
             before.pins,
-            AdmissionRules(before.trust, self._judging(server, tools)),
+            AdmissionRules(before.trust, self._judging(server, definitions)),
         )
         pins = with_accepted(before.pins, decided)
         try:
@@ -205,7 +226,7 @@ class Keeper:
         accepted.update(decided.accepted)
         held = (*(h for h in before.admission.held if (h.entry.kind, h.entry.name) not in touched), *decided.held)
         admission = Admitted(accepted, held, decided.changed, pins.doubts)
-        return Arrival(tuple(tools), before.said, before.trust, admission, pins, definitions)
+        return Arrival(tuple(tools), before.said, before.trust, admission, pins, definitions, before.only_read)
 
     def _without_store(self, listed: ServerListing, trust: Trust, error: StoreError) -> Admitted:
         if trust == "auto":
@@ -218,13 +239,15 @@ class Keeper:
             if held.cause != "unreadable":
                 logger.warning("%s/%s is held: %s. Run `shortlist review`.", server, held.entry.name, held.why)
 
-    def _judging(self, server: str, tools: Sequence[Tool]) -> Callable[[ToolDefinition], ScanVerdict]:
+    def _judging(self, server: str, names: Collection[str]) -> Callable[[ToolDefinition], ScanVerdict]:
         """Return how a definition of a server is judged, beside its other tools and those of all servers."""
 
         @cache  # once for all definitions of a list
         def around() -> Neighbours:
-            names = {other: arrival.definitions for other, arrival in self._arrived.items()}
-            return Neighbours.of(server, {**names, server: [tool.name for tool in tools]})
+            if server not in self._around:
+                others = {other: arrival.definitions for other, arrival in self._arrived.items()}
+                self._around[server] = Neighbours.of(server, {**others, server: names})
+            return self._around[server]
 
         def judge(definition: ToolDefinition) -> ScanVerdict:
             if self._scanner is None:
@@ -301,10 +324,15 @@ def decide_effect(store: PinStore, server: str, names: Iterable[str], read_only:
 
 def read_only_of(stored: StoredPins) -> frozenset[str]:
     """Read which accepted tools are read-only by a review of their present definition."""
-    latest = {(d.name, d.hash): d.approved for d in stored.decisions if d.kind == READ_ONLY}
-    marked = {name for (name, _), yes in latest.items() if yes}
+    found = _found_read_only(stored)
+    marked = {name for name, _ in found}
     entries = (PinnedEntry("tool", d.name, d.text) for d in stored.accepted if d.kind == "tool" and d.name in marked)
-    return frozenset(entry.name for entry in entries if latest.get((entry.name, entry.hash)))
+    return frozenset(entry.name for entry in entries if (entry.name, entry.hash) in found)
+
+
+def _found_read_only(stored: StoredPins) -> frozenset[tuple[str, str]]:
+    latest = {(d.name, d.hash): d.approved for d in stored.decisions if d.kind == READ_ONLY}
+    return frozenset(key for key, yes in latest.items() if yes)
 
 
 def decide_shown(store: PinStore, server: str, chosen: Iterable[Held], approved: bool, by: str, at: float) -> None:
