@@ -33,3 +33,9 @@ def test_no_call_is_wrong_lost_or_done_twice_while_servers_misbehave() -> None:
 def test_a_gateway_under_steady_calls_is_sampled() -> None:
     said = run("benchmarks.soak", "--minutes", "0.1", "--rate", "20", "--sessions", "20")
     assert "memory_megabytes" in said
+
+
+def test_clients_lose_nothing_while_replicas_behind_a_balancer_are_killed() -> None:
+    said = run("benchmarks.replicas", "--seconds", "15", "--clients", "12", "--seed", "11")
+    assert "| ids that the server received twice | 0 | 0 | yes |" in said
+    assert "| NO |" not in said

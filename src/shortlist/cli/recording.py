@@ -11,6 +11,7 @@ from shortlist.gateway.state import Report
 from shortlist.models import Json, ToolId
 from shortlist.paths import data_folder
 from shortlist.storage.port import Storage, TallyStore
+from shortlist.storage.shared import SharedStores
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import (
     Assignments,
@@ -19,7 +20,7 @@ from shortlist.telemetry.experiments.plan import (
 )
 from shortlist.telemetry.figures import parse_since, stats, stats_text
 from shortlist.telemetry.ledger import Ledger, UsedTogether
-from shortlist.telemetry.recorder import Recorder, Retention
+from shortlist.telemetry.recorder import Recorder, Retention, Spooling
 from shortlist.telemetry.redaction import Privacy, hash_key
 
 
@@ -50,7 +51,10 @@ def open_telemetry(settings: TelemetrySettings, storage: Storage) -> Iterator[Te
         storage.events,
         Ledger(privacy, together),
         retention=Retention(days=settings.days, megabytes=settings.megabytes),
+        spooling=_spooling(storage.shared),
     )
+    if storage.shared is not None:
+        recorder.recover()
     assignments = Assignments(recorder)
     try:
         yield Telemetry(
@@ -66,6 +70,15 @@ def open_telemetry(settings: TelemetrySettings, storage: Storage) -> Iterator[Te
         )
     finally:
         recorder.close()
+
+
+def _spooling(shared: SharedStores | None) -> Spooling | None:
+    """Return what keeps events from being lost with a process, where others count on the same store."""
+    if shared is None:
+        return None
+    from shortlist.storage.spool import SpoolFile  # noqa: PLC0415 - only a shared store needs the cipher
+
+    return Spooling(SpoolFile(data_folder() / "spool", shared.key("spool")), shared.spooled)
 
 
 @dataclass(frozen=True, slots=True)

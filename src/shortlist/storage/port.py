@@ -105,6 +105,8 @@ class Batch:
     tallies: defaultdict[tuple[str, int, str], float] = field(default_factory=lambda: defaultdict(float))
     """By name, hour and key."""
     workspaces: dict[str, WorkspaceCounts] = field(default_factory=dict)
+    spool: tuple[str, int] | None = None
+    """The spool that its events come from, and how many records of it are stored with this batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 SESSION_SECONDS = 3_600.0
@@ -73,6 +74,41 @@ class Changes(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LeftRecords:
+    """What a process that is gone has left in its spool."""
+
+    name: str
+    records: tuple[bytes, ...]
+    path: Path
+
+    def discard(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+class Spool(Protocol):
+    """Records on their way to the store that survive a kill of this process."""
+
+    name: str
+    count: int
+    size: int
+    """Records so far, and the bytes that they take."""
+
+    def append(self, record: bytes) -> None:
+        """Keep a record; raises StoreError where that is not possible."""
+        ...
+
+    def renew(self) -> None:
+        """Begin anew; everything so far has reached the store."""
+        ...
+
+    def close(self, *, discard: bool) -> None: ...
+
+    def left(self) -> Iterator[LeftRecords]:
+        """Yield what processes that no longer run have left."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedStores:
     """Stores that make several gateways one service."""
@@ -82,6 +118,8 @@ class SharedStores:
     changes: Changes
     key: Callable[[str], bytes]
     """Returns a random key of 32 bytes that all gateways share, by its purpose; the first to ask makes it."""
+    spooled: Callable[[str], int]
+    """Returns how many records of a spool are stored."""
 
 
 def session_key(session: str) -> str:

@@ -10,8 +10,10 @@ from typing import Literal, TypeAlias, get_args
 
 from shortlist.errors import StoreError
 from shortlist.storage.port import Batch, EventStore
+from shortlist.storage.shared import Spool
 from shortlist.telemetry.events import Event, EventsLost, RecordEvent
 from shortlist.telemetry.ledger import Ledger, Stamped
+from shortlist.telemetry.spooling import decode_spooled, encode_spooled
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +27,8 @@ RETRY_SECONDS = (0.5, 30.0)
 """How long to wait before a store that failed is tried again: at first, and at most."""
 CLOSE_SECONDS = 3.0
 PURGE_SECONDS = 3_600.0
+SPOOL_BYTES = 1_000_000
+"""A spool of this size begins anew as soon as all of it is stored."""
 DAY = 86_400.0
 YEAR_2020 = 1_577_836_800.0
 """A clock that shows an earlier time is not set, as on a machine that has just booted; nothing is deleted by it."""
@@ -58,6 +62,14 @@ class Retention:
     megabytes: float = 1_000.0
 
 
+@dataclass(frozen=True, slots=True)
+class Spooling:
+    """Where events survive a kill until they are stored, and how many of a spool are."""
+
+    spool: Spool
+    stored: Callable[[str], int]
+
+
 SYSTEM_CLOCKS = Clocks()
 DEFAULT_RETENTION = Retention()
 
@@ -73,12 +85,18 @@ class Recorder:
         retention: Retention = DEFAULT_RETENTION,
         clocks: Clocks = SYSTEM_CLOCKS,
         capacity: int = CAPACITY,
+        spooling: Spooling | None = None,
     ) -> None:
         self._store = store
         self._ledger = ledger
         self._retention = retention
         self._clocks = clocks
         self._capacity = capacity
+        self._spooling = spooling
+        self._adding = threading.Lock()
+        """Keeps queue and spool in the same order."""
+        self._taken = 0
+        """How many records of the spool are part of a batch."""
         self._queue: deque[Stamped] = deque()
         self._lost: Counter[str] = Counter(dict.fromkeys(get_args(LossReason), 0))
         self._told: Counter[str] = Counter()
@@ -96,7 +114,10 @@ class Recorder:
         if len(self._queue) >= self._capacity or self._closing.is_set():
             self._lose("queue full", 1)
             return
-        self._queue.append(self._stamped(event))
+        if self._spooling is None:
+            self._queue.append(self._stamped(event))
+        else:
+            self._spool(self._stamped(event))
         if not self._wake.is_set():
             self._wake.set()
         if not self._started:
@@ -114,12 +135,20 @@ class Recorder:
         with self._losing:
             return dict(self._lost - self._told)
 
+    def recover(self) -> None:
+        """Store what an earlier process has left in the spool, beside the requests."""
+        self._start()
+
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Write what is queued, within `seconds`; the rest is counted as lost."""
+        """Write what is queued, within `seconds`; the rest is counted as lost, or left in the spool."""
         self._closing.set()
         self._wake.set()
         if self._started:
             self._thread.join(seconds)
+        if self._spooling is not None:
+            spool = self._spooling.spool
+            spool.close(discard=self._taken == spool.count and not self._thread.is_alive())
+            return
         if left := len(self._queue):
             self._lose("closed", left)
             logger.warning("%d events were not written in time", left)
@@ -137,7 +166,41 @@ class Recorder:
         with self._losing:
             self._lost[reason] += count
 
+    def _spool(self, stamped: Stamped) -> None:
+        """Queue an event that a kill of this process does not lose."""
+        with self._adding:
+            if self._spooling is not None:
+                try:
+                    self._spooling.spool.append(encode_spooled(stamped.at, stamped.event))
+                except StoreError as error:
+                    logger.warning("a kill of this gateway may lose events: %s", error)
+                    self._spooling = None
+            self._queue.append(stamped)
+
+    def _recover(self, spooling: Spooling) -> None:
+        for left in spooling.spool.left():
+            done = spooling.stored(left.name)
+            for start in range(done, len(left.records), BATCH):
+                batch, records = Batch(), left.records[start : start + BATCH]
+                for record in records:
+                    try:
+                        found = decode_spooled(record)
+                        self._ledger.enter(batch, Stamped(found.at, self._clocks.steady(), found.event))
+                    except Exception:  # one bad event must not take the others with it
+                        logger.exception("an event of an earlier process could not be recorded")
+                        self._lose("unwritable", 1)
+                batch.spool = (left.name, start + len(records))
+                self._store.append(batch)
+            left.discard()
+            if len(left.records) > done:
+                logger.info("recorded %d events that an earlier process had left", len(left.records) - done)
+
     def _run(self) -> None:
+        if self._spooling is not None:
+            try:
+                self._recover(self._spooling)
+            except StoreError as error:
+                logger.warning("events that an earlier process left are recorded at the next start: %s", error)
         while not self._closing.is_set() or self._queue:
             self._wake.wait()
             self._closing.wait(GATHER_SECONDS)
@@ -152,7 +215,11 @@ class Recorder:
             untold, self._told = self._lost - self._told, self._lost.copy()
         for reason, count in untold.items():
             self._ledger.enter(batch, self._stamped(EventsLost(count=count, reason=reason)))
-        for _ in range(min(len(self._queue), BATCH)):
+        count = min(len(self._queue), BATCH)
+        if self._spooling is not None:
+            self._taken += count
+            batch.spool = (self._spooling.spool.name, self._taken)
+        for _ in range(count):
             time.sleep(0)  # let a waiting request have the interpreter first
             try:
                 self._ledger.enter(batch, self._queue.popleft())
@@ -177,12 +244,23 @@ class Recorder:
                 return
             else:
                 self._written = True
+                self._renew_spool()
                 return
             if self._closing.wait(wait):
+                if self._spooling is not None:
+                    self._taken = -1  # the next process with this folder records them
+                    self._queue.clear()
+                    return
                 self._lose("store failed", len(batch.entries) + len(self._queue))
                 self._queue.clear()
                 return
             wait = min(wait * 2, RETRY_SECONDS[1])
+
+    def _renew_spool(self) -> None:
+        with self._adding:
+            if self._spooling is not None and not self._queue and self._spooling.spool.size > SPOOL_BYTES:
+                self._spooling.spool.renew()
+                self._taken = 0
 
     def _purge(self) -> None:
         """Delete what is too old or too much, once an hour."""

@@ -45,6 +45,8 @@ class PostgresEvents(StoredTallies):
                     cursor.executemany(_INSERT_EVENT, rows)
                     cursor.executemany(_ADD_WORKSPACE, [workspace_row(w, c) for w, c in batch.workspaces.items()])
                 _add_tallies(connection, batch)
+                if batch.spool is not None:
+                    connection.execute(_NOTE_SPOOL, batch.spool)
         except StoreError:
             for entry in batch.entries:
                 entry.place.id = None
@@ -78,6 +80,7 @@ class PostgresEvents(StoredTallies):
             connection.execute("DELETE FROM tools WHERE day < %s", (hour // HOURS,))
             connection.execute("DELETE FROM sessions WHERE last < %s", (at,))
             connection.execute("DELETE FROM exemplars WHERE last < %s", (at,))
+            connection.execute("DELETE FROM spools WHERE at < now() - interval '90 days'")
 
     def erase(self, caller: str) -> int:
         erased = 0
@@ -214,4 +217,7 @@ _PUT_TIMES = """
 INSERT INTO times (hour, step, buckets) VALUES (%s, %s, %s)
 ON CONFLICT (hour, step) DO UPDATE SET buckets = excluded.buckets
 """
+_NOTE_SPOOL = (
+    "INSERT INTO spools VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET stored = excluded.stored, at = excluded.at"
+)
 _PUT_NOTE = "INSERT INTO notes VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"

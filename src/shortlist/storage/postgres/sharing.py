@@ -126,9 +126,14 @@ def shared_stores(database: Postgres) -> SharedStores:
             row = connection.execute("SELECT key FROM keys WHERE purpose = %s", (purpose,)).fetchone()
             return bytes(row[0]) if row else made[1]
 
+    def spooled(name: str) -> int:
+        rows = database.read("SELECT stored FROM spools WHERE name = %s", (name,))
+        return int(rows[0][0]) if rows else 0
+
     return SharedStores(
         sessions=PostgresSessions(database),
         replicas=PostgresReplicas(database),
         changes=PostgresChanges(database),
         key=key,
+        spooled=spooled,
     )

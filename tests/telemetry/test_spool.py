@@ -1,0 +1,135 @@
+"""Events of a gateway that shares its store survive a kill: each is recorded once, whoever records it."""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shortlist.errors import StoreError
+from shortlist.storage.port import ALL, Batch, EventQuery, StoredEvent
+from shortlist.storage.spool import SpoolFile
+from shortlist.telemetry.events import Later
+from shortlist.telemetry.ledger import Ledger
+from shortlist.telemetry.recorder import Recorder, Spooling
+from shortlist.telemetry.redaction import Privacy
+from shortlist.telemetry.spooling import decode_spooled, encode_spooled
+from tests.telemetry.happenings import NOON, call, search
+
+KEY = bytes(range(32))
+SECONDS = 60
+
+
+class SharedEvents:
+    """A store that knows how many records of each spool it has."""
+
+    def __init__(self) -> None:
+        self.tools: list[str] = []
+        self.stored: dict[str, int] = {}
+        self.is_away = False
+
+    def append(self, batch: Batch) -> None:
+        if self.is_away:
+            raise StoreError("the database is away")
+        self.tools += [entry.columns["subject"] for entry in batch.entries]
+        if batch.spool is not None:
+            self.stored[batch.spool[0]] = batch.spool[1]
+
+    def events(self, query: EventQuery = ALL) -> Iterator[StoredEvent]:
+        raise NotImplementedError
+
+    def purge(self, before: float, megabytes: float) -> None:
+        """Keep everything."""
+
+    def erase(self, caller: str) -> int:
+        raise NotImplementedError
+
+
+def recorder(store: SharedEvents, folder: Path) -> Recorder:
+    spooling = Spooling(SpoolFile(folder, KEY), lambda name: store.stored.get(name, 0))
+    return Recorder(store, Ledger(Privacy()), spooling=spooling)
+
+
+def spooled(folder: Path, *names: str) -> str:
+    """Leave a spool as a process that was killed does, and return its name."""
+    spool = SpoolFile(folder, KEY)
+    for name in names:
+        spool.append(encode_spooled(NOON, call(name)))
+    spool.close(discard=False)
+    return spool.name
+
+
+def test_what_a_killed_process_left_is_recorded_by_the_next_one(tmp_path: Path) -> None:
+    store = SharedEvents()
+    spooled(tmp_path, "s/a", "s/b")
+    after = recorder(store, tmp_path)
+    after.recover()
+    after(call("s/c"))
+    after.close(SECONDS)
+    assert store.tools == ["s/a", "s/b", "s/c"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_store_has_already_is_not_recorded_again(tmp_path: Path) -> None:
+    store = SharedEvents()
+    store.stored[spooled(tmp_path, "s/a", "s/b", "s/c")] = 2
+    after = recorder(store, tmp_path)
+    after.recover()
+    after.close(SECONDS)
+    assert store.tools == ["s/c"]
+
+
+def test_a_record_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    store = SharedEvents()
+    path = tmp_path / f"{spooled(tmp_path, 's/a', 's/b')}.spool"
+    path.write_bytes(path.read_bytes()[:-5])
+    after = recorder(store, tmp_path)
+    after.recover()
+    after.close(SECONDS)
+    assert store.tools == ["s/a"]
+
+
+def test_events_that_could_not_be_stored_at_the_end_wait_for_the_next_process(tmp_path: Path) -> None:
+    store = SharedEvents()
+    before = recorder(store, tmp_path)
+    store.is_away = True
+    before(call("s/a"))
+    before.close(SECONDS)
+    assert not any(before.lost.values())
+    store.is_away = False
+    after = recorder(store, tmp_path)
+    after.recover()
+    after.close(SECONDS)
+    assert store.tools == ["s/a"]
+
+
+def test_the_spool_of_a_running_process_is_left_alone(tmp_path: Path) -> None:
+    running = SpoolFile(tmp_path, KEY)
+    running.append(encode_spooled(NOON, call("s/a")))
+    other = SpoolFile(tmp_path, KEY)
+    assert list(other.left()) == []
+    running.close(discard=False)
+    assert [len(left.records) for left in other.left()] == [1]
+
+
+def test_a_spool_reveals_nothing_and_is_useless_with_another_key(tmp_path: Path) -> None:
+    spool = SpoolFile(tmp_path, KEY)
+    spool.append(encode_spooled(NOON, search("where is the gold", "s/a")))
+    spool.close(discard=False)
+    (path,) = tmp_path.iterdir()
+    assert b"gold" not in path.read_bytes()
+    assert path.stat().st_mode & 0o077 == 0
+    assert list(SpoolFile(tmp_path, bytes(32)).left()) == []
+    assert path.exists()
+
+
+def test_an_event_comes_back_as_it_was_without_tokens_that_were_not_counted() -> None:
+    asked = search("find gold", "s/a", tokens=Later(lambda: 12))
+    found = decode_spooled(encode_spooled(NOON, asked))
+    assert (found.at, found.event) == (NOON, search("find gold", "s/a", tokens=0))
+
+
+def test_only_events_are_read_from_a_spool() -> None:
+    for record in (pickle.dumps((1.0, print)), pickle.dumps((1.0, "text")), b"", b"\x80\x05."):
+        with pytest.raises(ValueError, match="not an event"):
+            decode_spooled(record)
