@@ -1,6 +1,7 @@
 """`connect`, `disconnect` and `setup` as a user types them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,7 @@ def test_setup_imports_and_connects_with_one_yes(home: Path, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "playwright, linear, context7, figma" in out
     assert "Nothing was written. To do it: shortlist setup --yes" in out
+    assert re.search(r'^\+ .*"shortlist": \{', out, re.MULTILINE)  # the exact change, as a diff
     assert main(["setup", "--yes", "--no-check"]) == 0
     assert "Cursor is connected." in capsys.readouterr().out
     assert set(json.loads((home / ".config/shortlist/config.json").read_text())["mcpServers"]) >= {"playwright"}

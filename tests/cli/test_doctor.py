@@ -62,6 +62,12 @@ def test_a_cause_is_named_in_the_servers_own_words(stderr: tuple[str, ...], caus
     assert found.remedy
 
 
+def test_a_server_that_says_nothing_is_said_to_say_nothing() -> None:
+    found = examined(error="", state="connecting")
+    assert found.cause == "it was started, but does not answer"
+    assert "`shortlist logs web`" in found.remedy
+
+
 def test_a_command_that_is_not_there_comes_before_all_else() -> None:
     found = examined(transport=StdioTransport(command="npx-that-is-not-there", environment={"PATH": "/bin"}))
     assert found.cause == "there is no command 'npx-that-is-not-there' on its PATH"

@@ -210,16 +210,20 @@ def test_logs_of_a_server_that_nobody_knows_say_so(environment: dict[str, str]) 
     assert "No log of server 'nobody'" in done.stderr
 
 
-def test_a_call_starts_no_server_but_the_one_that_has_the_tool(
-    environment: dict[str, str], config: Path, tmp_path: Path
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_a_command_starts_no_server_but_the_one_that_it_needs(
+    environment: dict[str, str], config: Path, tmp_path: Path, is_saved: bool
 ) -> None:
-    run(environment, "tools", "--config", str(config))  # saves what every server lists
+    if is_saved:
+        run(environment, "tools", "--config", str(config))  # saves what every server lists
     started = tmp_path / "started"
     tree = json.loads(config.read_text())
     tree["mcpServers"]["other"] = {"command": sys.executable, "args": ["-c", f"open({str(started)!r}, 'w')"]}
     config.write_text(json.dumps(tree))
     done = run(environment, "call", "sky__get_forecast", '{"location": "Oslo"}', "--config", str(config))
     assert done.returncode == 0
+    listed = run(environment, "tools", "--server", "sky", "--config", str(config))
+    assert "sky__get_forecast" in listed.stdout
     assert not started.exists()
     run(environment, "tools", "--config", str(config))
     assert started.exists()

@@ -3,11 +3,12 @@
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from shortlist.access.principal import OWNER
+from shortlist.catalog.naming import wire_name
 from shortlist.cli.found import result_data, result_text
 from shortlist.cli.reading import read_settings, say
 from shortlist.cli.stack import SETTLE_SECONDS, Stack, Starting, connected, run_plainly
@@ -48,8 +49,8 @@ def answer_alone(arguments: Namespace) -> int:
 
     async def run() -> int:
         async with connected(settings, _starting(arguments)) as stack:
-            if arguments.command == "call":
-                await _start_server_of(arguments, stack)
+            if arguments.command == "call" or _servers_of(arguments):
+                await _start_needed(arguments, stack)
             answer = await COMMANDS[arguments.command](arguments, stack)
             print(answer.shown(arguments))
             return answer.status
@@ -73,21 +74,37 @@ def check_arguments(arguments: Namespace, settings: Settings) -> None:
 
 
 def _starting(arguments: Namespace) -> Starting:
-    if arguments.command == "call":
+    if arguments.command == "call" or _servers_of(arguments):
         return "none"
     return "all" if getattr(arguments, "refresh", True) else "unknown"
 
 
-async def _start_server_of(arguments: Namespace, stack: Stack) -> None:
-    """Start the server that has a tool, and no other."""
-    seen = await stack.gateway.state.admit(LOCAL_CALLER)
-    try:
-        wanted = [(await stack.gateway.state.find(seen, arguments.name)).server]
-    except ToolNotFound:
-        wanted = list(stack.settings.servers)  # it may be newer than what was saved
-    await stack.pool.reload({name: each for name, each in stack.settings.servers.items() if name in wanted})
-    await stack.pool.settled(SETTLE_SECONDS)
+def _servers_of(arguments: Namespace) -> tuple[str, ...]:
+    """Return the servers that a list of tools is limited to."""
+    return tuple(arguments.servers or ()) if arguments.command == "tools" else ()
+
+
+async def _start_needed(arguments: Namespace, stack: Stack) -> None:
+    """Start the server that has a tool, or those whose tools are asked for and not known yet, and no other."""
+    settings, state = stack.settings.servers, stack.gateway.state
+    if arguments.command == "call":
+        try:
+            wanted = [(await state.find(await state.admit(LOCAL_CALLER), arguments.name)).server]
+        except ToolNotFound:  # it may be newer than what was saved
+            wanted = _named_by(arguments.name, settings) or list(settings)
+    else:
+        reach = state.reach(OWNER)
+        wanted = [name for name in _servers_of(arguments) if arguments.refresh or not reach.members(name)]
+    chosen = {name: settings[name] for name in settings if name in wanted}
+    await stack.pool.reload(chosen)
+    few = max((each.start_seconds for each in chosen.values()), default=0.0)  # its own time, where it is the only one
+    await stack.pool.settled(few if len(chosen) == 1 else SETTLE_SECONDS)
     await stack.gateway.settled()
+
+
+def _named_by(tool: str, servers: Iterable[str]) -> list[str]:
+    """Return the servers with which the name of a tool begins."""
+    return [name for name in servers if tool.startswith((wire_name(name, "x").removesuffix("x"), f"{name}/"))]
 
 
 async def _status(_: Namespace, stack: Stack) -> Answer:

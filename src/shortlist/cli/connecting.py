@@ -168,7 +168,7 @@ def _show_setup(imports: Plan, plans: list[ConnectPlan], target: Path) -> None:
         if each.verdict == "left_out" and "this gateway" not in each.reason:
             print(f"! {each.name} of {each.client} stays where it is: {one_line(each.reason)}")
     for plan in plans:
-        print(f"{plan.client.title}: {'to be connected' if plan.changes else 'connected'}  ({plan.path})")
+        print(f"\n{_described(plan)}", end="")
 
 
 def _chosen(names: list[str] | tuple[str, ...], place: Place) -> list[KnownClient]:

@@ -230,6 +230,16 @@ def _slow(case: BrokenServer) -> ServerDiagnosis | None:
     )
 
 
+def _silent(case: BrokenServer) -> ServerDiagnosis | None:
+    if case.status.state != "connecting" or case.status.error:
+        return None
+    return case.problem(
+        "it was started, but does not answer",
+        "A first start may download its package: try again. Otherwise look up how it is started for MCP over stdio, "
+        f"and read what it wrote: `shortlist logs {case.settings.name}`.",
+    )
+
+
 def _unreachable(case: BrokenServer) -> ServerDiagnosis | None:
     error = case.status.error or ""
     if "cannot be reached" not in error:
@@ -247,6 +257,7 @@ RULES: tuple[Rule, ...] = (
     _left_behind,
     _text_on_stdout,
     _slow,
+    _silent,
     _unreachable,
 )
 """From the most specific to the least; the first that matches explains the problem."""
