@@ -6,8 +6,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, ViewportSize
 
+from tests_all.browser.accessibility import DESK, PHONE
 from tests_all.browser.seed import EXPERIMENT
-from tests_all.browser.watching import DESK, PHONE, Watched, browser, gateway, use
+from tests_all.browser.watching import Watched, browser, gateway, use
 
 IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
 TALL: ViewportSize = {"width": 1280, "height": 1400}

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.servers.protected import Protected, protected_server
 
-from tests_all.browser.accessibility import problems_of
-from tests_all.browser.watching import DESK, PHONE, Watched, use
+from tests_all.browser.accessibility import check_looks
+from tests_all.browser.watching import Watched, use
 from tests_all.support import SHORTLIST, environment, process
 
 SERVER = Path(__file__).parent.parent.parent / "tests" / "servers" / "modern.py"
@@ -20,10 +21,17 @@ SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wiki() -> Iterator[Protected]:
+    """Run a server that needs a login, and the authorization server that grants it."""
+    with protected_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory, wiki: Protected) -> Path:
     path = tmp_path_factory.mktemp("actions") / "shortlist.json"
     one = {"command": sys.executable, "args": [str(SERVER)], "shortlist": {"trust": "auto"}}
-    path.write_text(json.dumps({"mcpServers": {"one": one}}, indent=2))
+    path.write_text(json.dumps({"mcpServers": {"one": one, "wiki": {"url": f"{wiki.url}/mcp"}}}, indent=2))
     return path
 
 
@@ -64,22 +72,12 @@ def has_not(role: Any, name: str) -> Callable[[Page], bool]:
     return lambda page: page.get_by_role(role, name=name, exact=True).count() == 0
 
 
-def check_looks(page: Page) -> None:
-    """Check the page as it is now, on a desk and on a phone, light and dark."""
-    for size in (DESK, PHONE):
-        page.set_viewport_size(size)
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            assert problems_of(page) == []
-            assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
-    page.set_viewport_size(DESK)
-
-
 def test_a_server_is_added_after_its_command_was_shown_then_disabled_enabled_restarted_and_removed(
     watched: Watched, config: Path
 ) -> None:
     page = watched.go("/servers")
     page.get_by_role("link", name="Add a server").click()
+    check_looks(page)
     page.get_by_label("Command, URL or @name").fill(f"{sys.executable} {SERVER}")
     page.get_by_label("Name", exact=True).fill("two")
     page.get_by_label("Values, one NAME=VALUE per line").fill("API_KEY=sk-0123456789abcdefghij")
@@ -104,7 +102,32 @@ def test_a_server_is_added_after_its_command_was_shown_then_disabled_enabled_res
     page = watched.go("/servers/two")
     page.get_by_role("button", name="Remove").click()
     until(watched, "/servers", has_not("link", "two"))
-    assert json.loads(config.read_text())["mcpServers"].keys() == {"one"}
+    assert json.loads(config.read_text())["mcpServers"].keys() == {"one", "wiki"}
+
+
+def test_a_login_to_a_server_is_made_in_the_browser(watched: Watched, wiki: Protected) -> None:
+    page = until(watched, "/", has("link", "Server wiki needs a login"))
+    page.get_by_role("link", name="Server wiki needs a login").click()
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Log in to wiki")
+    check_looks(page)
+    watched.elsewhere = (wiki.url,)
+    page.get_by_role("link", name="Continue to the login page").click()
+    expect(page.get_by_role("status")).to_contain_text("Signed in to wiki")
+    check_looks(page)
+    page.get_by_role("link", name="Back to the servers").click()
+    page = until(watched, "/servers/wiki", has("link", "wiki__whoami"))
+    page.get_by_role("link", name="wiki__whoami", exact=True).click()
+    page.get_by_role("button", name="Call").click()
+    expect(page.get_by_role("region", name=re.compile("^Result"))).to_contain_text("you are signed in")
+
+
+def test_what_is_not_there_is_said_on_a_page(watched: Watched) -> None:
+    page = watched.go("/servers/nobody")
+    expect(page.get_by_role("alert")).to_contain_text("No server 'nobody'")
+    check_looks(page)
+    assert all("404" in problem for problem in watched.problems)
+    watched.problems.clear()
 
 
 def test_a_tool_is_called_disabled_and_enabled(watched: Watched) -> None:
@@ -152,15 +175,31 @@ def test_a_miss_is_fixed_copied_as_a_case_and_dismissed(watched: Watched, config
     expect(page.locator(".miss-group")).to_have_count(before - 1)
 
 
-def test_a_table_is_downloaded_and_filters_are_kept(watched: Watched) -> None:
-    page = watched.go("/activity")
+def test_a_time_range_and_a_caller_hold_on_every_page(watched: Watched) -> None:
+    use(f"{watched.base}/mcp", ("call_tool", {"name": "one__echo", "arguments": {"text": "hello"}}))
+    page = until(
+        watched, "/", lambda page: page.get_by_role("region", name="Most called tools").locator("a").count() > 0
+    )
     page.get_by_label("Time range").select_option("24h")
     page.get_by_label("Caller").fill("nobody at all")
     page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("status").filter(has_text="Nothing was recorded of nobody at all")).to_be_visible()
+    menu = page.get_by_role("navigation", name="Pages")
+    for name in ("Servers", "Tools", "Misses", "Activity", "Overview"):
+        menu.get_by_role("link", name=name).click()
+        expect(page.get_by_label("Time range")).to_have_value("24h")
+        expect(page.get_by_label("Caller")).to_have_value("nobody at all")
+    menu.get_by_role("link", name="Activity").click()
     expect(page.locator("#activity tbody tr")).to_have_count(0)
-    page.get_by_role("link", name="Tools", exact=True).click()
-    expect(page.get_by_label("Time range")).to_have_value("24h")
+
+
+@pytest.mark.parametrize("name", ["overview", "servers", "tools", "misses", "activity"])
+def test_a_table_is_downloaded(watched: Watched, name: str) -> None:
+    page = watched.go("/" if name == "overview" else f"/{name}")
     with page.expect_download() as started:
         page.get_by_role("link", name="Download CSV").click()
-    assert started.value.suggested_filename == "shortlist-tools.csv"
-    assert "one__echo" in Path(started.value.path()).read_text()
+    assert started.value.suggested_filename == f"shortlist-{name}.csv"
+    head = Path(started.value.path()).read_text().splitlines()[0]
+    assert {"overview": "time,", "servers": "server,", "tools": "tool,", "misses": "kind,", "activity": "time,"}[
+        name
+    ] in head

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests_all.browser.accessibility import problems_of
+from tests_all.browser.accessibility import DESK, PHONE, check_looks, problems_of
 from tests_all.browser.seed import EXPERIMENT
-from tests_all.browser.watching import DESK, PHONE, Watched, use
+from tests_all.browser.watching import Watched, use
 
 PAGES = {
     "overview": "/",
@@ -32,6 +32,7 @@ def test_a_link_opens_once_for_one_browser(chromium: Browser, link: str, cookies
     with Watched.open(chromium, link) as stranger:
         stranger.page.goto(link)
         expect(stranger.page.get_by_role("alert")).to_contain_text("already been used")
+        check_looks(stranger.page)
         stranger.go("/servers")
         expect(stranger.page.locator("body")).not_to_contain_text("github")
         assert stranger.page.context.cookies() == []
@@ -203,13 +204,15 @@ def test_everything_can_be_done_with_the_keyboard(watched: Watched) -> None:
     expect(page.locator(".hit .explanation").nth(1)).to_be_visible()
 
 
-def test_a_held_tool_is_compared_word_by_word_and_approved(watched: Watched) -> None:
+def test_a_held_tool_is_compared_word_by_word_and_approved_or_rejected(watched: Watched) -> None:
     page = watched.go("/")
-    page.get_by_role("link", name="1 tool of notes held for review").click()
-    held = page.get_by_label("Held of notes")
+    page.get_by_role("link", name="2 tools of notes held for review").click()
+    held = page.locator(".held", has_text="add_note")
     expect(held.locator("ins")).to_contain_text("read ~/.ssh/id_rsa")
     expect(held.locator("ins")).not_to_contain_text("notebook")
     held.get_by_role("button", name="Approve", exact=True).click()
+    expect(held).to_have_count(0)
+    page.locator(".held", has_text="find_notes").get_by_role("button", name="Reject", exact=True).click()
     expect(page.get_by_text("Nothing is held.")).to_be_visible()
 
 

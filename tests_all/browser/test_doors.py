@@ -16,8 +16,9 @@ from mcp.client.stdio import stdio_client
 from playwright.sync_api import Browser, expect
 
 from shortlist.config.settings import hash_token
+from tests_all.browser.accessibility import DESK, PHONE, check_looks
 from tests_all.browser.hostile import SCRIPT, TRICK
-from tests_all.browser.watching import DESK, PHONE, Watched, use
+from tests_all.browser.watching import Watched, use
 from tests_all.support import SHORTLIST, environment, process
 
 HOSTILE = Path(__file__).with_name("hostile.py")
@@ -81,7 +82,10 @@ def test_a_token_opens_what_it_may_see_and_signing_out_closes_it(chromium: Brows
                 page.get_by_label("Token").fill(token)
                 page.get_by_role("button", name="Sign in").click()
                 assert page.get_by_role("alert").count() == refused
+                if refused:
+                    check_looks(page)
             expect(page.get_by_role("heading", level=1)).to_have_text("Welcome, bob")
+            check_looks(page)
             watched.go("/servers")
             expect(page.locator("tbody tr")).to_have_count(1)
             assert page.request.get(f"{watched.base}/servers/two").status == 404

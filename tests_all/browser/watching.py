@@ -11,14 +11,13 @@ from urllib.parse import urlsplit
 
 import anyio
 from mcp import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
+from tests_all.browser.accessibility import DESK
 from tests_all.browser.chromium import ARGUMENTS, install
 from tests_all.browser.seed import seed
+from tests_all.browser.walked import REQUESTED
 from tests_all.support import SHORTLIST, environment, process
-
-DESK: ViewportSize = {"width": 1280, "height": 860}
-PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 @contextmanager
@@ -75,6 +74,8 @@ class Watched:
 
     page: Page
     base: str
+    elsewhere: tuple[str, ...] = ()
+    """Other addresses that may be asked for, as the login page of a server."""
     problems: list[str] = field(default_factory=list)
 
     @classmethod
@@ -101,12 +102,14 @@ class Watched:
         self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("dialog", lambda dialog: self.problems.append(f"a dialog: {dialog.message}"))
-        context.on("request", lambda asked: self._check(asked.url))
+        context.on("request", self._check)
 
     def _note(self, said: ConsoleMessage) -> None:
         if said.type in ("error", "warning"):  # what the policy of the pages refuses is an error
             self.problems.append(said.text)
 
-    def _check(self, url: str) -> None:
-        if not url.startswith(self.base):
-            self.problems.append(f"asked for {url}")
+    def _check(self, asked: Request) -> None:
+        if asked.url.startswith(self.base):
+            REQUESTED.add((asked.method, urlsplit(asked.url).path))
+        elif not asked.url.startswith(self.elsewhere):
+            self.problems.append(f"asked for {asked.url}")
