@@ -17,6 +17,7 @@ SECRETS = [
     ("Authorization: Bearer abcdef0123456789.xyz", "abcdef0123456789"),
     ("my password is hunter22 ok", "hunter22"),
     ("password: correct-horse, then", "correct-horse"),
+    ("the token is not-a-word-alone", "not-a-word"),
     ("DB_PASSWORD='s3cr3t!'", "s3cr3t"),
     ("connect to https://ada:lovelace@example.org/db", "lovelace"),
     ("token ghp_0123456789abcdefghijABCDEFGHIJ012345", "ghp_0123456789"),
@@ -47,6 +48,8 @@ def test_a_secret_is_masked_wherever_it_stands(text: str, secret: str) -> None:
         "sky__get_current_weather_of_a_city",
         "pk_something_with_a_long_name",
         "how do I rotate an api key?",
+        "Error: WEB_API_KEY is required",
+        "GITHUB_TOKEN is not set, and the password: missing",
     ],
 )
 def test_words_about_secrets_are_no_secrets(text: str) -> None:

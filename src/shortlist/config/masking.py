@@ -12,6 +12,10 @@ _SECRET_LOOKING = re.compile(r"^(?=.*\d)(?=.*[A-Za-z])[\w+=-]{20,}$")
 _QUERY_VALUE = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]+)")
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 _KIND = r"(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|pwd|credentials?|authorization)"
+_NOT_COMPLAINT = (
+    r"(?!(?:required|missing|not|invalid|unset|undefined|empty|needed|mandatory|expired|wrong|unknown)(?=[\s.,;:!]|$))"
+)
+"""`API_KEY is required` says what is wrong, and holds no secret."""
 _NAME_OF_SECRET = re.compile(rf"^[\w-]{{0,40}}{_KIND}[\w-]{{0,40}}$", re.IGNORECASE)
 _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
@@ -25,7 +29,10 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     ),
     (
         ("key", "secret", "token", "passw", "pwd", "credential", "authorization"),
-        re.compile(rf"{_KIND}[\w-]{{0,40}}[\"']?(?:\s*[=:]\s*|\s+is\s+)[\"']?([^\s\"'&,;)}}]{{3,}})", re.IGNORECASE),
+        re.compile(
+            rf"{_KIND}[\w-]{{0,40}}[\"']?(?:\s*[=:]\s*|\s+is\s+)[\"']?{_NOT_COMPLAINT}([^\s\"'&,;)}}]{{3,}})",
+            re.IGNORECASE,
+        ),
     ),
     (("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*")),  # a JSON web token
     (
