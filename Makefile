@@ -3,6 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 FRAMEWORKS := .venv-frameworks/.installed
 BROWSER := .venv/.browser
+MILVUS := .venv/.milvus
 OBJECTS := $(foreach name,agents crewai semantic_kernel,.venv-objects/$(name)/.installed)
 
 .PHONY: setup run test test-all release docs format lock
@@ -31,7 +32,7 @@ test: setup
 
 # Conformance, foreign clients, frameworks and a browser: slow, and each installs what it needs beside the rest. The browser's
 # driver keeps an event loop of its own while it is open, so its tests have a process of theirs.
-test-all: setup $(FRAMEWORKS) $(BROWSER) $(OBJECTS)
+test-all: setup $(FRAMEWORKS) $(BROWSER) $(MILVUS) $(OBJECTS)
 	$(BIN)/python -m tests_all.browser.chromium
 	$(BIN)/python -m tests_all.bubblewrap
 	$(BIN)/python -m pytest --capture=no tests_all/test_isolation.py
@@ -59,6 +60,10 @@ $(FRAMEWORKS): requirements-frameworks.lock pyproject.toml
 $(BROWSER): $(STAMP) tests_all/browser/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests_all/browser/requirements.txt
 	touch $(BROWSER)
+
+$(MILVUS): $(STAMP) tests_all/milvus.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests_all/milvus.txt
+	touch $(MILVUS)
 
 # Wheels, sdists, SBOMs and checksums in dist/; the wheels are tried in empty environments.
 release: setup

@@ -69,6 +69,8 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "pydantic_ai": frozenset({"integrations"}),
     "jinja2": frozenset({"web"}),
     "numkong": frozenset({"index.vectors"}),
+    "faiss": frozenset({"index.nearest"}),
+    "pymilvus": frozenset({"index.milvus"}),
     "sqlite3": frozenset({"storage"}),
     "cryptography": frozenset({"storage.secrets", "storage.spool"}),
     "keyring": frozenset({"storage.secrets"}),

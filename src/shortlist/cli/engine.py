@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import SearchSettings, Settings
 from shortlist.errors import InvalidInput
-from shortlist.index.choosing import choose_embedder, static_model
-from shortlist.index.saved import SavedCopies, SavedIndexes
+from shortlist.index.choosing import choose_embedder, choose_index, static_model
+from shortlist.index.saved import SavedCopies, SavedIndexes, indexes_folder
 from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import QueryVectors
 from shortlist.observability.logs import NOTICES
-from shortlist.paths import cache_folder
 from shortlist.search.engine import Engine
 from shortlist.search.exemplars import Memory
 from shortlist.search.families import ANY_ORDER, ServerOrder
@@ -54,7 +53,7 @@ def make_searcher(
     catalog: Catalog, settings: SearchSettings, embedder: QueryVectors | None, known: Known = NOTHING_KNOWN
 ) -> Searcher:
     """Make a searcher; a small static model answers until the chosen one has made its vectors."""
-    saved = SavedIndexes(cache_folder() / "indexes", embedder.model_id if embedder else None)
+    saved = SavedIndexes(indexes_folder(settings.saved_index), embedder.model_id if embedder else None)
     options = SearchOptions(
         pipeline=settings.pipeline,
         cache=open_vectors(known.vectors or local_vectors()) if embedder is not None else None,
@@ -63,6 +62,7 @@ def make_searcher(
         together=known.together,
         order=known.order,
         reranker=choose_reranker(settings.reranker),
+        arrange=choose_index(settings.index),
         keep=saved.keep if settings.saved_index else None,
         copies=SavedCopies(saved) if settings.saved_index else None,
     )
@@ -91,6 +91,7 @@ def check_search(settings: SearchSettings) -> None:
     """Raise for a model, reranker or pipeline that does not exist, before anything is served."""
     choose_embedder(settings.embedder, dimensions=settings.dimensions)
     choose_reranker(settings.reranker)
+    choose_index(settings.index)
     if settings.pipeline not in PIPELINES:
         raise InvalidInput(f"No pipeline {settings.pipeline!r}: there are {', '.join(PIPELINES)}.")
 

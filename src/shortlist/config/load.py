@@ -335,7 +335,14 @@ def _search(shape: SearchShape, variables: Variables, source: str) -> SearchSett
             raise InvalidConfig(f"{source}: shortlist.search.{name}.api_key: {missing}") from None
         if choice.path:
             given["path"] = str(Path(source).parent / Path(choice.path).expanduser())
-    return SearchSettings(**chosen, dimensions=shape.dimensions, pipeline=shape.pipeline, saved_index=shape.saved_index)
+    saved = shape.saved_index
+    return SearchSettings(
+        **chosen,
+        dimensions=shape.dimensions,
+        pipeline=shape.pipeline,
+        index=shape.index,
+        saved_index=str(Path(source).parent / Path(saved).expanduser()) if isinstance(saved, str) else saved,
+    )
 
 
 def _selection(shape: SelectionShape | bool, variables: Variables, source: str) -> SelectionSettings | None:

@@ -1,10 +1,19 @@
-"""Which model embeds: a bundled one, a provider's, one in a folder, or an object of the caller's."""
+"""Which model embeds, and what finds the nearest vectors.
 
-from collections.abc import Mapping
+A model is a bundled one, a provider's, one in a folder, or an object of the caller's.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.embedders import Embedder, shipped
+from shortlist.index.index import Index, as_it_is
+from shortlist.index.nearest import APPROXIMATE_FROM, FEW_PASSING, ApproximateVectorIndex, is_available
 from shortlist.index.vectors import CAPACITY, QueryVectors
 
 EmbedderChoice: TypeAlias = Embedder | Mapping[str, Any] | str | None
@@ -16,6 +25,10 @@ Filters that share one `QueryVectors` object share its cache.
 
 TIERS = ("small", "static")
 """The bundled models, the better one first."""
+INDEXES = "auto, exact, approximate, or milvus:ADDRESS"
+MILVUS_TOKEN = "MILVUS_TOKEN"  # noqa: S105
+"""The variable that holds the password of a Milvus server, as `user:password` or as an API key."""
+logger = logging.getLogger(__name__)
 _KEYS = ("provider", "model", "base_url", "api_key", "path", "dimensions")
 
 
@@ -76,3 +89,44 @@ def static_model() -> Embedder | None:
         return shipped("static")
     except ModelError:
         return None
+
+
+def choose_index(choice: str) -> Callable[[Index], Index]:
+    """Return what prepares an index whose vectors are complete for searching them."""
+    kind, colon, address = choice.partition(":")
+    if choice == "exact":
+        return as_it_is
+    if choice in ("auto", "approximate"):
+        fewest = APPROXIMATE_FROM if choice == "auto" else FEW_PASSING
+        if choice == "approximate" and not is_available():
+            raise InvalidInput("search.index 'approximate' needs the extra 'ann': pip install 'shortlist-mcp[ann]'.")
+        return lambda index: _in_cells(index, fewest)
+    if kind == "milvus" and colon and address:
+        if find_spec("pymilvus") is None:
+            raise InvalidInput(
+                f"search.index {choice!r} needs the extra 'milvus': pip install 'shortlist-mcp[milvus]'."
+            )
+        return lambda index: _by_milvus(index, address)
+    raise InvalidInput(f"No index {choice!r}: use {INDEXES}.")
+
+
+def _in_cells(index: Index, fewest: int) -> Index:
+    dense = index.dense
+    if dense is None or len(index) < fewest or not is_available():
+        return index
+    if isinstance(dense, ApproximateVectorIndex) and not dense.is_outdated:
+        return index
+    return replace(index, dense=ApproximateVectorIndex.over(dense))
+
+
+def _by_milvus(index: Index, address: str) -> Index:
+    from shortlist.index.milvus import Collection, by_milvus  # noqa: PLC0415
+
+    dense = index.dense
+    if dense is None or (isinstance(dense, ApproximateVectorIndex) and not dense.is_outdated):
+        return index
+    try:
+        return replace(index, dense=by_milvus(index, Collection.open(address, index, os.environ.get(MILVUS_TOKEN, ""))))
+    except ModelError as error:
+        logger.warning("Searching every vector in this process: %s", error)
+        return index

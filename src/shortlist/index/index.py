@@ -266,6 +266,11 @@ class Index:
         return shared, counts, frozenset(stale)
 
 
+def as_it_is(index: Index) -> Index:
+    """Return the index itself, whose exact search looks at every vector."""
+    return index
+
+
 def _moved(rows: Mapping[ToolId, int], fresh: dict[ToolId, int], removed: frozenset[ToolId]) -> Mapping[ToolId, int]:
     """Return the rows after an update; those of a mapped index are not copied."""
     if not isinstance(rows, dict):

@@ -192,6 +192,11 @@ class ExactLexicalIndex:
         part, start, end = self._place(row)
         return part.terms[start:end], part.fields[start:end]
 
+    def weights_of(self, row: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the terms of a row, and the saturated weight of each."""
+        part, start, end = self._place(row)
+        return part.terms[start:end], part.weights[start:end]
+
     def term_counts(self, fields: FieldFilter) -> NDArray[np.int64]:
         """Return how many terms each row has in some fields."""
         parts = (self._main, self._late)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,10 @@ from shortlist.errors import IndexFormatError
 from shortlist.index.index import Index
 from shortlist.index.store import load_index, save_index
 from shortlist.models import ToolId
+from shortlist.paths import cache_folder
 from shortlist.version import own_version
+
+logger = logging.getLogger(__name__)
 
 SAVED_FROM = 500
 """Fewer tools are indexed faster than they are read back."""
@@ -24,10 +28,17 @@ CHANGED_SHARE = 0.1
 """An index is saved again once this share of its tools has changed; up to then a start applies the difference."""
 
 
+def indexes_folder(choice: bool | str) -> Path:
+    """Return where indexes are saved: in the folder that was chosen, or in the user's cache."""
+    return Path(choice) if isinstance(choice, str) else cache_folder() / "indexes"
+
+
 class SavedIndexes:
     """A folder with an index for each catalog and model used lately.
 
-    Indexes are kept apart by version of the package, since another one may read words differently.
+    Indexes are kept apart by version of the package, since another one may read words differently. Several processes
+    and machines may share the folder: an index in it is never changed, so each maps the same files, and the tools that
+    were added, changed or removed since are kept beside them in memory until enough have gathered for a new index.
     """
 
     def __init__(self, folder: Path, model_id: str | None) -> None:
@@ -42,7 +53,8 @@ class SavedIndexes:
         for place in self._places(catalog):
             try:
                 index = load_index(place, catalog)
-            except IndexFormatError:
+            except IndexFormatError as error:
+                logger.warning("%s", error)
                 continue
             if index.catalog is not catalog and _share_changed(index.catalog, catalog) > CHANGED_SHARE:
                 continue

@@ -24,7 +24,7 @@ from shortlist.index.columns import ByRow, Grouped, Growing, TextRows, Texts
 from shortlist.index.facets import Facets
 from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex
-from shortlist.index.vectors import ExactVectorIndex
+from shortlist.index.nearest import ApproximateVectorIndex
 from shortlist.models import Server, ToolId
 
 VERSION = 3
@@ -116,7 +116,7 @@ def _read(folder: Path, header: dict[str, Any], known: Catalog | None) -> Index:
     rows = TextRows(ids, _Arrays(folder, "ids"))
     facets = Facets.restore(header["facets"], _Arrays(folder, "facets"))
     lexical = ExactLexicalIndex.restore(header["vocabulary"], _Arrays(folder, "lexical"))
-    dense = ExactVectorIndex.restore(header["model"], _Arrays(folder, "dense")) if header["model"] else None
+    dense = ApproximateVectorIndex.restore(header["model"], _Arrays(folder, "dense")) if header["model"] else None
     catalog = known or _read_catalog(folder, header, rows, facets)
     sizes = {len(ids), len(catalog), len(facets.servers), lexical.size, dense.size if dense else len(ids)}
     if len(sizes) > 1:
@@ -180,6 +180,9 @@ class _Arrays(Mapping[str, NDArray[Any]]):
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return np.asarray(np.load(self._folder / f"{self._part}-{name}.npy", mmap_mode="c"))
+
+    def __contains__(self, name: object) -> bool:
+        return (self._folder / f"{self._part}-{name}.npy").exists()
 
     def __iter__(self) -> Iterator[str]:
         return (path.stem.removeprefix(f"{self._part}-") for path in self._folder.glob(f"{self._part}-*.npy"))

@@ -14,9 +14,9 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
 from shortlist.code.report import ProgramReport
 from shortlist.errors import InvalidInput, ModelError, ToolNotFound
-from shortlist.index.choosing import EmbedderChoice, choose_embedder, static_model
+from shortlist.index.choosing import EmbedderChoice, choose_embedder, choose_index, static_model
 from shortlist.index.index import Index, IndexChange
-from shortlist.index.saved import SavedIndexes
+from shortlist.index.saved import SavedIndexes, indexes_folder
 from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import COOL_DOWN_SECONDS
 from shortlist.library.choosing import choose, query_of, recalled
@@ -29,7 +29,6 @@ from shortlist.library.sources import Source, read_source
 from shortlist.library.turn import Turn
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
-from shortlist.paths import cache_folder
 from shortlist.remote import ProviderUnavailable
 from shortlist.search.caution import beside_a_paste, with_taken_words
 from shortlist.search.explain import Explanation
@@ -73,7 +72,7 @@ class ToolFilter:
         )
         self._reranker = choose_reranker(self._setup.reranker)
         model_id = self._vectors.model_id if self._vectors is not None else None
-        self._saved = SavedIndexes(cache_folder() / "indexes", model_id) if self._setup.saves else None
+        self._saved = SavedIndexes(indexes_folder(self._setup.saved_index), model_id) if self._setup.saves else None
         self._view = self._viewed(read_source(tools))
         self._searcher = self._make_searcher(self._view.catalog)
         self._words: Searcher | None = None
@@ -304,7 +303,10 @@ class ToolFilter:
         index = self._saved.open(catalog) if self._saved is not None else Index.build(catalog)
         fallback = static_model() if self._vectors is not None and not self._setup.wait else None
         options = SearchOptions(
-            pipeline=self._setup.pipeline, cache=cache, expansions=read_expansions(*self._setup.expansions)
+            pipeline=self._setup.pipeline,
+            cache=cache,
+            expansions=read_expansions(*self._setup.expansions),
+            arrange=choose_index(self._setup.index),
         )
         return Searcher(index, self._vectors, fallback=fallback, options=options)
 

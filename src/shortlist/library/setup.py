@@ -21,7 +21,8 @@ class SetupChoices(TypedDict, total=False):
     rerank_top: int
     vector_cache: VectorCache | Literal["default"] | None
     cache_capacity: int
-    saved_index: bool
+    index: str
+    saved_index: bool | str
     save_index: bool
     wait: bool
 
@@ -43,12 +44,15 @@ class Setup:
     vector_cache: VectorCache | Literal["default"] | None = "default"
     """Where documents' vectors are kept between starts; None keeps none."""
     cache_capacity: int = CAPACITY
-    saved_index: bool = True
-    """Save the index, so that the next start does not build it again; `save_index` is the older name."""
+    index: str = "auto"
+    """How the nearest vectors are found: auto, exact, approximate, or milvus:ADDRESS."""
+    saved_index: bool | str = True
+    """Save the index, so that the next start does not build it again: in the user's cache, or in a folder of your own,
+    which several processes and machines can share. `save_index` is the older name."""
     save_index: bool = True
     wait: bool = True
     """False: answer at once with lexical search, and with vectors when they are ready."""
 
     @property
     def saves(self) -> bool:
-        return self.saved_index and self.save_index
+        return bool(self.saved_index) and self.save_index

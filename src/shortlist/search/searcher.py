@@ -13,7 +13,7 @@ import numpy as np
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
-from shortlist.index.index import Index, IndexChange, VectorCache, embed_cached
+from shortlist.index.index import Index, IndexChange, VectorCache, as_it_is, embed_cached
 from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors
@@ -83,8 +83,9 @@ class SearchOptions:
     reranker: Reranker | None = None
     """Scores the best hits again."""
     rerank_top: int = RERANKED
+    arrange: Callable[[Index], Index] = as_it_is
     keep: Callable[[Index], None] | None = None
-    """Saves an index whose vectors are complete."""
+    """What prepares an index whose vectors are complete for searching, and what saves it."""
     copies: SavedCopies | None = None
 
 
@@ -202,17 +203,18 @@ class Searcher:
         The fallback's vectors are made in a moment and answer until the model's are there.
         """
         with self._preparing:
-            if self.embedder is None:
-                self._keep()
-                return
-            if self._fallback is not None and self._ready.embedder is None:
-                self._embed(self._fallback, None, None)
-            self._embed(self.embedder, self._options.cache, progress)
+            if self.embedder is not None:
+                if self._fallback is not None and self._ready.embedder is None:
+                    self._embed(self._fallback, None, None)
+                self._embed(self.embedder, self._options.cache, progress)
             self._keep()
 
     def _keep(self) -> None:
+        index = self._options.arrange(known := self.index)
+        with self._writing:
+            if index is not known and self.index is known:
+                self._use(index, self._ready.embedder)
         if self._options.keep is not None:
-            index = self.index
             self._options.keep(index)
             self._finder.keep(index)
 

@@ -1,0 +1,220 @@
+"""Milvus as the engine that finds candidates, for those who share one index among machines.
+
+A collection holds one saved index: a row is a tool, with the weights of its words as a sparse vector, its vector, and
+what filters ask for. Stored weights do not depend on other tools, and IDF is a factor of the query, so the inner
+product that the engine returns is the BM25F score of this package. Rows and term numbers are those of the index, which
+is why a collection is never changed: what came later is searched in this process until the next one is published.
+
+The same client opens a local file (`milvus-lite`) and the address of a server.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shortlist.errors import InvalidInput, ModelError
+from shortlist.index.embedders import Vectors
+from shortlist.index.index import Index
+from shortlist.index.lexical import ExactLexicalIndex, StandIns
+from shortlist.index.nearest import ApproximateVectorIndex
+from shortlist.index.ports import NOTHING, Among, Candidates, Rows
+from shortlist.index.vectors import ExactVectorIndex, best
+from shortlist.models import Filters, Scores
+from shortlist.text.queries import QueryTerm
+
+logger = logging.getLogger(__name__)
+
+INSERTED_AT_ONCE = 2_000
+MAX_LIMIT = 16_384
+"""The most rows that Milvus returns for one search."""
+MAX_LABEL = 1_024
+_ROW, _WORDS, _VECTOR = "row", "words", "vector"
+
+
+class Collection:
+    """One saved index in Milvus: opened where it is there, published where it is not."""
+
+    def __init__(self, client: Any, name: str, size: int) -> None:
+        self._client, self._name, self._size = client, name, size
+
+    @classmethod
+    def open(cls, uri: str, index: Index, token: str = "") -> "Collection":
+        """Return the collection of an index, which is published first where the engine does not have it."""
+        client = _connected(uri, token)
+        collection = cls(client, f"shortlist_{index.catalog.fingerprint}", index.size)
+        collection._ask(collection._publish, index)
+        return collection
+
+    def near(self, query: Vectors, limit: int, among: Among) -> Rows:
+        """Return rows that may answer, the nearest to any vector of the query."""
+        try:
+            found = [self._rows(_VECTOR, vector.tolist(), limit, among) for vector in query.astype(np.float32)]
+        except ModelError as error:  # the search goes on with every vector, in this process
+            logger.warning("Searching every vector in this process: %s", error)
+            every = np.arange(self._size)
+            return every if among.rows is None else every[among.rows[: self._size]]
+        return np.unique(np.concatenate(found))
+
+    def holding(self, weights: Mapping[int, float], limit: int, among: Among) -> Rows:
+        """Return rows that may answer, those with the largest inner product with the weights of a query's terms."""
+        return self._rows(_WORDS, dict(weights), limit, among)
+
+    def drop(self) -> None:
+        """Remove the collection from the engine, for all who share it."""
+        self._ask(self._client.drop_collection, self._name)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _rows(self, field: str, vector: Any, limit: int, among: Among) -> Rows:
+        """Ask for more until enough rows pass: the engine applies filters, but knows nothing of removed rows."""
+        wanted = limit
+        while True:
+            asked = min(wanted, MAX_LIMIT)
+            (found,) = self._ask(
+                self._client.search,
+                self._name,
+                data=[vector],
+                anns_field=field,
+                limit=asked,
+                filter=expression(among.filters),
+                search_params={"metric_type": "IP"},
+            )
+            rows = np.array([hit[_ROW] for hit in found], np.int64)
+            passing = rows if among.rows is None else rows[among.rows[rows]]
+            if len(passing) >= limit or len(rows) < asked or asked == MAX_LIMIT:
+                return passing
+            wanted *= 4
+
+    def _publish(self, index: Index) -> None:
+        if self._client.has_collection(self._name):
+            count = self._client.query(self._name, filter="", output_fields=["count(*)"])[0]["count(*)"]
+            if count == index.size:
+                return
+            self._client.drop_collection(self._name)  # somebody was interrupted while publishing it
+        if index.dense is None or index.waiting or index.size != len(index):
+            raise InvalidInput("Only a complete index is published: embed every tool, and save it, before.")
+        self._create(index.dense.dimensions)
+        for start in range(0, index.size, INSERTED_AT_ONCE):
+            rows = range(start, min(start + INSERTED_AT_ONCE, index.size))
+            self._client.insert(self._name, list(_entities(index, index.dense, rows)))
+        self._client.flush(self._name)
+
+    def _create(self, dimensions: int) -> None:
+        from pymilvus import DataType  # noqa: PLC0415
+
+        schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field(_ROW, DataType.INT64, is_primary=True)
+        schema.add_field(_WORDS, DataType.SPARSE_FLOAT_VECTOR)
+        schema.add_field(_VECTOR, DataType.FLOAT_VECTOR, dim=dimensions)
+        for name in ("server", "category"):
+            schema.add_field(name, DataType.VARCHAR, max_length=MAX_LABEL)
+        for name in ("read_only", "destructive"):
+            schema.add_field(name, DataType.INT8)
+        indexes = self._client.prepare_index_params()
+        indexes.add_index(_WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+        indexes.add_index(_VECTOR, index_type="FLAT", metric_type="IP")
+        self._client.create_collection(self._name, schema=schema, index_params=indexes, consistency_level="Strong")
+
+    def _ask(self, work: Any, *arguments: Any, **named: Any) -> Any:
+        """Call the engine; a failure names the engine and what to do."""
+        from pymilvus.exceptions import MilvusException  # noqa: PLC0415
+
+        try:
+            return work(*arguments, **named)
+        except MilvusException as error:
+            raise ModelError(
+                f"Milvus did not answer ({error.message}). Check search.milvus, or set search.index to 'exact'."
+            ) from None
+
+
+def expression(filters: Filters) -> str:
+    """Return the filters that the engine can apply as a Milvus expression; tags and single tools are left to us."""
+    parts = [
+        f"{field} in {json.dumps(sorted(label[:MAX_LABEL] for label in wanted))}"
+        for field, wanted in (("server", filters.servers), ("category", filters.categories))
+        if wanted is not None
+    ]
+    claims = (("read_only", filters.read_only), ("destructive", filters.destructive))
+    return " and ".join([*parts, *(f"{field} == {int(claim)}" for field, claim in claims if claim is not None)])
+
+
+def _entities(index: Index, dense: ExactVectorIndex, rows: range) -> Iterator[dict[str, Any]]:
+    vectors = dense.vectors(np.array(rows)).astype(np.float32)
+    for row, vector in zip(rows, vectors, strict=True):
+        tool, (terms, weights) = index.tool(row), index.lexical.weights_of(row)
+        claims = (tool.annotations.read_only, tool.annotations.destructive)
+        yield {
+            _ROW: row,
+            _WORDS: dict(zip(terms.tolist(), weights.tolist(), strict=True)) or {0: 0.0},
+            _VECTOR: vector.tolist(),
+            "server": tool.server[:MAX_LABEL],
+            "category": tool.category[:MAX_LABEL],
+            "read_only": -1 if claims[0] is None else int(claims[0]),
+            "destructive": -1 if claims[1] is None else int(claims[1]),
+        }
+
+
+def _connected(uri: str, token: str) -> Any:
+    try:
+        from pymilvus import MilvusClient  # noqa: PLC0415
+        from pymilvus.exceptions import MilvusException  # noqa: PLC0415
+    except ImportError:
+        raise InvalidInput(
+            "Search by Milvus needs the extra 'milvus': run pip install 'shortlist-mcp[milvus]', "
+            "or set search.index to 'exact'."
+        ) from None
+    try:
+        return MilvusClient(uri, token=token)
+    except (MilvusException, OSError) as error:
+        raise ModelError(f"Milvus at {uri!r} cannot be opened ({error}). Check the address in search.milvus.") from None
+
+
+class AskedTerms(NamedTuple):
+    """For each term of a query, the numbers of what may stand for it, with their weights times IDF."""
+
+    terms: Sequence[Mapping[int, float]]
+
+
+class MilvusLexicalIndex:
+    """Words by the engine, scores by this package: a word with synonyms counts once, by the best match."""
+
+    def __init__(self, collection: Collection, exact: ExactLexicalIndex) -> None:
+        self._collection, self._exact = collection, exact
+        self._placed = exact.size
+
+    def match(self, terms: Sequence[QueryTerm], stand_ins: StandIns) -> AskedTerms:
+        number, idf = self._exact.vocabulary, self._exact.idf
+        return AskedTerms([{number[t]: w * idf(t) for t, w in stand_ins(asked)} for asked in terms])
+
+    def retrieve(self, query: AskedTerms, limit: int, among: Among) -> Candidates:
+        summed: dict[int, float] = {}
+        for term in query.terms:
+            for number, weight in term.items():
+                summed[number] = summed.get(number, 0.0) + weight
+        if not summed:
+            return NOTHING
+        # The sum is never below the best of synonyms, so more rows are asked for where a term has some.
+        deeper = limit if all(len(term) < 2 for term in query.terms) else 4 * limit
+        rows = np.sort(self._collection.holding(summed, deeper, among))
+        scores = self.score(query, rows)
+        chosen = best(scores, limit)
+        return Candidates(rows[chosen], scores[chosen], len(rows))
+
+    def score(self, query: AskedTerms, rows: Rows) -> Scores:
+        return np.array([self._score(query, int(row)) for row in rows], np.float32)
+
+    def _score(self, query: AskedTerms, row: int) -> float:
+        terms, weights = self._exact.weights_of(row)
+        known = dict(zip(terms.tolist(), weights.tolist(), strict=True))
+        return sum(max((known.get(n, 0.0) * w for n, w in term.items()), default=0.0) for term in query.terms)
+
+
+def by_milvus(index: Index, collection: Collection) -> ApproximateVectorIndex:
+    """Return the vectors of an index, of which the engine finds the nearest."""
+    if index.dense is None:
+        raise InvalidInput("An index without vectors cannot be searched by them: embed it before.")
+    return ApproximateVectorIndex(index.dense, collection, index.size)
