@@ -92,6 +92,12 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "test_fairness.py::test_calls_that_wait_for_one_caller_leave_places_to_the_others",
         "test_fairness.py::test_requests_that_one_caller_does_not_complete_leave_places_to_the_others",
     ),
+    "one request with 20,000 headers freezes everybody, and headers or trailers take memory without bound": (
+        "gateway/test_limits.py::test_a_request_with_a_large_head_is_refused_at_once_and_the_others_are_served",
+        "gateway/test_limits.py::test_requests_that_follow_one_another_are_weighed_one_by_one",
+        "gateway/test_limits.py::test_a_body_that_declares_too_many_bytes_is_refused_before_it_comes",
+        "gateway/test_limits.py::test_a_request_that_names_two_hosts_is_refused",
+    ),
     "kill -9 leaves processes, damages files or loses events that were written": (
         "cli/test_process.py::test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes",
         "cli/test_process.py::test_kill_9_loses_only_events_of_the_last_moment",

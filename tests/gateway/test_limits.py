@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,14 @@ from shortlist.cli.listening import listen
 from shortlist.config.settings import Limits
 from shortlist.front import resumption
 from shortlist.front.audience import SHUTTING_DOWN, Admission
-from shortlist.front.connections import RESERVED_DESCRIPTORS, descriptor_limit, guarded_protocol
-from shortlist.front.http import build_app
+from shortlist.front.connections import (
+    HEAD_BYTES,
+    HEAD_FIELDS,
+    RESERVED_DESCRIPTORS,
+    descriptor_limit,
+    guarded_protocol,
+)
+from shortlist.front.http import MAX_BODY_BYTES, build_app
 from shortlist.front.server import RelayedCalls
 from shortlist.front.streams import encode_event
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
@@ -235,3 +241,61 @@ class Overlaid:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def head(*more: str, target: str = "/healthz", host: str = "127.0.0.1") -> bytes:
+    return "\r\n".join([f"POST {target} HTTP/1.1", f"Host: {host}", *more, "", ""]).encode()
+
+
+LARGE_HEADS = {
+    "many headers": head(*(f"X-{number}: y" for number in range(HEAD_FIELDS + 1))),
+    "a long header": head("X-A: " + "y" * HEAD_BYTES),
+    "a header without an end": head("X-A: " + "y" * 4 * HEAD_BYTES)[:-4],
+    "a long path": head(target="/" + "y" * HEAD_BYTES),
+    "many trailers": head("Transfer-Encoding: chunked", target="/mcp")
+    + b"1\r\n{\r\n0\r\n"
+    + b"".join(b"X-%d: y\r\n" % number for number in range(HEAD_FIELDS + 1)),
+    "a trailer without an end": head("Transfer-Encoding: chunked", target="/mcp")
+    + b"1\r\n{\r\n0\r\nX-A: "
+    + b"y" * 4 * HEAD_BYTES,
+}
+
+
+@pytest.mark.parametrize("name", LARGE_HEADS)
+async def test_a_request_with_a_large_head_is_refused_at_once_and_the_others_are_served(name: str) -> None:
+    limits = Limits(request_seconds=10 * DEADLINE_SECONDS)
+    async with serve(Fixture("alpha")) as served, listening(served, limits) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(LARGE_HEADS[name])
+        # What the gateway no longer reads resets the connection, maybe before its answer is read.
+        with anyio.fail_after(DEADLINE_SECONDS), suppress(ConnectionResetError):
+            assert (await reader.readline()).split()[1] == b"431"
+        writer.close()
+        reader, writer = await ask(port, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert await status(reader) == 200
+        writer.close()
+
+
+async def test_requests_that_follow_one_another_are_weighed_one_by_one() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
+        one = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: " + b"y" * (HEAD_BYTES // 2) + b"\r\n\r\n"
+        reader, writer = await ask(port, one * 4)
+        for _ in range(4):
+            assert await status(reader) == 200
+            with anyio.fail_after(DEADLINE_SECONDS):
+                await reader.readuntil(b"\r\n\r\nok")
+        writer.close()
+
+
+async def test_a_body_that_declares_too_many_bytes_is_refused_before_it_comes() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits(request_seconds=10_000.0)) as (port, _):
+        reader, writer = await ask(port, head(f"Content-Length: {MAX_BODY_BYTES + 1}", target="/mcp"))
+        assert await status(reader) == 413
+        writer.close()
+
+
+async def test_a_request_that_names_two_hosts_is_refused() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
+        reader, writer = await ask(port, head("Host: evil.example", "Content-Length: 0"))
+        assert await status(reader) == 400
+        writer.close()

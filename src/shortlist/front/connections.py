@@ -1,4 +1,4 @@
-"""HTTP connections within limits: how many there are, and how long a client may take to send a request's head."""
+"""HTTP connections within limits: how many there are, and how large and how slow the head of a request may be."""
 
 import asyncio
 import sys
@@ -11,6 +11,9 @@ from shortlist.config.settings import Limits
 RESERVED_DESCRIPTORS = 256
 """Kept for servers, files and databases; connections are refused before these are used up."""
 MOST_DESCRIPTORS = 8_192
+HEAD_BYTES = 64 * 1024
+HEAD_FIELDS = 200
+"""What a request's line, headers and trailers may take together: work on headers grows with the square of them."""
 IDLE_SECONDS = 75
 """How long a connection may rest between two requests; clients with shorter limits close it themselves."""
 
@@ -21,11 +24,15 @@ def _response(status: str, text: str) -> bytes:
 
 
 _BUSY = _response("503 Service Unavailable", "Too many open connections (limits.connections is reached).")
+_LARGE = _response(
+    "431 Request Header Fields Too Large",
+    f"The headers of a request may be {HEAD_FIELDS} in number and {HEAD_BYTES:,} bytes in all.",
+)
 _LATE = _response("408 Request Timeout", "The request took too long to arrive (limits.request_seconds).")
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol with a bound on connections, and on the time that a request's head may take."""
+    """Uvicorn's protocol with a bound on connections, and on the size and the time of a request's head."""
 
     most = 2_000
     head_seconds = 15.0
@@ -34,6 +41,9 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._head_timer: asyncio.TimerHandle | None = None
         self._is_refused = False
+        self._head_bytes = self._head_fields = 0
+        self._unparsed = 0
+        """Bytes since the parser last reported anything: it keeps a header until the header is complete."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,17 +58,58 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_refused:
-            super().data_received(data)
+        if self._is_refused:
+            return
+        self._unparsed += len(data)
+        super().data_received(data)
+        if self._unparsed > HEAD_BYTES:
+            self._refuse()
 
     def on_message_begin(self) -> None:
+        self._head_bytes = self._head_fields = self._unparsed = 0
         super().on_message_begin()
         if self._head_timer is None:
             self._await_head()
 
+    def on_url(self, url: bytes) -> None:
+        self._weigh(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, or a trailer of a body in chunks."""
+        self._head_fields += 1
+        self._unparsed = 0
+        self._weigh(name, value)
+        if not self._is_refused:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        self._unparsed = 0
         self._head_arrived()
-        super().on_headers_complete()
+        if not self._is_refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        if not self._is_refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._is_refused:
+            super().on_message_complete()
+
+    def _weigh(self, *parts: bytes) -> None:
+        self._head_bytes += sum(map(len, parts))
+        if self._head_bytes > HEAD_BYTES or self._head_fields > HEAD_FIELDS:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self._is_refused:
+            return
+        self._is_refused = True
+        self._head_arrived()
+        is_answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        self._end(b"" if is_answering else _LARGE)
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.head_seconds, self._end, _LATE)

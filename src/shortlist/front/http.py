@@ -130,7 +130,7 @@ class Endpoint:
         self._arriving[principal] += 1
         try:
             async with asyncio.timeout(self._limits.request_seconds):
-                body = await _body(receive)
+                body = await _body(receive) if _declared_bytes(scope) <= MAX_BODY_BYTES else None
         except TimeoutError:
             text = "The request took too long to arrive (limits.request_seconds)."
             await PlainTextResponse(text, 408, {"Connection": "close"})(scope, receive, send)
@@ -158,6 +158,12 @@ class Endpoint:
             logger.warning("a session cannot be looked up: %s", error)
             text = "The session cannot be looked up at the moment, since the database does not answer."
             await PlainTextResponse(text, 503, {"Retry-After": "1"})(scope, receive, send)
+
+
+def _declared_bytes(scope: Scope) -> int:
+    """Return the length that a request declares; 0 where it declares none."""
+    lengths = (value for name, value in scope["headers"] if name == b"content-length")
+    return max((int(value) for value in lengths if value.isdigit()), default=0)
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -219,7 +225,9 @@ class LocalOnly:
         # RFC 9110 §5.5: white space around a value is not part of it, and not every HTTP parser takes it away.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = Headers(scope=scope)
-        if not self._anywhere and not self._names_us(_host(f"//{headers.get('host', '')}")):
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:  # which one counts would be a matter of taste
+            await PlainTextResponse("More than one Host header", 400)(scope, receive, send)
+        elif not self._anywhere and not self._names_us(_host(f"//{headers.get('host', '')}")):
             await PlainTextResponse("Invalid Host header", 421)(scope, receive, send)
         elif not self._is_ours(headers.get("origin"), headers.get("host", "")):
             await PlainTextResponse("Invalid Origin header", 403)(scope, receive, send)
