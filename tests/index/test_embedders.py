@@ -121,6 +121,11 @@ def test_the_runtime_leaves_nothing_behind_and_so_has_nobody_to_report_to(tmp_pa
     assert list(tmp_path.rglob("*")) == []
 
 
+def test_threads_that_wait_for_a_model_take_no_cpu(tmp_path: Path) -> None:
+    session, _ = OnnxEmbedder(write_onnx(tmp_path / "small"))._parts()
+    assert session.get_session_options().get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
 def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
     assert embedder.embed_documents([]).shape == (0, DIMENSIONS)
 

@@ -342,6 +342,8 @@ def _onnx_session(model: Path, threads: int = 0) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads
+    # Threads that spin while they wait take the CPU from other searches, and from the ones that they wait for.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:
