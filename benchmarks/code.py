@@ -5,7 +5,7 @@ after a search, and as one program after a search. Single calls replay the progr
 that it makes in parallel count as one round trip. The results must be equal. Tokens in are what a model reads: in every
 round trip it reads the whole conversation so far, without a prompt cache. Tokens out are the calls or the program that
 it writes. Time is that of the calls, without the model. `--real` adds reference servers from npm and PyPI, which it
-installs. The last tables measure the overhead of a program and the lag of the event loop under hostile programs.
+installs. `python -m benchmarks.code_speed` measures the overhead of a program, and hostile ones.
 """
 
 import argparse
@@ -40,9 +40,7 @@ from shortlist.config.load import load_settings
 from shortlist.config.settings import (
     CodeSettings,
     SearchSettings,
-    ServerSettings,
     Settings,
-    StdioTransport,
 )
 from shortlist.demo.server import demo_settings
 from shortlist.disclosure.budget import estimate_tokens
@@ -56,21 +54,6 @@ CODE = CodeSettings(allow="write")
 BIFROST = 92.8
 """Percent fewer input tokens at 508 tools, as Bifrost publishes it."""
 READY_SECONDS = 300.0
-SAMPLE_SECONDS = 0.001
-LAG_MILLISECONDS = 25.0
-ONE_CALL_MILLISECONDS = 5.0
-PARALLEL_MILLISECONDS = 10.0
-HOSTILE: Mapping[str, str] = {
-    "endless loop": "while True:\n    pass",
-    "memory": "x = []\nwhile True:\n    x.append('y' * 10_000)",
-    "large value": "[{'a': n} for n in range(100_000)]",
-    "large argument": "await tools.bench.quick(text=['y' * 10 for _ in range(100_000)])",
-    "output flood": "while True:\n    print('x' * 1_000)",
-    "10,000 calls": "import asyncio\nawait asyncio.gather(*[tools.bench.quick() for _ in range(10_000)])",
-    "10,000 names": "while True:\n    tools.bench\n    tools.nowhere",
-    "recursion": "def f():\n    return f()\nf()",
-    "exceptions": "while True:\n    try:\n        await tools.nowhere.x()\n    except BaseException:\n        pass",
-}
 
 
 @dataclass(slots=True)
@@ -123,7 +106,7 @@ class SingleCalls:
         started = perf_counter()
         results = await asyncio.gather(*[self._one(request) for request, _ in batch])
         self._flow.milliseconds += (perf_counter() - started) * 1000
-        read = sum(self._count(_text(result)) for result in results)
+        read = sum(self._count(text_of(result)) for result in results)
         self._flow.turn(sum(self._count(json.dumps(request)) for request, _ in batch), read)
         for (_, future), result in zip(batch, results, strict=True):
             future.set_result(_value(result))
@@ -142,16 +125,16 @@ class _Server:
         return lambda **arguments: self._calls.call(f"{self._server}.{name}", arguments)
 
 
-def _text(result: Any) -> str:
+def text_of(result: Any) -> str:
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
 def _value(result: Any) -> Any:
     if result.is_error:
-        raise RuntimeError(_text(result))
+        raise RuntimeError(text_of(result))
     if result.structured_content is not None:
         return result.structured_content
-    text = _text(result)
+    text = text_of(result)
     return json.loads(text) if text[:1] in "{[" else text
 
 
@@ -195,7 +178,7 @@ async def compare(bench: Bench, scenario: CodeScenario) -> dict[str, Flow]:
     started = perf_counter()
     result = await bench.code.call_tool("run_code", {"code": scenario.program})
     flow.milliseconds += (perf_counter() - started) * 1000
-    answer = _text(result)
+    answer = text_of(result)
     if result.is_error:
         raise RuntimeError(f"{scenario.task}\n{answer}")
     flow.turn(bench.count(json.dumps({"code": scenario.program})), bench.count(answer))
@@ -207,7 +190,7 @@ async def compare(bench: Bench, scenario: CodeScenario) -> dict[str, Flow]:
 async def _searched(client: Client, scenario: CodeScenario, flow: Flow, count: Callable[[str], int]) -> None:
     arguments = {"queries": list(scenario.searches), "limit": 3}
     started = perf_counter()
-    answer = _text(await client.call_tool("search_tools", arguments))
+    answer = text_of(await client.call_tool("search_tools", arguments))
     flow.milliseconds += (perf_counter() - started) * 1000
     flow.found = count(answer)
     flow.turn(count(json.dumps(arguments)), flow.found)
@@ -217,9 +200,9 @@ async def _searched(client: Client, scenario: CodeScenario, flow: Flow, count: C
 async def benches(settings: Settings, count: Callable[[str], int]) -> AsyncIterator[Bench]:
     """Open the three gateways, and wait until every server is there."""
     async with (
-        _served(settings, ServeOptions(mode="passthrough")) as (upfront, _),
-        _served(settings, ServeOptions(mode="search")) as (search, stack),
-        _served(replace(settings, code=CODE), ServeOptions(menu="code")) as (code, _),
+        served(settings, ServeOptions(mode="passthrough")) as (upfront, _),
+        served(settings, ServeOptions(mode="search")) as (search, stack),
+        served(replace(settings, code=CODE), ServeOptions(menu="code")) as (code, _),
     ):
         reach = stack.gateway.state.reach(OWNER)
         functions = functions_of(reach)
@@ -230,7 +213,7 @@ async def benches(settings: Settings, count: Callable[[str], int]) -> AsyncItera
 
 
 @asynccontextmanager
-async def _served(
+async def served(
     settings: Settings, options: ServeOptions, start: Starting = "all"
 ) -> AsyncIterator[tuple[Client, Stack]]:
     async with open_stack(settings, options, start=start) as stack, Client(stack.front.server) as client:
@@ -268,7 +251,7 @@ async def found_at_scale(
     found: dict[str, list[int]] = {}
     for way, options in (("search", ServeOptions(mode="search")), ("code", ServeOptions(menu="code"))):
         _say(f"searching {len(catalog):,} tools, {way} …")
-        async with _served(settings, options, start="none") as (client, _):
+        async with served(settings, options, start="none") as (client, _):
             flows = [Flow() for _ in scenarios]
             for scenario, flow in zip(scenarios, flows, strict=True):
                 await _searched(client, scenario, flow, count)
@@ -278,54 +261,6 @@ async def found_at_scale(
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-# Overhead and lag
-
-
-def _own() -> Settings:
-    transport = StdioTransport(command=sys.executable, args=(str(Path(__file__).with_name("code_server.py")),))
-    return Settings(servers={"bench": ServerSettings(name="bench", transport=transport)}, code=CODE)
-
-
-async def overhead(client: Client, times: int) -> dict[str, float]:
-    """Time one call by itself and in a program, and ten parallel ones, in turns; medians in milliseconds."""
-    programs: dict[str, tuple[str, dict[str, Any]]] = {
-        "one call": ("call_tool", {"name": "bench__quick", "arguments": {}}),
-        "program with one call": ("run_code", {"code": "await tools.bench.quick()"}),
-        "slow call": ("call_tool", {"name": "bench__slow", "arguments": {}}),
-        "program with ten parallel slow calls": (
-            "run_code",
-            {"code": "import asyncio\nawait asyncio.gather(*[tools.bench.slow() for _ in range(10)])"},
-        ),
-    }
-    taken: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(times + 3):
-        for name, (tool, arguments) in programs.items():
-            started = perf_counter()
-            await client.call_tool(tool, arguments)
-            taken[name].append((perf_counter() - started) * 1000)
-    return {name: statistics.median(values[3:]) for name, values in taken.items()}
-
-
-async def lag_under(client: Client, code: str) -> tuple[float, float]:
-    """Run a program and return the p99 and the largest delay of the event loop meanwhile, in milliseconds."""
-    delays: list[float] = []
-    async with anyio.create_task_group() as tasks:
-
-        async def sample() -> None:
-            while True:
-                started = perf_counter()
-                await anyio.sleep(SAMPLE_SECONDS)
-                delays.append((perf_counter() - started - SAMPLE_SECONDS) * 1000)
-
-        tasks.start_soon(sample)
-        await anyio.sleep(0.02)
-        delays.clear()
-        await client.call_tool("run_code", {"code": code})
-        tasks.cancel_scope.cancel()
-    ordered = sorted(delays) or [0.0]
-    return ordered[int(len(ordered) * 0.99)], ordered[-1]
 
 
 # Tables
@@ -398,30 +333,6 @@ def _summary(rows: Sequence[tuple[str, dict[str, Flow]]], sizes: Sequence[Size],
     ]
 
 
-def _speed_tables(times: Mapping[str, float], lags: Mapping[str, tuple[float, float]]) -> list[Table]:
-    one = times["program with one call"] - times["one call"]
-    ten = times["program with ten parallel slow calls"] - times["slow call"]
-    targets = (("one call, over the call itself", one, ONE_CALL_MILLISECONDS),
-               ("ten parallel calls, over the slowest", ten, PARALLEL_MILLISECONDS))  # fmt: skip
-    return [
-        Table(
-            "Overhead of a program, ms (medians)",
-            ("program", "overhead", "target", "met"),
-            tuple(
-                (name, f"{value:.1f}", f"≤ {most:g}", "yes" if value <= most else "NO") for name, value, most in targets
-            ),
-        ),
-        Table(
-            "Event-loop lag under hostile programs, ms",
-            ("program", "p99", "max", f"max < {LAG_MILLISECONDS:g}"),
-            tuple(
-                (name, f"{p99:.1f}", f"{most:.1f}", "yes" if most < LAG_MILLISECONDS else "NO")
-                for name, (p99, most) in lags.items()
-            ),
-        ),
-    ]
-
-
 async def measure(arguments: argparse.Namespace) -> None:
     count: Callable[[str], int] = exact() if RANKS.exists() else estimate_tokens
     scenarios = SCENARIOS[: arguments.tasks]
@@ -440,16 +351,12 @@ async def measure(arguments: argparse.Namespace) -> None:
 
         _say(f"{len(REAL_SCENARIOS)} tasks over reference servers, which are installed first …")
         with tempfile.TemporaryDirectory() as folder:
+            os.environ["XDG_DATA_HOME"] = str(Path(folder) / "data")  # demo servers of the same names are pinned
             settings = load_settings(reference_servers(install(), Path(folder)))
             async with benches(settings, count) as bench:
                 real = [(s.task, await compare(bench, s)) for s in REAL_SCENARIOS]
                 menu = bench.menus["all upfront"]
                 tables += _summary(real, [Size("reference servers", menu)], menu)
-    _say("overhead, and hostile programs …")
-    async with _served(_own(), ServeOptions(menu="code")) as (client, _):
-        times = await overhead(client, arguments.times)
-        lags = {name: await lag_under(client, code) for name, code in HOSTILE.items()}
-    tables += _speed_tables(times, lags)
     publish(
         "code",
         tables,
@@ -457,8 +364,6 @@ async def measure(arguments: argparse.Namespace) -> None:
             "tokens": "o200k, exact" if RANKS.exists() else "o200k, estimated",
             "tasks": {task: {way: [f.tokens_in, f.tokens_out, f.rounds, f.milliseconds] for way, f in flows.items()}
                       for task, flows in done},
-            "overhead_ms": dict(times),
-            "lag_ms": {name: list(lag) for name, lag in lags.items()},
         },
     )  # fmt: skip
 
@@ -466,7 +371,6 @@ async def measure(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.code", description=__doc__)
     parser.add_argument("--tasks", type=int, default=len(SCENARIOS), help="only so many tasks")
-    parser.add_argument("--times", type=int, default=100, help="how often each call is timed")
     parser.add_argument("--real", action="store_true", help="also use reference servers, which are installed first")
     parser.add_argument("--no-union", action="store_true", help="leave out the 25,759 tools")
     arguments = parser.parse_args()

@@ -37,7 +37,7 @@ from shortlist.cli.hosting import SWITCH_SECONDS
 from shortlist.config.settings import Settings
 from shortlist.errors import ModelError
 from shortlist.evals.tables import Table
-from shortlist.front.audience import Answerer
+from shortlist.front.answerer import Answerer
 from shortlist.gateway.callers import Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.state import Seams

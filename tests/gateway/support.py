@@ -27,7 +27,7 @@ from shortlist.config.settings import (
     ToolOverride,
     hash_token,
 )
-from shortlist.front.audience import Answerer
+from shortlist.front.answerer import Answerer
 from shortlist.front.server import Front
 from shortlist.gateway.callers import Caller
 from shortlist.gateway.gateway import Gateway

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client, MCPError
 
-from shortlist.front.audience import Answerer
+from shortlist.front.answerer import Answerer
 from shortlist.gateway.callers import Caller
 from shortlist.gateway.calling import shown_uris
 from shortlist.gateway.results import SeenUris

@@ -10,7 +10,7 @@ import pytest
 
 from shortlist.code.report import ProgramReport
 from shortlist.code.runner import MAX_PROGRAMS, CallWork, Sandbox
-from shortlist.code.sandbox import NICENESS, Budget, Script, Wanted, Workers
+from shortlist.code.sandbox import NICENESS, Budget, Ended, ProgramSession, Script, Wanted, Workers
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
 
@@ -159,15 +159,22 @@ async def test_a_long_error_and_a_long_line_are_shown_in_part() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the threads of a worker in /proc")
-def test_workers_yield_to_the_gateway_with_all_their_threads() -> None:
+def test_a_worker_that_is_slowed_down_yields_with_all_its_threads_and_ends_with_its_program() -> None:
     workers = Workers(1)
     workers.open()
     try:
-        session = workers.checkout(Budget())
-        threads = [int(thread) for thread in os.listdir(f"/proc/{session.worker_pid}/task")]
-        niceness = {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
-        session.__exit__(None, None, None)
-        assert niceness == {NICENESS}
+        session = ProgramSession(workers, Script(source="await tools.a.b()"), Budget())
+        session.start()
+        threads = [int(thread) for thread in os.listdir(f"/proc/{session.pid}/task")]
+        before = {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+        session.slow_down()
+        after = {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+        session.close()
+        again = ProgramSession(workers, Script(source="1"), Budget())
+        assert again.start() == Ended("1")
+        assert before == {os.getpriority(os.PRIO_PROCESS, 0)}
+        assert after == {max(NICENESS, *before)}
+        assert again.pid != session.pid
     finally:
         workers.close()
 

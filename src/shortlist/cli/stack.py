@@ -33,7 +33,8 @@ from shortlist.cli.words import Words, stamp
 from shortlist.config.load import load_settings
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig, InvalidInput
-from shortlist.front.audience import Admission, Answerer
+from shortlist.front.answerer import Answerer
+from shortlist.front.audience import Admission
 from shortlist.front.peers import Peers
 from shortlist.front.server import Front, ObservedRequests, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch

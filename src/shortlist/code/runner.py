@@ -33,6 +33,8 @@ from shortlist.models import Json
 MAX_PROGRAMS = 8
 """Programs that run at the same time, each in a worker; further ones wait."""
 MAX_SOURCE = 20_000
+LONG_TURN_SECONDS = 0.05
+CALLS_IN_A_ROW = 5
 NEVER_AWAITED = "the program ended before it was awaited"
 INTERRUPTED = "it was running when the program ended, so whether it took effect is unknown"
 MAX_WHY = 200
@@ -185,11 +187,11 @@ class _Run:
                 self._settle(wanted.number, work)
             else:
                 tasks.start_soon(self._call, wanted.number, work)
-                await anyio.lowlevel.checkpoint()  # a hundred calls are sent one by one, and others are served between
+                await let_others_run(wanted.number)
         for wanted in calls:
             if wanted.name == SLEEP:
                 tasks.start_soon(self._sleep, wanted)
-                await anyio.lowlevel.checkpoint()
+                await let_others_run(wanted.number)
 
     async def _call(self, number: int, work: CallWork) -> None:
         made = self._made[number]
@@ -261,18 +263,23 @@ class _Run:
 async def _turn(
     session: ProgramSession, work: Callable[[], Paused | Ended], threads: anyio.CapacityLimiter
 ) -> Paused | Ended:
-    """Run a turn of the program in a thread; kill its worker where the wait for it is cancelled."""
+    """Run a turn of the program in a thread; kill its worker where the wait for it is cancelled.
+
+    A worker that computes for long gets a lower priority than the gateway.
+    """
     outcome: Paused | Ended | ProgramFailed | None = None
 
-    async def kill_when_cancelled() -> None:
+    async def watch() -> None:
         try:
+            await anyio.sleep(LONG_TURN_SECONDS)
+            session.slow_down()
             await anyio.sleep_forever()
         finally:
             if outcome is None:
                 session.kill()
 
     async with anyio.create_task_group() as watching:
-        watching.start_soon(kill_when_cancelled)
+        watching.start_soon(watch)
         try:
             outcome = await anyio.to_thread.run_sync(work, limiter=threads)
         except ProgramFailed as failed:
@@ -282,6 +289,12 @@ async def _turn(
         return outcome
     await anyio.lowlevel.checkpoint_if_cancelled()  # then its worker was killed, and that is no failure of its own
     raise outcome or ProgramFailed(Failure(reason="The program was stopped."))
+
+
+async def let_others_run(number: int) -> None:
+    """Serve other callers between a few calls of a program: a hundred at once would keep them waiting."""
+    if number % CALLS_IN_A_ROW == 0:
+        await anyio.lowlevel.checkpoint()
 
 
 def _why(error: Exception) -> str:

@@ -48,7 +48,7 @@ RESULT_ROOM = Room(values=100_000, characters=4_000_000)
 MAX_NAME = 200
 MAX_REASON, MAX_LINE = 2_000, 500
 NICENESS = 5
-"""Workers compute at a lower priority than the gateway, which answers other callers meanwhile."""
+"""The priority of a worker that computes for long; the gateway answers other callers meanwhile."""
 TURNS_PER_CALL = 10
 SPARE_TURNS = 1_000
 MODULES = (
@@ -159,9 +159,7 @@ class Workers:
             max_memory=budget.memory,
             max_suspensions=budget.calls * TURNS_PER_CALL + SPARE_TURNS,
         )
-        session = self._pool.checkout(limits=limits, os_policy=OSPolicy(sleep="call_host")).__enter__()
-        _lower_priority(session.worker_pid)
-        return session
+        return self._pool.checkout(limits=limits, os_policy=OSPolicy(sleep="call_host")).__enter__()
 
 
 class _Namespace:
@@ -174,8 +172,10 @@ class ProgramSession:
     def __init__(self, workers: Workers, script: Script, budget: Budget) -> None:
         self._workers = workers
         self._session: MontySession | None = None
-        self._pid: int | None = None
+        self.pid: int | None = None
+        """The process of its worker."""
         self.is_closed = False
+        self._is_slow = False
         self._source = script.source
         self._inputs = script.inputs
         self._budget = budget
@@ -200,7 +200,7 @@ class ProgramSession:
             session = self._session = self._workers.checkout(self._budget)
         except (MontyError, OSError, RuntimeError) as error:
             raise ProgramFailed(Failure(reason=f"Its worker did not start: {error}", hint=REINSTALL)) from None
-        self._pid = session.worker_pid
+        self.pid = session.worker_pid
         inputs = {**self._inputs, ROOT: self._root}
         return self._advance(lambda: session.feed_start(self._source, inputs=inputs, print_callback=self._print))
 
@@ -209,15 +209,23 @@ class ProgramSession:
         settled = {number: _settled(value) for number, value in answers.items()}
         return self._advance(lambda: self._snapshot.resume(settled))
 
+    def slow_down(self) -> None:
+        """Let the worker yield to the gateway from now on; it ends with the program."""
+        if self.pid is not None:
+            self._is_slow = True
+            _lower_priority(self.pid)
+
     def kill(self) -> None:
         """End a running turn now; the pool replaces the worker."""
-        if self._pid is not None:
+        if self.pid is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, _KILL)
+                os.kill(self.pid, _KILL)
 
     def close(self) -> None:
         """Return the worker to the pool; a program that ended has done so already."""
         self.is_closed = True
+        if self._is_slow:  # nobody but root can undo that, so the pool starts another one
+            self.kill()
         if self._session is not None:
             with contextlib.suppress(MontyError):
                 self._session.__exit__(None, None, None)
@@ -342,17 +350,15 @@ def _written(value: Any) -> str | None:
         ) from None
 
 
-def _lower_priority(pid: int | None) -> None:
+def _lower_priority(pid: int) -> None:
     """Let the threads of a worker yield to the gateway; where that is not possible, they run as the gateway does."""
-    if pid is None:
-        return
     tasks = Path(f"/proc/{pid}/task")
     with contextlib.suppress(OSError):
         for thread in map(int, os.listdir(tasks)) if tasks.exists() else (pid,):
             if sys.platform == "linux":
                 os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
             if sys.platform != "win32":
-                os.setpriority(os.PRIO_PROCESS, thread, NICENESS)
+                os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def _function(name: str) -> Callable[[], None]:

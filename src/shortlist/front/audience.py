@@ -6,7 +6,7 @@ streams and running requests end.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -27,7 +27,6 @@ from mcp.shared.subscriptions import (
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     ClientCapabilities,
     LoggingMessageNotification,
     ServerRequest,
@@ -39,7 +38,8 @@ from shortlist.config.settings import Limits
 from shortlist.errors import RequestRefused
 from shortlist.fairness import has_room
 from shortlist.gateway.asking import question
-from shortlist.gateway.callers import OPEN_LINK, QUESTIONS, Caller, Exchange, client_key, session_of, workspace_key
+from shortlist.gateway.callers import OPEN_LINK, Caller, Exchange, client_key, session_of, workspace_key
+from shortlist.gateway.relayed_tasks import STATUS, renamed
 from shortlist.gateway.router import Router
 from shortlist.gateway.state import AccessChanged, GatewayChange, GatewayState, ListChanged, reaches
 from shortlist.gateway.tasks import Work
@@ -277,6 +277,8 @@ class Audience:
             self._logged(change)
         elif change.method == "notifications/resources/updated":
             self._resource_updated(change)
+        elif change.method == STATUS:
+            self._spawn(f"the status of a task of {change.server!r}", partial(self._task_changed, change))
         elif change.method in _RELAYED:
             self._relay_notification(change)
 
@@ -335,6 +337,16 @@ class Audience:
             elif holder in self._streams:
                 self._streams[holder][1](ResourceUpdated(uri))
 
+    async def _task_changed(self, event: Notified) -> None:
+        """Tell the legacy client that follows a task of its status, while it can reach the tool; modern ones poll."""
+        tasks = self._state.relayed_tasks
+        handle = tasks.handle_of(event.server, event.params.get("taskId"))
+        link = self.linked(tasks.caller_of(handle)) if handle is not None else None
+        if handle is not None and link is not None:
+            with suppress(RequestRefused):
+                tasks.find(link.caller, (await self._state.admit(link.caller)).tools, handle)
+                await link.connection.notify(event.method, renamed(event.params, handle))
+
     def _relay_notification(self, event: Notified) -> None:
         for link in tuple(self._links.values()):
             self._notify(link, event)
@@ -369,45 +381,6 @@ class Audience:
 
     def may_be_asked(self, caller: Caller) -> bool:
         return "be_asked" in self._state.everything.scope(caller.principal).actions
-
-
-class Answerer:
-    """Forwards requests of a legacy server to the client whose call is in flight."""
-
-    capabilities: Mapping[str, Json] = {
-        "sampling": {"tools": {}, "context": {}},
-        "elicitation": {"form": {}, "url": {}},
-        "roots": {"listChanged": True},
-    }
-
-    def __init__(self) -> None:
-        self.idle: Callable[[str], tuple[Exchange, ...]] = lambda _: ()
-        """Returns the clients that a server may ask while no call is in flight."""
-        self.may_be_asked: Callable[[Caller], bool] = lambda _: True
-        self.question: Callable[[Exchange, str, str, Mapping[str, Json]], Mapping[str, Json]] = lambda *given: given[3]
-        """Returns the params of a question as the client gets it, or raises."""
-        self.told_roots: Callable[[str, Caller], None] = lambda *_: None
-        """Notes that a server is told the roots of a client."""
-
-    async def answer(
-        self, server: str, method: str, params: Mapping[str, Json], callers: tuple[Any, ...]
-    ) -> dict[str, Json]:
-        """Ask the client of the calls in flight; refuse where they belong to several clients."""
-        known = method in QUESTIONS
-        # While no call is in flight, only roots may be asked for: servers do so when they start.
-        idle = self.idle(server) if method == "roots/list" else ()
-        candidates: list[Exchange] = [e for e in callers or idle if e is not None] if known else []
-        askable = [e for e in candidates if self.may_be_asked(e.caller) and e.can(method)]
-        if not askable:
-            raise MCPError(METHOD_NOT_FOUND, f"No connected client can answer {method}")
-        if len({exchange.caller for exchange in askable}) > 1:
-            raise MCPError(
-                METHOD_NOT_FOUND, f"Several clients use {server!r}, so it is not clear which one {method} is for"
-            )
-        chosen = askable[-1]
-        if method == "roots/list":
-            self.told_roots(server, chosen.caller)
-        return await chosen.ask(method, self.question(chosen, server, method, params))
 
 
 class Stream:

@@ -42,7 +42,8 @@ from pydantic_core import from_json
 
 from shortlist.access.principal import NOBODY, OWNER, Principal
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError
-from shortlist.front.audience import Answerer, Audience, ClientExchange, Link, RequestContext, connection_of
+from shortlist.front.answerer import Answerer
+from shortlist.front.audience import Audience, ClientExchange, Link, RequestContext, connection_of
 from shortlist.gateway.callers import Caller, Round, TaskWish
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.menus import META_NAMES
@@ -147,6 +148,7 @@ class Front:
             answerer.may_be_asked = self.audience.may_be_asked
             answerer.question = self.audience.question
             answerer.told_roots = self.audience.told_roots
+            answerer.owner_of = gateway.state.relayed_tasks.owner_of
         gateway.state.on_change(self.audience.tell)
         self.server = self._build()
 

@@ -7,6 +7,7 @@ from shortlist.config.settings import Question
 from shortlist.errors import RequestRefused
 from shortlist.gateway.callers import METHOD_NOT_FOUND, Exchange
 from shortlist.gateway.state import GatewayState
+from shortlist.gateway.task_handles import related, with_related
 from shortlist.models import Json
 
 KINDS: Mapping[str, Question] = {
@@ -34,6 +35,9 @@ def question(
     _asked[exchange] = _asked.get(exchange, 0) + 1
     if _asked[exchange] > MOST_IN_ONE_CALL:
         raise _refused(f"{server!r} asks more than {MOST_IN_ONE_CALL} questions in one call")
+    tasks = state.relayed_tasks
+    is_own = tasks.owner_of(server, params) == exchange.caller
+    params = with_related(params, tasks.handle_of(server, related(params)) if is_own else None)
     if state.view_of(exchange.caller).plain:  # the client believes that it speaks to the server itself
         return dict(params)
     if kind == "elicitation":

@@ -148,20 +148,10 @@ async def _relay_as_task(call: ToolCall, tool: Tool, params: Mapping[str, Json])
     state, exchange, turn = call.state, call.exchange, call.turn
     peer = state.upstreams.peer(tool.server)
     sent = task_call(tool, peer, exchange.caller.era, turn.task)
-    turn = replace(turn, meta=sent.meta(turn.meta))
+    turn = replace(turn, meta=sent.meta(turn.meta), task=turn.task if sent.is_followed else None)
     result = await relay(state, exchange, tool.server, "tools/call", {**params, **sent.params}, turn)
     task = task_of(result)
-    if task is None or peer is None:
-        return result
-    if sent.is_followed:
-        return renamed(result, state.relayed_tasks.keep(exchange.caller, tool, task))
-    session, principal = session_of(state.settings.servers.get(tool.server), exchange.caller, state.rooted)
-    options = CallOptions(caller=exchange, session=session, principal=principal)
-
-    async def ask(method: str, params: Mapping[str, Json]) -> McpResult:
-        return await state.upstreams.request(tool.server, method, params, options=options)
-
-    return await follow(ask, task, peer.era)
+    return result if task is None else renamed(result, state.relayed_tasks.keep(exchange.caller, tool, task))
 
 
 async def _call_tool(call: ToolCall, request: CallRequest) -> McpResult:
@@ -341,7 +331,12 @@ async def _relayed(
         working.append(asker)
         try:
             result = await state.upstreams.request(server, method, {**params, **more}, options=options)
-            if is_input_required(result):
+            task = task_of(result) if "task" in params and turn.task is None else None
+            if task is not None:  # the gateway asked for it, and its client does not follow it
+                ask = partial(state.upstreams.request, server, options=replace(options, meta=None))
+                peer = state.upstreams.peer(server)
+                return await follow(ask, task, peer.era if peer is not None else "legacy")
+            if "inputRequests" in result:
                 return _with_questions(state, exchange, server, result)
             return result
         finally:

@@ -18,13 +18,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 
 from shortlist.access.catalog import CallNotAllowed
 from shortlist.access.scope import effects_of
 from shortlist.code.report import ProgramReport
-from shortlist.code.runner import CallWork, Deadline, Sandbox
+from shortlist.code.runner import CallWork, Deadline, Sandbox, let_others_run
 from shortlist.code.sandbox import Budget, Script, Wanted
 from shortlist.code.stubs import bound_arguments
 from shortlist.config.settings import CodeSettings
@@ -232,7 +231,7 @@ class _Calls:
         ready = []
         for wanted in calls:
             ready.append(await _outcome(self._ready(wanted)))
-            await anyio.lowlevel.checkpoint()  # checking a hundred calls must not keep other callers waiting
+            await let_others_run(wanted.number)
         writing = [each for each in ready if isinstance(each, _Ready) and each.writes is not None]
         refused = await _outcome(self._ask(writing)) if writing else None
         if isinstance(refused, Exception):

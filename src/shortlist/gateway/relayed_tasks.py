@@ -14,11 +14,12 @@ import anyio
 
 from shortlist.errors import RequestRefused, ShortlistError
 from shortlist.gateway.callers import METHOD_NOT_FOUND, TaskWish
-from shortlist.gateway.task_handles import seconds_of
+from shortlist.gateway.task_handles import seconds_of, with_related
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json, Tool
 from shortlist.upstream.events import Era, Peer
 
+STATUS = "notifications/tasks/status"
 EXTENSION = "io.modelcontextprotocol/tasks"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 """Where a modern call declares what its client can do."""
@@ -88,17 +89,24 @@ def task_of(result: Mapping[str, Json]) -> Mapping[str, Json] | None:
 
 
 def renamed(result: Mapping[str, Json], handle: str) -> McpResult:
-    """Return a server's answer about a task under the handle that the client knows."""
+    """Return what a server says about a task under the handle that the client knows."""
+    result = with_related(result, handle)
     if isinstance(result.get("task"), dict):
         return {**result, "task": {**result["task"], "taskId": handle}}
-    return {**result, "taskId": handle} if "taskId" in result else dict(result)
+    return {**result, "taskId": handle} if "taskId" in result else result
 
 
 async def follow(ask: AskServer, task: Mapping[str, Json], era: Era) -> McpResult:
-    """Wait until a task has ended and return the result of its call; cancel it where the wait is cancelled."""
+    """Wait until a task has ended and return the result of its call; cancel it where the wait is cancelled.
+
+    A legacy server asks its questions while somebody waits for the result, so that is what a task is asked for that
+    needs input.
+    """
     own = {"taskId": task["taskId"]}
     try:
         while task.get("status") not in ENDED:
+            if task.get("status") == "input_required" and era == "legacy":
+                return await ask("tasks/result", own)
             await anyio.sleep(_pause(task))
             task = await ask("tasks/get", own)
     except anyio.get_cancelled_exc_class():

@@ -18,6 +18,8 @@ MAX_OWN_TASKS = 100
 MAX_SECONDS = 86_400.0
 """How long a task is known whose server sets no limit."""
 HANDLE_BYTES = 18
+RELATED = "io.modelcontextprotocol/related-task"
+"""Where a message of a server names the task that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,19 @@ class RelayedTasks:
             raise RequestRefused(f"Unknown task: {handle}")
         return found
 
+    def handle_of(self, server: str, own: Json) -> str | None:
+        """Return the handle of a task by its server's own id; None for one that no client follows."""
+        known = (h for h, task in self._known.items() if (task.server, task.own) == (server, own))
+        return next((handle for handle in known if self.clock() < self._known[handle].expires), None)
+
+    def caller_of(self, handle: str) -> Caller:
+        return self._known[handle].caller
+
+    def owner_of(self, server: str, params: Mapping[str, Json]) -> Caller | None:
+        """Return who follows the task that a server's message belongs to."""
+        handle = self.handle_of(server, related(params))
+        return self.caller_of(handle) if handle is not None else None
+
     def of(self, caller: Caller, tools: ScopedCatalog) -> dict[str, RelayedTask]:
         """Return the tasks that a caller may follow, the latest first."""
         return {handle: task for handle, task in reversed(self._known.items()) if self._is_open(task, caller, tools)}
@@ -72,6 +87,21 @@ class RelayedTasks:
     def _is_open(self, task: RelayedTask, caller: Caller, tools: ScopedCatalog) -> bool:
         is_own = task.caller.principal == caller.principal
         return is_own and task.tool in tools and self.clock() < task.expires
+
+
+def related(params: Mapping[str, Json]) -> Json:
+    """Return the id of the task that a message belongs to; None where it names none."""
+    meta = params.get("_meta")
+    task = meta.get(RELATED) if isinstance(meta, dict) else None
+    return task.get("taskId") if isinstance(task, dict) else None
+
+
+def with_related(params: Mapping[str, Json], handle: str | None) -> dict[str, Json]:
+    """Return a message that names its task by the handle that the client knows, or not at all."""
+    if related(params) is None:
+        return dict(params)
+    meta = {key: value for key, value in params["_meta"].items() if key != RELATED}
+    return {**params, "_meta": {**meta, RELATED: {"taskId": handle}} if handle else meta}
 
 
 def seconds_of(milliseconds: Json) -> float | None:
