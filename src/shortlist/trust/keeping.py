@@ -172,6 +172,8 @@ class Keeper:
         pins: Pins | None = None
         only_read: frozenset[tuple[str, str]] = frozenset()
         try:
+            if self._decided is None:
+                self._decided = self._store.state()  # so that every decision after this reading is noticed
             stored = self._store.read(server)
             pins, only_read = pins_of(stored), _found_read_only(stored)
             mark = f"{listed.hash} {scanner_version()}"
