@@ -2,10 +2,10 @@
 
     python -m benchmarks.replicas [--seconds 600] [--clients 64] [--replicas 3] [--seed 1] [--save]
 
-Starts a PostgreSQL, one upstream server, the replicas and nginx with the configuration in `deploy/nginx.conf`. Every
-call has a unique id. The upstream server writes down the ids that it receives. A replica is killed with SIGKILL every
-few seconds and started again. The run fails where a call does not end within its deadline, an answer is wrong, the
-upstream server gets an id twice, a client loses its session, its loaded tools or its large result, or the recorded
+Starts a PostgreSQL, one upstream server, the replicas and nginx with the configuration in `deploy/compose/nginx.conf`.
+Every call has a unique id. The upstream server writes down the ids that it receives. A replica is killed with SIGKILL
+every few seconds and started again. The run fails where a call does not end within its deadline, an answer is wrong,
+the upstream server gets an id twice, a client loses its session, its loaded tools or its large result, or the recorded
 calls differ from the calls of the clients. A call that was cut off by a kill ends in an error; whether it was
 recorded depends on the moment of the kill, so the recorded calls may exceed the answered ones by at most those.
 """
@@ -38,7 +38,7 @@ from tests.storage.postgres import VARIABLE, new_database, server
 from shortlist.evals.tables import Table, to_markdown
 from shortlist.storage.postgres.opening import open_postgres
 
-CONFIGURATION = Path(__file__).parents[1] / "deploy" / "nginx.conf"
+CONFIGURATION = Path(__file__).parents[1] / "deploy" / "compose" / "nginx.conf"
 CALL_SECONDS = 30.0
 """The deadline of a request at the client."""
 KILL_SECONDS = (3.0, 9.0)

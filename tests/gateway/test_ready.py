@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 import anyio.to_thread
+import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
-from shortlist.front.probes import is_searchable
+from shortlist.front.border import Border
+from shortlist.front.probes import is_searchable, probe_routes
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.state import Seams
 from shortlist.models import Tool
+from shortlist.observability.metrics import GatewayMetrics
 from shortlist.search.engine import Engine
 from shortlist.search.searcher import Searcher
 from shortlist.upstream.events import State, StateChanged, ToolsChanged, UpstreamStatus
@@ -66,3 +70,18 @@ async def test_a_server_is_ready_once_its_tools_are_admitted_and_says_so_once(ca
         gateway.on_upstream(became("down"))
         gateway.on_upstream(became("ready"))
     assert [record.getMessage() for record in caplog.records] == 2 * ["server 'slow' is ready: 2 tools"]
+
+
+@pytest.mark.anyio
+async def test_a_gateway_that_was_told_to_stop_is_not_ready_for_new_requests() -> None:
+    pool = UpstreamPool({}, on_event=lambda _: None)
+    stopping = threading.Event()
+    async with Gateway(Settings(), Engine.over(Searcher(Catalog.of(()))), pool) as gateway:
+        border = Border(gateway.state, token_required=False)
+        routes = probe_routes(gateway.state, GatewayMetrics().instruments, border, stopping.is_set)
+        transport = httpx2.ASGITransport(Starlette(routes=routes))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            assert (await http.get("/readyz")).status_code == 200
+            stopping.set()
+            assert (await http.get("/readyz")).text == "stopping\n"
+            assert (await http.get("/healthz")).status_code == 200

@@ -76,7 +76,9 @@ def serve(arguments: argparse.Namespace) -> int:
         exporting(os.environ, metrics.instruments, client_info()["version"]) as export,
     ):
         guarded = where is not None and not arguments.open
-        own = own_token(storage.tokens) if guarded and not settings.tokens else None
+        # Replicas have no token of their own: each would replace the one that another has just printed.
+        is_first = storage.shared is None or not storage.tokens.load()
+        own = own_token(storage.tokens) if guarded and not settings.tokens and is_first else None
         tokens = OwnTokens(storage.tokens) if guarded else None
 
         async def run() -> None:
@@ -187,7 +189,8 @@ class LettingIn:
 
 async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry: LettingIn) -> None:
     access, border = Access(), entry.border(stack)
-    probes = probe_routes(stack.gateway.state, stack.metrics.instruments, border)
+    instruments, admission = stack.metrics.instruments, stack.admission
+    probes = probe_routes(stack.gateway.state, instruments, border, lambda: admission.is_closing)
     registry = registry_routes(stack.gateway.state, border)
     dashboard = [dashboard_route(stack, access, border)] if pages else []
     replica = open_replica(stack)

@@ -1,5 +1,7 @@
 """Probes and metrics over HTTP: whether the gateway is alive, whether it can search, and what it has counted."""
 
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -13,13 +15,17 @@ from shortlist.observability.metrics import CONTENT_TYPE, Instruments
 LIMITED = "This token may not see every server, and the metrics name them all."
 
 
-def probe_routes(state: GatewayState, instruments: Instruments, border: Border) -> list[Route]:
+def probe_routes(
+    state: GatewayState, instruments: Instruments, border: Border, is_closing: Callable[[], bool] = lambda: False
+) -> list[Route]:
     """Return `/healthz` and `/readyz`, which are open and reveal nothing else, and `/metrics` behind a token."""
 
     async def alive(_: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def ready(_: Request) -> Response:
+        if is_closing():  # the calls that run are answered; new ones belong to another gateway
+            return PlainTextResponse("stopping\n", 503)
         return PlainTextResponse("ready\n") if is_searchable(state) else PlainTextResponse("starting\n", 503)
 
     async def metrics(request: Request) -> Response:
