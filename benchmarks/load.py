@@ -1,6 +1,7 @@
 """Calls a second, CPU a call and added latency of one gateway process.
 
     python -m benchmarks.load [--seconds 20] [--concurrency 1 8 64] [--searches 1000 25759] [--save]
+    python -m benchmarks.load --kinds --searches 1000 25759     searches alone
 
 Each row is one era, one kind of upstream server and one number of clients that call at the same time, each as soon as
 its last call was answered. A generator over raw sockets runs in this process; its CPU, the gateway's and the servers'
@@ -167,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long each row is measured (default: 20)")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 64], help="clients at the same time")
-    parser.add_argument("--kinds", nargs="+", default=["stdio", "http"], choices=["stdio", "http"])
+    parser.add_argument("--kinds", nargs="*", default=["stdio", "http"], help="stdio, http, or none: searches alone")
     parser.add_argument("--eras", nargs="+", default=["legacy", "modern"], choices=["legacy", "modern"])
     parser.add_argument("--searches", type=int, nargs="*", default=[], help="catalog sizes to search in (needs data)")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/load-COMMIT.json")
@@ -220,6 +221,7 @@ def main() -> None:
             tuple(tuple(map(str, row)) for row in latencies),
         ),
     ]
+    tables = tables if rows else []
     print(to_markdown(tables))
     if arguments.searches:
         found = measure(arguments.searches, arguments.seconds)
