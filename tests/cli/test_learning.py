@@ -13,6 +13,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
+from shortlist.catalog.naming import shown_name
 from shortlist.cli import main
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.config.settings import Settings, TelemetrySettings, TokenSettings
@@ -112,7 +113,7 @@ async def test_what_one_gateway_s_client_called_is_found_first_by_another_gatewa
         after = await answer_that(watching, lambda text: complete(text) and leading(text) == called, explain=True)
     assert "exemplars" in after
     assert main(["learned", "list"]) == 0
-    assert f"local: '{ASKED}' → {IDS[called]} (1 ok; counts 1.00)" in capsys.readouterr().out
+    assert f"local: '{ASKED}' → {shown_name(IDS[called])} (1 ok; counts 1.00)" in capsys.readouterr().out
 
 
 @pytest.mark.anyio

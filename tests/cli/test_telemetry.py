@@ -166,7 +166,8 @@ async def test_the_tools_about_telemetry_are_there_when_asked_for(
             await anyio.sleep(0.05)  # until it is written
         wrong = await said(client, "get_stats", since="yesterday-ish")
     assert listed[-3:] == ["get_stats", "get_ab_test_report", "report_task"]
-    assert "sky/get_current_weather" in stats
+    assert "sky__get_current_weather" in stats
+    assert "sky/get_current_weather" not in stats
     assert "is not a time" in wrong
     assert json.loads(read(environment, "stats", "--json"))["figures"]["task_completion"] == 1.0
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shortlist.web.templating import ago, milliseconds, moment, percent, segment, short, wire
+from shortlist.catalog.naming import shown_name
+from shortlist.web.templating import ago, milliseconds, moment, percent, segment, short
 
 
 @pytest.mark.parametrize(
@@ -50,5 +51,5 @@ def test_a_name_becomes_one_part_of_a_path() -> None:
 
 
 def test_a_tool_is_named_as_clients_see_it() -> None:
-    assert wire("dns/records.create") == "dns__records_create"
-    assert wire("no-such-tool") == "no-such-tool"
+    assert shown_name("dns/records.create") == "dns__records_create"
+    assert shown_name("no-such-tool") == "no-such-tool"

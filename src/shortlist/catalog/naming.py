@@ -81,6 +81,12 @@ def wire_name(server: str, name: str) -> str:
     return _wire_names(server, (name,))[0]
 
 
+def shown_name(tool_id: ToolId) -> str:
+    """Return the client-facing name of a tool by its id alone, for pages and commands that may know no catalog."""
+    server, mark, name = tool_id.partition("/")
+    return wire_name(server, name) if mark else tool_id
+
+
 def _wire_names(server: str, names: Sequence[str]) -> list[str]:
     """Return the client-facing names of tools of one server, in their order."""
     raw = f"{server}{SEPARATOR}" if server else ""

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from shortlist.catalog.naming import shown_name
 from shortlist.cli.arguments import add_command, add_json, new_file
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput
@@ -55,9 +56,8 @@ def _list(arguments: argparse.Namespace) -> int:
     print(f"{len(pairs)} queries led to a call of {len({pair.tool for pair in pairs})} tools.")
     for pair in shown:
         count = f"{pair.successes} ok" + (f", {pair.errors} failed" if pair.errors else "")
-        print(
-            f"  {pair.caller}: {one_line(pair.query, 80)!r} → {pair.tool} ({count}; counts {weight_of(pair, now):.2f})"
-        )
+        led = f"{one_line(pair.query, 80)!r} → {shown_name(pair.tool)}"
+        print(f"  {pair.caller}: {led} ({count}; counts {weight_of(pair, now):.2f})")
     if len(shown) < len(pairs):
         print(f"  … and {len(pairs) - len(shown)} more (--limit)")
     return OK

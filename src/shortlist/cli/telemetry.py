@@ -9,11 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from shortlist.catalog.naming import shown_name
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput
 from shortlist.storage.port import EventQuery, EventStore, StoredEvent
-from shortlist.telemetry.events import EVENTS
+from shortlist.telemetry.events import EVENTS, Called
 from shortlist.telemetry.figures import parse_since, stats, stats_text
 from shortlist.text.tokens import one_line
 
@@ -107,5 +108,6 @@ def _line(event: StoredEvent) -> str:
         "tokens": event.tokens,
     }
     details = " ".join(f"{name} {value}".strip() for name, value in facts.items() if value is not None)
-    who, about = (event.workspace or "")[:8], one_line(event.subject or "", 60)
+    subject = shown_name(event.subject or "") if event.kind == Called.kind else event.subject or ""
+    who, about = (event.workspace or "")[:8], one_line(subject, 60)
     return f"{at}  {who:<8}  {event.kind:<10} {about}  {details}".rstrip()

@@ -6,11 +6,12 @@ import gzip
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.naming import SEPARATOR
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.catalogs import read_tools
 from shortlist.cli.pinning import open_scanner
@@ -140,7 +141,8 @@ def _text(value: Any) -> str:
 
 def _review(options: argparse.Namespace) -> int:
     store = configured_storage().pins
-    wanted = [_parted(name) for name in options.names]
+    servers = store.overview()
+    wanted = [_parted(name, servers) for name in options.names]
     if options.action == "export":
         return _export(store)
     if options.action == "list":
@@ -165,7 +167,11 @@ def _review(options: argparse.Namespace) -> int:
     return 0
 
 
-def _parted(name: str) -> tuple[str, str]:
+def _parted(name: str, servers: Iterable[str]) -> tuple[str, str]:
+    """Split SERVER, SERVER/NAME or SERVER__NAME."""
+    server = next((each for each in servers if name.startswith(f"{each}{SEPARATOR}")), "")
+    if server and "/" not in name:
+        return server, name.removeprefix(f"{server}{SEPARATOR}")
     server, _, rest = name.partition("/")
     return server, rest
 

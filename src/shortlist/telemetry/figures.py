@@ -10,6 +10,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from shortlist.catalog.naming import shown_name
 from shortlist.errors import InvalidInput
 from shortlist.models import Json, ToolId
 from shortlist.storage.port import Sums, TallyName, TallyStore
@@ -368,7 +369,7 @@ def _row(tool: ToolFigures) -> tuple[str, ...]:
     percent = [_percent(tool.error_rate), _percent(tool.invalid_arguments)]
     counts = [f"{count:,}" for count in (tool.shown, tool.found, tool.unfound)]
     mrr = "–" if tool.mrr is None else f"{tool.mrr:.2f}"
-    return (tool.name, f"{tool.calls:,}", *percent, *counts, mrr, _time(tool.milliseconds))
+    return (shown_name(tool.name), f"{tool.calls:,}", *percent, *counts, mrr, _time(tool.milliseconds))
 
 
 def _percent(value: float | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from shortlist.catalog.naming import wire_name
+from shortlist.catalog.naming import shown_name
 from shortlist.text.tokens import clean_text, one_line
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -43,7 +43,7 @@ def _environment() -> Any:
         "milliseconds": milliseconds,
         "one_line": one_line,
         "segment": segment,
-        "wire": wire,
+        "wire": shown_name,
     }
     return found
 
@@ -58,12 +58,6 @@ def _seen(value: Any) -> Any:
 def segment(text: str) -> str:
     """Encode a name as a path segment."""
     return quote(text, safe="")
-
-
-def wire(tool_id: str) -> str:
-    """Return the name that clients see for a tool, where no page says another."""
-    server, mark, name = tool_id.partition("/")
-    return wire_name(server, name) if mark else tool_id
 
 
 def whole(number: float) -> str:
