@@ -212,8 +212,10 @@ def test_a_held_tool_is_compared_word_by_word_and_approved_or_rejected(watched: 
     expect(held.locator("ins")).not_to_contain_text("notebook")
     held.get_by_role("button", name="Approve", exact=True).click()
     expect(held).to_have_count(0)
-    page.locator(".held", has_text="find_notes").get_by_role("button", name="Reject", exact=True).click()
-    expect(page.get_by_text("Nothing is held.")).to_be_visible()
+    other = page.locator(".held", has_text="find_notes")
+    other.get_by_role("button", name="Reject", exact=True).click()
+    expect(other.get_by_text("rejected", exact=True)).to_be_visible()
+    expect(other.get_by_role("button", name="Reject", exact=True)).to_have_count(0)
 
 
 def press(page: Page, key: str) -> None:

@@ -101,6 +101,7 @@ class Watched:
     def _watch(self, context: BrowserContext) -> None:
         self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("download", lambda started: REQUESTED.add(("GET", urlsplit(started.url).path)))
         self.page.on("dialog", lambda dialog: self.problems.append(f"a dialog: {dialog.message}"))
         context.on("request", self._check)
 

@@ -21,6 +21,8 @@ class HeldRow:
 
     held: Held
     changes: tuple[WordChange, ...]
+    rejected: bool
+    """Somebody has decided against it; it stays held, and can still be approved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,11 @@ def _decided(visit: Visit, *, approved: bool) -> str:
 
 def _servers(store: PinStore) -> Iterator[HeldServer]:
     for server in store.overview():
-        held = held_of(store.read(server))
+        stored = store.read(server)
+        held, approved = held_of(stored), {each.hash: each.approved for each in stored.decisions}
         if held:
-            rows = tuple(HeldRow(each, tuple(words_changed(each.before, each.entry))) for each in held[:SHOWN])
+            rows = tuple(
+                HeldRow(each, tuple(words_changed(each.before, each.entry)), approved.get(each.entry.hash) is False)
+                for each in held[:SHOWN]
+            )
             yield HeldServer(server, set_hash(held), rows, len(held) - len(rows))
