@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from mcp import MCPError
 
@@ -16,8 +17,10 @@ from shortlist.gateway.view import ServeOptions
 from shortlist.models import Tool
 from shortlist.storage.port import Decision
 from shortlist.storage.sqlite_pins import SqlitePins
+from shortlist.trust import keeping
 from shortlist.trust.keeping import Keeper, decide, held_of
 from shortlist.trust.scanner import Scanner
+from shortlist.trust.verdicts import digest_of
 from shortlist.upstream.events import ToolsChanged
 from tests.gateway.support import Fixture, Served, schema, serve, text, words
 
@@ -49,7 +52,7 @@ def keeper(store: SqlitePins, trust: Trust = "scan") -> Keeper:
 
 @asynccontextmanager
 async def gated(fixture: Fixture, guard: Keeper, mode: Any = "search") -> AsyncIterator[Served]:
-    async with serve(fixture, options=ServeOptions(mode=mode), seams=Seams(gate=guard)) as served:
+    async with serve(fixture, options=ServeOptions(mode=mode), seams=Seams(gate=guard, items=guard)) as served:
         yield served
 
 
@@ -199,6 +202,147 @@ def test_changed_instructions_stay_unread_until_they_are_approved(store: SqliteP
     guard.reviewed()
     guard.admit("s", listed("Echoes."), {"instructions": "Echo texts, very loudly."})
     assert guard.words("s", {}) == first
+
+
+class Shelf(Fixture):
+    """A server whose prompts and resources say what a test wants."""
+
+    said = "Summarise a text."
+    required = False
+
+    async def list_prompts(self, *_: Any) -> types.ListPromptsResult:
+        arguments = [types.PromptArgument(name="key", required=True)] if self.required else []
+        return types.ListPromptsResult(
+            prompts=[
+                types.Prompt(name="summary", description=self.said, arguments=arguments),
+                types.Prompt(name="other", description="Translate a text."),
+            ]
+        )
+
+    async def list_resources(self, *_: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(
+            resources=[types.Resource(name="notes", uri="doc://notes", description=self.said)]
+        )
+
+    async def list_templates(self, *_: Any) -> types.ListResourceTemplatesResult:
+        found = types.ResourceTemplate(name="note", uri_template="doc://notes/{day}", description=self.said)
+        return types.ListResourceTemplatesResult(resource_templates=[found])
+
+
+async def offered(served: Served) -> set[str]:
+    """Return the kinds of items that a client can list, find or use."""
+    found = set()
+    async with served.client() as client:
+        lists = {
+            "prompt": str([p.name for p in (await client.list_prompts(cache_mode="bypass")).prompts]),
+            "resource": str([r.uri for r in (await client.list_resources(cache_mode="bypass")).resources]),
+            "template": str(
+                [t.uri_template for t in (await client.list_resource_templates(cache_mode="bypass")).resource_templates]
+            ),
+        }
+        words_of = {"prompt": "summary", "resource": "doc://notes", "template": "doc://notes/{day}"}
+        found |= {f"{kind} listed" for kind, text in lists.items() if words_of[kind] in text}
+        if "search_tools" in {tool.name for tool in (await client.list_tools()).tools}:
+            kinds = ["prompts", "resources", "templates"]
+            answer = words(await client.call_tool("search_tools", {"query": "summarise a text", "kinds": kinds}))
+            found |= {f"{kind} found" for kind, text in words_of.items() if text in answer}
+        plain = lists["prompt"].find("__") < 0
+        for kind, use in (
+            ("prompt", lambda: client.get_prompt("summary" if plain else "alpha__summary", {})),
+            ("resource", lambda: client.read_resource("doc://notes" if plain else "shortlist://alpha/doc://notes")),
+        ):
+            try:
+                await use()
+                found.add(f"{kind} used")
+            except MCPError:
+                pass
+    return found
+
+
+LISTED = {"prompt listed", "resource listed", "template listed"}
+
+
+@pytest.mark.parametrize("mode", ["search", "passthrough"])
+async def test_poisoned_prompts_resources_and_templates_are_held_and_shown_in_reviews(
+    store: SqlitePins, mode: str
+) -> None:
+    fixture = Shelf("alpha")
+    fixture.said = POISON
+    async with gated(fixture, keeper(store), mode) as served:
+        assert await offered(served) == set()
+        async with served.client() as client:
+            prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]
+    assert [name.rpartition("__")[2] for name in prompts] == ["other"]
+    held = held_of(store.read("alpha"))
+    assert {(each.entry.kind, each.cause) for each in held} == {
+        ("prompt", "flagged"),
+        ("resource", "flagged"),
+        ("template", "flagged"),
+    }
+    assert all("id_rsa" in each.reasons[0].why for each in held)
+
+
+async def test_a_prompt_that_turns_bad_is_held_until_it_is_approved(store: SqlitePins) -> None:
+    fixture, guard = Shelf("alpha"), keeper(store)
+    async with gated(fixture, guard) as served:
+        assert await offered(served) >= LISTED
+        assert guard.reviewed() == {}
+        fixture.said = "Summarise a text in one sentence."
+        assert await offered(served) >= LISTED  # a clean change is accepted
+        fixture.said = POISON
+        assert not await offered(served) & LISTED
+        decide(store, "alpha", ["summary", "doc://notes", "doc://notes/{day}"], True, "ann", 1.0)
+        guard.reviewed()
+        assert await offered(served) >= LISTED
+
+
+async def test_a_prompt_that_demands_more_is_held(store: SqlitePins) -> None:
+    fixture, guard = Shelf("alpha"), keeper(store)
+    async with gated(fixture, guard) as served:
+        assert "prompt listed" in await offered(served)
+        fixture.required = True
+        assert "prompt listed" not in await offered(served)
+    assert [(held.entry.name, held.cause) for held in held_of(store.read("alpha"))] == [("summary", "parameter")]
+
+
+def test_review_holds_new_items_and_a_change_of_tools_keeps_them_in_the_review(store: SqlitePins) -> None:
+    guard = keeper(store, "review")
+    guard.admit("s", listed("Echoes."), {})
+    assert guard.admit_items("s", "prompt", [{"name": "summary", "description": "Fine."}]) == []
+    for said in ("Echoes a text.", "Echoes any text."):
+        guard.admit("s", listed(said), {})
+        keeper(store, "review").admit("s", listed(said), {})
+        assert {each.entry.name for each in held_of(store.read("s"))} == {"echo", "summary"}
+
+
+def test_a_damaged_store_serves_no_prompts(store: SqlitePins) -> None:
+    store.path.write_bytes(b"not a database" * 100)
+    assert keeper(store).admit_items("s", "prompt", [{"name": "summary"}]) == []
+    assert keeper(store, "auto").admit_items("s", "prompt", [{"name": "summary"}]) != []
+
+
+def test_a_server_that_invents_resources_all_the_time_fills_neither_memory_nor_the_store(
+    store: SqlitePins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "MOST_ITEMS", 20)
+    guard = keeper(store)
+    for number in range(30):
+        items = [{"uri": f"doc://{number}/{place}", "name": "x"} for place in range(10)]
+        assert len(guard.admit_items("s", "resource", items)) == 10
+    assert len(store.read("s").accepted) == 20
+    assert len(guard._items["s", "resource"].hashes) <= 60
+
+
+def test_the_version_of_the_scanner_follows_its_code_and_its_data(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "scanner.py").write_text("RULES = 1")
+    (tmp_path / "data" / "head.json").write_text("{}")
+    first = digest_of(tmp_path)
+    assert digest_of(tmp_path) == first
+    (tmp_path / "scanner.py").write_text("RULES = 2")
+    second = digest_of(tmp_path)
+    (tmp_path / "data" / "head.json").write_text("{ }")
+    assert len({first, second, digest_of(tmp_path)}) == 3
 
 
 def test_two_people_may_decide_at_once_and_the_later_decision_counts(store: SqlitePins) -> None:

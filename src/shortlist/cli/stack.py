@@ -182,6 +182,7 @@ async def _open_stack(
     )
     seams = Seams(
         gate=keeper,
+        items=keeper,
         sign_in=SignIns(logins, lambda: gateway.state.settings, pool.refresh, lambda: gateway.state.background),
         inspect=open_inspection(),
         reviews=keeper,

@@ -19,7 +19,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import wire_name
 from shortlist.errors import ShortlistError
 from shortlist.gateway.ports import ToolSearch
-from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, listed_items, to_uri
+from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, admitted, listed_items, to_uri
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import FoundKind, McpResult, SearchRequest, ToolCall, text_result
 from shortlist.models import Filters, Json, Query, SearchResult, Tool
@@ -94,7 +94,8 @@ class KindIndex:
                 items = [item async for item in listed_items(ask, LISTED[kind])]
             except ShortlistError:
                 return  # asked again by the next search
-            self._known[server, kind] = tuple(document_of(server, kind, item) for item in items)
+            served = await admitted(self._state, server, LISTED[kind], items)
+            self._known[server, kind] = tuple(document_of(server, kind, item) for item in served)
 
 
 def _able(call: ToolCall, listed: ListedKind) -> list[str]:

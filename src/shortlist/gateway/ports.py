@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.models import Json, Query, SearchResult, Tool
+from shortlist.trust.pins import ItemKind
 from shortlist.upstream.events import CallOptions, Peer, UpstreamStatus
 from shortlist.upstream.events import State as UpstreamState
 
@@ -76,6 +77,20 @@ class DefinitionGate(Protocol):
 
     def doubts(self, server: str) -> Mapping[str, str]:
         """Return the families of attack that served tools of a server are suspected of, by the names of the tools."""
+        ...
+
+
+class ItemGate(Protocol):
+    """Decides which prompts, resources and templates of a server may be served."""
+
+    def admit_items(
+        self, server: str, kind: ItemKind, items: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the items that may be served; called in worker threads."""
+        ...
+
+    def holds(self, server: str, kind: ItemKind, name: str) -> bool:
+        """Return whether an item is held, by its own name, URI or URI template."""
         ...
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import anyio
+import anyio.to_thread
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.catalog.naming import names_of
@@ -28,6 +29,7 @@ from shortlist.gateway.state import GatewayState
 from shortlist.gateway.task_handles import RelayedTask
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json
+from shortlist.trust.pins import ItemKind
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import CallOptions, Notified
 
@@ -50,11 +52,12 @@ class ListedKind:
     key: str
     capability: Action
     renamed: str
+    pinned: ItemKind
 
 
-PROMPTS = ListedKind("prompts/list", "prompts", "prompts", "name")
-RESOURCES = ListedKind("resources/list", "resources", "resources", "uri")
-TEMPLATES = ListedKind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate")
+PROMPTS = ListedKind("prompts/list", "prompts", "prompts", "name", "prompt")
+RESOURCES = ListedKind("resources/list", "resources", "resources", "uri", "resource")
+TEMPLATES = ListedKind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate", "template")
 
 
 class Router:
@@ -94,7 +97,9 @@ class Router:
             if plain not in servers:
                 return {kind.key: []}
             params = {"cursor": cursor} if cursor is not None else {}
-            return await self._ask(exchange, plain, kind.method, params)
+            page = await self._ask(exchange, plain, kind.method, params)
+            listed = [item for item in page.get(kind.key) or () if isinstance(item, dict)]
+            return {**page, kind.key: await admitted(self._state, plain, kind, listed)}
         found: dict[str, list[Any]] = {}
         async with anyio.create_task_group() as tasks:
             for server in servers:
@@ -106,7 +111,7 @@ class Router:
         with anyio.move_on_after(LIST_SECONDS):
             try:
                 ask = partial(self._ask, exchange, server)
-                items.extend([item async for item in listed_items(ask, kind)])
+                items.extend(await admitted(self._state, server, kind, [i async for i in listed_items(ask, kind)]))
             except ShortlistError:
                 return  # the items of the other servers are still listed
 
@@ -233,7 +238,7 @@ class Router:
             if name not in self._prompts:
                 await self.listing(exchange, PROMPTS, None)
             server, own = self._prompts.get(name, ("", ""))
-        if server not in able:
+        if server not in able or self._holds(server, PROMPTS, own):
             self._refuse(exchange, "prompts/get", name)
             raise RequestRefused(f"Unknown prompt: {name}")
         return server, own
@@ -245,10 +250,14 @@ class Router:
             server, own = plain, uri
         else:
             server, own = from_uri(uri) or (await self._owner(exchange, uri, able), uri)
-        if server not in able:
+        if server not in able or self._holds(server, RESOURCES, own) or self._holds(server, TEMPLATES, own):
             self._refuse(exchange, "resources/read", uri)
             raise RequestRefused(f"Unknown resource: {uri}", data={"uri": uri})
         return server, own
+
+    def _holds(self, server: str, kind: ListedKind, own: str) -> bool:
+        gate = self._state.seams.items
+        return gate is not None and gate.holds(server, kind.pinned, own)
 
     def _refuse(self, exchange: Exchange, action: str, name: str) -> None:
         request = AuditedRequest(principal=exchange.caller.principal, action=action, name=name)
@@ -277,7 +286,8 @@ class Router:
         with anyio.move_on_after(LIST_SECONDS):
             try:
                 ask = partial(self._ask, exchange, server)
-                found[server] = [item async for item in listed_items(ask, RESOURCES)]
+                items = [item async for item in listed_items(ask, RESOURCES)]
+                found[server] = await admitted(self._state, server, RESOURCES, items)
             except UpstreamRefused:
                 found[server] = []
             except ShortlistError:
@@ -312,6 +322,16 @@ async def listed_items(ask: Callable[..., Any], kind: ListedKind) -> AsyncIterat
     async for item in _pages(partial(ask, kind.method), kind.key):
         if isinstance(item.get(kind.renamed), str):
             yield item
+
+
+async def admitted(
+    state: GatewayState, server: str, kind: ListedKind, items: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the items of a server that are not held for a review."""
+    gate = state.seams.items
+    if gate is None or not items:
+        return items
+    return [dict(item) for item in await anyio.to_thread.run_sync(gate.admit_items, server, kind.pinned, items)]
 
 
 def to_uri(server: str, uri: str) -> str:

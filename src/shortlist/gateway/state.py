@@ -18,7 +18,7 @@ from shortlist.catalog.toolsets import Toolset, UsedWith
 from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, Shares, WorkspaceKey, Workspaces, activity_key, workspace_limits
-from shortlist.gateway.ports import DefinitionGate, EffectReviews, StartLogin, ToolSearch, Upstreams
+from shortlist.gateway.ports import DefinitionGate, EffectReviews, ItemGate, StartLogin, ToolSearch, Upstreams
 from shortlist.gateway.recording import AuditTrail, Recording
 from shortlist.gateway.results import Results, SeenUris, result_limits
 from shortlist.gateway.rounds import OpenCalls
@@ -99,8 +99,8 @@ class Seams:
     stale: frozenset[str] = field(default_factory=frozenset)
     """Servers whose tools come from a saved catalog until they connect."""
     sign_in: StartLogin | None = None
-    gate: DefinitionGate | None = None
-    """None: whatever a server lists is served."""
+    gate: DefinitionGate | None = None  # None: whatever a server lists is served
+    items: ItemGate | None = None
     reviews: EffectReviews | None = None
     workspaces: WorkspaceStore = field(default_factory=MemoryWorkspaces)
     search_others: Callable[[Catalog], ToolSearch] | None = None

@@ -5,8 +5,9 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 from shortlist.catalog.catalog import Catalog, differing
 from shortlist.config.settings import Trust
@@ -16,9 +17,11 @@ from shortlist.storage.port import Decision, PinnedDefinition, PinStore, StoredP
 from shortlist.trust.definitions import Neighbours, ToolDefinition
 from shortlist.trust.pins import (
     INSTRUCTIONS,
+    ITEM_NAMES,
     AdmissionRules,
     Admitted,
     Held,
+    ItemKind,
     Kind,
     PinnedEntry,
     Pins,
@@ -27,6 +30,7 @@ from shortlist.trust.pins import (
     admit_some,
     canonical,
     closed,
+    item_entry,
     listing,
     tool_entry,
     with_accepted,
@@ -37,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 READ_ONLY = "read_only"
 """The kind of a decision that a tool, defined as it is now, only reads."""
+MOST_ITEMS = 5_000
+"""Prompts, resources and templates of a server that are pinned; further ones are scanned each time they change."""
 CHANGED = "changed"
 """Stands for the hash of a set that changed since it was compared whole: the next start compares it whole again."""
 
@@ -64,8 +70,21 @@ class Arrival:
         return frozenset(name for name in named if ("tool", name) not in accepted)
 
 
+@dataclass(frozen=True, slots=True)
+class ArrivedItems:
+    """The prompts, resources or templates that a server has listed, and which of them are held."""
+
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
+
+    def with_page(self, hashes: Mapping[str, str], held: frozenset[str]) -> "ArrivedItems":
+        """Return what is known after another page or list; too much of it is forgotten and compared again."""
+        known = {} if len(self.hashes) > 2 * MOST_ITEMS else self.hashes
+        return ArrivedItems({**known, **hashes}, (self.held & known.keys()) - hashes.keys() | held)
+
+
 class Keeper:
-    """Admits the tools of servers; safe to call from any thread.
+    """Admits the tools, prompts and resources of servers; safe to call from any thread.
 
     `scanner` is made when the first definition has to be judged: it loads numbers that most starts do not need.
     """
@@ -78,6 +97,7 @@ class Keeper:
         self._arrived: dict[str, Arrival] = {}
         self._around: dict[str, Neighbours] = {}
         """What surrounds each server, until the names of any tools change."""
+        self._items: dict[tuple[str, ItemKind], ArrivedItems] = {}
         self._decided: int | None = None
         self._lock = threading.RLock()
 
@@ -102,6 +122,56 @@ class Keeper:
             entry = arrival.admission.accepted.get(("instructions", INSTRUCTIONS))
             words: dict[str, str] = json.loads(entry.value) if entry else {}
             return words
+
+    def admit_items(self, server: str, kind: ItemKind, items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return the prompts, resources or templates that may be served; the others are held, and shown in reviews."""
+        trust = self._trust(server)
+        if trust == "auto":
+            return list(items)
+        entries = {entry.name: entry for entry in (item_entry(kind, item) for item in items)}
+        hashes = {name: entry.hash for name, entry in entries.items()}
+        with self._lock:
+            known = self._items.get((server, kind), ArrivedItems())
+            if not known.hashes.items() >= hashes.items():
+                known = known.with_page(hashes, self._held_items(server, trust, entries))
+                self._items[server, kind] = known
+        return [item for item in items if str(item.get(ITEM_NAMES[kind], "")) not in known.held]
+
+    def holds(self, server: str, kind: ItemKind, name: str) -> bool:
+        """Return whether a prompt, resource or template of a server is held, as the server listed it last."""
+        known = self._items.get((server, kind))
+        return known is not None and name in known.held
+
+    def _held_items(self, server: str, trust: Trust, entries: Mapping[str, PinnedEntry]) -> frozenset[str]:
+        """Compare items with their pins, keep the new ones up to a bound, and return the names of those held."""
+        try:
+            stored = self._store.read(server)
+            pins = pins_of(stored)
+            decided = admit_some(
+                server,
+                entries.values(),
+                (),
+                pins,
+                AdmissionRules(trust, self._judging(server, self._definitions_of(server))),
+            )
+            room = max(0, MOST_ITEMS - sum(d.kind in ITEM_NAMES for d in (*stored.accepted, *stored.held)))
+            fresh = {key: entry for key, entry in decided.accepted.items() if pins.accepted.get(key) != entry}
+            known = {key: entry for key, entry in fresh.items() if key in pins.accepted}
+            new = dict([(key, entry) for key, entry in fresh.items() if key not in known][:room])
+            shown = replace(decided, held=decided.held[:MOST_ITEMS])
+            if known or new or shown.held or any(d.kind in ITEM_NAMES and d.name in entries for d in stored.held):
+                touched = sorted({(entry.kind, entry.name) for entry in entries.values()})
+                kept = _stored(stored.listing, replace(pins, accepted={**known, **new}), shown)
+                self._store.amend(server, touched, kept)
+        except StoreError as error:
+            logger.error("no prompts and resources of %r are served: approvals cannot be read. %s", server, error)
+            return frozenset(entries)
+        self._report(server, decided)
+        return frozenset(held.entry.name for held in decided.held)
+
+    def _definitions_of(self, server: str) -> Mapping[str, str]:
+        arrival = self._arrived.get(server)
+        return arrival.definitions if arrival else {}
 
     def held(self, server: str) -> tuple[Held, ...]:
         with self._lock:
@@ -162,6 +232,7 @@ class Keeper:
                 return {}
             listed = {server: arrival.tools for server, arrival in self._arrived.items()}
             self._arrived.clear()
+            self._items.clear()
             return listed
 
     def _listed(self, server: str, tools: Sequence[Tool], said: Mapping[str, str], trust: Trust) -> Arrival:
@@ -177,14 +248,16 @@ class Keeper:
             stored = self._store.read(server)
             pins, only_read = pins_of(stored), _found_read_only(stored)
             mark = f"{listed.hash} {scanner_version()}"
-            if stored.listing == mark and not stored.held and trust != "review":
+            items = tuple(each for each in held_of(stored) if each.entry.kind in ITEM_NAMES)
+            if stored.listing == mark and len(stored.held) == len(items) and trust != "review":
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
                 rules = AdmissionRules(
                     trust, self._judging(server, definitions), rescan=not stored.listing.endswith(scanner_version())
                 )
                 admission = admit(listed, pins, rules)
-                self._store.write(server, _stored(mark, with_accepted(pins, admission), admission))
+                kept = replace(admission, held=(*admission.held, *items))
+                self._store.write(server, _stored(mark, with_accepted(pins, admission), kept))
         except StoreError as error:
             admission, pins = self._without_store(listed, trust, error), None
         self._report(server, admission)

@@ -15,11 +15,16 @@ from shortlist.config.settings import Trust
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.verdicts import Reason, ScanVerdict
 
-Kind: TypeAlias = Literal["tool", "instructions", "prompt", "resource"]
+ItemKind: TypeAlias = Literal["prompt", "resource", "template"]
+Kind: TypeAlias = Literal["tool", "instructions"] | ItemKind
 Cause: TypeAlias = Literal[
     "new", "changed", "renamed", "twin", "flagged", "parameter", "annotation", "rejected", "unreadable"
 ]
 INSTRUCTIONS = "instructions"
+ITEM_NAMES: Mapping[ItemKind, str] = {"prompt": "name", "resource": "uri", "template": "uriTemplate"}
+"""The member that names an item of each kind."""
+_PINNED_OF_ITEM = ("name", "title", "description", "arguments", "uri", "uriTemplate", "mimeType")
+"""Not the size or the time of the last change, which differ without anybody's doing."""
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta")
 
 CAUSES: Mapping[Cause, str] = {
@@ -37,7 +42,7 @@ CAUSES: Mapping[Cause, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PinnedEntry:
-    """One definition of a server: a tool, its instructions, a prompt or a resource, as canonical JSON."""
+    """One definition of a server: a tool, its instructions, a prompt, a resource or a template, as canonical JSON."""
 
     kind: Kind
     name: str
@@ -147,19 +152,17 @@ def tool_entry(tool: Mapping[str, Any]) -> PinnedEntry:
     )
 
 
-def listing(
-    server: str,
-    tools: Sequence[Mapping[str, Any]],
-    instructions: str | None = None,
-    prompts: Sequence[Mapping[str, Any]] = (),
-    resources: Sequence[Mapping[str, Any]] = (),
-) -> ServerListing:
-    """Gather what a server lists."""
+def item_entry(kind: ItemKind, item: Mapping[str, Any]) -> PinnedEntry:
+    """Pin a prompt, a resource or a template: every part of it that a model or a client reads."""
+    pinned = {key: item[key] for key in _PINNED_OF_ITEM if item.get(key) is not None}
+    return PinnedEntry(kind, str(item.get(ITEM_NAMES[kind], "")), canonical(pinned))
+
+
+def listing(server: str, tools: Sequence[Mapping[str, Any]], instructions: str | None = None) -> ServerListing:
+    """Gather the tools that a server lists, and what it says of itself."""
     entries = [tool_entry(tool) for tool in tools]
     if instructions is not None:
         entries.append(PinnedEntry("instructions", INSTRUCTIONS, canonical(instructions)))
-    entries += [PinnedEntry("prompt", str(prompt.get("name", "")), canonical(prompt)) for prompt in prompts]
-    entries += [PinnedEntry("resource", str(resource.get("uri", "")), canonical(resource)) for resource in resources]
     return ServerListing(server, tuple(entries))
 
 
@@ -252,9 +255,11 @@ def _unnamed(entry: PinnedEntry) -> str:
 
 def _worse(before: PinnedEntry, after: PinnedEntry) -> Cause | None:
     """Return why a change needs a review, or None."""
-    if before.kind != "tool":
+    if before.kind == "instructions":
         return "changed"
     old, new = before.value, after.value
+    if before.kind != "tool":
+        return "parameter" if _required_arguments(new) - _required_arguments(old) else None
     if _required(new) - _required(old):
         return "parameter"
     if _weaker(_mapping(old.get("annotations")), _mapping(new.get("annotations"))):
@@ -265,6 +270,12 @@ def _worse(before: PinnedEntry, after: PinnedEntry) -> Cause | None:
 def _required(tool: Mapping[str, Any]) -> set[str]:
     required = _mapping(tool.get("inputSchema")).get("required")
     return {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+
+
+def _required_arguments(prompt: Mapping[str, Any]) -> set[str]:
+    arguments = prompt.get("arguments")
+    given = arguments if isinstance(arguments, list) else []
+    return {str(each.get("name")) for each in given if isinstance(each, Mapping) and each.get("required") is True}
 
 
 def _weaker(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ import functools
 import hashlib
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, Literal, Protocol, TypeAlias
 
 from shortlist.trust.definitions import Neighbours, ToolDefinition
@@ -36,10 +37,18 @@ class ScanVerdict:
 
 @functools.cache
 def scanner_version() -> str:
-    """Return a digest of the scanner's data; definitions that were accepted under another one are scanned again."""
-    data = resources.files("shortlist.trust").joinpath("data")
-    files = sorted((file.name, file.read_bytes()) for file in data.iterdir() if file.is_file())
-    return hashlib.sha256(b"".join(name.encode() + content for name, content in files)).hexdigest()[:16]
+    """Return a digest of the scanner's code and data; what was accepted under another one is scanned again."""
+    return digest_of(resources.files("shortlist.trust"))
+
+
+def digest_of(package: Traversable) -> str:
+    """Return a digest of the modules of a package and of its data."""
+    modules = [file for file in package.iterdir() if file.name.endswith(".py")]
+    files = [*modules, *(file for file in package.joinpath("data").iterdir() if file.is_file())]
+    digest = hashlib.sha256()
+    for name, content in sorted((file.name, file.read_bytes()) for file in files):
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
 
 
 class DefinitionScanner(Protocol):
