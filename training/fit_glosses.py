@@ -35,7 +35,7 @@ def examples(language: str, pairs: list[Pair], data: Path) -> Iterator[tuple[tup
         words = parse_lexicon(language, written(learned(language, lists(language, data), others)))
         for query, english in (pair for pair in pairs if fold_of(pair.english) == fold):
             units = gloss(query, language, words)
-            yield (written_out(units), written_out(units, 1), written_out(units, 3, 0.0), query), english
+            yield (written_out(units), written_out(units, 1)), english
 
 
 def fit(glosses: Vectors, english: Vectors, penalty: float = PENALTY) -> NDArray[np.float32]:

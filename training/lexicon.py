@@ -8,6 +8,7 @@ counterparts: which of several English words a form mostly stands for, and words
 """
 
 import argparse
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from shortlist.text.languages.glossing import gloss
 from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, UNSPACED, Lexicon, parse_lexicon
 from shortlist.text.languages.spelling import normal, stems
-from shortlist.text.tokens import terms
+from shortlist.text.tokens import STOPWORDS, terms
 from training.bench import data_folder, read_lines
 from training.texts import normalised
 
@@ -28,6 +29,11 @@ PRIOR = 4.0
 SEEN_AT_LEAST = 3
 LIKELY = 0.25
 """A new gloss must be at least so likely, and seen with its form so often."""
+FUNCTION_LIKELY = 0.15
+"""How many times a function word must yield its English one each time it stands in a request."""
+LEFT_OVER = 0.3
+"""How much of what no function word explains is expected without any, as `the` is beside Russian words."""
+_WORD = re.compile("[a-z]+(?:'[a-z]+)?")
 CLIPPED = {
     "sery": "series", "specy": "species", "movy": "movie", "alway": "always", "statu": "status",
     "analysi": "analysis", "acces": "access", "addres": "address", "proces": "process", "busines": "business",
@@ -68,8 +74,9 @@ def written(entries: Iterable[Entry]) -> str:
     for english, form, weight in entries:
         forms[english][form] = max(weight, forms[english].get(form, 0.0))
     lines = []
-    for english, found in forms.items():
-        weighed = (form if english == FUNCTION_WORD else f"{form}={weight:.2g}" for form, weight in found.items())
+    for english, found in sorted(forms.items(), key=lambda each: not each[0].startswith(FUNCTION_WORD)):
+        is_function = english.startswith(FUNCTION_WORD)
+        weighed = (form if is_function else f"{form}={weight:.2g}" for form, weight in found.items())
         lines.append(f"{english}\t{'|'.join(weighed)}\n")
     return "".join(lines)
 
@@ -99,7 +106,7 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
         (form, target) for sources, targets in sentences for form in set(sources) for target in set(targets)
     )
     surface = _surfaces(spelled)
-    return _weighed(entries, chance, known) + [
+    found = _weighed(entries, chance, known) + [
         Entry(surface.get(target, target), form, round(rate, 2))
         for form, rates in chance.items()
         if seen[form] >= SEEN_AT_LEAST and len(form) > 1
@@ -108,6 +115,54 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
         and together[form, target] >= max(SEEN_AT_LEAST, 0.4 * seen[form])
         and target not in prior[form]
     ]
+    said = function_words(parse_lexicon(language, written(found)), pairs)
+    return [entry._replace(english=_said(entry, said, language)) for entry in found]
+
+
+def _said(entry: Entry, said: Mapping[str, str], language: str) -> str:
+    if entry.english != FUNCTION_WORD:
+        return entry.english
+    return FUNCTION_WORD + said.get(_exact(entry.form, language), "")
+
+
+def function_words(known: Lexicon, pairs: Sequence[Pair]) -> dict[str, str]:
+    """Return the English word that each function word mostly stands for: what no other word of the request explains."""
+    sentences = [_function_sides(pair, known) for pair in pairs]
+    seen = Counter(form for forms, _ in sentences for form in forms)
+    chance: dict[str, dict[str, float]] = {form: {} for form in seen}
+    alone: dict[str, float] = {}
+    for turn in range(ROUNDS):
+        guess = 0.02 if not turn else 0.0
+        counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        unexplained: dict[str, float] = defaultdict(float)
+        for forms, targets in sentences:
+            for target in targets:
+                rates = [(form, chance[form].get(target, guess)) for form in forms]
+                rest = alone.get(target, 0.01)
+                total = sum(rate for _, rate in rates) + rest
+                for form, rate in rates:
+                    counts[form][target] += rate / total
+                unexplained[target] += rest / total
+        chance = {form: {t: count / seen[form] for t, count in counts[form].items()} for form in seen}
+        alone = {target: LEFT_OVER * count / len(sentences) for target, count in unexplained.items()}
+    likeliest = {form: max(rates.items(), key=lambda each: each[1]) for form, rates in chance.items() if rates}
+    return {
+        form: target
+        for form, (target, rate) in likeliest.items()
+        if seen[form] >= SEEN_AT_LEAST and rate >= FUNCTION_LIKELY and form in known.function_words
+    }
+
+
+def _function_sides(pair: Pair, known: Lexicon) -> tuple[list[str], list[str]]:
+    """Return the function and unknown words of a request, and the English function words that no other explains."""
+    forms: list[str] = []
+    explained: set[str] = set()
+    for unit in gloss(pair.query, known.language, known):
+        if unit.function or (not unit.senses and not unit.text.isascii()):
+            forms.append(_exact(unit.text, known.language))
+        for english in [sense.english for sense in unit.senses] or [unit.text.lower()]:
+            explained |= {*english.split(), *terms(english)}
+    return forms, [word for word in _WORD.findall(pair.english.lower()) if word in STOPWORDS and word not in explained]
 
 
 def _weighed(entries: Sequence[Entry], chance: Mapping[str, Mapping[str, float]], known: Lexicon) -> list[Entry]:
@@ -122,14 +177,16 @@ def _weighed(entries: Sequence[Entry], chance: Mapping[str, Mapping[str, float]]
 
 def _key(form: str, language: str, known: Lexicon) -> str:
     """Return what a form is learned under: itself where it is listed, since a listed form hides its stem; else that."""
-    exact = (
-        " ".join(normal(word, language) for word in form.split())
-        if language not in UNSPACED
-        else normal(form, language)
-    )
+    exact = _exact(form, language)
     if " " in exact or exact in known.forms:
         return exact
     return next(iter(stems(form, language)), exact)
+
+
+def _exact(form: str, language: str) -> str:
+    if language in UNSPACED:
+        return normal(form, language)
+    return " ".join(normal(word, language) for word in form.split())
 
 
 def _sources(query: str, language: str, known: Lexicon) -> list[str]:

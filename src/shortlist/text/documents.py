@@ -103,7 +103,8 @@ def _in_english(text: str, length: int) -> str:
 def _english_terms(text: str) -> list[str]:
     """Return the English terms of a text in another language, likeliest senses only."""
     reading = _foreign(text)
-    return [] if reading is None else [t for u in reading.units if u.senses for t in terms(u.senses[0].english)]
+    units = [unit for unit in reading.units if unit.senses and not unit.function] if reading else []
+    return [term for unit in units for term in terms(unit.senses[0].english)]
 
 
 def _foreign(text: str) -> GlossedText | None:

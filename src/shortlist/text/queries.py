@@ -30,8 +30,8 @@ PASTED_WEIGHT = 0.35
 """Words inside placeholders, paths, links and quotes: arguments more often than the thing asked for."""
 EXPANSION_WEIGHT = 0.45
 """The weight of a synonym relative to the word itself."""
-READING_WEIGHTS = (1.0, 1.0, 1.0, 0.5)
-"""What three glosses of a query and the query itself count in its vector."""
+READING_WEIGHTS = (1.0, 1.0)
+"""What the two glosses of a query count in its vector."""
 SENSE_WEIGHT = 0.85
 """What another English word for the same foreign one counts, by how likely it is meant."""
 UNREAD_WEIGHT = 0.3
@@ -331,7 +331,7 @@ def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: b
     """
     reading = read_query(asked)
     if reading is not None and reading.languages:
-        return (*reading.readings, asked)
+        return reading.readings
     spelled = (expansions or shipped_expansions()).spelled_out(asked)
     return (spelled, *clauses(spelled)) if apart else (spelled,)
 

@@ -3,6 +3,7 @@ import pytest
 from shortlist.text.languages.detecting import language_of
 from shortlist.text.languages.lexicon import LANGUAGES, english_words, lexicon
 from shortlist.text.languages.reading import read
+from shortlist.text.queries import analyse
 
 
 @pytest.mark.parametrize(
@@ -116,3 +117,25 @@ def test_a_model_is_not_given_unknown_words_in_letters_that_it_cannot_read() -> 
     assert strange is not None
     assert strange.readings == known.readings
     assert strange.units[-1].text == "квжщцбрык"
+
+
+def test_a_model_reads_function_words_in_english_and_the_index_is_not_searched_for_them() -> None:
+    reading = read("qué juegos puedo jugar en mi ordenador")
+    assert reading is not None
+    assert "my" in reading.text.split()
+    assert "my" not in {term.term for term in analyse("qué juegos puedo jugar en mi ordenador").terms}
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("在Personal库的House.md末尾追加'- called the plumber, coming Thursday'。", "zh"),
+        ("제목이 'Deep residual learning for image recognition'에 가장 가까운 논문이 뭐야?", "ko"),
+        ("En The Graph ejecuta { pools(first: 5) { id } } sobre el subgraph.", "es"),
+        ("Выполни на The Graph { pools(first: 5, orderBy: volumeUSD) { id volumeUSD } } в сабграфе.", "ru"),
+    ],
+)
+def test_english_in_quotes_braces_and_names_leaves_a_request_in_its_language(text: str, language: str) -> None:
+    reading = read(text)
+    assert reading is not None
+    assert reading.languages == (language,)

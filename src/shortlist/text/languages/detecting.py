@@ -71,7 +71,7 @@ _UNSUPPORTED_WORDS = {
 }
 CORE_ENGLISH = read_words("core_english.txt")
 """Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
-_FUNCTION = frozenset({FUNCTION_WORD, "how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
+_QUESTIONS = frozenset({"how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
 CORE_WEIGHT, WORD_WEIGHT = 3.0, 0.5
 ENOUGH = 1.7
 NOWHERE: frozenset[str] = frozenset()
@@ -101,17 +101,27 @@ def _language_of_script(clause: str, *, kana: bool) -> str | None:
 def _asks_in_english(clause: str) -> bool:
     """Return whether words of another script are embedded in an English sentence: `translate 你好 to English`."""
     latin = [word for word in _LATIN_WORD.findall(clause) if not word.isupper()]
-    return any(word.lower() in CORE_ENGLISH for word in latin) and 4 * sum(map(len, latin)) > len(clause)
+    return bool(_core(latin)) and 4 * sum(map(len, latin)) > len(clause)
+
+
+def _core(words: list[str]) -> list[str]:
+    """Return the core words of English; one with a capital letter inside a sentence is part of a name: `The Graph`."""
+    return [
+        word.lower()
+        for place, word in enumerate(words)
+        if word.lower() in CORE_ENGLISH and (not place or word.islower())
+    ]
 
 
 def _latin_language(clause: str) -> str | None:
-    words = [word.lower() for word in _LATIN_WORD.findall(clause) if not (word.isupper() and len(word) > 1)]
+    written = [word for word in _LATIN_WORD.findall(clause) if not (word.isupper() and len(word) > 1)]
+    words = [word.lower() for word in written]
     english = english_words()
     strange = [word for word in words if word not in english]
     if not strange:
         return None
     tables = _function_words()
-    asked = [word for word in words if word in CORE_ENGLISH]
+    asked = _core(written)
     votes: defaultdict[str, float] = defaultdict(float)
     for word in words:
         for language in tables.get(word) or tables.get(fold(word)) or NOWHERE:
@@ -143,7 +153,7 @@ def _function_words() -> Mapping[str, frozenset[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for language in SPELLED_IN_LATIN:
         for english, form in _forms(language):
-            if english not in _FUNCTION:
+            if not (english.startswith(FUNCTION_WORD) or english in _QUESTIONS):
                 break  # they come first
             for spelled in {form.lower(), fold(form)}:
                 found[spelled].add(language)
@@ -161,7 +171,8 @@ def _one_word_forms() -> Mapping[str, frozenset[str]]:
         for english, form in _forms(language):
             plain = fold(form)
             is_loan = plain == english  # `pr` is `pr` everywhere
-            if english != FUNCTION_WORD and not is_loan and plain.isalpha() and (language != "hi" or plain.isascii()):
+            names = not english.startswith(FUNCTION_WORD) and not is_loan
+            if names and plain.isalpha() and (language != "hi" or plain.isascii()):
                 found[plain].add(language)
     return {word: frozenset(languages) for word, languages in found.items() if word not in english_words()}
 

@@ -66,6 +66,7 @@ class Gloss(NamedTuple):
     text: str
     senses: tuple[Sense, ...] = ()
     function: bool = False
+    """It asks, points or joins: its English word is for models, which were trained on whole sentences."""
 
 
 def written_out(units: Sequence[Gloss], senses: int = 2, at_least: float = ALSO_LIKELY) -> str:
@@ -76,7 +77,7 @@ def written_out(units: Sequence[Gloss], senses: int = 2, at_least: float = ALSO_
     said = (
         " ".join(s.english for s in unit.senses[:senses] if s.weight >= at_least) if unit.senses else unit.text
         for unit in units
-        if not unit.function and (unit.senses or not _UNREADABLE.search(unit.text))
+        if unit.senses or not (unit.function or _UNREADABLE.search(unit.text))
     )
     return " ".join(said)
 
@@ -150,7 +151,7 @@ def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexico
     for size in range(min(words.longest, len(tokens) - at), 0, -1):
         text, key = " ".join(tokens[at : at + size]), " ".join(exact[at : at + size])
         if key in words.function_words:
-            return [Gloss(text, function=True)], size
+            return [Gloss(text, words.function_words[key], function=True)], size
         if senses := words.forms.get(key) or words.stems.get(key):
             return [Gloss(text, senses)], size
         if size > 1 and language != "vi":
@@ -167,7 +168,7 @@ def _one(token: str, exact: str, words: Lexicon) -> list[Gloss]:
         if senses := words.stems.get(stem) or words.forms.get(stem):
             return [Gloss(token, senses)]
         if stem in words.function_words:
-            return [Gloss(token, function=True)]
+            return [Gloss(token, words.function_words[stem], function=True)]
     if words.language in COMPOUNDING and (parts := _parts(exact, words)):
         return parts
     if (near := _by_beginning(exact, words)) is not None:
@@ -224,8 +225,9 @@ def _segmented(run: str, words: Lexicon) -> list[Gloss]:
     units: list[Gloss] = []
     for start, end in zip(cuts[::-1], cuts[-2::-1], strict=False):
         part = text[start:end]
-        known = words.forms.get(part) or words.stems.get(part) if _worth(text, start, end, words) else None
-        units.append(Gloss(run[start:end], known or (), part in words.function_words))
+        said = words.function_words.get(part)
+        known = (words.forms.get(part) or words.stems.get(part) or ()) if said is None else said
+        units.append(Gloss(run[start:end], known if _worth(text, start, end, words) else (), said is not None))
     return _unknown_joined(units)
 
 

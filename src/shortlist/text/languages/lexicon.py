@@ -15,7 +15,7 @@ LANGUAGES = ("ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "
 UNSPACED = frozenset({"ja", "zh"})
 MOST_SENSES = 4
 FUNCTION_WORD = "-"
-"""The English side of words that ask, point or join, and name nothing."""
+"""What the English side of words begins with that ask, point or join, and name nothing: `-my` for `meine`."""
 LIGHT_VERBS = {
     "hi": frozenset({"करो", "करना", "करें", "कर", "करिए", "कीजिए", "दो", "देना", "लगाओ", "लगाना", "दिखाओ", "होना", "हुआ"})
     | {"karo", "karna", "kar", "do", "dena", "lagao", "hona"},
@@ -39,7 +39,8 @@ class Lexicon:
     language: str
     forms: Mapping[str, tuple[Sense, ...]]
     stems: Mapping[str, tuple[Sense, ...]]
-    function_words: frozenset[str]
+    function_words: Mapping[str, tuple[Sense, ...]]
+    """Words that are not searched for, with the English word that a model reads for them, where there is one."""
     prefixes: Mapping[str, tuple[str, ...]]
     """One-word forms and stems by their first letters, for inflections that no stemmer knows."""
     longest: int
@@ -78,14 +79,15 @@ def lexicon(language: str) -> Lexicon:
 
 
 def parse_lexicon(language: str, text: str) -> Lexicon:
-    """Read lines of `english TAB form|form=weight`."""
+    """Read lines of `english TAB form|form=weight`, function words first."""
     forms: dict[str, dict[str, float]] = defaultdict(dict)
     stemmed: dict[str, dict[str, float]] = defaultdict(dict)
-    function_words: set[str] = set()
+    function_words: dict[str, tuple[Sense, ...]] = {}
     for english, form, weight in _entries(text):
         keys = _keys(form, language)
-        if english == FUNCTION_WORD:
-            function_words |= {keys.exact, unaccented(keys.exact)} if language == "vi" else {keys.exact}
+        if english.startswith(FUNCTION_WORD):
+            said = (Sense(english[1:], 1.0),) if len(english) > 1 else ()
+            function_words |= dict.fromkeys((keys.exact, *([unaccented(keys.exact)] if language == "vi" else ())), said)
             continue
         _keep(forms, (keys.exact,), english, weight)
         _keep(stemmed, keys.stems, english, weight)
@@ -94,7 +96,7 @@ def parse_lexicon(language: str, text: str) -> Lexicon:
         language,
         {key: _senses(found) for key, found in forms.items()},
         {key: _senses(found) for key, found in stemmed.items()},
-        frozenset(function_words),
+        function_words,
         _by_prefix(known) if language not in UNSPACED else {},
         max(map(len, forms)) if language in UNSPACED else 1 + max(key.count(" ") for key in forms),
     )

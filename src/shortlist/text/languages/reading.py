@@ -14,7 +14,11 @@ MAX_CHARS = 4_000
 MAX_REMEMBERED = 512
 
 _CLAUSE = re.compile(r"(?:[^.!?;\n。！？；।؟]|[.!?;](?!\s))+(?:[.!?;]\s+|[\n。！？；।؟]\s*|$)|[.!?;\s。！？；।؟]+")
-_QUOTED = re.compile("\"[^\"\n]*\"|(?<!\\w)'[^'\n]*'(?!\\w)|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』")
+_QUOTED = re.compile(
+    r"\"[^\"\n]*\"|(?<![A-Za-z0-9\u00c0-\u024f])'[^'\n]*'(?![A-Za-z0-9\u00c0-\u024f])|`[^`\n]*`|\{[^\n]*\}"
+    "|“[^”\n]*”|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』"
+)
+"""What is quoted, or code in braces: its language is not the one that the request is written in."""
 _LETTERS = re.compile(r"[^\W\d_]")
 _KANA = re.compile("[\u3040-\u30ff]")
 
@@ -30,9 +34,9 @@ class GlossedText(NamedTuple):
     """The languages that there is no lexicon for; their words stand as they are."""
 
     @property
-    def readings(self) -> tuple[str, str, str]:
-        """The gloss with fewer and more of the senses: no single choice of words is right for a model."""
-        return self.text, written_out(self.units, 1), written_out(self.units, 3, 0.0)
+    def readings(self) -> tuple[str, str]:
+        """The gloss with more and fewer of the senses: no single choice of words is right for a model."""
+        return self.text, written_out(self.units, 1)
 
     @property
     def note(self) -> str:
@@ -78,7 +82,7 @@ def read(text: str) -> GlossedText | None:
 
 
 def _has_quotes(text: str) -> bool:
-    return "'" in text or '"' in text or "`" in text
+    return "'" in text or '"' in text or "`" in text or "{" in text
 
 
 def _clauses(text: str, *, kana: bool) -> Iterator[tuple[str, str | None]]:
