@@ -3,7 +3,8 @@
 The same queries in the same run, each embedded once per model; peers that rank by vectors are given our embedder.
 Strict scoring, lenient where sets list equivalent tools. `--also` puts the default pipeline with another model beside
 it: the one ours was tuned from, ours before quantisation (a folder each), or another tier. Peers do not change when we
-do, so their rankings are kept from run to run; `--fresh` asks them again.
+do, so their rankings are kept from run to run; `--fresh` asks them again. `--keep-queries FILE` keeps the value of each
+query of the default pipeline, and `--against FILE` compares this run with such a file, query by query.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from benchmarks.quality_data import (
     peer,
     say,
 )
+from benchmarks.quality_queries import against, read_queries, write_queries
 
 from shortlist.evals import cells
 from shortlist.evals.cells import NOTHING, label
@@ -82,6 +84,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peer-queries", type=int, default=150, help=f"asked of peers above {LARGE:,} tools")
     parser.add_argument("--fresh", action="store_true", help="ask peers again, whatever is kept of them")
     parser.add_argument("--name", default="quality", help="what the file of results is called")
+    parser.add_argument("--keep-queries", type=Path, metavar="FILE", help="keep the value of every query (.json.gz)")
+    parser.add_argument("--against", type=Path, metavar="FILE", help="compare with the kept values of an earlier run")
     options = parser.parse_args()
     if DEFAULT not in options.contenders:
         options.contenders = [DEFAULT, *options.contenders]
@@ -118,6 +122,11 @@ def _publish(
     tables = [_default_table(found[DEFAULT])]
     tables += [_leaderboard(found, single, metric) for metric in METRICS if single]
     tables += [_leaderboard(found, others, metric) for metric in METRICS if others]
+    if options.keep_queries:
+        write_queries(options.keep_queries, found[DEFAULT])
+    if options.against:
+        earlier = read_queries(options.against)
+        tables.append(against(found[DEFAULT], earlier, options.against.name))
     tables += [_published_table(found), _check_table(held), *_left_out_tables(found, left_out)]
     data = {
         "embedder": options.embedder if not Path(options.embedder).is_dir() else "a folder",
