@@ -106,7 +106,7 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
         (form, target) for sources, targets in sentences for form in set(sources) for target in set(targets)
     )
     surface = _surfaces(spelled)
-    found = _weighed(entries, chance, known) + [
+    every = _weighed(entries, chance, known) + [
         Entry(surface.get(target, target), form, round(rate, 2))
         for form, rates in chance.items()
         if seen[form] >= SEEN_AT_LEAST and len(form) > 1
@@ -115,8 +115,8 @@ def learned(language: str, entries: Sequence[Entry], pairs: Sequence[Pair]) -> l
         and together[form, target] >= max(SEEN_AT_LEAST, 0.4 * seen[form])
         and target not in prior[form]
     ]
-    said = function_words(parse_lexicon(language, written(found)), pairs)
-    return [entry._replace(english=_said(entry, said, language)) for entry in found]
+    said = function_words(parse_lexicon(language, written(every)), pairs)
+    return [entry._replace(english=_said(entry, said, language)) for entry in every]
 
 
 def _said(entry: Entry, said: Mapping[str, str], language: str) -> str:
