@@ -112,3 +112,11 @@ def test_a_task_in_several_steps_with_a_list_of_values_is_searched_whole() -> No
         "Finally, retrieve the number of visitors of the museum on the first of January, and " + "x" * 200
     )
     assert read_ask(text).text == text
+
+
+def test_facts_that_a_writer_tells_about_a_case_belong_to_the_request() -> None:
+    facts = "The house has 140 square metres, two floors and a roof of 80 square metres that faces south. " * 6
+    ask = "Can you work out the yearly yield, the savings and the payback, and tell me which inverter fits? " * 3
+    message = f"Hey, I'm planning solar panels for a client. {facts}\n\n{ask}"
+    assert read_ask(message).text == message.strip()
+    assert not read_ask(message).pasted

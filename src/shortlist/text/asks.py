@@ -72,6 +72,7 @@ _FIRST_WORD = re.compile(rf"[\s\"'“(]*{_LEAD}([a-z]+)", re.IGNORECASE)
 _PLEASE = re.compile(r"\b(?:please|pls|bitte|for me|so that)\b", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:this|it|that|these|those|them|below|above|following|here|attached)\b", re.IGNORECASE)
 _ADDRESSED = re.compile(r"\b(?:i|me|my|we|us|our|you|your|please)\b|\?", re.IGNORECASE)
+_WRITER = re.compile(rf"{_LEAD}(?:i|we)['’](?:m|re|ve|d|ll)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|(?<=:)\s+(?=[A-Z\"“])")
 
 _FENCE = re.compile(r"\s{0,3}(```|~~~)")
@@ -313,14 +314,24 @@ def _is_addressed(text: str) -> bool:
 
 def _with_narrative(blocks: list[_Block]) -> list[_Block]:
     """Classify long runs of prose that address no reader as pasted text."""
-    sentences = [part for block in blocks for part in _ends(_SENTENCE.split(block.text)) if part.strip()]
+    sentences = [
+        (part, is_own or bool(_ADDRESSED.search(part)) or _starts_like_a_request(part))
+        for block in blocks
+        for is_own in [_begins_with_the_writer(block.text)]
+        for part in _ends(_SENTENCE.split(block.text))
+        if part.strip()
+    ]
     runs = [
-        (is_told, list(run))
-        for is_told, run in groupby(sentences, key=lambda s: not (_ADDRESSED.search(s) or _starts_like_a_request(s)))
+        (not is_own, [part for part, _ in run]) for is_own, run in groupby(sentences, key=lambda sentence: sentence[1])
     ]
     found = [_Block("\n".join(run), is_told and len("\n".join(run)) >= NARRATIVE_RUN) for is_told, run in runs]
     narrative = sum(len(each.text) for each in found if each.is_pasted)
     return found if narrative >= NARRATIVE else blocks
+
+
+def _begins_with_the_writer(paragraph: str) -> bool:
+    """Return whether a paragraph begins with what its writer is doing: the facts that follow belong to the request."""
+    return bool(_WRITER.match(paragraph)) and not _starts_like_a_request(paragraph)
 
 
 def _starts_like_a_request(text: str) -> bool:
