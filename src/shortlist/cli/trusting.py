@@ -148,7 +148,7 @@ def _review(options: argparse.Namespace) -> int:
     if options.action == "list":
         return _list(store, {server for server, _ in wanted}, options.json)
     if not wanted:
-        raise InvalidInput(f"Name what to {options.action}: SERVER for all of a server, or SERVER/NAME.")
+        raise InvalidInput(f"`review {options.action}` needs a name: SERVER for all of a server, or SERVER/NAME.")
     for server, name in wanted:
         if options.action == "show":
             for held in _held(store, server, name):
