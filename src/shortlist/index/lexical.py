@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,7 +22,6 @@ from shortlist.index.postings import (
     NAME_BIT,
     NO_POSTINGS,
     SERVER_BIT,
-    FieldFilter,
     FieldWeight,
     Forward,
     Inverted,
@@ -59,6 +59,18 @@ FIELD_WEIGHTS: Mapping[Field, FieldWeight] = {
     "server_text": FieldWeight(0.3, 0.7, 15.0),
     "boilerplate": FieldWeight(0.15, 0.7, 15.0),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFilter:
+    """Passes terms that stand in some of these fields and in none of those, each given as bits."""
+
+    some: np.uint16
+    none: np.uint16
+
+    def passing(self, fields: NDArray[np.uint16]) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = ((fields & self.some) > 0) & ((fields & self.none) == 0)
+        return found
 
 
 class Vocabulary(dict[str, int]):

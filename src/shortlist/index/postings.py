@@ -24,18 +24,6 @@ class FieldWeight:
     usual_length: float
 
 
-@dataclass(frozen=True, slots=True)
-class FieldFilter:
-    """Passes terms that stand in some of these fields and in none of those, each given as bits."""
-
-    some: np.uint16
-    none: np.uint16
-
-    def passing(self, fields: NDArray[np.uint16]) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = ((fields & self.some) > 0) & ((fields & self.none) == 0)
-        return found
-
-
 class Postings(NamedTuple):
     """The rows that hold a term, ascending, the saturated weight it has there, and in which fields it stands."""
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.index.index import Index
+from shortlist.index.lexical import FieldFilter
 from shortlist.index.ports import Among
-from shortlist.index.postings import FieldFilter
 from shortlist.models import Query, Tool
 from shortlist.search.pipeline import Ranking, Request
 from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field
