@@ -25,7 +25,9 @@ SIZES = (25_759, 100_000, 300_000, 1_000_000)
 EXTRAPOLATED = 10_000_000
 QUERIES = 120
 CANDIDATES = 300
-KINDS = ("exact", "approximate")
+KINDS = ("exact", "approximate", "milvus")
+MILVUS_UP_TO = 100_000
+"""The local file of Milvus is meant for development; larger sizes are left to a server."""
 INDEXES = Path(__file__).parent / ".cache" / "growth"
 
 
@@ -45,7 +47,8 @@ def main() -> None:
         print(json.dumps(opened(int(size), kind, options.queries)), flush=True)
         sys.stdin.read()  # another process is measured while this one has the same files open
     else:
-        found = [_measured(size, kind, options.queries) for size in options.sizes for kind in options.kinds]
+        pairs = [(size, kind) for size in options.sizes for kind in options.kinds]
+        found = [_measured(s, k, options.queries) for s, k in pairs if k != "milvus" or s <= MILVUS_UP_TO]
         publish("growth", [_table(found)], {"sizes": found})
 
 
@@ -108,14 +111,19 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
     from shortlist.models import Query
     from shortlist.search.searcher import Searcher, query_vectors
 
+    published = _published(size) if kind == "milvus" else None
     imported = time.perf_counter()
     index = load_index(INDEXES / str(size))
     assert index.dense is not None
     exact = replace(index, dense=ExactVectorIndex.restore(index.dense.model_id, index.dense.state()))
+    if published is not None:
+        from shortlist.index.milvus import Collection, by_milvus
+
+        index = replace(exact, dense=by_milvus(exact, Collection.open(str(INDEXES / f"{size}.db"), exact)))
     model = shipped("small")
     assert model is not None
     embedder = QueryVectors(model)
-    searcher = Searcher(index if kind == "approximate" else exact, embedder)
+    searcher = Searcher(exact if kind == "exact" else index, embedder)
     loaded = time.perf_counter()
     cases = spread(rows(bench_file("eval", "mcp_union", "queries.jsonl.gz")), asked)
     embedder.embed_query("x")
@@ -139,7 +147,9 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
         "recall_10": round(float(np.mean(recall)), 4),
         **memory,
     }
-    if kind == "approximate":
+    if published is not None:
+        found["published_seconds"] = published
+    if kind != "exact":
         other, everything = Searcher(exact, embedder), index.among(queries[0].filters)
         asked_for = [query_vectors(embedder, searcher.texts_to_embed(query.text)[:1]) for query in queries]
         shares = []
@@ -154,11 +164,23 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
     return found
 
 
+def _published(size: int) -> float:
+    """Publish a saved index to a local file of Milvus, and return the CPU time it took."""
+    from shortlist.index.milvus import Collection
+    from shortlist.index.store import load_index
+
+    started = time.process_time()
+    Collection.open(str(INDEXES / f"{size}.db"), load_index(INDEXES / str(size))).close()
+    return round(time.process_time() - started, 1)
+
+
 def _measured(size: int, kind: str, queries: int) -> dict[str, Any]:
     place = INDEXES / str(size) / "built.json"
     if not place.exists():
         built = _run("--build", str(size))
         place.write_text(json.dumps(built))
+    if kind == "milvus":  # a local file has one user
+        return {**_run("--open", f"{size}:{kind}", "--queries", str(queries)), "built": json.loads(place.read_text())}
     command = [sys.executable, "-m", "benchmarks.growth", "--open", f"{size}:{kind}", "--queries", str(queries)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -210,7 +232,7 @@ def _table(found: Sequence[Mapping[str, Any]]) -> Table:
         "of exact: 300 / first ten",
     )
     notes = (
-        "Build: words, vectors (derived, not embedded), cells for approximate search, saving; and peak memory.",
+        "Build: words, vectors (derived, not embedded), cells or publishing to Milvus, saving; and peak memory.",
         "Open: from the folder to a searcher, without imports; memory of a second process beside the first.",
         "Search: words and vectors, limit 10, one thread, the query's vector known.",
         "Recall@10: right tools of the benchmark's queries, all among the real 25,759, in the first ten.",
@@ -237,7 +259,8 @@ def _line(f: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _build_seconds(f: Mapping[str, Any]) -> float:
     seconds: Mapping[str, float] = f["built"]["cpu_seconds"]
-    return sum(seconds.values()) - (seconds["cells"] if f["kind"] == "exact" else 0)
+    unused = 0 if f["kind"] == "approximate" else seconds["cells"]
+    return sum(seconds.values()) - unused + float(f.get("published_seconds", 0))
 
 
 def _extrapolated(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

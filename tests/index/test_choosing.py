@@ -14,9 +14,9 @@ from shortlist.search.searcher import Searcher, SearchOptions
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog, found, tool
 
 
-@pytest.mark.parametrize("choice", ["", "fast", "milvus", "milvus:", "approximate:3"])
+@pytest.mark.parametrize("choice", ["", "auto", "milvus", "milvus:", "approximate:3"])
 def test_an_unknown_index_is_refused_with_the_choices(choice: str) -> None:
-    with pytest.raises(InvalidInput, match=r"use auto, exact, approximate, or milvus:ADDRESS") as raised:
+    with pytest.raises(InvalidInput, match=r"use exact, approximate, or milvus:ADDRESS") as raised:
         choose_index(choice)
     assert repr(choice) in str(raised.value)
     with pytest.raises(InvalidInput):
@@ -53,7 +53,9 @@ def test_a_prepared_searcher_answers_from_cells_and_new_tools_are_found_at_once(
 
 
 def test_few_tools_are_searched_exactly_whatever_is_chosen() -> None:
-    searcher = Searcher(catalog(WORKPLACE), HashingEmbedder(), options=SearchOptions(arrange=choose_index("auto")))
+    searcher = Searcher(
+        catalog(WORKPLACE), HashingEmbedder(), options=SearchOptions(arrange=choose_index("approximate"))
+    )
     searcher.prepare()
     assert not isinstance(searcher.index.dense, ApproximateVectorIndex)
 

@@ -9,9 +9,11 @@ from hypothesis import given
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import IndexFormatError
+from shortlist.index.columns import Growing
 from shortlist.index.index import Index, IndexChange
+from shortlist.index.saved import SAVED_FROM, SavedIndexes
 from shortlist.index.store import VERSION, load_index, save_index
-from shortlist.models import Filters, Query, Server
+from shortlist.models import Filters, Query, Server, Tool
 from shortlist.search.searcher import Searcher
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog, catalogs, found, tool
 
@@ -246,3 +248,34 @@ def test_every_filter_marks_the_same_tools_before_and_after_loading(tmp_path: Pa
         assert other is not None
         assert np.array_equal(one, other), filters
         assert 0 < np.count_nonzero(one) < len(offered), filters
+
+
+def many(count: int, *more: Tool) -> Catalog:
+    return catalog([*(tool(f"s{n % 50}/tool_{n}", f"Does thing number {n}.") for n in range(count)), *more])
+
+
+def test_processes_that_share_a_folder_open_what_one_of_them_saved_and_keep_their_own_changes(tmp_path: Path) -> None:
+    whole = many(SAVED_FROM + 50)
+    SavedIndexes(tmp_path, None).keep(Index.build(whole))
+    newer = many(SAVED_FROM + 50, tool("new/brew_coffee", "Brew a cup of coffee.")).without_server("s4")
+    one, other = SavedIndexes(tmp_path, None).open(newer), SavedIndexes(tmp_path, None).open(whole)
+    assert isinstance(one.ids, Growing), "it was read, not built"
+    assert found(Searcher(one), "brew coffee")[0] == "new/brew_coffee"
+    assert not any(tool_id.startswith("s4/") for tool_id in found(Searcher(one), "thing number", limit=1_000))
+    assert "new/brew_coffee" not in other.rows
+    assert len(list(tmp_path.iterdir())) == 1, "a tenth has to change before another is saved"
+
+
+def test_a_truncated_index_is_reported_and_the_tools_are_indexed_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = many(SAVED_FROM)
+    SavedIndexes(tmp_path, None).keep(Index.build(whole))
+    (place,) = tmp_path.iterdir()
+    cut = place / "lexical-inverted_rows.npy"
+    cut.write_bytes(cut.read_bytes()[:1_000])
+    index = SavedIndexes(tmp_path, None).open(whole)
+    assert found(Searcher(index), "tool_77")[0] == "s27/tool_77"
+    assert f"The index in {str(place)!r} is damaged or missing" in caplog.text
+    SavedIndexes(tmp_path, None).keep(index)
+    assert load_index(place).ids[0] == index.ids[0], "it is replaced by the next one that is saved"

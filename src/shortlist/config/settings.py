@@ -377,8 +377,8 @@ class SearchSettings:
     pipeline: str = "default"
     reranker: str | Mapping[str, Any] | None = field(default=None, repr=False)
     """cohere, voyage or jina, with :MODEL where you choose one, or a mapping with provider; None does not rerank."""
-    index: str = "auto"
-    """auto (exact up to a million tools), exact, approximate, or milvus:ADDRESS."""
+    index: str = "exact"
+    """exact, approximate, or milvus:ADDRESS."""
     saved_index: bool | str = True
     """Save the index, so that the next start does not build it again; a folder can be shared by several machines."""
 

@@ -376,8 +376,8 @@ class SearchShape(Shape):
     """How candidates are ranked; `shortlist eval` compares pipelines. Example: `"rrf"`"""
     reranker: str | SearchModelShape | None = None
     """Score the best hits again: cohere, voyage or jina, also as NAME:MODEL. Example: `"cohere"`"""
-    index: str = "auto"
-    """How the nearest vectors are found: auto, exact, approximate, or milvus:ADDRESS. Example: `"approximate"`"""
+    index: str = "exact"
+    """How the nearest vectors are found: exact, approximate, or milvus:ADDRESS. Example: `"approximate"`"""
     saved_index: bool | str = True
     """Save the index for the next start: in the cache folder, or in a folder that replicas share. Example: `false`"""
 

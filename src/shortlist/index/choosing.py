@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.index import Index, as_it_is
-from shortlist.index.nearest import APPROXIMATE_FROM, FEW_PASSING, ApproximateVectorIndex, is_available
+from shortlist.index.nearest import FEW_PASSING, ApproximateVectorIndex, is_available
 from shortlist.index.vectors import CAPACITY, QueryVectors
 
 EmbedderChoice: TypeAlias = Embedder | Mapping[str, Any] | str | None
@@ -25,7 +25,7 @@ Filters that share one `QueryVectors` object share its cache.
 
 TIERS = ("small", "static")
 """The bundled models, the better one first."""
-INDEXES = "auto, exact, approximate, or milvus:ADDRESS"
+INDEXES = "exact, approximate, or milvus:ADDRESS"
 MILVUS_TOKEN = "MILVUS_TOKEN"  # noqa: S105
 """The variable that holds the password of a Milvus server, as `user:password` or as an API key."""
 logger = logging.getLogger(__name__)
@@ -96,11 +96,10 @@ def choose_index(choice: str) -> Callable[[Index], Index]:
     kind, colon, address = choice.partition(":")
     if choice == "exact":
         return as_it_is
-    if choice in ("auto", "approximate"):
-        fewest = APPROXIMATE_FROM if choice == "auto" else FEW_PASSING
-        if choice == "approximate" and not is_available():
+    if choice == "approximate":
+        if not is_available():
             raise InvalidInput("search.index 'approximate' needs the extra 'ann': pip install 'shortlist-mcp[ann]'.")
-        return lambda index: _in_cells(index, fewest)
+        return _in_cells
     if kind == "milvus" and colon and address:
         if find_spec("pymilvus") is None:
             raise InvalidInput(
@@ -110,9 +109,9 @@ def choose_index(choice: str) -> Callable[[Index], Index]:
     raise InvalidInput(f"No index {choice!r}: use {INDEXES}.")
 
 
-def _in_cells(index: Index, fewest: int) -> Index:
+def _in_cells(index: Index) -> Index:
     dense = index.dense
-    if dense is None or len(index) < fewest or not is_available():
+    if dense is None or len(index) <= FEW_PASSING:
         return index
     if isinstance(dense, ApproximateVectorIndex) and not dense.is_outdated:
         return index

@@ -19,8 +19,6 @@ from shortlist.index.embedders import Vectors
 from shortlist.index.ports import Among, Candidates, Rows
 from shortlist.index.vectors import ExactVectorIndex, best, mean_and_deviation
 
-APPROXIMATE_FROM = 1_000_000
-"""From how many tools on `auto` searches approximately."""
 FEW_PASSING = 20_000
 """When a filter leaves no more rows than this, all of them are looked at."""
 TRAINED_ON = 64
@@ -28,7 +26,7 @@ TRAINED_ON = 64
 ROUNDS = 8
 """Rounds of k-means: more hardly move the centroids."""
 LOOKED_AT = 0.08
-"""The share of the cells that a query looks at."""
+"""The share of the cells that a query looks at; `benchmarks.growth` prints the recall."""
 ENOUGH = 60
 """A query looks at further cells until so many times the wanted rows may answer."""
 SAMPLED = 50_000

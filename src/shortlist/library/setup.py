@@ -44,8 +44,8 @@ class Setup:
     vector_cache: VectorCache | Literal["default"] | None = "default"
     """Where documents' vectors are kept between starts; None keeps none."""
     cache_capacity: int = CAPACITY
-    index: str = "auto"
-    """How the nearest vectors are found: auto, exact, approximate, or milvus:ADDRESS."""
+    index: str = "exact"
+    """How the nearest vectors are found: exact, approximate, or milvus:ADDRESS."""
     saved_index: bool | str = True
     """Save the index, so that the next start does not build it again: in the user's cache, or in a folder of your own,
     which several processes and machines can share. `save_index` is the older name."""
