@@ -87,3 +87,23 @@ async def test_keys_on_a_private_address_of_another_host_are_not_fetched() -> No
 def test_a_configuration_that_would_let_in_the_wrong_people_is_refused(oauth: dict[str, object], problem: str) -> None:
     with pytest.raises(InvalidConfig, match=problem):
         settings_of({"shortlist": {"oauth": oauth}}, source="test", environment={})
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "10.0.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1"),
+        *("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1"),
+        *("::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1"),
+        *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::"),
+    ],
+)
+def test_no_spelling_of_a_private_address_is_public(address: str) -> None:
+    assert not addresses.is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::", "2606:4700::1111"]
+)
+def test_a_public_address_stays_public_in_every_spelling(address: str) -> None:
+    assert addresses.is_public(address)

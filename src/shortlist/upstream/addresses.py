@@ -1,7 +1,7 @@
 """HTTP for addresses that a stranger named: no private or link-local target, no redirect, bounded time and size."""
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 import anyio
@@ -10,6 +10,9 @@ import httpx2
 
 REQUEST_SECONDS = 15.0
 MAX_METADATA_BYTES = 256 * 1024
+_NAT64 = IPv6Network("64:ff9b::/96")
+_NOT_PUBLIC = (IPv6Network("::/96"), IPv6Network("64:ff9b:1::/48"))
+"""IPv4-compatible addresses, and NAT64 within one network; Python calls them global."""
 
 
 class ForbiddenAddress(Exception):
@@ -94,9 +97,18 @@ async def fetch(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
 def is_public(address: str) -> bool:
     """Return whether an address belongs to the public internet."""
     parsed: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
-        parsed = parsed.ipv4_mapped
+    if isinstance(parsed, IPv6Address):
+        if any(parsed in network for network in _NOT_PUBLIC):
+            return False
+        parsed = _embedded(parsed) or parsed
     return parsed.is_global and not parsed.is_multicast
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address that a gateway in the network would contact in the place of an IPv6 address."""
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
 
 
 def is_loopback_host(host: str | None) -> bool:
