@@ -82,7 +82,9 @@ async def test_approved_tools_are_served_and_rejected_ones_stay_held() -> None:
         assert (await visitor.post(read, csrf=csrf)).status_code == 400  # it is not held any more
         decided = pins_of(visitor).read("alpha").decisions
         assert [(each.name, each.approved) for each in decided] == [("read", True), ("two", False)]
-        assert everything not in (await visitor.http.get("/review")).text  # another set is held now
+        after = (await visitor.http.get("/review")).text
+        assert everything not in after  # another set is held now
+        assert (">rejected<" in after, two.replace("approve", "reject") in after) == (True, False)
 
 
 async def test_everything_that_was_shown_of_a_server_is_approved_at_once_and_nothing_that_came_later() -> None:

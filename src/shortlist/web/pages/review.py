@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shortlist.errors import InvalidInput
 from shortlist.storage.port import PinStore
 from shortlist.trust.diff import WordChange, words_changed
-from shortlist.trust.keeping import decide_shown, held_of, set_hash
+from shortlist.trust.keeping import decide_shown, held_of, pins_of, set_hash
 from shortlist.trust.pins import Held
 from shortlist.web.page import Page, Visit
 
@@ -64,10 +64,10 @@ def _decided(visit: Visit, *, approved: bool) -> str:
 def _servers(store: PinStore) -> Iterator[HeldServer]:
     for server in store.overview():
         stored = store.read(server)
-        held, approved = held_of(stored), {each.hash: each.approved for each in stored.decisions}
+        held, rejected = held_of(stored), pins_of(stored).rejected
         if held:
             rows = tuple(
-                HeldRow(each, tuple(words_changed(each.before, each.entry)), approved.get(each.entry.hash) is False)
+                HeldRow(each, tuple(words_changed(each.before, each.entry)), each.entry.hash in rejected)
                 for each in held[:SHOWN]
             )
             yield HeldServer(server, set_hash(held), rows, len(held) - len(rows))
