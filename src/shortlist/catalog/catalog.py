@@ -5,6 +5,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import is_
 from types import MappingProxyType
 from typing import Self, TypeVar
 
@@ -184,10 +185,9 @@ class Catalog:
 def differing(before: Sequence[Tool], after: Sequence[Tool]) -> tuple[Sequence[Tool], Sequence[Tool]]:
     """Return the parts in which two lists of tools may differ: without the objects that both begin and end with."""
     shorter = min(len(before), len(after))
-    start = next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old is not new), shorter)
-    backwards = zip(reversed(before), reversed(after), strict=False)
-    same = next((n for n, (old, new) in enumerate(backwards) if old is not new), shorter)
-    end = min(same, shorter - start)
+    alike, backwards = list(map(is_, before, after)), list(map(is_, reversed(before), reversed(after)))
+    start = shorter if all(alike) else alike.index(False)
+    end = min(shorter if all(backwards) else backwards.index(False), shorter - start)
     return before[start : len(before) - end], after[start : len(after) - end]
 
 
