@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -127,19 +127,21 @@ def from_event_to_figure(trace: Trace) -> set[str]:
         tokens=Later(lambda: 80),
     )
     call = Called(caller="local", workspace="w", tool="demo/echo", outcome="ok", milliseconds=1.0, native=False)
-    storage = open_local()  # opened once, as a gateway does
-    _recorded(storage, search, call)
-    with trace.armed() as found:
-        _recorded(storage, search, call)
+    storage = open_local()
+    _recorded(trace, storage, search, call)
+    return _recorded(trace, storage, search, call)
+
+
+def _recorded(trace: Trace, storage: Storage, *events: Event) -> set[str]:
+    """Trace events from the recorder, which a gateway opens once, to the figures."""
+    with ExitStack() as opened:
+        telemetry = opened.enter_context(open_telemetry(TelemetrySettings(), storage))
+        with trace.armed() as found:
+            for event in events:
+                telemetry.record(event)
+            opened.close()  # the recorder writes what it holds
+            telemetry.reports["get_stats"]({}, None)
     return found
-
-
-def _recorded(storage: Storage, *events: Event) -> None:
-    with open_telemetry(TelemetrySettings(), storage) as telemetry:
-        for event in events:
-            telemetry.record(event)
-        report = telemetry.reports["get_stats"]
-    report({}, None)  # after the recorder has written what it holds
 
 
 def table_of(flows: Mapping[str, set[str]]) -> Table:
