@@ -1,12 +1,13 @@
 """Searches a second through a gateway by catalog size, their CPU beside the library's, and calls meanwhile.
 
-The library searches the same tools first. It leaves their vectors in the user's cache, which the gateway shares: they
-are computed once, not in every run. So are the pins of the tools, which are kept beside the compiled data: the first
-scan of so many takes minutes, and no search depends on it.
+The library searches the same tools for the same queries. It leaves their vectors in the user's cache, which the gateway
+shares: they are computed once, not in every run. So are the pins of the tools, which are kept beside the compiled data:
+the first scan of so many takes minutes, and no search depends on it.
 """
 
 import asyncio
 import json
+import random
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ MANY = "many"
 PINS = Path(__file__).parent.parent / ".cache" / "pins"
 SETTLE_SECONDS = 1_800.0
 """How long the vectors of a large catalog may take; a search is fast before and after that, not meanwhile."""
-LIBRARY_SEARCHES = 400
+SEED = 1
 COLUMNS = (
     "tools",
     "searches/s",
@@ -50,22 +51,28 @@ class Queries:
     """Queries that all differ, so that no cache answers them."""
 
     texts: Sequence[str]
+    asked: list[str] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def __next__(self) -> str:
         number = next(self._numbers)
-        return f"{self.texts[number % len(self.texts)]} {number}"
+        text = f"{self.texts[number % len(self.texts)]} {number}"
+        self.asked.append(text)
+        return text
 
 
 def measure(sizes: Sequence[int], seconds: float) -> list[tuple[str, ...]]:
     """Return a row for each size."""
     catalog = read_catalog(rows(bench_file(*SET, "tools.jsonl.gz"))).catalog
     every = [tool for tool in catalog.tools.values() if is_listable(tool)]
-    queries = Queries([str(row["query"]) for row in rows(bench_file(*SET, "queries.jsonl.gz"))])
+    texts = [str(row["query"]) for row in rows(bench_file(*SET, "queries.jsonl.gz"))]
+    random.Random(SEED).shuffle(texts)  # long and short ones come from different sources
     found = []
     for size in sizes:
+        queries = Queries(texts)
         tools = listed(spread(every, min(size, len(every))))
-        library = _library_milliseconds([tool_from_mcp(tool, MANY) for tool in tools], queries)
+        library = ToolFilter([tool_from_mcp(tool, MANY) for tool in tools])
+        library.search("anything")  # leaves the vectors of the tools in the cache
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tools.json"
             path.write_text(json.dumps(tools))
@@ -77,7 +84,7 @@ def measure(sizes: Sequence[int], seconds: float) -> list[tuple[str, ...]]:
                 settle(running)
                 asyncio.run(until_vectors(running))
                 row = asyncio.run(_searched(running, queries, seconds))
-        found.append((f"{len(tools):,}", *_with_library(row, library)))
+        found.append((f"{len(tools):,}", *_with_library(row, _library_milliseconds(library, queries.asked))))
         print(found[-1], flush=True)
     return found
 
@@ -139,15 +146,12 @@ async def _searched(running: Gateway, queries: Queries, seconds: float) -> tuple
     return len(times) / took, 1000 * cpu / len(times), _p95(times), _p95(calls)
 
 
-def _library_milliseconds(tools: list[Tool], queries: Queries) -> float:
-    """Return the CPU that a search costs the library in this process."""
-    ours = ToolFilter(tools)
-    for _ in range(20):
-        ours.search(next(queries))
+def _library_milliseconds(library: ToolFilter, asked: Sequence[str]) -> float:
+    """Return the CPU that one of the same searches costs the library in this process."""
     began = process_time()
-    for _ in range(LIBRARY_SEARCHES):
-        ours.search(next(queries))
-    return 1000 * (process_time() - began) / LIBRARY_SEARCHES
+    for query in asked:
+        library.search(query)
+    return 1000 * (process_time() - began) / len(asked)
 
 
 def _with_library(row: tuple[float, float, float, float], library: float) -> tuple[str, ...]:
