@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,12 @@ def against(now: Mapping[str, Answers], before: Mapping[str, Answers], name: str
 def _cells(now: Mapping[str, Answers], before: Mapping[str, Answers], sets: list[str]) -> list[str]:
     cells: list[str] = []
     for metric in COMPARED:
-        mine, theirs = ([who[each] for each in sets] for who in (now, before))
+        mine, theirs = ([_rounded(who[each]) for each in sets] for who in (now, before))
         means = [100 * float(np.mean([found.values[metric].mean() for found in each])) for each in (theirs, mine)]
         cells += [*(f"{mean:.1f}" for mean in means), str(paired(mine, theirs, metric))]
     return cells
+
+
+def _rounded(found: Answers) -> Answers:
+    """Return the values as they are kept, so that equal ones compare as equal."""
+    return replace(found, values={metric: found.values[metric].round(DIGITS) for metric in COMPARED})
