@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import httpx2
@@ -19,13 +20,15 @@ from shortlist.fairness import gives_way, has_room
 from shortlist.gateway import rounds
 from shortlist.gateway.callers import Caller, Exchange, Round
 from shortlist.models import Json
-from shortlist.upstream import sessions
+from shortlist.upstream import login, sessions
+from shortlist.upstream.grants import MemoryLogins
 from tests.gateway.support import DEADLINE_SECONDS, Fixture, serve
 from tests.gateway.test_http import TOKENS
 from tests.gateway.test_legacy_calls import ACCEPT, RawSession
 from tests.gateway.test_limits import ask, listening, status
 from tests.gateway.test_sessions import ask as call
 from tests.gateway.test_sessions import client, served_with
+from tests.servers.protected import protected_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 ADA, BOB = (Principal(kind="token", name=name, credential=name) for name in ("ada", "bob"))
@@ -132,3 +135,44 @@ async def test_requests_that_one_caller_does_not_complete_leave_places_to_the_ot
             task.cancel()
         for _, writer in half_open:
             writer.close()
+
+
+async def test_what_one_caller_was_sent_leaves_others_able_to_resume() -> None:
+    async with (
+        serve(
+            Fixture("alpha"), tokens={name: replace(token, servers=None) for name, token in TOKENS.items()}
+        ) as served,
+        listening(served, Limits(resumption_bytes=20_000)) as (port, _),
+        httpx2.AsyncClient(headers=ACCEPT, timeout=DEADLINE_SECONDS) as http,
+    ):
+        url = f"http://127.0.0.1:{port}/mcp"
+        ada, bob = (
+            RawSession(http, url, "2025-11-25", {"Authorization": f"Bearer {n}-secret"}) for n in ("ada", "bob")
+        )
+        await ada.open()
+        await bob.open()
+        first = (await ada.call("alpha__echo", {"text": "for Ada"})).text.partition("id: ")[2].split()[0]
+        for number in range(3, 43):
+            await bob.call("alpha__echo", {"text": "x" * 1_000}, number)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with http.stream("GET", url, headers={**ada.headers, "Last-Event-ID": first}) as resumed:
+                lines = (line async for line in resumed.aiter_lines())
+                assert await anext((line async for line in lines if "for Ada" in line), None)
+
+
+async def test_logins_that_one_principal_does_not_finish_displace_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "MOST_PENDING", 3)
+    now = [1_000.0]
+    with protected_server() as wiki:
+        logins = login.Logins(MemoryLogins(), clock=lambda: now[0])
+        target = login.LoginTarget(server="wiki", url=f"{wiki.url}/mcp")
+
+        async def begin(principal: str) -> str:
+            return httpx2.URL(await logins.begin(target, principal, "http://127.0.0.1:1/callback")).params["state"]
+
+        of_ada, of_bob = await begin("token:ada"), [await begin("token:bob") for _ in range(4)]
+        assert logins.expects(of_ada)
+        assert [logins.expects(state) for state in of_bob] == [False, False, True, True]
+        now[0] += login.PENDING_SECONDS + 1
+        await begin("token:ada")
+        assert not logins.expects(of_bob[3])

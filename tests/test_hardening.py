@@ -85,12 +85,14 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     "ids of sessions that were never open are remembered for ever": (
         "gateway/test_legacy_calls.py::test_ids_of_sessions_that_are_not_open_are_not_remembered",
     ),
-    "one caller takes the places of all: sessions, connections, open calls and half-open requests": (
+    "one caller takes the places of all: sessions, connections, calls, half-open requests, kept events and logins": (
         "test_fairness.py::test_an_entry_gives_way_only_to_a_caller_that_will_have_no_more_than_its_owner",
         "test_fairness.py::test_sessions_of_one_caller_displace_its_own",
         "test_fairness.py::test_connections_of_one_caller_displace_its_own",
         "test_fairness.py::test_calls_that_wait_for_one_caller_leave_places_to_the_others",
         "test_fairness.py::test_requests_that_one_caller_does_not_complete_leave_places_to_the_others",
+        "test_fairness.py::test_what_one_caller_was_sent_leaves_others_able_to_resume",
+        "test_fairness.py::test_logins_that_one_principal_does_not_finish_displace_its_own",
     ),
     "one request with 20,000 headers freezes everybody, and headers or trailers take memory without bound": (
         "gateway/test_limits.py::test_a_request_with_a_large_head_is_refused_at_once_and_the_others_are_served",

@@ -1,9 +1,8 @@
 """Legacy HTTP sessions: what their clients were sent is kept for a while, so that they can resume a broken stream."""
 
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -31,7 +30,7 @@ from shortlist.front.streams import use_lean_streams
 from shortlist.storage.shared import StoredSession
 
 KEPT_BYTES = 64 * 1024 * 1024
-"""For all sessions together; the oldest events go first."""
+"""For all sessions together; the caller that keeps the most loses its oldest events first."""
 EVENT_BYTES = 400
 """What an event takes beside its JSON."""
 RETRY_MILLISECONDS = 1_000
@@ -44,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    owner: object
+    session: "SessionEvents"
     stream: str
     json: bytes | None
 
@@ -53,49 +52,64 @@ class _Event:
         return EVENT_BYTES + len(self.json or b"")
 
 
+@dataclass(slots=True)
+class _Kept:
+    """The events of all sessions of one caller, the oldest first."""
+
+    bytes: int = 0
+    numbers: dict[int, None] = field(default_factory=dict)
+
+
 class EventLog:
-    """The events of all sessions as JSON, bounded together by their bytes."""
+    """The events of all sessions as JSON, bounded together by their bytes.
+
+    Where they take too many, the caller that keeps the most loses its oldest: nobody displaces what a caller with
+    fewer bytes may still resume.
+    """
 
     def __init__(self, most_bytes: int = KEPT_BYTES, mark: str = "") -> None:
         self._most = most_bytes
         self._mark = mark
         """Begins every id where several gateways keep events: a client may resume with any of them."""
         self.bytes = 0
-        self._events: OrderedDict[int, _Event] = OrderedDict()
-        self._of_owner: dict[object, OrderedDict[int, None]] = {}
+        self._events: dict[int, _Event] = {}
+        self._of_caller: dict[Hashable, _Kept] = {}
         self._numbers = count(1)
 
-    def session(self) -> "_SessionEvents":
+    def session(self, caller: Hashable = None) -> "SessionEvents":
         """Return the events of one session, which cannot be asked for another's."""
-        return _SessionEvents(self)
+        return SessionEvents(self, caller)
 
-    def add(self, owner: object, stream: str, json: bytes | None) -> str:
+    def add(self, session: "SessionEvents", stream: str, json: bytes | None) -> str:
         """Keep an event, or the start of a stream, and return its id."""
         number = next(self._numbers)
-        event = _Event(owner, stream, json)
+        event = _Event(session, stream, json)
+        kept = self._of_caller.setdefault(session.caller, _Kept())
         self._events[number] = event
-        self._of_owner.setdefault(owner, OrderedDict())[number] = None
+        kept.numbers[number] = session.numbers[number] = None
+        kept.bytes += event.bytes
         self.bytes += event.bytes
         while self.bytes > self._most:
-            self._drop(next(iter(self._events)))
+            most = max(self._of_caller.values(), key=lambda each: each.bytes)
+            self._drop(next(iter(most.numbers)))
         return self._id(number, stream)
 
     def _id(self, number: int, stream: str) -> str:
         return f"{self._mark}{number}-{stream}" if self._mark else str(number)
 
-    def forget(self, owner: object) -> None:
+    def forget(self, session: "SessionEvents") -> None:
         """Drop the events of a session that ended."""
-        for number in tuple(self._of_owner.get(owner, ())):
+        for number in tuple(session.numbers):
             self._drop(number)
 
-    def after(self, owner: object, last: str) -> tuple[str | None, list[EventMessage]]:
+    def after(self, session: "SessionEvents", last: str) -> tuple[str | None, list[EventMessage]]:
         """Return the stream of an event and what was sent on it later; nothing for another session's event."""
         last = last.removeprefix(self._mark).partition("-")[0]
         number = int(last) if last.isascii() and last.isdecimal() and len(last) < 18 else 0
         event = self._events.get(number)
-        if event is None or event.owner is not owner:
+        if event is None or event.session is not session:
             return None, []
-        later = ((other, self._events[other]) for other in self._of_owner[owner] if other > number)
+        later = ((other, self._events[other]) for other in session.numbers if other > number)
         return event.stream, [
             EventMessage(jsonrpc_message_adapter.validate_json(each.json, by_name=False), self._id(other, each.stream))
             for other, each in later
@@ -104,16 +118,23 @@ class EventLog:
 
     def _drop(self, number: int) -> None:
         event = self._events.pop(number)
+        caller = event.session.caller
+        kept = self._of_caller[caller]
+        del kept.numbers[number], event.session.numbers[number]
+        kept.bytes -= event.bytes
         self.bytes -= event.bytes
-        mine = self._of_owner[event.owner]
-        del mine[number]
-        if not mine:
-            del self._of_owner[event.owner]
+        if not kept.numbers:
+            del self._of_caller[caller]
 
 
-class _SessionEvents(EventStore):
-    def __init__(self, log: EventLog) -> None:
+class SessionEvents(EventStore):
+    """What one session was sent; `caller` is who opened it."""
+
+    def __init__(self, log: EventLog, caller: Hashable) -> None:
         self.log = log
+        self.caller = caller
+        self.numbers: dict[int, None] = {}
+        """The events of this session that are still kept, the oldest first."""
 
     def keep(self, stream: str, json: bytes | None) -> str:
         return self.log.add(self, stream, json)
@@ -197,16 +218,10 @@ class ResumableSessions(StreamableHTTPSessionManager):
                 return None
             self.displaced += 1
             self._task_group.start_soon(self._discard_session, idle, self._server_instances.pop(idle))
-        return super()._admit_session(requestor)
-
-    @property
-    def event_store(self) -> EventStore | None:
-        """Read once by the SDK for every session that it opens."""
-        return self.log.session()
-
-    @event_store.setter
-    def event_store(self, _: EventStore | None) -> None:
-        """Ignore what the SDK's constructor sets."""
+        transport = super()._admit_session(requestor)
+        if transport is not None:
+            transport._event_store = self.log.session(_owner_key(requestor))
+        return transport
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Serve a request whose body has arrived; a call whose client disconnects is watched."""
@@ -313,7 +328,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
             connection = self._connection(session)
             if connection is None or not connection.initialize_accepted:
                 return None
-            events = cast("_SessionEvents", transport._event_store)
+            events = cast("SessionEvents", transport._event_store)
             vanished = partial(self._vanished, session)
             self._open[session] = OpenSession(self._dual, transport, connection, events.keep, vanished)
         return self._open[session]
@@ -347,7 +362,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
             opened.end()
         await super()._discard_session(session_id, transport)
         self._resumptions.pop(session_id, None)
-        if transport._event_store is not None:
+        if isinstance(transport._event_store, SessionEvents):
             self.log.forget(transport._event_store)
 
 

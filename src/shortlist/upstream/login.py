@@ -7,7 +7,6 @@ import asyncio
 import logging
 import shlex
 import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 
 from shortlist.config.settings import NO_OAUTH, HttpTransport, OAuthClientSettings, SseTransport, Transport
 from shortlist.errors import SecretsUnreadable, ShortlistError, UpstreamError
+from shortlist.fairness import gives_way
 from shortlist.upstream.addresses import guarded_client
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, TokenGrant
@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 AHEAD_SECONDS = 60.0
 """A token this near to its end is refreshed before it is used."""
 MOST_PENDING = 256
+"""Logins that were begun and not finished, of all principals together."""
 PENDING_SECONDS = 600.0
 
 
@@ -83,7 +84,7 @@ class Logins:
         self._grants = grants
         self._clock = clock
         self._flights: dict[LoginKey, asyncio.Task[TokenGrant | None]] = {}
-        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._pending: dict[str, _Pending] = {}
         self._reported = ""
 
     def auth(self, target: LoginTarget, principal: str) -> "BearerAuth":
@@ -187,9 +188,13 @@ class Logins:
         return found
 
     def _keep(self, pending: _Pending) -> None:
+        """Keep a login until its user comes back; where there are too many, the principal with the most loses one."""
+        for state in [state for state, other in self._pending.items() if other.until < self._clock()]:
+            del self._pending[state]
+        if len(self._pending) >= MOST_PENDING:
+            owners = {state: other.key.principal for state, other in self._pending.items()}
+            self._pending.pop(gives_way(owners, pending.key.principal) or next(iter(owners)))
         self._pending[pending.login.state] = pending
-        while len(self._pending) > MOST_PENDING:
-            self._pending.popitem(last=False)
 
     def _http(self, target: LoginTarget) -> httpx2.AsyncClient:
         # The configuration named this host, so its own authorization server may share its address.
