@@ -22,7 +22,8 @@ def restarted() -> None:
     reach("import mcp")
     from shortlist.cli import YOUNG_OBJECTS
 
-    gc.set_threshold(*YOUNG_OBJECTS)  # as the command does
+    gc.set_threshold(*YOUNG_OBJECTS)
+    gc.disable()  # both as the command does
     from benchmarks.asking import Asking
 
     from shortlist.cli.stack import open_stack, run_plainly

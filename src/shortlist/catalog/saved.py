@@ -13,6 +13,8 @@ from itertools import accumulate, chain, repeat
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from pydantic_core import from_json
+
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.stored import LinePlace, StoredTools, line_of, server_of, tool_of
 from shortlist.config.settings import MemoryTransport, ServerSettings
@@ -59,16 +61,18 @@ class SavedCatalog:
         hashes: dict[ToolId, str] = {}
         members: dict[str, tuple[ToolId, ...]] = {}
         found = [saved for settings in self.servers.values() if (saved := self._read(settings)) is not None]
-        for saved in found:
+        for saved in sorted(found, key=attrgetter("ids")):  # which nearly always puts all tools in their order
             places.update(zip(saved.ids, saved.places, strict=True))
             hashes.update(zip(saved.ids, saved.hashes, strict=True))
             if saved.ids:
                 members[saved.server.name] = tuple(saved.ids)
         ids = sorted(places)
+        if ids != list(places):
+            places, hashes = {i: places[i] for i in ids}, {i: hashes[i] for i in ids}
         return Catalog.stored(
-            StoredTools({tool_id: places[tool_id] for tool_id in ids}),
+            StoredTools(places),
             [saved.server for saved in found],
-            {tool_id: hashes[tool_id] for tool_id in ids},
+            hashes,
             members,
             [saved.content for saved in found],
         )
@@ -121,12 +125,12 @@ def _read_lines(document: bytes) -> SavedServer:
     if document[:_CHECKED_FROM] != _START % _digest(memoryview(document)[_CHECKED_FROM:]):
         raise ValueError("the file is damaged")
     first = document.index(_LIST)
-    header: dict[str, Any] = json.loads(b"{%b}" % document[_CHECKED_FROM:first])
+    header: dict[str, Any] = from_json(b"{%b}" % document[_CHECKED_FROM:first], cache_strings="none")
     ids, hashes, ends = header["ids"], header["hashes"], header["ends"]
     if not len(ids) == len(hashes) == len(ends):
         raise ValueError("its parts differ in size")
     lines = memoryview(document)[first + len(_LIST) : -len(_END)]
-    places = zip(repeat(lines), [0, *ends][: len(ends)], ends, strict=False)
+    places = zip(repeat(lines), chain((0,), ends), ends, strict=False)
     return SavedServer(server_of(header["server"]), ids, hashes, places, header["content"])
 
 

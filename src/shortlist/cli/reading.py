@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.cli.vault import revealed
-from shortlist.config.load import load_settings
 from shortlist.config.settings import EMPTY, Settings
 from shortlist.observability.logs import NOTICES, configure_logs
 from shortlist.paths import data_folder, find_config
@@ -26,6 +25,8 @@ def read_settings(explicit: str | None, logs: Mapping[str, Any] = EMPTY, *, reve
     `logs` are the log settings of the command line, which come before those of the configuration. Stored secrets of the
     gateway's own settings are put in their place, unless `reveal` is false.
     """
+    from shortlist.config.load import load_settings  # noqa: PLC0415 - a tenth of a gateway's start
+
     path = find_config(explicit)
     settings = load_settings(path, lenient=True) if path else demo()
     configure_logs(replace(settings.logs, **logs))

@@ -114,7 +114,10 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from shortlist.cli.hosting import serve  # noqa: PLC0415 - a gateway takes a second to import
+    from shortlist.cli.pauses import no_collection  # noqa: PLC0415
+
+    with no_collection():
+        from shortlist.cli.hosting import serve  # noqa: PLC0415 - a gateway takes a second to import
 
     return serve(arguments)
 

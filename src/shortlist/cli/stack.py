@@ -30,7 +30,6 @@ from shortlist.cli.signing import SignIns
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.vault import revealed, stored_secret
 from shortlist.cli.words import Words, stamp
-from shortlist.config.load import load_settings
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.answerer import Answerer
@@ -431,6 +430,8 @@ class _Reloads:
 
     async def _reload_settings(self, path: Path) -> None:
         """Apply the configuration whole; one that cannot be served is reported and the running one is kept."""
+        from shortlist.config.load import load_settings  # noqa: PLC0415 - a tenth of a start; most never read it again
+
         try:
             settings = revealed(load_settings(path, lenient=True))
             reload = await self._stack.gateway.configure(self._tokens.added_to(settings) if self._tokens else settings)

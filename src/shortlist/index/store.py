@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import from_json
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.stored import LinePlace, StoredTools, line_of, server_of
@@ -48,7 +49,7 @@ def load_index(folder: Path, known: Catalog | None = None) -> Index:
     Its tools come from the `known` catalog where that has the same content.
     """
     try:
-        header: dict[str, Any] = json.loads((folder / _HEADER).read_bytes())
+        header: dict[str, Any] = from_json((folder / _HEADER).read_bytes(), cache_strings="none")
         version = header["version"]
         if version == VERSION:
             same = known is not None and known.fingerprint == header["fingerprint"]

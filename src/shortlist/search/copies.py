@@ -97,24 +97,24 @@ class CopyFinder:
 
     def _copies(self, index: Index, originals: Originals) -> Copies:
         """Describe the copies by row; those on servers known for longer come first."""
-        found = sorted(originals, key=lambda tool_id: self._place(index, index.rows[tool_id]))
-        roots = [_root(tool_id, originals) for tool_id in found]
+        roots = {tool_id: _root(tool_id, originals) for tool_id in originals}
+        rows = {tool_id: index.rows[tool_id] for tool_id in {*roots, *roots.values()}}  # each is looked up once
+        found = sorted(originals, key=lambda tool_id: self._place(index, rows[tool_id]))
         names: defaultdict[frozenset[str], list[int]] = defaultdict(list)
-        for place, (copy, root) in enumerate(zip(found, roots, strict=True)):
-            names[self._words_apart(index, copy, root)].append(place)
-        rows = np.array([index.rows[copy] for copy in found], np.int64)
+        for place, copy in enumerate(found):
+            server, root = index.facets.servers[rows[copy]], roots[copy]
+            names[self._words_apart(index, server, root, rows[root])].append(place)
         return Copies(
-            rows,
-            np.array([index.rows[root] for root in roots], np.int64),
+            np.array([rows[copy] for copy in found], np.int64),
+            np.array([rows[roots[copy]] for copy in found], np.int64),
             {name: np.array(places) for name, places in names.items() if name},
         )
 
-    def _words_apart(self, index: Index, copy: ToolId, root: ToolId) -> frozenset[str]:
+    def _words_apart(self, index: Index, server: str, root: ToolId, row: int) -> frozenset[str]:
         """Return the words of a server's name that the original does not have: the words that ask for this server."""
-        server = index.facets.servers[index.rows[copy]]
         known = self._apart.get((server, root))
         if known is None:
-            vocabulary, every = index.lexical.vocabulary, set(index.lexical.terms_of(index.rows[root]).tolist())
+            vocabulary, every = index.lexical.vocabulary, set(index.lexical.terms_of(row).tolist())
             apart = frozenset(word for word in terms(server_words(server)) if vocabulary.get(word) not in every)
             known = self._apart[server, root] = apart
         return known

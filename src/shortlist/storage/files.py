@@ -11,6 +11,8 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = re.compile(rb'\{"format": ?(\d{1,9})[,}]')
 _ENDING_BYTES = 16
+READ_BYTES = 60 * 1024
+"""Most lists fit in one read; the buffer of a larger one would be mapped and unmapped for each file."""
 
 
 class CatalogFiles:
@@ -28,10 +30,16 @@ class CatalogFiles:
 
     def load(self, key: str) -> bytes | None:
         """Return the document of a key; None where there is none that can be read."""
-        path = f"{self._folder}/{key}.json"  # not a Path: a start reads thousands of these
+        path = f"{self._folder}/{key}.json"  # no Path and no file object: a start reads thousands of these
         try:
-            with open(path, "rb", buffering=0) as file:
-                return file.readall()
+            file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            try:
+                parts = [os.read(file, READ_BYTES)]
+                while len(parts[-1]) == READ_BYTES:
+                    parts.append(os.read(file, READ_BYTES))
+            finally:
+                os.close(file)
+            return b"".join(parts)
         except FileNotFoundError:
             return None
         except OSError as error:

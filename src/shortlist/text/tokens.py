@@ -92,6 +92,8 @@ def sentences(text: str) -> list[str]:
 def read_words(name: str) -> frozenset[str]:
     """Read a word list from the data folder; `#` starts a comment."""
     text = resources.files("shortlist.text").joinpath("data", name).read_text("utf-8")
+    if "#" not in text:  # at once, which for a list of all English words is ten times as fast
+        return frozenset(text.split())
     return frozenset(word for line in text.splitlines() for word in line.partition("#")[0].split())
 
 

@@ -1,11 +1,8 @@
 """HTTP for addresses that a stranger named: no private or link-local target, no redirect, bounded time and size."""
 
-from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import Any
 
 import anyio
-import httpcore2
 import httpx2
 
 REQUEST_SECONDS = 15.0
@@ -23,59 +20,6 @@ class ForbiddenAddress(Exception):
             f"{host!r} resolves to {address}, which is not a public address. "
             "Set `allow_private_addresses` in the server's `oauth` settings if that is intended."
         )
-
-
-class GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Resolves a host, refuses addresses that are not public, and connects to the address it checked."""
-
-    def __init__(self, allowed_hosts: Iterable[str] = (), *, allow_private: bool = False) -> None:
-        self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
-        self._allow_private = allow_private
-        self._network = httpcore2.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address of a host once every address of it was checked."""
-        address = await self._checked(host, port)
-        return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
-
-    async def sleep(self, seconds: float) -> None:
-        await self._network.sleep(seconds)
-
-    async def _checked(self, host: str, port: int) -> str:
-        try:
-            found = await anyio.getaddrinfo(host, port)
-        except OSError as error:
-            raise httpcore2.ConnectError(f"Cannot resolve {host!r}: {error}") from error
-        addresses = [str(entry[4][0]) for entry in found]
-        if not self._allow_private and host.lower() not in self._allowed_hosts:
-            for address in addresses:
-                if not is_public(address):
-                    raise ForbiddenAddress(host, address)
-        return addresses[0]
-
-
-def guarded_client(allowed_hosts: Iterable[str] = (), *, allow_private: bool = False) -> httpx2.AsyncClient:
-    """Return an HTTP client for discovery: it follows no redirect and reaches only public or allowed hosts."""
-    transport = httpx2.AsyncHTTPTransport()
-    # httpx2 has no parameter for the network backend; its pool is the one place that takes it.
-    transport._pool = httpcore2.AsyncConnectionPool(
-        ssl_context=httpx2.create_ssl_context(),
-        network_backend=GuardedBackend(allowed_hosts, allow_private=allow_private),
-    )
-    return httpx2.AsyncClient(
-        transport=transport,
-        timeout=httpx2.Timeout(REQUEST_SECONDS),
-        follow_redirects=False,
-        trust_env=False,
-        headers={"Accept": "application/json"},
-    )
 
 
 async def fetch(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:

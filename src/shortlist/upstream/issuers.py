@@ -8,7 +8,8 @@ import httpx2
 
 from shortlist.config.settings import IssuerSettings
 from shortlist.models import Json
-from shortlist.upstream.addresses import ForbiddenAddress, fetch, guarded_client
+from shortlist.upstream.addresses import ForbiddenAddress, fetch
+from shortlist.upstream.guarded import guarded_client
 
 
 class IssuerClient:

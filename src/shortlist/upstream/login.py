@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import httpx2
-from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from shortlist.config.settings import NO_OAUTH, HttpTransport, OAuthClientSettings, SseTransport, Transport
 from shortlist.errors import SecretsUnreadable, ShortlistError, UpstreamError
 from shortlist.fairness import gives_way
-from shortlist.upstream.addresses import guarded_client
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, TokenGrant
 from shortlist.upstream.oauth import (
@@ -140,6 +138,8 @@ class Logins:
 
     async def lacks(self, key: LoginKey, used: TokenGrant, scope: str) -> None:
         """Note that a server wants more scopes than a grant has: the next login asks for all of them."""
+        from mcp.client.auth.utils import union_scopes  # noqa: PLC0415 - with every part of the SDK's login
+
         wanted = union_scopes(used.wanted or used.scope, scope) or ""
         if wanted != used.wanted:
             await self._grants.put(key, replace(used, wanted=wanted))
@@ -197,6 +197,8 @@ class Logins:
         self._pending[pending.login.state] = pending
 
     def _http(self, target: LoginTarget) -> httpx2.AsyncClient:
+        from shortlist.upstream.guarded import guarded_client  # noqa: PLC0415 - loads the whole HTTP client
+
         # The configuration named this host, so its own authorization server may share its address.
         host = urlsplit(target.url).hostname
         return guarded_client((host,) if host else (), allow_private=target.settings.allow_private_addresses)
