@@ -23,6 +23,20 @@ def test_a_deprecated_tool_ranks_below_its_successor(text: str) -> None:
     assert [hit.tool.name for hit in hits][:2] == ["list_members", "list_users"]
 
 
+@pytest.mark.parametrize(
+    "notice", ["[DEPRECATED]", "Obsolete.", "Superseded by x.", "No longer supported!", "no longer maintained"]
+)
+def test_every_kind_of_notice_makes_a_tool_deprecated(notice: str) -> None:
+    tools = {**SOME, "chat/list_users": f"{notice} List the users of the workspace."}
+    hits = Searcher(catalog(tools)).search(Query(text="list users")).hits
+    plain = (
+        Searcher(catalog({**SOME, "chat/list_users": "List the users of the workspace."}))
+        .search(Query(text="list users"))
+        .hits
+    )
+    assert plain[0].tool.name == hits[1].tool.name == "list_users"
+
+
 def test_a_tool_that_speaks_of_deprecation_further_down_keeps_its_place() -> None:
     other = f"List the users. {'x ' * 200} The old API is deprecated."
     hits = Searcher(catalog({**SOME, "chat/list_users": other})).search(Query(text="list the users")).hits

@@ -19,7 +19,7 @@ from shortlist.index.index import Index
 from shortlist.index.ports import Among, Candidates, Rows
 from shortlist.models import Query, Relation, Scores, Signal, Step, Tool, ToolId
 from shortlist.text.queries import AnalysedQuery
-from shortlist.text.tokens import compact
+from shortlist.text.tokens import compact, stem
 
 DEPTH = 50
 """How many of each retriever's best are compared; deeper ones were never the right ones on the training sets."""
@@ -49,6 +49,8 @@ DEPRECATION_CHARS = 240
 LOOKED_AT = 20
 """The number of first hits checked for deprecation."""
 _DEPRECATED = re.compile(r"\b(?:deprecated|obsolete|superseded by|no longer (?:supported|maintained))\b", re.IGNORECASE)
+_DEPRECATION_WORDS = ("deprecated", "obsolete", "superseded", "longer")
+"""One of them stands in every notice."""
 _INSTEAD = re.compile(
     r"\b(?:use|prefer|superseded by|replaced by|in favou?r of)\s+(?:the\s+)?"
     r"(?:[`'\"](\w[\w./-]*)|([A-Za-z]\w*(?:[_./-]\w+)+|[a-z]+[A-Z]\w*))",
@@ -364,21 +366,19 @@ class Deprecated:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._current: set[int] = set()
-        """Rows that are not deprecated; the same tools are found again and again."""
+        self._candidates = {row for word in _DEPRECATION_WORDS for row in _rows_with(index, word)}
+        """Rows with a word that notices have, less those that turned out to have no notice."""
 
     def __call__(self, _: Request, ranking: Ranking) -> Ranking:
-        first = ranking.rows[:LOOKED_AT].tolist()
-        if self._current.issuperset(first):
+        if self._candidates.isdisjoint(first := ranking.rows[:LOOKED_AT].tolist()):
             return ranking
         old: dict[int, str] = {}
-        for row in first:
-            if row not in self._current:
-                successor = _successor(self._index.tool(row))
-                if successor is None:
-                    self._current.add(row)
-                else:
-                    old[row] = successor
+        for row in self._candidates.intersection(first):
+            successor = _successor(self._index.tool(row))
+            if successor is None:
+                self._candidates.discard(row)
+            else:
+                old[row] = successor
         if not old:
             return ranking
         scores = ranking.scores.copy()
@@ -389,6 +389,11 @@ class Deprecated:
             behind = [float(scores[place[other]]) - 0.01 for other in named if other in place and other not in old]
             scores[place[row]] = min([float(scores[place[row]]), *behind])
         return _reordered(ranking, scores, self._index)
+
+
+def _rows_with(index: Index, word: str) -> list[int]:
+    rows: list[int] = index.lexical.postings(stem(word)).rows.tolist()
+    return rows
 
 
 def _successor(tool: Tool) -> str | None:

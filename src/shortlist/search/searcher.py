@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, repeat
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -34,10 +34,9 @@ from shortlist.search.pipeline import (
 )
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import Spelled, Speller
+from shortlist.search.spelling import Spelled
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import Ask
-from shortlist.text.languages.lexicon import english_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
@@ -51,7 +50,7 @@ from shortlist.text.queries import (
     wishes,
     with_channels,
 )
-from shortlist.text.tokens import clean_text, distinct_words
+from shortlist.text.tokens import clean_text
 
 T = TypeVar("T")
 
@@ -347,7 +346,7 @@ class Searcher:
         steps: tuple[Step, ...] = ()
         ask = ask or ask_of(clean_text(query.text))
         asked = with_channels(query_of(ask))
-        spelled = _spelled(ready.parts.speller, asked) if query.mode in CORRECTED else Spelled(asked, {})
+        spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:
@@ -370,7 +369,7 @@ class Searcher:
             return _unit(fitted.as_english(np.array(READING_WEIGHTS, np.float32) @ vectors))[None]
         if spelled.corrected:
             both = CORRECTED_WEIGHT * vectors[0] + embedder.embed_query(self._texts(asked)[0])
-            vectors[0] = _unit(both)
+            return np.concatenate([_unit(both)[None], vectors[1:]])
         return vectors
 
     def _current(self) -> _Ready:
@@ -461,30 +460,18 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
 
 def _hits(search: _Search) -> tuple[Hit, ...]:
     ranking, index, found = search.run.ranking, search.ready.index, search.run.found
-    tools, ids, families = index.catalog.tools, index.ids, ranking.families
-    return tuple(
-        [
-            Hit(
-                tools[ids[row]],
-                score,
-                position,
-                tuple([ids[other] for other in families[row]]) if families else (),
-                HitSignals(found, row),
-            )
-            for position, (row, score) in enumerate(ranking, 1)
-        ]
-    )
-
-
-def _spelled(speller: Speller, text: str) -> Spelled:
-    """Correct a text, unless the speller knows each of its words."""
-    is_known = not text.isascii() or all(map(speller.knows, distinct_words(text) - english_words()))
-    return Spelled(text, {}) if is_known else speller(text)
+    ids, rows = index.ids, ranking.rows.tolist()
+    tools = map(index.catalog.tools.__getitem__, map(ids.__getitem__, rows))
+    stands_for = [tuple([ids[other] for other in ranking.families[row]]) for row in rows] if ranking.families else ()
+    families = stands_for or repeat(())
+    signals = map(HitSignals, repeat(found), rows)
+    return tuple(map(Hit, tools, ranking.scores.tolist(), count(1), families, signals))
 
 
 def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:
     """Embed the texts of one query: the whole of it, and its parts where it asks for several things."""
-    return np.array([embedder.embed_query(text) for text in texts], np.float32)
+    found = [embedder.embed_query(text) for text in texts]
+    return np.asarray(found[0], np.float32)[None] if len(found) == 1 else np.array(found, np.float32)
 
 
 def _unit(vector: Vectors) -> Vectors:

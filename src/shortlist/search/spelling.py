@@ -12,7 +12,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
-from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word
+from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word, strange_words
 from shortlist.text.languages.reading import read_query
 from shortlist.text.queries import Expansions, shipped_expansions
 from shortlist.text.tokens import STOPWORDS, ascii_words, read_words, stem, terms
@@ -74,7 +74,8 @@ class Speller:
 
     def __call__(self, text: str) -> Spelled:
         """Correct a text; words of the catalog and of ordinary English are never touched."""
-        strange = self._strange(text) if text.isascii() else []
+        new = strange_words(text) if text.isascii() else ()
+        strange = self._strange(text, {word for word in new if not self.knows(word)}) if new else []
         if not strange or len(strange) > MAX_CORRECTIONS or read_query(text) is not None:
             return Spelled(text, {})
         corrected = {word: meant for word in strange if (meant := self.correction(word))}
@@ -82,16 +83,16 @@ class Speller:
             return Spelled(text, {})
         return Spelled(_PLAIN_WORD.sub(lambda found: _like(found[0], corrected.get(found[0].lower())), text), corrected)
 
-    def _strange(self, text: str) -> list[str]:
-        new = [word for word in ascii_words(text) if not self.knows(word)]
-        if not new:
+    def _strange(self, text: str, unknown: set[str]) -> list[str]:
+        """Return those of some words that stand alone in a text and are not spelled like names."""
+        if not unknown:
             return []
         found = dict.fromkeys(
             match[0].lower()
             for match in _PLAIN_WORD.finditer(text)
             if match[0].islower() or match.start() == 0  # a capital letter elsewhere makes a name
         )
-        return [word for word in found if word in new]
+        return [word for word in found if word in unknown]
 
     def _is_known(self, word: str) -> bool:
         shipped = shipped_expansions()

@@ -17,7 +17,16 @@ from shortlist.errors import InvalidInput
 from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, Ask, quoted, read_ask
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.reading import GlossedText, read_query
-from shortlist.text.tokens import clean_text, compact, distinct_words, read_words, split_identifier, stem, terms
+from shortlist.text.tokens import (
+    MAX_REMEMBERED_TEXTS,
+    clean_text,
+    compact,
+    distinct_words,
+    read_words,
+    split_identifier,
+    stem,
+    terms,
+)
 
 Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -69,6 +78,8 @@ _IDENTIFIER = re.compile(
     r"\b[A-Za-z][A-Za-z0-9]*+(?:[_.:-][A-Za-z0-9]++)+\b"  # snake_case, kebab-case, dotted.names
     r"|\b[a-z]++(?:[A-Z][a-z0-9]*+)+\b"  # camelCase
 )
+_INSIDE_A_NAME = re.compile(r"[_.:-][A-Za-z0-9]|[a-z][A-Z]")
+"""What every identifier has and few requests have."""
 # Every way a clause ends begins with white space or a comma, which the engine can skip to.
 _CLAUSE_END = re.compile(
     r"[\s,](?:(?<=[.!?;]\s)\s*|(?<=\n)\n*|(?:(?<=\s)\s*|\s+)(?:and then|then|and also|also|after that|finally|next)\s+"
@@ -226,8 +237,9 @@ def analyse(text: str, expansions: Expansions | None = None) -> AnalysedQuery:
     return analyse_ask(asked_text(text), expansions)
 
 
+@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
 def analyse_ask(short: str, expansions: Expansions | None = None) -> AnalysedQuery:
-    """Read what `asked_text` returns."""
+    """Read what `asked_text` returns; the same request comes again to be explained, or when a page is turned."""
     reading = read_query(short)
     if reading is not None and reading.languages:
         return _analysed_reading(short, reading, expansions or shipped_expansions())
@@ -352,7 +364,7 @@ def clauses(text: str) -> tuple[str, ...]:
 
 
 def _identifiers(text: str, words: list[str]) -> tuple[str, ...]:
-    spelled = dict.fromkeys(chain.from_iterable(map(_spelled, words)))
+    spelled = dict.fromkeys(chain.from_iterable(map(_spelled, words)) if _INSIDE_A_NAME.search(text) else ())
     if " " not in (stripped := text.strip()) and (whole := compact(stripped)):
         spelled[whole] = None
     return tuple(spelled)

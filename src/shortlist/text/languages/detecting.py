@@ -122,12 +122,12 @@ def _latin_language(clause: str) -> str | None:
     if not strange:
         return None
     tables = _function_words()
-    asked = _core(written)
     votes: defaultdict[str, float] = defaultdict(float)
+    is_plain = clause.isascii()
     for word in words:
-        for language in tables.get(word) or tables.get(fold(word)) or NOWHERE:
+        for language in tables.get(word) or (NOWHERE if is_plain else tables.get(fold(word), NOWHERE)):
             votes[language] += 1.0 if word not in STOPWORDS else 0.4
-    if not clause.isascii():
+    if not is_plain:
         lower = clause.lower()
         for language, letters in _TELLING_LETTERS.items():
             votes[language] += min(2, sum(map(lower.count, letters)))
@@ -141,7 +141,9 @@ def _latin_language(clause: str) -> str | None:
         shorter = plain[:-1] if len(plain) > 4 else plain  # a plural, mostly
         for language in known.get(plain) or known.get(shorter) or NOWHERE:
             votes[language] += 1.0 if language not in tables.get(word, NOWHERE) else 0.2
-    best, found = max(votes.items(), key=lambda vote: vote[1], default=("", 0.0))
+    asked = _core(written)
+    # Ties are broken by name: sets, whose order changes from process to process, gave the votes.
+    best, found = min(votes.items(), key=lambda vote: (-vote[1], vote[0]), default=("", 0.0))
     against = CORE_WEIGHT * sum(best not in tables.get(word, NOWHERE) for word in asked)
     against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, NOWHERE) for word in words)
     needed = ENOUGH if len(words) > 2 else 1.0

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from shortlist.text.languages.detecting import NAMES, SUPPORTED, language_of
 from shortlist.text.languages.glossing import Gloss, gloss, written_out
-from shortlist.text.languages.lexicon import english_words
-from shortlist.text.tokens import distinct_words
+from shortlist.text.languages.lexicon import strange_words
 
 MAX_CHARS = 4_000
 MAX_REMEMBERED = 512
@@ -58,7 +57,7 @@ def read_query(text: str) -> GlossedText | None:
 def read(text: str) -> GlossedText | None:
     """Read a text; None where all of it is English or has no words."""
     asked = _QUOTED.sub(" ", text) if _has_quotes(text) else text
-    if text.isascii() and (english_words().issuperset(distinct_words(asked)) or language_of(asked) is None):
+    if text.isascii() and (not any(map(str.isalpha, strange_words(asked))) or language_of(asked) is None):
         return None  # most texts, in a few microseconds
     units: list[Gloss] = []
     said: list[str] = []
