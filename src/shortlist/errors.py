@@ -98,4 +98,5 @@ class UpstreamError(ShortlistError):
 
     def __init__(self, server: str, message: str) -> None:
         self.server = server
+        self.said = message
         super().__init__(f"Server {server!r}: {message}")

@@ -1,4 +1,4 @@
-"""A server whose tools ask the client, or wait until they are cancelled or a file exists."""
+"""A server whose tools ask the client, wait until they are cancelled or a file exists, or return its process id."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 WRITING = threading.Lock()
 ANSWERS: dict[Any, Any] = {}
 CANCELLED: set[Any] = set()
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("ask", "wait")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("ask", "wait", "who")]
 
 
 def send(message: dict[str, Any]) -> None:
@@ -27,7 +27,11 @@ def call(request: dict[str, Any]) -> None:
         while number not in ANSWERS:
             time.sleep(0.01)
         text = f"answered {ANSWERS[number]['action']}"
+    elif request["params"]["name"] == "who":
+        text = str(os.getpid())
     else:
+        with open(request["params"]["arguments"]["file"] + ".calls", "a") as calls:
+            calls.write("called\n")
         while not os.path.exists(request["params"]["arguments"]["file"]):
             if request["id"] in CANCELLED:
                 open(request["params"]["arguments"]["file"] + ".cancelled", "w").close()

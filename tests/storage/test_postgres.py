@@ -18,7 +18,7 @@ from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import Decision, PinnedDefinition, Storage, StoredExperiment, StoredPins, StoredToken
 from shortlist.storage.postgres.database import Postgres, migrations
 from shortlist.storage.postgres.opening import open_postgres
-from shortlist.storage.shared import SharedStores, StoredSession
+from shortlist.storage.shared import Holder, SharedStores, StoredSession
 from shortlist.telemetry.events import Exposed
 from tests.storage.postgres import is_running, new_database
 from tests.telemetry.happenings import NOON, batch_of, call, search
@@ -171,6 +171,24 @@ def test_replicas_find_each_other_until_they_leave_or_are_gone(storage: Storage,
     with closing(Postgres(address)) as database, database.transaction() as connection:
         connection.execute("UPDATE replicas SET seen = now() - interval '1 minute' WHERE id = '3'")
     assert replicas.others("1") == {}
+
+
+def test_a_lease_is_held_by_one_gateway_until_it_is_released_or_expires(storage: Storage, address: str) -> None:
+    with closing(open_postgres(address)) as other:
+        mine, theirs = shared(storage).leases, shared(other).leases
+        assert mine.take("box", "1", "http://one") == Holder("1", "http://one")
+        assert theirs.take("box", "2", "http://two") == Holder("1", "http://one")
+        assert theirs.renew("2", ["box", "unknown"]) == {"box": "1"}
+        theirs.release("box", "2")
+        mine.release("box", "1")
+        assert theirs.take("box", "2", "http://two").replica == "2"
+        with psycopg.connect(address) as connection:
+            connection.execute("UPDATE shortlist.leases SET until = now() - interval '1 second'")
+        assert mine.renew("1", ["box"]) == {}
+        assert theirs.renew("2", ["box"]) == {"box": "2"}
+        with psycopg.connect(address) as connection:
+            connection.execute("UPDATE shortlist.leases SET until = now() - interval '1 second'")
+        assert mine.take("box", "1", "http://one").replica == "1"
 
 
 def test_all_gateways_have_the_same_keys(storage: Storage, address: str) -> None:

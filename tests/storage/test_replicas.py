@@ -196,6 +196,47 @@ def test_what_ran_in_a_gateway_that_was_killed_ends_at_once_and_the_session_goes
     assert "requestState" in refused["error"]["message"]
 
 
+def test_a_server_over_stdio_runs_in_one_gateway_and_its_questions_reach_the_clients_of_the_other(
+    pair: tuple[GatewayProcess, GatewayProcess],
+) -> None:
+    processes = set()
+    for gateway in pair:
+        client = LegacyClient()
+        client.open(gateway.url, elicitation={})
+        processes.add(client.call(gateway.url, "asking__who"))
+        with client.streaming(gateway.url, "tools/call", name="asking__ask", arguments={}) as messages:
+            question = next(message for message in messages if message.get("method") == "elicitation/create")
+            client.post(gateway.url, {"id": question["id"], "result": {"action": "decline"}})
+            result = next(message["result"] for message in messages if "result" in message)
+        assert result["content"][0]["text"] == "answered decline"
+    assert len(processes) == 1
+
+
+def test_when_the_gateway_of_a_server_is_killed_its_call_fails_once_and_another_gateway_starts_the_server(
+    pair: tuple[GatewayProcess, GatewayProcess], tmp_path: Path
+) -> None:
+    servers = {"asking": pair[0].servers["asking"]}
+    storage, file = new_database(), tmp_path / "never"
+    with replica(tmp_path / "one", storage, servers) as one, replica(tmp_path / "two", storage, servers) as two:
+        clients = {gateway.url: LegacyClient() for gateway in (one, two)}
+        for url, client in clients.items():
+            client.open(url)
+        process = clients[one.url].call(one.url, "asking__who")
+        assert clients[two.url].call(two.url, "asking__who") == process
+        with psycopg.connect(storage) as connection:
+            (running,) = connection.execute("SELECT url FROM shortlist.leases").fetchone() or ("",)
+        owner, other = (one, two) if one.url.startswith(running) else (two, one)
+        client = clients[other.url]
+        arguments = {"file": str(file)}
+        with client.streaming(other.url, "tools/call", name="asking__wait", arguments=arguments) as messages:
+            wait_until(Path(f"{file}.calls").exists)
+            owner.kill()
+            result = next(message["result"] for message in messages if "result" in message)
+        assert "may have received the request" in result["content"][0]["text"]
+        assert client.call(other.url, "asking__who") != process
+        assert Path(f"{file}.calls").read_text() == "called\n"
+
+
 @pytest.mark.parametrize("by_polling", [False, True])
 def test_a_revoked_token_is_refused_by_every_gateway_within_a_second(
     pair: tuple[GatewayProcess, GatewayProcess], by_polling: bool

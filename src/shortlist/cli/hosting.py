@@ -28,6 +28,7 @@ from shortlist.errors import InvalidInput
 from shortlist.front.audience import Admission
 from shortlist.front.border import Border
 from shortlist.front.http import build_app
+from shortlist.front.leases import Lending
 from shortlist.front.probes import probe_routes
 from shortlist.front.registry import registry_routes
 from shortlist.front.stdio import check_front, open_front
@@ -82,7 +83,8 @@ def serve(arguments: argparse.Namespace) -> int:
         tokens = OwnTokens(storage.tokens) if guarded else None
 
         async def run() -> None:
-            async with open_stack(settings, options, metrics=metrics, tokens=tokens) as stack:
+            shares = where is not None
+            async with open_stack(settings, options, metrics=metrics, tokens=tokens, shares_servers=shares) as stack:
                 if where:
                     await _serve_http(stack, *where, pages=pages, entry=LettingIn(tokens, own))
                 else:
@@ -194,7 +196,8 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry:
     registry = registry_routes(stack.gateway.state, border)
     dashboard = [dashboard_route(stack, access, border)] if pages else []
     replica = open_replica(stack)
-    app = build_app(stack.front, host, [*probes, *registry, *dashboard], border, replica)
+    lending = [Lending(stack.pool, stack.leases, admission.relayed).route()] if stack.leases is not None else []
+    app = build_app(stack.front, host, [*probes, *registry, *lending, *dashboard], border, replica)
     kept, sent = stack.storage.results, app.state.sessions.log
     stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
 

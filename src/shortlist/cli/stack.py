@@ -34,6 +34,7 @@ from shortlist.config.settings import ServerSettings, Settings, TelemetrySetting
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.answerer import Answerer
 from shortlist.front.audience import Admission
+from shortlist.front.leases import SharedLeases
 from shortlist.front.peers import Peers
 from shortlist.front.server import Front, ObservedRequests, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch
@@ -82,6 +83,8 @@ class Stack:
     news: News
     peers: Peers | None
     """The other gateways on the same store; None where it is not shared."""
+    leases: SharedLeases | None
+    """Decides which of these gateways runs a server over stdio; None where this one runs all of its own."""
 
 
 def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
@@ -97,7 +100,7 @@ def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
 
 
 @asynccontextmanager
-async def open_stack(
+async def open_stack(  # noqa: PLR0913 - all but two have a default
     settings: Settings,
     options: ServeOptions,
     *,
@@ -105,10 +108,12 @@ async def open_stack(
     metrics: GatewayMetrics | None = None,
     start: Starting = "all",
     tokens: OwnTokens | None = None,
+    shares_servers: bool = False,
 ) -> AsyncIterator[Stack]:
     """Start servers, search and gateway; searches are answered at once from the saved catalog.
 
-    With `tokens`, those are valid beside the configured ones, and their changes are followed.
+    With `tokens`, those are valid beside the configured ones, and their changes are followed. With `shares_servers`,
+    servers over stdio run once among all gateways on the store, where that is a shared one.
     """
     # Commands that inspect servers are not recorded as usage; only served requests are.
     with (
@@ -120,7 +125,8 @@ async def open_stack(
         if models and settings.audit.enabled:
             prune_audit(audit_folder(), settings.audit.days, time.time())
         parts = (settings, options, telemetry, storage)
-        async with _open_stack(*parts, _Opening(models, metrics or GatewayMetrics(), start, tokens, audit)) as stack:
+        opening = _Opening(models, metrics or GatewayMetrics(), start, tokens, audit, shares_servers)
+        async with _open_stack(*parts, opening) as stack:
             yield stack
 
 
@@ -133,6 +139,7 @@ class _Opening:
     start: Starting
     tokens: OwnTokens | None
     audit: AuditFiles
+    shares_servers: bool
 
     def servers(self, settings: Settings, known: Catalog) -> dict[str, ServerSettings]:
         """Return the servers to start at once."""
@@ -167,6 +174,7 @@ async def _open_stack(
     answerer, events, news = Answerer(), _Events(), News()
     shared = storage.shared if models else None
     peers = Peers(shared.replicas) if shared is not None else None
+    leases = SharedLeases(shared, peers) if shared and peers and opening.shares_servers else None
     starting = opening.servers(settings, catalog)
     logins = open_logins()
     pool = UpstreamPool(
@@ -178,6 +186,7 @@ async def _open_stack(
         logins=logins,
         secrets=stored_secret,
         on_demand=models,
+        leases=leases,
     )
     seams = Seams(
         gate=keeper,
@@ -226,13 +235,13 @@ async def _open_stack(
         metrics.instruments.read(REFUSED, lambda: {(why,): count for why, count in admission.refused.items()})
         metrics.instruments.read(RUNNING, lambda: {(): admission.running})
         front.server.middleware += [ObservedRequests(metrics.measure), admission, RelayedCalls(front.server)]
-        stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission, news, peers)
+        stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission, news, peers, leases)
         if models:
             known = starting.keys() & catalog.servers.keys()
             pool.start_later(known)  # searches of their tools are answered meanwhile
             surveys = {name: Survey.read(document) for name, document in saved.offers().items() if name in known}
             pool.know({name: survey for name, survey in surveys.items() if survey is not None})
-        async with pool:
+        async with leases.renewed() if leases is not None else nullcontext(), pool:
             if models:
                 tasks.start_soon(keep_pauses_short)
                 tasks.start_soon(_follow_experiments, telemetry, gateway, news)

@@ -420,10 +420,24 @@ class Admission:
             return await call_next(ctx)
         client = _client(ctx)
         self._check(client, ctx.method)
+        with self._counted(client):
+            return await call_next(ctx)
+
+    @contextmanager
+    def relayed(self) -> Iterator[bool]:
+        """Count a request that another gateway relays to a server of this one; yield False where it may not begin."""
+        if self.is_closing:
+            yield False
+            return
+        with self._counted("other gateways"):
+            yield True
+
+    @contextmanager
+    def _counted(self, client: str) -> Iterator[None]:
         self._total += 1
         self._running[client] += 1
         try:
-            return await call_next(ctx)
+            yield
         finally:
             self._leave(client)
 

@@ -46,6 +46,9 @@ class Peers:
     def __init__(self, store: ReplicaStore) -> None:
         self._store = store
         self.number = secrets.randbelow((1 << REPLICA_BITS) - 1) + 1
+        self.url = ""
+        """Where the others reach this replica, once it has joined them."""
+        self.has_joined = anyio.Event()
         self._urls: Mapping[str, str] = {}
         self._http: httpx2.AsyncClient | None = None
 
@@ -62,6 +65,8 @@ class Peers:
     @asynccontextmanager
     async def joined(self, url: str) -> AsyncIterator[None]:
         """Let the others find this replica at an address until this ends."""
+        self.url = url
+        self.has_joined.set()
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
         async with httpx2.AsyncClient(timeout=timeout, follow_redirects=False) as self._http:
             async with anyio.create_task_group() as tasks:

@@ -11,6 +11,8 @@ SESSION_SECONDS = 3_600.0
 """A session that no gateway has served for so long is forgotten."""
 REPLICA_SECONDS = 10.0
 """A replica that has not been seen for so long counts as gone."""
+LEASE_SECONDS = 4.0
+"""How long a lease lasts unless its holder renews it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,28 @@ class ReplicaStore(Protocol):
         ...
 
     def leave(self, replica: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The replica that holds a lease, and where the others reach it."""
+
+    replica: str
+    url: str
+
+
+class LeaseStore(Protocol):
+    """Leases on what only one replica may run; the clock of the store decides. Every method may raise StoreError."""
+
+    def take(self, key: str, replica: str, url: str) -> Holder:
+        """Take a lease that is free for LEASE_SECONDS; return who holds it now."""
+        ...
+
+    def renew(self, replica: str, keys: Sequence[str]) -> dict[str, str]:
+        """Prolong those of the leases that a replica holds; return the holder of each that has not expired."""
+        ...
+
+    def release(self, key: str, replica: str) -> None: ...
 
 
 Heard = Callable[[str], None]
@@ -115,6 +139,7 @@ class SharedStores:
 
     sessions: SessionStore
     replicas: ReplicaStore
+    leases: LeaseStore
     changes: Changes
     key: Callable[[str], bytes]
     """Returns a random key of 32 bytes that all gateways share, by its purpose; the first to ask makes it."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 import anyio
@@ -35,6 +36,7 @@ from shortlist.upstream.errors import (
 from shortlist.upstream.events import CallOptions, Circuit, Peer
 from shortlist.upstream.guardian import Guardian
 from shortlist.upstream.http import HttpNotes, open_http, open_sse
+from shortlist.upstream.leases import Leases, open_leased
 from shortlist.upstream.login import BearerAuth
 from shortlist.upstream.negotiate import negotiate
 from shortlist.upstream.normalise import Listing
@@ -66,6 +68,8 @@ class Dial:
     """Signs the requests over HTTP; None where the server has no login."""
     probe: bool = True
     secrets: FindSecret | None = None
+    leases: Leases | None = None
+    """Decides which gateway runs the server; None where it is this one in any case."""
 
 
 PROBE_SECONDS = 1.0
@@ -161,7 +165,10 @@ def open_channel(dial: Dial) -> AbstractAsyncContextManager[Channel]:
     transport, limit = dial.transport, dial.limits.message_bytes
     match transport:
         case StdioTransport():
-            return open_stdio(transport, log=dial.log, limit=limit, guardian=dial.guardian)
+            start = partial(open_stdio, transport, log=dial.log, limit=limit, guardian=dial.guardian)
+            if dial.leases is None:
+                return start()
+            return open_leased(dial.leases, dial.settings.name, transport, limit, start)
         case HttpTransport():
             return open_http(transport, limit, dial.notes, dial.auth)
         case SseTransport():

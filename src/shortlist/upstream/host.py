@@ -13,6 +13,7 @@ from shortlist.config.settings import Limits, MemoryTransport, ServerSettings
 from shortlist.upstream.events import Client, OnEvent
 from shortlist.upstream.grants import SHARED
 from shortlist.upstream.guardian import Guardian
+from shortlist.upstream.leases import Leases
 from shortlist.upstream.login import Logins
 
 PARALLEL_STARTS = 4
@@ -95,6 +96,8 @@ class Host:
     guardian: Guardian = field(default_factory=Guardian)
     on_demand: bool = False
     """End servers that nobody uses, as far as their settings allow it."""
+    leases: Leases | None = None
+    """Decides which gateway runs a server over stdio; None where this gateway shares none with others."""
     starts: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(PARALLEL_STARTS))
 
     def may_end(self, settings: ServerSettings) -> bool:

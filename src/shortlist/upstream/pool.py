@@ -1,14 +1,17 @@
 """All upstream servers, each supervised on its own."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import anyio
 
 from shortlist.config.settings import DEFAULT_LIMITS, EMPTY, Limits, ServerSettings
+from shortlist.errors import UpstreamError
 from shortlist.models import Json
+from shortlist.upstream.attachments import Attachment
 from shortlist.upstream.errors import UpstreamUnavailable
 from shortlist.upstream.events import (
     NO_OPTIONS,
@@ -22,7 +25,9 @@ from shortlist.upstream.events import (
     UpstreamEvent,
     UpstreamStatus,
 )
+from shortlist.upstream.framing import Message
 from shortlist.upstream.host import DEFAULT_CADENCE, Cadence, Host
+from shortlist.upstream.leases import Leases
 from shortlist.upstream.login import Logins
 from shortlist.upstream.sessions import Sessions
 from shortlist.upstream.supervisor import Upstream
@@ -64,6 +69,7 @@ class UpstreamPool:
         logins: Logins | None = None,
         secrets: Callable[[str], str | None] | None = None,
         on_demand: bool = False,
+        leases: Leases | None = None,
     ) -> None:
         self._host = Host(
             on_event=self._note,
@@ -74,6 +80,7 @@ class UpstreamPool:
             logins=logins,
             secrets=secrets,
             on_demand=on_demand,
+            leases=leases,
         )
         self._on_event = on_event
         self._upstreams = {name: Upstream(settings, self._host) for name, settings in servers.items()}
@@ -156,6 +163,26 @@ class UpstreamPool:
     async def watch(self, server: str, uris: Iterable[str]) -> None:
         """Subscribe to exactly these resources, as the server's era does it; updates come as `Notified`."""
         await self._of(server).watch(uris)
+
+    @asynccontextmanager
+    async def attached(
+        self,
+        server: str,
+        send: Callable[[Message], Coroutine[Any, Any, None]],
+        admitted: Callable[[], AbstractContextManager[bool]],
+    ) -> AsyncIterator[Attachment]:
+        """Let another gateway use a server until this ends; `admitted` yields whether a request may begin."""
+        upstream = self._of(server)
+        async with anyio.create_task_group() as tasks:
+            attachment = Attachment(upstream, send, tasks, admitted)
+            upstream.attached.add(attachment)
+            try:
+                yield attachment
+            finally:
+                upstream.attached.discard(attachment)
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True), suppress(UpstreamError):
+                    await attachment.end()
 
     def refresh(self, server: str) -> None:
         """List a server's tools again, and reconnect one that is failed or needs_auth, without waiting."""

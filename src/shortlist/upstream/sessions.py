@@ -92,7 +92,9 @@ class Sessions:
     def _started(self, settings: ServerSettings, principal: str, owner: str) -> _Session:
         client = _OwnClient(self._host.client) if self._host.client is not None else None
         # What a connection of one caller hears must not reach the others, and its tools are those of the shared one.
-        host = replace(self._host, on_event=lambda _: None, client=client, principal=principal, log_directory=None)
+        host = replace(
+            self._host, on_event=lambda _: None, client=client, principal=principal, log_directory=None, leases=None
+        )
         session = _Session(Upstream(settings, host), client, owner)
         self._tasks.start_soon(session.upstream.run)
         return session

@@ -14,6 +14,7 @@ from mcp_types import METHOD_NOT_FOUND
 from shortlist.config.settings import HttpTransport, ServerSettings, SseTransport, StdioTransport, Transport
 from shortlist.errors import UpstreamError
 from shortlist.models import Json, Tool
+from shortlist.upstream.attachments import NOT_RELAYED, Attachments, Watchers, leased_client
 from shortlist.upstream.connection import PROBE_SECONDS, Breaker, Connection, Dial, auth_remedy, connect
 from shortlist.upstream.errors import (
     ClosedByProbe,
@@ -51,7 +52,6 @@ HASTE_SECONDS = 1.0
 HASTENED_SECONDS = 2.0  # how long a call waits for that attempt
 BRIEF_ATTEMPTS = 3
 """After so many failed attempts calls no longer wait for a server as if it were only restarting."""
-_NOT_RELAYED = ("notifications/progress", "notifications/cancelled", "notifications/subscriptions/acknowledged")
 _SSE_ONLY = (400, 404, 405, 406, 415)  # how an endpoint of the old transport answers the new one's POST
 
 
@@ -63,7 +63,9 @@ class Upstream:
         self.head_start_seconds = 0.0
         """How long others go first, unless this server is wanted before."""
         self.rest = Rest()
+        self.attached = Attachments()
         self._host = host
+        self._client = leased_client(host, settings.transport, self.attached)
         self._log = StderrLog(log_path(host.log_directory, settings.name) if host.log_directory else None)
         self._transport: Transport = settings.transport
         self._probe = True
@@ -74,21 +76,19 @@ class Upstream:
         self._breaker = Breaker(host.limits.breaker_failures, self._circuit_changed)
         self._allowance = Allowance(host.limits.notifications_per_second)
         self._resting_since: float | None = None
-        self._waiting = 0
+        self._waiting, self._attempts = 0, 0
         self._since = time.time()
         self._error: str | None = None
         self._warned: State | None = None
-        self._attempts = 0
         self._tools: tuple[Tool, ...] | None = None
         self._changed = anyio.Event()
         self._wake = anyio.Event()
         self._relist = anyio.Event()
         self._announced = False
-        self._stopped = anyio.Event()
-        self._ended = anyio.Event()
+        self._stopped, self._ended = anyio.Event(), anyio.Event()
         self._scope = anyio.CancelScope()
         self._room = anyio.Semaphore(settings.max_concurrency)
-        self._watched: frozenset[str] = frozenset()
+        self._watchers = Watchers()
         self._callers: dict[int, Any] = {}
         self._numbers = count()
         self._heard = time.monotonic()
@@ -134,12 +134,7 @@ class Upstream:
                 repeated = True
 
     async def _relay(
-        self,
-        connection: Connection,
-        method: str,
-        params: Mapping[str, Json],
-        options: CallOptions,
-        deadline: float,
+        self, connection: Connection, method: str, params: Mapping[str, Json], options: CallOptions, deadline: float
     ) -> dict[str, Json]:
         if not self._breaker.admit():
             raise self._unavailable()
@@ -167,12 +162,15 @@ class Upstream:
         if self._connection is not None:
             await self._connection.notify(method, params)
 
-    async def watch(self, uris: Iterable[str]) -> None:
-        self._watched = frozenset(uris)
-        if not self._watched and self._live is None:
-            return
-        connection = await self._ready(anyio.current_time() + self.settings.timeout_seconds)
-        await connection.watch(self._watched)
+    async def watch(self, uris: Iterable[str], watcher: object = None) -> None:
+        self._watchers.note(watcher, uris)
+        if self._watchers or self._live is not None:
+            connection = await self._ready(anyio.current_time() + self.settings.timeout_seconds)
+            await connection.watch(self._watchers.uris)
+
+    async def connected(self) -> Peer:
+        """Start the server where it does not run, and return what it says about itself."""
+        return (self._live or await self._ready(anyio.current_time() + self.settings.start_seconds)).peer
 
     def refresh(self) -> None:
         """List the tools again, or try to connect again, now."""
@@ -206,16 +204,17 @@ class Upstream:
 
     async def asked(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
         """Pass a request of the server to the client that answers it."""
-        if self._host.client is None:
+        if self._client is None:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
-        return await self._host.client.answer(self.settings.name, method, params, tuple(self._callers.values()))
+        return await self._client.answer(self.settings.name, method, params, tuple(self._callers.values()))
 
     def notified(self, method: str, params: Mapping[str, Json]) -> None:
         """Read a changed tool list again, and pass other notifications on, within the server's allowance."""
         self._heard = time.monotonic()
+        self.attached.tell(method, params)
         if method == "notifications/tools/list_changed":
             self._relist.set()
-        elif method not in _NOT_RELAYED and self._allowance.spend():
+        elif method not in NOT_RELAYED and self._allowance.spend():
             self._emit(Notified(server=self.settings.name, method=method, params=params))
 
     async def run(self) -> None:
@@ -319,7 +318,7 @@ class Upstream:
                 raise TimeoutError(f"it did not get ready in {self.settings.start_seconds:g} s")
 
     def _dial(self, notes: HttpNotes) -> Dial:
-        client, logins = self._host.client, self._host.logins
+        client, logins = self._client, self._host.logins
         target = login_target(self.settings.name, self._transport)
         return Dial(
             settings=self.settings,
@@ -332,6 +331,7 @@ class Upstream:
             guardian=self._host.guardian,
             auth=logins.auth(target, self._host.principal) if logins and target else None,
             secrets=self._host.secrets,
+            leases=self._host.leases,
             probe=self._probe and not isinstance(self._transport, SseTransport),
         )
 
@@ -364,7 +364,7 @@ class Upstream:
 
     async def _leave_when_unused(self, connection: Connection, tasks: TaskGroup) -> None:
         await self.rest.learn(connection, self.settings.name, self._emit)
-        await self.rest.unused(self._host.cadence, lambda: bool(self._callers or self._watched))
+        await self.rest.unused(self._host.cadence, lambda: bool(self._callers or self._watchers or self.attached))
         self.rest.leave()
         self._connection = None
         tasks.cancel_scope.cancel()
@@ -394,7 +394,7 @@ class Upstream:
 
     async def _watch_again(self, connection: Connection) -> None:
         try:
-            await connection.watch(self._watched)
+            await connection.watch(self._watchers.uris)
         except UpstreamError as error:
             self._say(logging.WARNING, ": watching its resources failed: %s", error)
 

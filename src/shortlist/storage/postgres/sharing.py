@@ -1,4 +1,4 @@
-"""Sessions, replicas, keys and news of changes in PostgreSQL."""
+"""Sessions, replicas, leases, keys and news of changes in PostgreSQL."""
 
 import logging
 import secrets
@@ -9,7 +9,16 @@ import psycopg
 
 from shortlist.errors import StoreError
 from shortlist.storage.postgres.database import Postgres, storable
-from shortlist.storage.shared import REPLICA_SECONDS, SESSION_SECONDS, Heard, SharedStores, StoredSession, session_key
+from shortlist.storage.shared import (
+    LEASE_SECONDS,
+    REPLICA_SECONDS,
+    SESSION_SECONDS,
+    Heard,
+    Holder,
+    SharedStores,
+    StoredSession,
+    session_key,
+)
 
 CHANNEL = "shortlist"
 LISTEN_SECONDS = 0.5
@@ -93,6 +102,36 @@ class PostgresReplicas:
             connection.execute("DELETE FROM replicas WHERE id = %s", (replica,))
 
 
+class PostgresLeases:
+    """Leases by the clock of the database. One that has expired stays with its holder until another takes it."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def take(self, key: str, replica: str, url: str) -> Holder:
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM leases WHERE until < now() - interval '1 day'")
+            connection.execute(
+                "INSERT INTO leases VALUES (%s, %s, %s, now() + make_interval(secs => %s)) ON CONFLICT (key) DO UPDATE "
+                "SET holder = excluded.holder, url = excluded.url, until = excluded.until "
+                "WHERE leases.until < now() OR leases.holder = excluded.holder",
+                (key, replica, url, LEASE_SECONDS),
+            )
+            row = connection.execute("SELECT holder, url FROM leases WHERE key = %s", (key,)).fetchone()
+        return Holder(*row) if row else Holder(replica, url)
+
+    def renew(self, replica: str, keys: Sequence[str]) -> dict[str, str]:
+        with self._database.transaction() as connection:
+            sql = "UPDATE leases SET until = now() + make_interval(secs => %s) WHERE holder = %s AND key = ANY(%s)"
+            connection.execute(sql, (LEASE_SECONDS, replica, list(keys)))
+            sql = "SELECT key, holder FROM leases WHERE key = ANY(%s) AND until > now()"
+            return dict(connection.execute(sql, (list(keys),)).fetchall())
+
+    def release(self, key: str, replica: str) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM leases WHERE key = %s AND holder = %s", (key, replica))
+
+
 class PostgresChanges:
     """NOTIFY of the database; whoever follows changes also looks from time to time, in case one got lost."""
 
@@ -133,6 +172,7 @@ def shared_stores(database: Postgres) -> SharedStores:
     return SharedStores(
         sessions=PostgresSessions(database),
         replicas=PostgresReplicas(database),
+        leases=PostgresLeases(database),
         changes=PostgresChanges(database),
         key=key,
         spooled=spooled,
