@@ -36,7 +36,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "index": GROUND - {"config"} | {"catalog", "remote", "storage.port"},
     "search": GROUND - {"config"} | {"catalog", "index", "remote"},
     "disclosure": GROUND | {"catalog"},
-    "observability": GROUND | {"catalog", "telemetry"},
+    "observability": GROUND | {"catalog", "telemetry", "fairness"},
     "telemetry": GROUND | {"catalog", "disclosure", "storage.port", "storage.shared"},
     "upstream": GROUND | {"catalog", "fairness"},
     "selection": GROUND | {"catalog", "disclosure", "remote"},

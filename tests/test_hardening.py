@@ -99,6 +99,13 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_limits.py::test_requests_that_follow_one_another_are_weighed_one_by_one",
         "gateway/test_limits.py::test_a_body_that_declares_too_many_bytes_is_refused_before_it_comes",
         "gateway/test_limits.py::test_a_request_that_names_two_hosts_is_refused",
+        "gateway/test_limits.py::test_a_request_line_that_names_another_host_is_refused",
+        "gateway/test_limits.py::test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_are_served",
+    ),
+    "a storm of bad requests floods the log, and a stderr that nobody reads stops the process": (
+        "telemetry/test_logs.py::test_a_storm_of_lines_from_one_place_is_cut_and_counted",
+        "telemetry/test_logs.py::test_the_next_line_says_how_many_were_left_out",
+        "telemetry/test_logs.py::test_a_full_stderr_that_nobody_reads_stops_nothing",
     ),
     "kill -9 leaves processes, damages files or loses events that were written": (
         "cli/test_process.py::test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes",

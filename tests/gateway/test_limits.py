@@ -20,6 +20,7 @@ from shortlist.front.audience import SHUTTING_DOWN, Admission
 from shortlist.front.connections import (
     HEAD_BYTES,
     HEAD_FIELDS,
+    PIPELINED_REQUESTS,
     RESERVED_DESCRIPTORS,
     descriptor_limit,
     guarded_protocol,
@@ -299,3 +300,44 @@ async def test_a_request_that_names_two_hosts_is_refused() -> None:
         reader, writer = await ask(port, head("Host: evil.example", "Content-Length: 0"))
         assert await status(reader) == 400
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "expected"),
+    [
+        ("http://127.0.0.1/healthz", "127.0.0.1", 200),
+        ("HTTP://LocalHost:80/healthz?a=b", "localhost:80", 200),
+        ("http://evil.example/healthz", "127.0.0.1", 400),
+        ("http://evil.example", "127.0.0.1", 400),
+        ("http://127.0.0.1@evil.example/healthz", "127.0.0.1", 400),
+        ("http://127.0.0.1:1/healthz", "127.0.0.1", 400),
+        ("ftp://evil.example/healthz", "127.0.0.1", 400),
+        ("http://evil.example/healthz", "evil.example", 421),
+        ("//evil.example/healthz", "127.0.0.1", 404),
+        ("evil.example:80", "127.0.0.1", 400),
+        ("*", "127.0.0.1", 404),
+    ],
+)
+async def test_a_request_line_that_names_another_host_is_refused(target: str, host: str, expected: int) -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
+        request = head(target=target, host=host).replace(b"POST", b"GET")
+        reader, writer = await ask(port, request)
+        assert await status(reader) == expected
+        writer.close()
+
+
+async def test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_are_served() -> None:
+    alpha, one = Fixture("alpha"), b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    async with serve(alpha) as served, listening(served, Limits()) as (port, _):
+        client = RawClient(port, "modern")
+        await client.open()
+        await client.send("tools/call", {"name": "call_tool", "arguments": {"name": "alpha__wait", "arguments": {}}})
+        assert client._writer is not None
+        assert client._reader is not None
+        client._writer.write(one * (PIPELINED_REQUESTS + 1))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            assert await client._reader.read() == b""
+        reader, writer = await ask(port, one)
+        assert await status(reader) == 200
+        writer.close()
+        client.close()

@@ -2,15 +2,26 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shortlist.config.settings import LogSettings
-from shortlist.observability.logs import NOTICES, JsonLine, PlainLine, configure_logs, quieter
+from shortlist.observability.logs import (
+    BURST_SECONDS,
+    NOTICES,
+    JsonLine,
+    PlainLine,
+    StderrHandler,
+    configure_logs,
+    lines_left_out,
+    quieter,
+)
 from tests.telemetry.support import INITIALIZE, PROGRAM, SECONDS
 
 SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"
@@ -129,3 +140,52 @@ def test_loggers_are_quieter_for_a_while_only() -> None:
     with quieter(logging.ERROR, loud.name, quiet.name):
         assert (loud.level, quiet.level) == (logging.ERROR, logging.ERROR)
     assert (loud.level, quiet.level) == before
+
+
+def test_a_storm_of_lines_from_one_place_is_cut_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = StderrHandler()
+    for _ in range(10_000):
+        handler.handle(record("uvicorn.error", "Invalid HTTP request received."))
+    other = record(message="another place")
+    other.lineno = 2
+    handler.handle(other)
+    for _ in range(10_000):
+        handler.handle(record(NOTICES, "a notice"))
+    lines = capsys.readouterr().err.splitlines()
+    storm = [line for line in lines if "notice" not in line and "another" not in line]
+    assert BURST_SECONDS <= len(storm) <= 2 * BURST_SECONDS
+    assert handler.left_out >= 10_000 - len(storm)
+    assert sum("another place" in line for line in lines) == 1
+    assert sum("a notice" in line for line in lines) == 10_000
+
+
+def test_the_next_line_says_how_many_were_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    handler = StderrHandler()
+    for _ in range(int(BURST_SECONDS) + 50):
+        handler.handle(record(message="bad"))
+    capsys.readouterr()
+    (allowance,) = handler._allowances.values()
+    dropped, allowance._left = allowance.dropped, 1.0
+    handler.handle(record(message="bad"))
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"{dropped} more lines like this one were left out")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes cannot be polled there")
+def test_a_full_stderr_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as full, os.fdopen(reading, "rb"):
+        monkeypatch.setattr(sys, "stderr", full)
+        configure_logs(LogSettings())
+        log = threading.Thread(target=_log_much, daemon=True)
+        log.start()
+        log.join(30)
+        monkeypatch.undo()
+        assert not log.is_alive()
+        assert lines_left_out() >= 30
+
+
+def _log_much() -> None:
+    for _ in range(50):
+        logging.getLogger("shortlist").warning("x" * 5_000)

@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from shortlist.config import Limits
+from shortlist.fairness import Allowance
 from shortlist.upstream.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, StateChanged
-from shortlist.upstream.host import Allowance, Cadence
+from shortlist.upstream.host import Cadence
 from shortlist.upstream.pool import UpstreamPool
 from tests.upstream.rough_http import rough_server
 from tests.upstream.support import DEADLINE_SECONDS, SMALL, pool_of, script, text_of, web

@@ -43,8 +43,8 @@ from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, Tool, ToolId
-from shortlist.observability.logs import quieter
-from shortlist.observability.metrics import DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
+from shortlist.observability.logs import lines_left_out, quieter
+from shortlist.observability.metrics import DROPPED, LINES_DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
 from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.audit import AuditFiles, prune_audit
 from shortlist.storage.opening import open_storage
@@ -226,6 +226,7 @@ async def _open_stack(
             **{(why,): count for why, count in telemetry.lost().items()},
         },
     )
+    metrics.instruments.read(LINES_DROPPED, lambda: {(): lines_left_out()})
     telemetry.follow()  # before the first request, so that nobody gets two variants
     events.take = partial(_take_event, gateway, saved)
     changes = shared.changes if shared is not None else None

@@ -1,6 +1,7 @@
-"""HTTP connections within limits: how many there are, and how large and how slow the head of a request may be."""
+"""HTTP connections within limits: how many there are, and how large, slow and consistent the head of a request is."""
 
 import asyncio
+import re
 import sys
 from typing import Any
 
@@ -14,6 +15,8 @@ MOST_DESCRIPTORS = 8_192
 HEAD_BYTES = 64 * 1024
 HEAD_FIELDS = 200
 """What a request's line, headers and trailers may take together: work on headers grows with the square of them."""
+PIPELINED_REQUESTS = 100
+"""Requests that may wait on a connection for the first to be answered; with more, it is closed."""
 IDLE_SECONDS = 75
 """How long a connection may rest between two requests; clients with shorter limits close it themselves."""
 
@@ -28,6 +31,7 @@ _LARGE = _response(
     "431 Request Header Fields Too Large",
     f"The headers of a request may be {HEAD_FIELDS} in number and {HEAD_BYTES:,} bytes in all.",
 )
+_CONTRADICTORY = _response("400 Bad Request", "The request line and the Host header name different hosts.")
 _LATE = _response("408 Request Timeout", "The request took too long to arrive (limits.request_seconds).")
 
 
@@ -86,6 +90,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._unparsed = 0
         self._head_arrived()
+        if not self._names_one_host():
+            self._refuse(_CONTRADICTORY)
+        elif len(self.pipeline) >= PIPELINED_REQUESTS:
+            self._refuse()
         if not self._is_refused:
             super().on_headers_complete()
 
@@ -103,13 +111,25 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._head_bytes > HEAD_BYTES or self._head_fields > HEAD_FIELDS:
             self._refuse()
 
-    def _refuse(self) -> None:
+    def _names_one_host(self) -> bool:
+        """Return whether a request in absolute form (`GET http://HOST/PATH`) names the host of its Host header.
+
+        By RFC 9112 the first one counts, while everything behind this reads the second.
+        """
+        _, is_absolute, rest = self.url.partition(b"://")
+        if self.url.startswith(b"/") or not is_absolute:
+            return True
+        named = re.split(rb"[/?#]", rest, maxsplit=1)[0].lower()
+        return [value.strip(b" \t").lower() for name, value in self.headers if name == b"host"] == [named]
+
+    def _refuse(self, response: bytes = _LARGE) -> None:
         if self._is_refused:
             return
         self._is_refused = True
         self._head_arrived()
         is_answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-        self._end(b"" if is_answering else _LARGE)
+        # Behind requests that wait, the response would be read as that to the first of them.
+        self._end(b"" if is_answering or self.pipeline else response)
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.head_seconds, self._end, _LATE)

@@ -2,10 +2,18 @@
 
 Our own loggers use the configured level. Libraries log warnings and above only, since their lower levels contain
 URLs and bodies. Secrets are masked in every line except the notices to whoever started the program.
+
+A storm of bad requests must not become a storm of lines: each place in the code may write a hundred lines at once, and
+then one a second. A reader that no longer reads stderr must not stop the process: where stderr is a full pipe, lines
+are left out. What is left out is counted.
 """
 
+import io
 import json
 import logging
+import os
+import select
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +22,15 @@ from typing import Any, TextIO
 
 from shortlist.config.masking import redact, redact_json
 from shortlist.config.settings import LogSettings
+from shortlist.fairness import Allowance
 
 OURS = "shortlist"
 NOTICES = "shortlist.notices"
 """Notices for the person at the terminal: addresses, configuration to paste, one-time links."""
+LINES_PER_SECOND = 1.0
+BURST_SECONDS = 100.0
+PIECE_BYTES = 4_096
+"""What can be written to a pipe that says it has room, without waiting for its reader."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -48,14 +61,74 @@ def quieter(level: int, *names: str) -> Iterator[None]:
 
 
 class StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to the current sys.stderr."""
+    """Writes to the current sys.stderr: never without end, and never waiting for whoever reads it."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
+        self.left_out = 0
+        """How many lines were not written."""
+        self._allowances: dict[tuple[str, int], Allowance] = {}
+        """By the place in the code that logs, of which there are few."""
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
         return sys.stderr
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, unless its place in the code has written too many."""
+        if record.levelno <= logging.DEBUG or record.name == NOTICES:
+            self._write(record)
+            return
+        place = (record.pathname, record.lineno)
+        if place not in self._allowances:
+            self._allowances[place] = Allowance(LINES_PER_SECOND, burst_seconds=BURST_SECONDS)
+        allowance = self._allowances[place]
+        if not allowance.spend():
+            self.left_out += 1
+            return
+        self._write(record)
+        if allowance.dropped:
+            words = "%d more lines like this one were left out"
+            more = (record.name, record.levelno, record.pathname, record.lineno, words, (allowance.dropped,), None)
+            self._write(logging.LogRecord(*more))
+            allowance.dropped = 0
+
+    def _write(self, record: logging.LogRecord) -> None:
+        pipe = _pipe(self.stream)
+        if pipe is None:
+            super().emit(record)
+        elif not _write_without_waiting(pipe, f"{self.format(record)}{self.terminator}".encode(errors="replace")):
+            self.left_out += 1
+
+
+def lines_left_out() -> int:
+    """Return how many lines this process did not write to stderr."""
+    return sum(handler.left_out for handler in logging.getLogger().handlers if isinstance(handler, StderrHandler))
+
+
+def _pipe(stream: TextIO) -> int | None:
+    """Return the descriptor of a stream whose reader may keep the writer waiting; None for files and terminals."""
+    try:
+        descriptor = stream.fileno()
+        kind = os.fstat(descriptor).st_mode
+    except (OSError, ValueError, AttributeError, io.UnsupportedOperation):
+        return None
+    return descriptor if hasattr(select, "poll") and (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)) else None
+
+
+def _write_without_waiting(descriptor: int, line: bytes) -> bool:
+    """Write a line in pieces that fit; return False where the reader is behind or gone, and the rest is dropped."""
+    room = select.poll()
+    room.register(descriptor, select.POLLOUT)
+    for start in range(0, len(line), PIECE_BYTES):
+        found = room.poll(0)
+        if not found or not found[0][1] & select.POLLOUT:
+            return False
+        try:
+            os.write(descriptor, line[start : start + PIECE_BYTES])
+        except OSError:
+            return False
+    return True
 
 
 class PlainLine(logging.Formatter):

@@ -204,6 +204,10 @@ KEPT_BYTES = Family(
 DROPPED = Family(
     name="shortlist.events.dropped", help="Events that could not be recorded, by reason.", labels=("reason",)
 )
+LINES_DROPPED = Family(
+    name="shortlist.log_lines.dropped",
+    help="Log lines that were not written, because there were too many of a kind or nobody reads stderr.",
+)
 EVENT_FAMILIES: Mapping[EventCounter, Family] = {
     counter: Family(name=counter.name, help=counter.help, labels=counter.labels) for counter in COUNTERS
 }

@@ -1,7 +1,6 @@
 """What all servers of a pool share: listeners, limits, and how often things are tried."""
 
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,6 @@ from shortlist.upstream.leases import Leases
 from shortlist.upstream.login import Logins
 
 PARALLEL_STARTS = 4
-BURST_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,31 +49,6 @@ class Cadence:
 
 
 DEFAULT_CADENCE = Cadence()
-
-
-@dataclass(slots=True)
-class Allowance:
-    """Rate-limits notifications, with bursts of up to ten seconds' allowance, and counts the dropped ones."""
-
-    per_second: float
-    clock: Callable[[], float] = time.monotonic
-    dropped: int = 0
-    _left: float = field(init=False)
-    _at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._left, self._at = self.per_second * BURST_SECONDS, self.clock()
-
-    def spend(self) -> bool:
-        """Return whether one more may pass."""
-        now = self.clock()
-        self._left = min(self.per_second * BURST_SECONDS, self._left + (now - self._at) * self.per_second)
-        self._at = now
-        if self._left < 1:
-            self.dropped += 1
-            return False
-        self._left -= 1
-        return True
 
 
 @dataclass(slots=True, kw_only=True)

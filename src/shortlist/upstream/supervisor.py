@@ -13,6 +13,7 @@ from mcp_types import METHOD_NOT_FOUND
 
 from shortlist.config.settings import HttpTransport, ServerSettings, SseTransport, StdioTransport, Transport
 from shortlist.errors import UpstreamError
+from shortlist.fairness import Allowance
 from shortlist.models import Json, Tool
 from shortlist.upstream.attachments import NOT_RELAYED, Attachments, Watchers, leased_client
 from shortlist.upstream.connection import PROBE_SECONDS, Breaker, Connection, Dial, auth_remedy, connect
@@ -36,7 +37,7 @@ from shortlist.upstream.events import (
     UpstreamEvent,
     UpstreamStatus,
 )
-from shortlist.upstream.host import Allowance, Host
+from shortlist.upstream.host import Host
 from shortlist.upstream.http import HttpNotes
 from shortlist.upstream.login import login_target
 from shortlist.upstream.rest import Rest
@@ -50,8 +51,7 @@ POLITE_SECONDS = 6.0  # how long an orderly end may take before the connection i
 HASTE_SECONDS = 1.0
 """A call starts the next attempt to connect at once, unless the last one failed less than this ago."""
 HASTENED_SECONDS = 2.0  # how long a call waits for that attempt
-BRIEF_ATTEMPTS = 3
-"""After so many failed attempts calls no longer wait for a server as if it were only restarting."""
+BRIEF_ATTEMPTS = 3  # after so many failed ones, calls no longer wait for a server as if it were only restarting
 _SSE_ONLY = (400, 404, 405, 406, 415)  # how an endpoint of the old transport answers the new one's POST
 
 
