@@ -2,10 +2,12 @@
 
     python -m benchmarks.soak [--minutes 30] [--rate 60] [--sessions 1000]
 
-Clients of both eras call at a steady rate, a session ends after ten calls, and large results are kept. Every ten
-seconds the use of the process is read from /proc. The slope is fitted to the means of six blocks of the second half of
-the run, after caches have filled, with its 95 % confidence interval: a slope whose interval contains zero is noise.
-Samples that follow one another are alike, so an interval from single samples would be far too narrow. The gateway
+First, everything that the gateway remembers within a bound is filled: sessions and their searches, queries and large
+results. Then clients of both eras call at a steady rate, a session ends after ten calls, and large results are kept.
+Every ten seconds the use of the process is read from /proc. Slopes are fitted to the means of six blocks, with their
+95 % confidence interval: a slope whose interval contains zero is noise. Samples that follow one another are alike, so
+an interval from single samples would be far too narrow. Two slopes are printed: of the whole run, which contains what
+the allocator still adds while sizes of all kinds are first freed and used again, and of the second half. The gateway
 itself notes how long its event loop and its garbage collections paused (see benchmarks.stress.watched). At the end idle
 legacy sessions are opened, weighed and ended again.
 """
@@ -21,12 +23,18 @@ from benchmarks.measuring import machine, publish
 from benchmarks.stress.client import RawClient
 from benchmarks.stress.processes import Gateway, gateway, stdio_server, usage
 
+from shortlist.config.settings import DEFAULT_LIMITS
 from shortlist.evals.tables import Table, to_markdown
+from shortlist.gateway.recording import REMEMBERED_SESSIONS
+from shortlist.telemetry.ledger import REMEMBERED_WORKSPACES
 
 SAMPLE_SECONDS = 10.0
 CALLS_PER_SESSION = 10
-"""So few that what is remembered of sessions is full long before the second half of a run."""
 QUERIES = 100
+LARGE = "a long answer " * 4_000
+FILLED_SESSIONS = max(REMEMBERED_WORKSPACES, REMEMBERED_SESSIONS) + 100
+FILLED_RESULTS = DEFAULT_LIMITS.results + 50
+CLIENTS = 4
 BLOCKS = 6
 STUDENT_95 = {4: 2.776}
 """The quantile of Student's t distribution for a 95 % interval, by degrees of freedom."""
@@ -51,6 +59,29 @@ def sample(running: Gateway, began: float) -> Sample:
     return Sample(minutes, now.memory_bytes / 1e6, now.descriptors, now.threads, disk / 1e6)
 
 
+async def fill(running: Gateway) -> None:
+    """Fill what the gateway remembers to its bounds, with legacy sessions that search, call and end."""
+
+    async def some(first: int) -> None:
+        for number in range(first, FILLED_SESSIONS, CLIENTS):
+            client = RawClient(running.port, "legacy")
+            await client.open()
+            await search(client, number)
+            await echo(client, LARGE if number < FILLED_RESULTS else f"answer {number}")
+            await client.end()
+
+    await asyncio.gather(*(some(number) for number in range(CLIENTS)))
+
+
+async def search(client: RawClient, number: int) -> None:
+    # A thousand queries are remembered; so many different ones would take half of the run.
+    await client.call("search_tools", {"query": f"say text {number % QUERIES} back"})
+
+
+async def echo(client: RawClient, text: str) -> None:
+    await client.call("call_tool", {"name": "bench__echo", "arguments": {"text": text, "numbers": list(range(20))}})
+
+
 async def call_steadily(running: Gateway, rate: float, seconds: float, number: int) -> int:
     """Call at a rate, in sessions that end and begin again; every hundredth result is large and kept."""
     done, began = 0, perf_counter()
@@ -59,11 +90,9 @@ async def call_steadily(running: Gateway, rate: float, seconds: float, number: i
     await client.open()
     while perf_counter() - began < seconds:
         await asyncio.sleep(max(0.0, began + done / rate - perf_counter()))
-        text = "a long answer " * 4_000 if done % 100 == 0 else f"answer {done}"
-        await client.call("call_tool", {"name": "bench__echo", "arguments": {"text": text, "numbers": list(range(20))}})
+        await echo(client, LARGE if done % 100 == 0 else f"answer {done}")
         if done % 50 == 0:
-            # A thousand queries are remembered; so many different ones would take half of the run.
-            await client.call("search_tools", {"query": f"say text {done // 50 % QUERIES} back"})
+            await search(client, done // 50)
         done += 1
         if done % CALLS_PER_SESSION == 0:
             await client.end()
@@ -74,9 +103,10 @@ async def call_steadily(running: Gateway, rate: float, seconds: float, number: i
 
 
 async def soak(running: Gateway, minutes: float, rate: float) -> tuple[list[Sample], int]:
-    """Run the load and sample the process."""
+    """Fill what is bounded, run the load, and sample the process."""
+    await fill(running)
     began, seconds = perf_counter(), minutes * 60
-    clients = [asyncio.create_task(call_steadily(running, rate / 4, seconds, n)) for n in range(4)]
+    clients = [asyncio.create_task(call_steadily(running, rate / CLIENTS, seconds, n)) for n in range(CLIENTS)]
     samples = []
     while not all(client.done() for client in clients):
         samples.append(await asyncio.to_thread(sample, running, began))
@@ -102,11 +132,10 @@ async def idle_sessions(running: Gateway, count: int) -> tuple[float, float]:
 
 
 def slope(samples: list[Sample], name: str) -> tuple[float, float]:
-    """Fit the growth of one figure per hour over the second half of the run; return it with half of its interval."""
-    half = samples[len(samples) // 2 :]
-    if len(half) < 2 * BLOCKS:
+    """Fit the growth of one figure per hour; return it with half of its interval."""
+    if len(samples) < 2 * BLOCKS:
         return 0.0, 0.0
-    parts = np.array_split(np.array([(each.minutes / 60, getattr(each, name)) for each in half]), BLOCKS)
+    parts = np.array_split(np.array([(each.minutes / 60, getattr(each, name)) for each in samples]), BLOCKS)
     hours, values = np.array([part.mean(axis=0) for part in parts]).T
     spread = hours - hours.mean()
     grown = float(spread @ values / (spread @ spread))
@@ -129,12 +158,12 @@ def main() -> None:
         each, left = asyncio.run(idle_sessions(running, arguments.sessions))
     rows = []
     for name in ("memory_megabytes", "descriptors", "threads", "disk_megabytes"):
-        grown, interval = slope(samples, name)
         first, last = getattr(samples[0], name), getattr(samples[-1], name)
-        rows.append((name, f"{first:,.1f}", f"{last:,.1f}", f"{grown:+.1f} ± {interval:.1f}"))
+        slopes = (slope(part, name) for part in (samples, samples[len(samples) // 2 :]))
+        rows.append((name, f"{first:,.1f}", f"{last:,.1f}", *(f"{grown:+.1f} ± {half:.1f}" for grown, half in slopes)))
     table = Table(
         f"{calls:,} calls and {calls // CALLS_PER_SESSION:,} sessions in {arguments.minutes:g} minutes",
-        ("figure", "first", "last", "slope an hour"),
+        ("figure", "first", "last", "slope an hour", "slope an hour, second half"),
         tuple(rows),
     )
     more = Table(
