@@ -44,7 +44,8 @@ def restarted() -> None:
             assert "static model" not in text, text
             return len(stack.gateway.state.everything.catalog)
 
-    print(json.dumps({"reached": reached, "tools": run_plainly(first_search)}))
+    tools = run_plainly(first_search)
+    print(json.dumps({"reached": reached, "tools": tools, "servers": len(settings.servers)}))
 
 
 def settings_of(names: Iterable[str]) -> Any:

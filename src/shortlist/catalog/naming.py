@@ -89,13 +89,12 @@ def shown_name(tool_id: ToolId) -> str:
 
 def _wire_names(server: str, names: Sequence[str]) -> list[str]:
     """Return the client-facing names of tools of one server, in their order."""
-    raw = f"{server}{SEPARATOR}" if server else ""
-    start = _UNSAFE.sub("_", raw)
-    short = f"{_UNSAFE.sub('_', server)[:_SERVER_LENGTH]}{SEPARATOR}" if server else ""
-    safe = _UNSAFE_IN_LINES.sub("_", "\n".join(names)).split(
-        "\n"
-    )  # all at once: a pattern takes longer to start than to run
-    if len(safe) != len(names):  # line breaks in names
+    separator = SEPARATOR if server else ""
+    raw, plain = server + separator, _UNSAFE.sub("_", server)
+    start, short = plain + separator, plain[:_SERVER_LENGTH] + separator
+    lines = "\n".join(names)  # all at once: a pattern takes longer to start than to run
+    safe = names if _UNSAFE_IN_LINES.search(lines) is None else _UNSAFE_IN_LINES.sub("_", lines).split("\n")
+    if "\n" in lines and lines.count("\n") != len(names) - 1:  # line breaks in names
         safe = [_UNSAFE.sub("_", name) for name in names]
     room = MAX_LENGTH - len(start)
     return [
