@@ -34,6 +34,8 @@ QUERIES = 100
 LARGE = "a long answer " * 4_000
 FILLED_SESSIONS = max(REMEMBERED_WORKSPACES, REMEMBERED_SESSIONS) + 100
 FILLED_RESULTS = DEFAULT_LIMITS.results + 50
+LEAST_MINUTES = 2.0
+"""A shorter run only shows that the command works; no slope is fitted to so few samples, and nothing is filled."""
 CLIENTS = 4
 BLOCKS = 6
 STUDENT_95 = {4: 2.776}
@@ -104,7 +106,8 @@ async def call_steadily(running: Gateway, rate: float, seconds: float, number: i
 
 async def soak(running: Gateway, minutes: float, rate: float) -> tuple[list[Sample], int]:
     """Fill what is bounded, run the load, and sample the process."""
-    await fill(running)
+    if minutes >= LEAST_MINUTES:
+        await fill(running)
     began, seconds = perf_counter(), minutes * 60
     clients = [asyncio.create_task(call_steadily(running, rate / CLIENTS, seconds, n)) for n in range(CLIENTS)]
     samples = []

@@ -4,7 +4,8 @@ python -m tests.fuzz --inputs 5000000            every parser in process; the in
 python -m tests.fuzz --gateway 200000            a running gateway, over HTTP and stdio
 
 The command fails at the first input that raises, takes too long or makes a process grow. With --save the counts are
-also written to benchmarks/results/fuzz-COMMIT.json.
+also written to benchmarks/results/fuzz-COMMIT.json. Growth against a running gateway is counted by quarters of the
+inputs: caches that have a bound are full before the last one, a leak is not.
 """
 
 import argparse
@@ -111,13 +112,20 @@ def run_gateway(inputs: int, first_seed: int) -> Iterator[Row]:
         began, count = perf_counter(), int(inputs * share)
         report = asyncio.run(leg(count, first_seed))
         outcomes = ", ".join(f"{kind} {times:,}" for kind, times in report.outcomes.most_common())
-        row = (f"gateway over {name}", f"{count:,}", f"{_growth(report.grown_bytes)}; {outcomes}")
+        row = (f"gateway over {name}", f"{count:,}", f"{_quarters(report.grown_bytes)}; {outcomes}")
         print(*row, f"{count / (perf_counter() - began):,.0f}/s", sep=" | ", flush=True)
         yield row
 
 
 def _growth(count: int) -> str:
     return f"memory grew by {count / 1e6:.1f} MB"
+
+
+def _quarters(grown: tuple[int, int, int] | None) -> str:
+    if grown is None:
+        return "too few inputs to tell growth"
+    second, third, last = (f"{count / 1e6:.1f}" for count in grown)
+    return f"memory grew by {second}, {third} and {last} MB in the second, third and last quarter"
 
 
 def _number(count: str) -> int:
