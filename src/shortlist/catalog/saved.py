@@ -8,15 +8,15 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from itertools import accumulate, chain, repeat
+from dataclasses import asdict, fields
+from itertools import accumulate, chain
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic_core import from_json
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.stored import LinePlace, StoredTools, line_of, server_of, tool_of
+from shortlist.catalog.stored import ListedLines, StoredTools, line_of, server_of, tool_of
 from shortlist.config.settings import MemoryTransport, ServerSettings
 from shortlist.models import Json, Server, Tool, ToolId
 from shortlist.storage.port import CatalogStore
@@ -35,14 +35,13 @@ _LIST, _NEXT, _END = b', "tools": [\n', b",\n", b"\n]}"
 Saved = TypeVar("Saved", Server, Tool)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedServer:
+class SavedServer(NamedTuple):
     """A server and its tools, sorted by id and parsed when asked for."""
 
-    server: Server
     ids: Sequence[ToolId]
+    server: Server
     hashes: Sequence[str]
-    places: Iterable[LinePlace]
+    lines: ListedLines
     content: str
     """The fingerprint of the catalog that has this server alone."""
 
@@ -57,20 +56,20 @@ class SavedCatalog:
 
     def load(self) -> Catalog:
         """Return what was saved for these servers; what cannot be read is reported and left out."""
-        places: dict[ToolId, LinePlace] = {}
+        lines: dict[ToolId, ListedLines] = {}
         hashes: dict[ToolId, str] = {}
         members: dict[str, tuple[ToolId, ...]] = {}
         found = [saved for settings in self.servers.values() if (saved := self._read(settings)) is not None]
         for saved in sorted(found, key=attrgetter("ids")):  # which nearly always puts all tools in their order
-            places.update(zip(saved.ids, saved.places, strict=True))
+            lines.update(dict.fromkeys(saved.ids, saved.lines))
             hashes.update(zip(saved.ids, saved.hashes, strict=True))
             if saved.ids:
                 members[saved.server.name] = tuple(saved.ids)
-        ids = sorted(places)
-        if ids != list(places):
-            places, hashes = {i: places[i] for i in ids}, {i: hashes[i] for i in ids}
+        ids = sorted(lines)
+        if ids != list(lines):
+            lines, hashes = {i: lines[i] for i in ids}, {i: hashes[i] for i in ids}
         return Catalog.stored(
-            StoredTools(places),
+            StoredTools(lines),
             [saved.server for saved in found],
             hashes,
             members,
@@ -129,9 +128,10 @@ def _read_lines(document: bytes) -> SavedServer:
     ids, hashes, ends = header["ids"], header["hashes"], header["ends"]
     if not len(ids) == len(hashes) == len(ends):
         raise ValueError("its parts differ in size")
-    lines = memoryview(document)[first + len(_LIST) : -len(_END)]
-    places = zip(repeat(lines), chain((0,), ends), ends, strict=False)
-    return SavedServer(server_of(header["server"]), ids, hashes, places, header["content"])
+    if ids != sorted(ids):
+        raise ValueError("its tools are not in order")
+    lines = ListedLines(ids, ends, memoryview(document)[first + len(_LIST) : -len(_END)])
+    return SavedServer(ids, server_of(header["server"]), hashes, lines, header["content"])
 
 
 def _read_first_format(document: bytes) -> SavedServer:
@@ -148,9 +148,9 @@ def _read_first_format(document: bytes) -> SavedServer:
             if not isinstance(claimed, bool | None):
                 raise TypeError(f"{name} is {claimed!r}")
     catalog = Catalog.of(tools, (server,))
-    lines = [line_of(tool) for tool in catalog.tools.values()]
-    places = [(memoryview(line), 0, len(line)) for line in lines]
-    return SavedServer(server, list(catalog.tools), list(catalog.hashes.values()), places, catalog.fingerprint)
+    ids, lines = list(catalog.tools), [line_of(tool) for tool in catalog.tools.values()]
+    listed = ListedLines(ids, list(accumulate(map(len, lines))), memoryview(b"".join(lines)))
+    return SavedServer(ids, server, list(catalog.hashes.values()), listed, catalog.fingerprint)
 
 
 def _digest(document: bytes | memoryview) -> bytes:

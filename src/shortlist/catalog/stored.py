@@ -1,14 +1,12 @@
 """Tools that lie in a file as lines of JSON, and are parsed when somebody asks for them."""
 
 import json
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from shortlist.models import Annotations, Server, Tool, ToolId
-
-LinePlace: TypeAlias = tuple[memoryview, int, int]
-"""A text, and where in it the line of one tool begins and ends; separators may follow it."""
 
 MAX_PARSED = 2_000
 """How many parsed tools are remembered: searches find the same ones again and again."""
@@ -16,30 +14,50 @@ MAX_PARSED = 2_000
 _FIELDS = tuple(each.name for each in fields(Tool))
 
 
-class StoredTools(Mapping[ToolId, Tool]):
-    """Tools by id, in the order of `places`."""
+class ToolLines(Protocol):
+    """A text that has the lines of some tools."""
 
-    def __init__(self, places: Mapping[ToolId, LinePlace]) -> None:
-        self._places = places
+    def line(self, tool_id: ToolId) -> bytes:
+        """Return the line of a tool; separators may follow it."""
+        ...
+
+
+class ListedLines(NamedTuple):
+    """The lines of a saved tool list, in the order of their ids. A value for all of its tools: places are computed."""
+
+    ids: Sequence[ToolId]
+    ends: Sequence[int]
+    text: memoryview
+
+    def line(self, tool_id: ToolId) -> bytes:
+        number = bisect_left(self.ids, tool_id)
+        return bytes(self.text[self.ends[number - 1] if number else 0 : self.ends[number]])
+
+
+class StoredTools(Mapping[ToolId, Tool]):
+    """Tools by id, in the order of `lines`."""
+
+    def __init__(self, lines: Mapping[ToolId, ToolLines]) -> None:
+        self._lines = lines
         self._parsed: dict[ToolId, Tool] = {}
 
     def __getitem__(self, tool_id: ToolId) -> Tool:
         found = self._parsed.get(tool_id)
         if found is None:
-            text, start, end = self._places[tool_id]
+            line = self._lines[tool_id].line(tool_id)
             if len(self._parsed) >= MAX_PARSED:
                 self._parsed.clear()
-            found = self._parsed[tool_id] = tool_of(json.loads(bytes(text[start:end]).rstrip(b",\n")))
+            found = self._parsed[tool_id] = tool_of(json.loads(line.rstrip(b",\n")))
         return found
 
     def __contains__(self, tool_id: object) -> bool:
-        return tool_id in self._places
+        return tool_id in self._lines
 
     def __iter__(self) -> Iterator[ToolId]:
-        return iter(self._places)
+        return iter(self._lines)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._lines)
 
 
 def line_of(tool: Tool) -> bytes:

@@ -12,14 +12,14 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.stored import LinePlace, StoredTools, line_of, server_of
+from shortlist.catalog.stored import StoredTools, line_of, server_of
 from shortlist.errors import IndexFormatError
 from shortlist.index.columns import ByRow, Grouped, Growing, TextRows, Texts
 from shortlist.index.facets import Facets
@@ -142,18 +142,26 @@ def _read_catalog(folder: Path, header: dict[str, Any], rows: TextRows, facets: 
         raise ValueError("its parts differ in size")
     if (folder / _TOOLS).stat().st_size != (ends[-1] if len(ends) else 0):
         raise ValueError(f"{_TOOLS} is cut off")
-    text = _mapped(folder / _TOOLS)
-
-    def place(row: int) -> LinePlace:
-        return text, ends.item(row - 1) if row else 0, ends.item(row)
-
+    lines = _MappedLines(rows, ends, _mapped(folder / _TOOLS))
     return Catalog.stored(
-        StoredTools(ByRow(rows, place)),
+        StoredTools(ByRow(rows, lambda _: lines)),
         [server_of(raw) for raw in described["servers"]],
         ByRow(rows, hashes.__getitem__),
         _members(rows.texts, facets.servers.values, _Arrays(folder, "members")),
         [header["fingerprint"]],
     )
+
+
+class _MappedLines(NamedTuple):
+    """The lines of all tools of an index, by row."""
+
+    rows: TextRows
+    ends: NDArray[np.int64]
+    text: memoryview
+
+    def line(self, tool_id: ToolId) -> bytes:
+        row = self.rows[tool_id]
+        return bytes(self.text[self.ends.item(row - 1) if row else 0 : self.ends.item(row)])
 
 
 def _members(
