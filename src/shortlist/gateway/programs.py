@@ -284,8 +284,8 @@ class _Calls:
         if not exchange.can(ELICIT) or not self._call.seen.can("be_asked"):
             raise _Refused(
                 PermissionError,
-                f"{names} was NOT invoked: it may write, and the user cannot be asked. Use call_tool for it. The "
-                "operator can set its `effect` to read_only, or `code.allow` to write.",
+                f"{names} was NOT invoked: it may write, and this client cannot ask the user. The operator can set its "
+                "`effect` to read_only, or `code.allow` to write.",
             )
         listed = "\n".join(f"- {each.shown}" for each in calls)
         answer = await exchange.ask(
