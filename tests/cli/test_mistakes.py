@@ -23,6 +23,8 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["search", "rain", "--server", "wether", "--embedder", "none"], "No server 'wether'. There are analytics"),
         (["search", "(", "--mode", "regex", "--embedder", "none"], "no look-around): missing ): ("),
         (["import", "nowhere.json"], "There is no file 'nowhere.json'"),
+        (["serve", "--workers", "2"], "--workers needs --http HOST:PORT"),
+        (["serve", "--workers", "2", "--http", "127.0.0.1:0"], "--workers 2 needs a PostgreSQL database"),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_do(

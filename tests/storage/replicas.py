@@ -56,7 +56,9 @@ class GatewayProcess:
 
 
 @contextmanager
-def replica(folder: Path, storage: str, servers: dict[str, Any], **shortlist: Any) -> Iterator[GatewayProcess]:
+def replica(
+    folder: Path, storage: str, servers: dict[str, Any], *options: str, **shortlist: Any
+) -> Iterator[GatewayProcess]:
     """Run a gateway with a home of its own, and everything else in the database."""
     folder.mkdir()
     tokens = {name: {"hash": hash_token(name)} for name in ("ada", "bob")}
@@ -65,6 +67,7 @@ def replica(folder: Path, storage: str, servers: dict[str, Any], **shortlist: An
     folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
     environment = {**os.environ, "HOME": str(folder), **folders}
     command = [*PROGRAM, "serve", "--http", "127.0.0.1:0", "--dynamic", "--config", str(folder / "config.json")]
+    command += options
     with (
         (folder / "log").open("wb") as log,
         subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=log) as process,

@@ -7,6 +7,9 @@ from typing import Any
 
 from shortlist.cli import COMMANDS
 
+WORKER_VARIABLE = "SHORTLIST_WORKER"
+"""Tells a process that it is a worker of another one: its number, the port, and the descriptor of a socket to it."""
+
 
 def add_command(subparsers: Any, name: str, what: str | None = None) -> ArgumentParser:
     """Add a command, or with `what` one action of a command; both lists of help show the same line."""

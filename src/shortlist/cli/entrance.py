@@ -23,7 +23,8 @@ def dashboard_route(stack: Stack, access: Access, border: Border) -> Mount:
         return made
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await (await anyio.to_thread.run_sync(pages))(scope, receive, send)
+        if stack.peers is None or not await stack.peers.page_passed_on(scope, receive, send):
+            await (await anyio.to_thread.run_sync(pages))(scope, receive, send)
 
     return Mount("/", app)
 

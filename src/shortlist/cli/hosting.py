@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -15,13 +16,14 @@ import anyio
 from shortlist.access.jwt import TokenVerifier
 from shortlist.access.tokens import OwnTokens
 from shortlist.cli.entrance import dashboard_route, entrance
-from shortlist.cli.listening import GRACE_SECONDS, address, exit_soon, listen
+from shortlist.cli.listening import GRACE_SECONDS, address, base_url, exit_soon, listen, listening_socket
 from shortlist.cli.local import LocalDoor
 from shortlist.cli.reading import read_settings, say
 from shortlist.cli.rendezvous import Listener, NoSharing, Rendezvous, hold, rendezvous
 from shortlist.cli.replica import open_replica, take_part
 from shortlist.cli.stack import Stack, open_stack, run_plainly
 from shortlist.cli.tokens import OwnToken, own_token
+from shortlist.cli.workers import Worker, this_worker
 from shortlist.config.settings import SearchSettings, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.errors import InvalidInput
@@ -48,7 +50,7 @@ SWITCH_SECONDS = 0.001
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve one client over stdio, or many over HTTP, from a gateway in this process."""
-    where = address(arguments.http) if arguments.http else None
+    where, worker = address(arguments.http) if arguments.http else None, this_worker()
     if where is None:
         check_front()
     options = ServeOptions(
@@ -78,7 +80,7 @@ def serve(arguments: argparse.Namespace) -> int:
     ):
         guarded = where is not None and not arguments.open
         # Replicas have no token of their own: each would replace the one that another has just printed.
-        is_first = storage.shared is None or not storage.tokens.load()
+        is_first = storage.shared is None or (not storage.tokens.load() and (worker is None or worker.is_first))
         own = own_token(storage.tokens) if guarded and not settings.tokens and is_first else None
         tokens = OwnTokens(storage.tokens) if guarded else None
 
@@ -86,7 +88,7 @@ def serve(arguments: argparse.Namespace) -> int:
             shares = where is not None
             async with open_stack(settings, options, metrics=metrics, tokens=tokens, shares_servers=shares) as stack:
                 if where:
-                    await _serve_http(stack, *where, pages=pages, entry=LettingIn(tokens, own))
+                    await _serve_http(stack, where, worker, pages=pages, entry=LettingIn(tokens, own))
                 else:
                     await _serve_stdio(stack)
                 export.end()
@@ -189,8 +191,12 @@ class LettingIn:
         return json.dumps({"mcpServers": {"shortlist": server}}, ensure_ascii=False)
 
 
-async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry: LettingIn) -> None:
-    access, border = Access(), entry.border(stack)
+async def _serve_http(
+    stack: Stack, where: tuple[str, int], worker: Worker | None, *, pages: bool, entry: LettingIn
+) -> None:
+    host, port = where if worker is None else (where[0], worker.port)
+    access = Access(mark=stack.peers.page_mark if stack.peers is not None else "")
+    border = entry.border(stack)
     instruments, admission = stack.metrics.instruments, stack.admission
     probes = probe_routes(stack.gateway.state, instruments, border, lambda: admission.is_closing)
     registry = registry_routes(stack.gateway.state, border)
@@ -218,12 +224,19 @@ async def _serve_http(stack: Stack, host: str, port: int, *, pages: bool, entry:
             if door is not None:
                 tasks.start_soon(door.serve)
 
-            def serving(base: str) -> None:
-                announce(base)
-                if replica is not None:
-                    tasks.start_soon(take_part, stack, replica, app.state.sessions, base)
+            own = listening_socket(host, 0) if worker is not None else None
 
-            await listen(app, host, port, serving, admission=stack.admission)
+            def serving(base: str) -> None:
+                if worker is None or worker.is_first:
+                    announce(base)
+                if worker is not None:
+                    worker.ready()
+                if replica is not None:
+                    reached = base if own is None else base_url(host, own)
+                    join = partial(take_part, has_siblings=own is not None)
+                    tasks.start_soon(join, stack, replica, app.state.sessions, reached)
+
+            await listen(app, host, port, serving, admission=stack.admission, own=own)
             tasks.cancel_scope.cancel()
 
 

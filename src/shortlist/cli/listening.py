@@ -25,13 +25,20 @@ EXIT_SECONDS = 4.7
 
 
 async def listen(
-    app: ASGIApp, host: str, port: int, announce: Callable[[str], None], *, admission: Admission | None = None
+    app: ASGIApp,
+    host: str,
+    port: int,
+    announce: Callable[[str], None],
+    *,
+    admission: Admission | None = None,
+    own: socket.socket | None = None,
 ) -> None:
     """Serve an app until a signal comes; its address is announced as soon as clients may connect.
 
-    With `admission`, the requests that are running at the signal are answered while new ones are refused.
+    With `admission`, the requests that are running at the signal are answered while new ones are refused. With `own`,
+    other processes share the port, and this socket leads to this process alone.
     """
-    bound = listening_socket(host, port)
+    bound = listening_socket(host, port, shared=own is not None)
     limits = admission.limits if admission is not None else DEFAULT_LIMITS
     config = uvicorn.Config(
         app,
@@ -47,13 +54,22 @@ async def listen(
     server = _Server(config)
     async with anyio.create_task_group() as tasks:
         await tasks.start(_end_on_signal, server, admission)
-        announce(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
-        await server.serve(sockets=[bound])
+        announce(base_url(host, bound))
+        await server.serve(sockets=[bound, own] if own is not None else [bound])
         tasks.cancel_scope.cancel()
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Bind and listen on an address; raise InvalidInput when that is not possible."""
+def base_url(host: str, bound: socket.socket) -> str:
+    """Return the address that a socket serves."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+
+
+def listening_socket(host: str, port: int, *, shared: bool = False, listens: bool = True) -> socket.socket:
+    """Bind and listen on an address; raise InvalidInput when that is not possible.
+
+    With `shared`, other processes of this user may listen there too, and each connection goes to one of them. Without
+    `listens`, the address is only reserved.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The event loop sets TCP_NODELAY only where the protocol is named: create_server() leaves it 0, and every
     # answer then waits 40 ms for the client's delayed acknowledgement.
@@ -61,8 +77,11 @@ def listening_socket(host: str, port: int) -> socket.socket:
     try:
         if sys.platform != "win32":  # there the option lets two programs share a port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind((host, port))
-        listening.listen()
+        if listens:
+            listening.listen()
     except OSError as error:
         listening.close()
         raise InvalidInput(

@@ -63,7 +63,7 @@ def relay_stdio(arguments: argparse.Namespace) -> int | None:
 
 
 def _can_share(arguments: argparse.Namespace) -> bool:
-    is_own = arguments.own or any(getattr(arguments, name) for name in OWN_OPTIONS)
+    is_own = arguments.own or arguments.workers > 1 or any(getattr(arguments, name) for name in OWN_OPTIONS)
     return not (arguments.http or arguments.open or is_own or sys.stdin is None or sys.stdout is None)
 
 

@@ -21,8 +21,13 @@ def open_replica(stack: Stack) -> Replica | None:
     return Replica(stack.front, stack.storage.shared, stack.peers)
 
 
-async def take_part(stack: Stack, replica: Replica, sessions: ResumableSessions, base: str) -> None:
-    """Let the other replicas find this one, and act on their changes, until cancelled."""
+async def take_part(
+    stack: Stack, replica: Replica, sessions: ResumableSessions, base: str, *, has_siblings: bool = False
+) -> None:
+    """Let the other replicas find this one, and act on their changes, until cancelled.
+
+    A replica with siblings on its machine has a port of its own, whatever address of the machine is configured.
+    """
     background = stack.gateway.state.background
 
     def heard(what: str) -> None:
@@ -31,10 +36,18 @@ async def take_part(stack: Stack, replica: Replica, sessions: ResumableSessions,
 
     stack.news.listeners.append(heard)
     try:
-        async with replica.peers.joined(os.environ.get(URL_VARIABLE) or reachable(base)):
+        async with replica.peers.joined(_own_url(os.environ.get(URL_VARIABLE), base, has_siblings)):
             await sessions.keep_stored()
     finally:
         stack.news.listeners.remove(heard)
+
+
+def _own_url(configured: str | None, base: str, has_siblings: bool) -> str:
+    if not configured or not has_siblings:
+        return configured or reachable(base)
+    parts, port = urlsplit(configured), urlsplit(base).port
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{parts.path}"
 
 
 def reachable(base: str) -> str:

@@ -5,12 +5,13 @@ Where a shared gateway is running, it answers; this process then imports neither
 
 import argparse
 import json
+import os
 import sys
 from collections import deque
 from pathlib import Path
 from typing import Any
 
-from shortlist.cli.arguments import add_command, add_json, count
+from shortlist.cli.arguments import WORKER_VARIABLE, add_command, add_json, count
 from shortlist.cli.relaying import ask_gateway, relay_stdio
 from shortlist.errors import InvalidInput
 
@@ -51,6 +52,13 @@ def _register_serve(subparsers: Any) -> None:
     serve = add_command(subparsers, "serve")
     serve.add_argument("--config", help="a configuration file (default: your own, else the demo servers)")
     serve.add_argument("--http", metavar="HOST:PORT", help="serve Streamable HTTP instead of stdio")
+    serve.add_argument(
+        "--workers",
+        type=count,
+        default=1,
+        metavar="N",
+        help="with --http and PostgreSQL: processes to serve with",
+    )
     serve.add_argument("--own", action="store_true", help="use a gateway of its own instead of the shared one")
     serve.add_argument(
         "--open", action="store_true", help="with --http: serve without tokens, to every user of this machine"
@@ -114,6 +122,10 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    if arguments.workers > 1 and not os.environ.get(WORKER_VARIABLE):
+        from shortlist.cli.workers import serve_workers  # noqa: PLC0415 - only this process needs it
+
+        return serve_workers(arguments)
     from shortlist.cli.pauses import no_collection  # noqa: PLC0415
 
     with no_collection():

@@ -7,6 +7,7 @@ replica is gone, what ran there is gone too, and the client is told so at once.
 """
 
 import logging
+import re
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +19,8 @@ import httpx2
 from mcp_types import CONNECTION_CLOSED
 from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from shortlist.errors import StoreError
@@ -32,6 +35,11 @@ FORWARDED = "x-shortlist-forwarded"
 """Marks a request that a replica has passed on; it is never passed on again."""
 LAST_EVENT = "last-event-id"
 GONE = "The replica that served this call has stopped. The call may have run or not; call again if that is safe."
+COOKIE = "shortlist-"
+"""Begins the names of the dashboard's cookies."""
+PAGE_BYTES = 64 * 1024
+"""The largest form of the dashboard that is passed on."""
+_PAGE_MARK = re.compile(r"r(?P<replica>\d{1,7})(-|$)")
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"})
 _TOWARDS_ONE = ("notifications/cancelled", "notifications/progress")
 _STANDALONE = "_GET_stream"
@@ -56,6 +64,11 @@ class Peers:
     def mark(self) -> str:
         """Begins every id that is only known to this replica."""
         return f"{self.number}-"
+
+    @property
+    def page_mark(self) -> str:
+        """Begins the links of this replica's dashboard, and is part of the name of its cookie."""
+        return f"r{self.number}"
 
     @property
     def first_request(self) -> int:
@@ -95,6 +108,29 @@ class Peers:
         url = await self._url(str(replica))
         return url is not None and await self._relay(url, scope, receive, send, body)
 
+    async def page_passed_on(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Pass a request for a page on to the replica where its browser is signed in, or whose link it follows."""
+        visit = HTTPConnection(scope) if scope["type"] == "http" else None
+        if self._http is None or visit is None or FORWARDED in visit.headers:
+            return False
+        named = (visit.query_params.get("key", ""), *(name.removeprefix(COOKIE) for name in visit.cookies))
+        owners = [found["replica"] for name in named if (found := _PAGE_MARK.match(name)) is not None]
+        if str(self.number) in owners or int(visit.headers.get("content-length", 0)) > PAGE_BYTES:
+            return False
+        urls = [url for owner in owners if (url := await self._url(owner)) is not None]
+        if not urls:
+            return False
+        body, more = b"", True
+        while more and len(body) <= PAGE_BYTES:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        host = (b"host", visit.headers.get("host", "").encode("latin-1"))  # forms are checked against it
+        if not await self._relay(urls[0], scope, receive, send, body, host):
+            await PlainTextResponse("The gateway where you signed in has stopped. Sign in again.", 503)(
+                scope, receive, send
+            )
+        return True
+
     async def _resume(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> bool:
         """Resume a stream where it began; where that replica is gone, end the call that it belonged to."""
         replica, _, rest = headers.get(LAST_EVENT, "").partition("-")
@@ -126,18 +162,22 @@ class Peers:
             for url in self._urls.values():
                 tasks.start_soon(tell, url)
 
-    async def _relay(self, url: str, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
+    async def _relay(
+        self, url: str, scope: Scope, receive: Receive, send: Send, body: bytes, *more: tuple[bytes, bytes]
+    ) -> bool:
         """Relay one exchange; return False where the other replica could not be reached and nothing was sent."""
         if self._http is None:
             return False
-        asked = self._http.build_request(scope["method"], f"{url}{scope['path']}", content=body, headers=_onward(scope))
+        query = f"?{scope['query_string'].decode('latin-1')}" if scope.get("query_string") else ""
+        where, headers = f"{url}{scope['path']}{query}", [*_onward(scope), *more]
+        asked = self._http.build_request(scope["method"], where, content=body, headers=headers)
         try:
             response = await self._http.send(asked, stream=True)
         except httpx2.ConnectError:
             return False
         try:
-            headers = [(n.lower(), v) for n, v in response.headers.raw if n.lower().decode("latin-1") not in _HOP]
-            await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            head = [(n.lower(), v) for n, v in response.headers.raw if n.lower().decode("latin-1") not in _HOP]
+            await send({"type": "http.response.start", "status": response.status_code, "headers": head})
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(cancel_on_disconnect, receive, tasks.cancel_scope)
                 with suppress(httpx2.HTTPError):  # the other replica stopped; the client sees that its stream ended

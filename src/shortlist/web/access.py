@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from shortlist.access.principal import ANONYMOUS, Principal
 from shortlist.config.settings import Settings
+from shortlist.front.peers import COOKIE
 
 LINK_SECONDS = 3_600.0
 SESSION_SECONDS = 12 * 3_600.0
@@ -43,21 +44,25 @@ class Session:
 
 
 class Access:
-    """Links by their key, and sessions by the secret in their cookie."""
+    """Links by their key, and sessions by the secret in their cookie.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Where several gateways serve the same address, the mark of this one in both tells them where a browser is signed in.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, mark: str = "") -> None:
+        self._mark = f"{mark}-" if mark else ""
         self._links = _Kept[Session](LINK_SECONDS, clock)
         self._sessions = _Kept[Session](SESSION_SECONDS, clock)
         # Browsers send a cookie to every port of a host, so each gateway uses its own name.
-        self.cookie = f"shortlist-{secrets.token_hex(4)}"
+        self.cookie = f"{COOKIE}{mark or secrets.token_hex(4)}"
 
     def link(self, principal: Principal = ANONYMOUS) -> str:
         """Make the key of a link that opens once, for a principal where there are tokens."""
-        return self._links.keep(Session(principal=principal))
+        return self._mark + self._links.keep(Session(principal=principal))
 
     def follow(self, key: str) -> str | None:
         """Use a link up and return the secret of the session that it opens; None for a link that is unknown or used."""
-        session = self._links.take(key)
+        session = self._links.take(key.removeprefix(self._mark))
         return self._sessions.keep(session) if session else None
 
     def open(self, principal: Principal) -> str:
