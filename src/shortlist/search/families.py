@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ RENAMED_SHARE = 0.9
 """A copy under another name has the first sentence of the original, and this share of its words."""
 RENAMED_WORDS = 3
 """Shorter originals have too few words to be recognised under another name."""
+Spelling: TypeAlias = tuple[str, tuple[str, ...]]
+"""A name in one word, and its parts."""
 REMEMBERED_NAMES = 10_000
 """Many servers offer tools of the same few names, and the same tools are found again and again."""
 
@@ -82,10 +85,7 @@ class OfferedTool:
 
     def has_name_of(self, other: "OfferedTool") -> bool:
         """Return whether the names are the same, one word before or a repetition aside."""
-        if said_once(self.spelled) == said_once(other.spelled):
-            return True
-        left, right = self.parts, other.parts
-        return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
+        return same_name((self.spelled, self.parts), (other.spelled, other.parts))
 
     def is_same_tool(self, other: "OfferedTool") -> bool:
         """Return whether two servers offer the same tool, judged by what both have in common."""
@@ -110,8 +110,16 @@ def sentences_of(tool: Tool) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=REMEMBERED_NAMES)
-def spelling(name: str) -> tuple[str, tuple[str, ...]]:
+def spelling(name: str) -> Spelling:
     return compact(name), tuple(split_identifier(name))
+
+
+def same_name(one: Spelling, other: Spelling) -> bool:
+    """Return whether two names are the same, one word before or a repetition aside."""
+    if said_once(one[0]) == said_once(other[0]):
+        return True
+    left, right = one[1], other[1]
+    return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
 
 
 @lru_cache(maxsize=REMEMBERED_NAMES)
@@ -137,21 +145,28 @@ class Families:
 
     def _families(self, ranking: Ranking, limit: int) -> dict[int, list[int]]:
         """Gather rows behind the first of the same tool, until enough different tools are found."""
-        heads: dict[int, OfferedTool] = {}
+        heads: dict[int, Tool] = {}
         families: dict[int, list[int]] = {}
         for row in ranking.rows.tolist():
-            offer = OfferedTool.of(self._index, row)
-            head = next((head for head, shown in heads.items() if self._stands_for(shown, offer)), None)
+            tool = self._index.tool(row)
+            alike = [head for head, shown in heads.items() if self._may_stand_for(shown, tool)]
+            head = next((head for head in alike if self._is_same_tool(head, row)), None)
             if head is not None:
                 families[head].append(row)
             elif len(heads) >= limit:
                 break
             else:
-                heads[row], families[row] = offer, []
+                heads[row], families[row] = tool, []
         return families
 
-    def _stands_for(self, shown: OfferedTool, other: OfferedTool) -> bool:
-        return self._order.interchangeable(shown.server, other.server) and shown.is_same_tool(other)
+    def _may_stand_for(self, shown: Tool, other: Tool) -> bool:
+        """Return whether one tool may stand for another by its name and server; most tools are told apart by these."""
+        if shown.server == other.server or not self._order.interchangeable(shown.server, other.server):
+            return False
+        return same_name(spelling(shown.name), spelling(other.name))
+
+    def _is_same_tool(self, row: int, other: int) -> bool:
+        return OfferedTool.of(self._index, row).is_same_tool(OfferedTool.of(self._index, other))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -37,6 +37,7 @@ from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import Ask
+from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
@@ -346,7 +347,8 @@ class Searcher:
         steps: tuple[Step, ...] = ()
         ask = ask or ask_of(clean_text(query.text))
         asked = with_channels(query_of(ask))
-        spelled = ready.parts.speller(asked) if query.mode in CORRECTED else Spelled(asked, {})
+        may_err = query.mode in CORRECTED and asked.isascii() and bool(strange_words(asked))
+        spelled = ready.parts.speller(asked) if may_err else Spelled(asked, {})
         vectors, failure = None, self.failure
         if ready.embedder is not None and "dense" in pipeline.retrievers:
             try:

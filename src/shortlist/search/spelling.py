@@ -75,7 +75,7 @@ class Speller:
     def __call__(self, text: str) -> Spelled:
         """Correct a text; words of the catalog and of ordinary English are never touched."""
         new = strange_words(text) if text.isascii() else ()
-        strange = self._strange(text, {word for word in new if not self.knows(word)}) if new else []
+        strange = self._strange(text, {word for word in new if not self.knows(word)})
         if not strange or len(strange) > MAX_CORRECTIONS or read_query(text) is not None:
             return Spelled(text, {})
         corrected = {word: meant for word in strange if (meant := self.correction(word))}
