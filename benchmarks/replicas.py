@@ -1,6 +1,8 @@
 """Replicas behind a load balancer, killed at random while clients of both eras call through it.
 
     python -m benchmarks.replicas [--seconds 600] [--clients 64] [--replicas 3] [--seed 1] [--save]
+    python -m benchmarks.replicas --workers 1 2 3 [--seconds 30] [--clients 16]     calls through workers on one port
+    python -m benchmarks.replicas --sessions 5000 10000     open at once, then opened and ended, over two replicas
 
 Starts a PostgreSQL, one upstream server, the replicas and nginx with the configuration in `deploy/compose/nginx.conf`.
 Every call has a unique id. The upstream server writes down the ids that it receives. A replica is killed with SIGKILL
@@ -31,6 +33,7 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 from benchmarks.measuring import machine, publish
+from benchmarks.stress import sessions, workers
 from benchmarks.stress.client import Era, RawClient, Refused
 from benchmarks.stress.processes import READY_SECONDS, http_upstream
 from tests.storage.postgres import VARIABLE, new_database, server
@@ -325,6 +328,15 @@ def _rows(outcome: Outcome, kills: int, recorded: int, received: Counter[str]) -
     ]
 
 
+def report(name: str, measured: tuple[list[Table], bool], arguments: argparse.Namespace) -> int:
+    """Print tables; return the exit status."""
+    tables, holds = measured
+    print(to_markdown(tables))
+    if arguments.save:
+        publish(name, tables, {"machine": machine(), "tables": tables})
+    return 0 if holds else 1
+
+
 def main() -> int:
     """Run, print the counts, and fail where one is not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -333,11 +345,19 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/replicas-COMMIT.json")
+    parser.add_argument("--workers", type=int, nargs="+", help="measure gateways of so many workers instead")
+    parser.add_argument("--sessions", type=int, nargs=2, metavar=("OPEN", "ALL"), help="weigh legacy sessions instead")
     arguments = parser.parse_args()
     with ExitStack() as stack:
         if VARIABLE not in os.environ:
             os.environ[VARIABLE] = stack.enter_context(server())
             stack.callback(os.environ.pop, VARIABLE)
+        if arguments.workers:
+            return report(
+                "workers", workers.measure(arguments.workers, arguments.seconds, arguments.clients), arguments
+            )
+        if arguments.sessions:
+            return report("sessions", sessions.measure(*arguments.sessions), arguments)
         rows, outcome = run(arguments, new_database())
     shown = [
         (what, figure, limit, "" if not limit else "yes" if holds else "NO") for what, figure, limit, holds in rows
