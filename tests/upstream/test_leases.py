@@ -75,6 +75,7 @@ async def gateway(store: MemoryLeases, *servers: ServerSettings, **more: Any) ->
         sessions=cast("Any", None),
         replicas=cast("Any", None),
         leases=store,
+        grants=cast("Any", None),
         changes=cast("Any", None),
         key=lambda _: b"k" * 32,
         spooled=lambda _: 0,

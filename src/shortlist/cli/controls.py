@@ -89,7 +89,7 @@ class PageLogins:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._logins = open_logins()
+        self._logins = open_logins(stack.storage)
 
     def begin(self, server: str, callback: str) -> str:
         target = target_of(server, self._stack.gateway.state.settings.servers)

@@ -1,23 +1,28 @@
-"""Logins to servers, kept in the encrypted file of this user's data folder."""
+"""Logins to servers, encrypted in the data folder of this user or in the database that gateways share."""
 
 import hashlib
+import os
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import anyio
 import anyio.to_thread
 
 from shortlist.cli.words import Stamp, stamp
-from shortlist.errors import StoreError
+from shortlist.errors import SecretsUnreadable, StoreError
 from shortlist.paths import data_folder
+from shortlist.storage.port import Storage
 from shortlist.storage.private import PrivateLock
-from shortlist.storage.secrets import FileSecrets
+from shortlist.storage.secrets import KEY_VARIABLE, FileSecrets, SharedSecrets
 from shortlist.upstream.grants import LoginKey, TokenGrant
 from shortlist.upstream.login import Logins
 
 REFRESH_SECONDS = 20.0
 """A refresh of another process has ended by then."""
 TRY_SECONDS = 0.05
+KNOWN_SECONDS = 2.0
+"""How long a gateway uses a shared login before it looks for a newer one."""
 
 
 class StoredGrants:
@@ -64,18 +69,72 @@ class StoredGrants:
             lock.close()
 
     def _read(self, key: LoginKey) -> TokenGrant | None:
-        text = self._secrets.get(_name(key))
+        return _parsed(key, self._secrets.get(_name(key)))
+
+
+class SharedGrants:
+    """A LoginStore over a database that several gateways share."""
+
+    def __init__(self, secrets: SharedSecrets) -> None:
+        self._secrets = secrets
+        self._known: dict[LoginKey, tuple[float, TokenGrant | None]] = {}
+
+    async def get(self, key: LoginKey) -> TokenGrant | None:
+        """Return a grant that is at most KNOWN_SECONDS old, or older while the database does not answer."""
+        read, known = self._known.get(key, (float("-inf"), None))
+        if time.monotonic() - read < KNOWN_SECONDS:
+            return known
         try:
-            return None if text is None else TokenGrant.load(text)
-        except ValueError:
-            raise StoreError(
-                f"The login to {key.server!r} cannot be read. Sign in again: `shortlist login {key.server}`."
-            ) from None
+            found = _parsed(key, await anyio.to_thread.run_sync(self._secrets.get, _name(key)))
+        except SecretsUnreadable:
+            raise
+        except StoreError:
+            if key not in self._known:
+                raise
+            return known
+        self._known[key] = (time.monotonic(), found)
+        return found
+
+    async def put(self, key: LoginKey, grant: TokenGrant) -> None:
+        await anyio.to_thread.run_sync(self._secrets.put, _name(key), grant.dump())
+        self._known[key] = (time.monotonic(), grant)
+
+    async def remove(self, key: LoginKey) -> None:
+        await anyio.to_thread.run_sync(self._secrets.remove, _name(key))
+        self._known.pop(key, None)
+
+    @asynccontextmanager
+    async def refreshing(self, key: LoginKey) -> AsyncIterator[None]:
+        """Hold a lock of this grant that all gateways respect, and read the grant again."""
+        held = ExitStack()
+        await anyio.to_thread.run_sync(held.enter_context, self._secrets.locked(_name(key)))
+        try:
+            self._known.pop(key, None)
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(held.close)
 
 
-def open_logins() -> Logins:
-    """Return the logins of this user; no file is created before the first one."""
+def open_logins(storage: Storage | None = None) -> Logins:
+    """Return the logins of this user, or those that all gateways on a store share; nothing is created before the first.
+
+    Gateways share logins where all of them have the same key in the environment: what is in the database alone must
+    not be enough to use them.
+    """
+    key = os.environ.get(KEY_VARIABLE)
+    if storage is not None and storage.shared is not None and key is not None:
+        return Logins(SharedGrants(SharedSecrets(storage.shared.grants, key)))
     return Logins(StoredGrants(FileSecrets(data_folder())))
+
+
+def _parsed(key: LoginKey, text: str | None) -> TokenGrant | None:
+    try:
+        return None if text is None else TokenGrant.load(text)
+    except ValueError:
+        raise StoreError(
+            f"The login to {key.server!r} cannot be read. Sign in again: `shortlist login {key.server}`."
+        ) from None
 
 
 def _name(key: LoginKey) -> str:

@@ -2,6 +2,8 @@
 
 import argparse
 import webbrowser
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -14,8 +16,9 @@ from shortlist.cli.reading import read_settings, say
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.signing import target_of, waiting_login
 from shortlist.cli.stack import run_plainly
+from shortlist.storage.opening import open_storage
 from shortlist.upstream.grants import SHARED
-from shortlist.upstream.login import LoginTarget
+from shortlist.upstream.login import Logins, LoginTarget
 
 
 def register(subparsers: Any) -> None:
@@ -50,7 +53,8 @@ def caller_key(text: str) -> str:
 
 def _login(arguments: argparse.Namespace) -> int:
     target = _target(arguments)
-    run_plainly(partial(_sign_in, target, arguments.principal, browser=not arguments.no_browser))
+    with _logins(arguments) as logins:
+        run_plainly(partial(_sign_in, logins, target, arguments.principal, browser=not arguments.no_browser))
     request_restart(target.server)
     say(f"signed in to {target.server!r}; a running gateway uses it within a second")
     return 0
@@ -58,7 +62,9 @@ def _login(arguments: argparse.Namespace) -> int:
 
 def _logout(arguments: argparse.Namespace) -> int:
     target = _target(arguments)
-    if not run_plainly(partial(open_logins().sign_out, target, arguments.principal)):
+    with _logins(arguments) as logins:
+        had_one = run_plainly(partial(logins.sign_out, target, arguments.principal))
+    if not had_one:
         say(f"nobody was signed in to {target.server!r}")
         return 0
     request_restart(target.server)
@@ -66,13 +72,20 @@ def _logout(arguments: argparse.Namespace) -> int:
     return 0
 
 
+@contextmanager
+def _logins(arguments: argparse.Namespace) -> Iterator[Logins]:
+    """Yield the logins that the gateways of this configuration use."""
+    with closing(open_storage(read_settings(arguments.config).storage)) as storage:
+        yield open_logins(storage)
+
+
 def _target(arguments: argparse.Namespace) -> LoginTarget:
     return target_of(arguments.server, read_settings(arguments.config).servers)
 
 
-async def _sign_in(target: LoginTarget, principal: str, *, browser: bool) -> None:
+async def _sign_in(logins: Logins, target: LoginTarget, principal: str, *, browser: bool) -> None:
     """Print the link of a login, wait for its answer on this machine, and store the grant."""
-    async with waiting_login(open_logins(), target, principal) as (link, finish):
+    async with waiting_login(logins, target, principal) as (link, finish):
         say("sign in with a browser on this machine:")
         print(link, flush=True)
         if browser:

@@ -176,7 +176,7 @@ async def _open_stack(
     peers = Peers(shared.replicas) if shared is not None else None
     leases = SharedLeases(shared, peers) if shared and peers and opening.shares_servers else None
     starting = opening.servers(settings, catalog)
-    logins = open_logins()
+    logins = open_logins(storage)
     pool = UpstreamPool(
         starting,
         on_event=events,
@@ -250,8 +250,12 @@ async def _open_stack(
                 tasks.start_soon(_learn, teacher, gateway)
             if settings.source or tokens is not None:
                 tasks.start_soon(_Reloads(stack, saved, words, configured, tokens).follow)
-            tasks.start_soon(_follow_reviews, keeper, gateway, news)
-            tasks.start_soon(_follow_programs, gateway, news)
+            for follow in (
+                partial(_follow_reviews, keeper, gateway),
+                partial(_follow_programs, gateway),
+                partial(_follow_grants, pool),
+            ):
+                tasks.start_soon(follow, news)
             yield stack
         tasks.cancel_scope.cancel()
 
@@ -398,6 +402,15 @@ async def _follow_programs(gateway: Gateway, news: News) -> None:
     while True:
         await news.wait("programs", RELOAD_SECONDS)
         await gateway.state.background.contained("following saved programs", gateway.offer_programs)
+
+
+async def _follow_grants(pool: UpstreamPool, news: News) -> None:
+    """Try servers again that need a login when somebody has signed in with any gateway."""
+    while True:
+        await news.wait("grants", float("inf"))
+        for server, state in tuple(pool.states.items()):
+            if state == "needs_auth":
+                pool.refresh(server)
 
 
 async def _learn(teacher: Teacher, gateway: Gateway) -> None:

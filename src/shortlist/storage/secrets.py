@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from shortlist.errors import InvalidConfig, SecretsUnreadable, StoreError
 from shortlist.storage.private import locked, read_private, write_private
+from shortlist.storage.shared import SealedStore
 
 KEY_VARIABLE = "SHORTLIST_SECRET_KEY"
 SERVICE = "shortlist"
@@ -89,6 +90,34 @@ class FileSecrets:
 
     def _write(self, kept: dict[str, str]) -> None:
         write_private(self.path, json.dumps({"version": 1, "secrets": kept}, indent=1).encode())
+
+
+class SharedSecrets:
+    """Secrets that gateways share in a database; all of them have the same key in SHORTLIST_SECRET_KEY."""
+
+    def __init__(self, store: SealedStore, key: str) -> None:
+        self._store = store
+        self._cipher = AESGCM(_parse_key(key))
+        self.locked = store.locked
+
+    def get(self, name: str) -> str | None:
+        sealed = self._store.get(name)
+        if sealed is None:
+            return None
+        try:
+            return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], name.encode()).decode()
+        except (InvalidTag, ValueError):
+            raise SecretsUnreadable(
+                f"The shared secret {name!r} cannot be decrypted: {KEY_VARIABLE} differs from that of the gateway that "
+                "stored it. Set the same key for all gateways."
+            ) from None
+
+    def put(self, name: str, value: str) -> None:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        self._store.put(name, nonce + self._cipher.encrypt(nonce, value.encode(), name.encode()))
+
+    def remove(self, name: str) -> bool:
+        return self._store.remove(name)
 
 
 class SecretKey:

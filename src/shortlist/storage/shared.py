@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,8 @@ SESSION_SECONDS = 3_600.0
 """A session that no gateway has served for so long is forgotten."""
 REPLICA_SECONDS = 10.0
 """A replica that has not been seen for so long counts as gone."""
+LOCK_SECONDS = 20.0
+"""A change of a secret by another gateway has ended by then."""
 LEASE_SECONDS = 4.0
 """How long a lease lasts unless its holder renews it."""
 
@@ -85,6 +88,22 @@ class LeaseStore(Protocol):
     def release(self, key: str, replica: str) -> None: ...
 
 
+class SealedStore(Protocol):
+    """Secrets that were encrypted before they came here. Every method may raise StoreError."""
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def put(self, name: str, sealed: bytes) -> None: ...
+
+    def remove(self, name: str) -> bool:
+        """Forget a secret and return whether there was one."""
+        ...
+
+    def locked(self, name: str) -> AbstractContextManager[None]:
+        """Let one gateway at a time change a secret; after LOCK_SECONDS the others no longer wait."""
+        ...
+
+
 Heard = Callable[[str], None]
 """Told what changed: the name of a kind of record, in some cases followed by a space and a key. After the connection
 was lost and came back it is told an empty string: anything may have changed meanwhile."""
@@ -140,6 +159,7 @@ class SharedStores:
     sessions: SessionStore
     replicas: ReplicaStore
     leases: LeaseStore
+    grants: SealedStore
     changes: Changes
     key: Callable[[str], bytes]
     """Returns a random key of 32 bytes that all gateways share, by its purpose; the first to ask makes it."""

@@ -15,7 +15,7 @@ import httpx2
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from shortlist.config.settings import NO_OAUTH, HttpTransport, OAuthClientSettings, SseTransport, Transport
-from shortlist.errors import SecretsUnreadable, ShortlistError, UpstreamError
+from shortlist.errors import SecretsUnreadable, ShortlistError, StoreError, UpstreamError
 from shortlist.fairness import gives_way
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, TokenGrant
@@ -102,9 +102,9 @@ class Logins:
             return grant
         try:
             return await self.renewed(target, key, grant)
-        except LoginFailed:
+        except (LoginFailed, StoreError):
             if grant.expires_at > self._clock():
-                return grant  # still good; the authorization server may be back before it ends
+                return grant  # still good; the authorization server or the store may be back before it ends
             raise
 
     async def renewed(self, target: LoginTarget, key: LoginKey, used: TokenGrant) -> TokenGrant | None:

@@ -1,9 +1,11 @@
-"""Sessions, replicas, leases, keys and news of changes in PostgreSQL."""
+"""Sessions, replicas, leases, grants, keys and news of changes in PostgreSQL."""
 
 import logging
 import secrets
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import psycopg
 
@@ -11,6 +13,7 @@ from shortlist.errors import StoreError
 from shortlist.storage.postgres.database import Postgres, storable
 from shortlist.storage.shared import (
     LEASE_SECONDS,
+    LOCK_SECONDS,
     REPLICA_SECONDS,
     SESSION_SECONDS,
     Heard,
@@ -25,6 +28,7 @@ LISTEN_SECONDS = 0.5
 """How often a listener looks whether it should end."""
 RETRY_SECONDS = 1.0
 KEY_BYTES = 32
+TRY_SECONDS = 0.05
 
 logger = logging.getLogger(__name__)
 
@@ -132,6 +136,35 @@ class PostgresLeases:
             connection.execute("DELETE FROM leases WHERE key = %s AND holder = %s", (key, replica))
 
 
+class PostgresGrants:
+    """Logins to upstream servers, as the gateways have encrypted them."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._database = database
+
+    def get(self, name: str) -> bytes | None:
+        rows = self._database.read("SELECT sealed FROM grants WHERE name = %s", (name,))
+        return bytes(rows[0][0]) if rows else None
+
+    def put(self, name: str, sealed: bytes) -> None:
+        with self._database.transaction() as connection:
+            sql = "INSERT INTO grants VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed"
+            connection.execute(sql, (name, sealed))
+
+    def remove(self, name: str) -> bool:
+        with self._database.transaction() as connection:
+            return connection.execute("DELETE FROM grants WHERE name = %s", (name,)).rowcount > 0
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        deadline = time.monotonic() + LOCK_SECONDS
+        with self._database.transaction() as connection:
+            sql = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
+            while connection.execute(sql, (name,)).fetchone() != (True,) and time.monotonic() < deadline:
+                time.sleep(TRY_SECONDS)
+            yield
+
+
 class PostgresChanges:
     """NOTIFY of the database; whoever follows changes also looks from time to time, in case one got lost."""
 
@@ -173,6 +206,7 @@ def shared_stores(database: Postgres) -> SharedStores:
         sessions=PostgresSessions(database),
         replicas=PostgresReplicas(database),
         leases=PostgresLeases(database),
+        grants=PostgresGrants(database),
         changes=PostgresChanges(database),
         key=key,
         spooled=spooled,
