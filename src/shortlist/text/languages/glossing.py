@@ -1,9 +1,10 @@
 """A clause of another language, word by word in English."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from shortlist.text.languages import arabic, korean, turkish
 from shortlist.text.languages.lexicon import UNSPACED, Lexicon, Sense, english_words, lexicon, unaccented
 from shortlist.text.languages.spelling import normal, stems
 
@@ -13,6 +14,12 @@ PREFIX_SHARE = 0.7
 MIN_SAME = 5
 """Letters that a word and a form must begin with in common."""
 ALSO_LIKELY = 0.4
+ROOTS: Mapping[str, Callable[[str], Iterable[str]]] = {
+    "ar": arabic.verb_roots,
+    "ko": korean.verb_roots,
+    "tr": turkish.roots,
+}
+"""What an inflected word may be listed under, by language."""
 
 
 _VERBATIM = re.compile(
@@ -152,12 +159,12 @@ def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexico
         text, key = " ".join(tokens[at : at + size]), " ".join(exact[at : at + size])
         if key in words.function_words:
             return [Gloss(text, words.function_words[key], function=True)], size
-        if senses := words.forms.get(key) or words.stems.get(key):
+        if senses := words.of(key):
             return [Gloss(text, senses)], size
         if size > 1 and language != "vi":
             key = " ".join(next(iter(stems(token, language)), "") for token in tokens[at : at + size])
-            if senses := words.stems.get(key):
-                return [Gloss(text, senses)], size
+            if key in words.stems:
+                return [Gloss(text, words.stems[key])], size
     return _one(tokens[at], exact[at], words), 1
 
 
@@ -171,9 +178,13 @@ def _one(token: str, exact: str, words: Lexicon) -> list[Gloss]:
             return [Gloss(token, words.function_words[stem], function=True)]
     if words.language in COMPOUNDING and (parts := _parts(exact, words)):
         return parts
-    if (near := _by_beginning(exact, words)) is not None:
-        return [Gloss(token, near)]
-    return [Gloss(token)]
+    return [Gloss(token, _by_root(exact, words) or _by_beginning(exact, words))]
+
+
+def _by_root(word: str, words: Lexicon) -> tuple[Sense, ...]:
+    """Find the form that a word is an inflection of, where no stemmer knows it."""
+    roots = ROOTS.get(words.language)
+    return next(filter(None, map(words.of, roots(word))), ()) if roots else ()
 
 
 def _parts(word: str, words: Lexicon) -> list[Gloss]:
@@ -193,19 +204,19 @@ def _parts(word: str, words: Lexicon) -> list[Gloss]:
 def _known(part: str, words: Lexicon) -> tuple[Sense, ...]:
     for link in _LINKS if words.language == "de" else ("",):
         bare = part.removesuffix(link) if link else part
-        if len(bare) >= MIN_PART[words.language] and (found := words.forms.get(bare) or words.stems.get(bare)):
+        if len(bare) >= MIN_PART[words.language] and (found := words.of(bare)):
             return found
     return ()
 
 
-def _by_beginning(word: str, words: Lexicon) -> tuple[Sense, ...] | None:
+def _by_beginning(word: str, words: Lexicon) -> tuple[Sense, ...]:
     """Find the form that shares most of its beginning with a word."""
     best, share = None, PREFIX_SHARE
     for key in words.prefixes.get(word[:4], ()):
         same = next((i for i, (a, b) in enumerate(zip(word, key, strict=False)) if a != b), min(len(word), len(key)))
         if same >= MIN_SAME and same / max(len(word), len(key)) > share:
             best, share = key, same / max(len(word), len(key))
-    return None if best is None else words.forms.get(best) or words.stems[best]
+    return () if best is None else words.of(best)
 
 
 def _segmented(run: str, words: Lexicon) -> list[Gloss]:
@@ -226,7 +237,7 @@ def _segmented(run: str, words: Lexicon) -> list[Gloss]:
     for start, end in zip(cuts[::-1], cuts[-2::-1], strict=False):
         part = text[start:end]
         said = words.function_words.get(part)
-        known = (words.forms.get(part) or words.stems.get(part) or ()) if said is None else said
+        known = words.of(part) if said is None else said
         units.append(Gloss(run[start:end], known if _worth(text, start, end, words) else (), said is not None))
     return _unknown_joined(units)
 

@@ -8,6 +8,7 @@ from importlib import resources
 from itertools import groupby
 from typing import NamedTuple
 
+from shortlist.text.languages import arabic, korean
 from shortlist.text.languages.hindi import latin_key
 from shortlist.text.languages.spelling import normal, stems
 from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, distinct_words, fold, read_words
@@ -48,6 +49,10 @@ class Lexicon:
     """One-word forms and stems by their first letters, for inflections that no stemmer knows."""
     longest: int
     """Most words of a phrase, or letters of a form where there are no spaces."""
+
+    def of(self, key: str) -> tuple[Sense, ...]:
+        """Return the senses of a form or a stem; none where it is unknown."""
+        return self.forms.get(key) or self.stems.get(key) or ()
 
 
 @cache
@@ -150,6 +155,10 @@ def _keys(form: str, language: str) -> _Keys:
         found.append(" ".join(latin_key(word) for word in words))
     if language == "vi":
         found.append(unaccented(exact))
+    if language == "ko":
+        found.append(korean.verb_key(exact))
+    if language == "ar" and len(words) == 1:
+        found.append(arabic.verb_key(exact))
     return _Keys(exact, tuple(dict.fromkeys(each for each in found if len(each) > 1)))
 
 
