@@ -50,15 +50,15 @@ from shortlist.config.shapes import (
     ServerShape,
     ToolsetShape,
 )
-from shortlist.config.variables import MissingVariable, UnsetVariable, Variables, declared_inputs, has_secrets
-from shortlist.errors import InvalidConfig
-
-SAFE_VARIABLES = (
-    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
-    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES"),
-    *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+from shortlist.config.variables import (
+    SAFE_VARIABLES,
+    MissingVariable,
+    UnsetVariable,
+    Variables,
+    declared_inputs,
+    has_secrets,
 )
-"""Variables that every child process inherits: enough to find programs and the home folder, no secrets."""
+from shortlist.errors import InvalidConfig
 
 REFERENCE = "docs/configuration.md"
 ShapeT = TypeVar("ShapeT", bound=BaseModel)

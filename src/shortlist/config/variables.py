@@ -8,6 +8,13 @@ from typing import Any
 
 from shortlist.errors import InvalidConfig
 
+SAFE_VARIABLES = (
+    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES"),
+    *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+)
+"""Variables that every child process inherits: enough to find programs and the home folder, no secrets."""
+
 _SECRET = re.compile(r"\$\{keyring:(?P<name>[A-Za-z0-9][\w.@-]*)\}")
 _REFERENCE = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[A-Za-z_][\w.-]*)(?::-(?P<default>[^}]*))?\}")
 

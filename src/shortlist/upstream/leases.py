@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from shortlist.config.load import SAFE_VARIABLES
 from shortlist.config.settings import StdioTransport
+from shortlist.config.variables import SAFE_VARIABLES
 from shortlist.errors import UpstreamError
 from shortlist.upstream.errors import (
     ConnectionFailed,
