@@ -41,9 +41,7 @@ class Replica:
         if kind == "workspaces" and state.workspaces.forget(key):
             state.announce(ListChanged(key))
         elif kind == "client_sessions" and sessions is not None:
-            link = self._front.audience.of_session(key[:SESSION_CHARACTERS])
-            if link is not None:
-                await sessions.changed_elsewhere(link.connection)
+            await sessions.changed_elsewhere(key)
 
     async def _restored(self, scope: Scope, connection: Connection, stored: StoredSession) -> None:
         caller = Caller(

@@ -27,7 +27,7 @@ from shortlist.front.legacy import OpenSession, serve_legacy_call
 from shortlist.front.server import DualServer
 from shortlist.front.sessions import IDLE_SECONDS, SESSION_HEADER, TOUCH_SECONDS, SharedSessions
 from shortlist.front.streams import use_lean_streams
-from shortlist.storage.shared import StoredSession
+from shortlist.storage.shared import StoredSession, session_key
 
 KEPT_BYTES = 64 * 1024 * 1024
 """For all sessions together; the caller that keeps the most loses its oldest events first."""
@@ -184,6 +184,8 @@ class ResumableSessions(StreamableHTTPSessionManager):
         self._dual = app
         self._connection = connection
         self._open: dict[str, OpenSession] = {}
+        self._by_key: dict[str, str] = {}
+        """Sessions by what the store knows them under, where gateways share it."""
         self.cancelled = 0
         """How many calls of vanished clients were cancelled."""
         self.displaced = 0
@@ -221,7 +223,12 @@ class ResumableSessions(StreamableHTTPSessionManager):
         transport = super()._admit_session(requestor)
         if transport is not None:
             transport._event_store = self.log.session(_owner_key(requestor))
+            self._index(transport.mcp_session_id or "")
         return transport
+
+    def _index(self, session: str) -> None:
+        if self._sharing is not None:
+            self._by_key[session_key(session)] = session
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Serve a request whose body has arrived; a call whose client disconnects is watched."""
@@ -275,6 +282,8 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if (owner := self._session_owners.pop(made, None)) is not None:
             self._session_owners[session] = owner
         transport.mcp_session_id = session
+        self._by_key.pop(session_key(made), None)
+        self._index(session)
 
     async def _run_restored(
         self,
@@ -302,14 +311,15 @@ class ResumableSessions(StreamableHTTPSessionManager):
         finally:
             await self._discard_session(session, transport)
 
-    async def changed_elsewhere(self, connection: Connection) -> None:
+    async def changed_elsewhere(self, key: str) -> None:
         """Apply what another gateway stored about a session; it ends here where it has ended there."""
-        session = connection.session_id or ""
-        if self._sharing is None:
+        session = self._by_key.get(key)
+        if self._sharing is None or session is None:
             return
         stored = await self._sharing.sessions.look_again(session)
         if stored is not None:
-            await self._sharing.changed(connection, stored)
+            if (connection := self._connection(session)) is not None:
+                await self._sharing.changed(connection, stored)
         elif (transport := self._server_instances.get(session)) is not None:
             await self._discard_session(session, transport)
 
@@ -357,6 +367,8 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
     async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
         """End the calls of a session that ends, and forget what it was sent."""
+        if self._sharing is not None:
+            self._by_key.pop(session_key(session_id), None)
         opened = self._open.pop(session_id, None)
         if opened is not None:
             opened.end()
