@@ -1,8 +1,10 @@
 """How this commit compares with another one in the same run: python -m benchmarks.commits --against COMMIT.
 
-Search times, words and vectors, the query's vector given, on one thread; and what a call through `shortlist serve` adds
-to the same call direct. Each commit runs in processes of its own, from a git worktree, and they take turns that are
-short enough for a busy machine to slow both alike. Both use the packages of the Python that runs this.
+Search times, words and vectors: of requests that were asked before, so that their vectors are given, on one thread, and
+of requests that are asked for the first time, with the vector that the shipped model makes. And what a call through
+`shortlist serve` adds to the same call direct. Each commit runs in processes of its own, from a git worktree, and they
+take turns that are short enough for a busy machine to slow both alike. Both use the packages of the Python that runs
+this.
 """
 
 import argparse
@@ -27,7 +29,9 @@ from shortlist.evals.tables import Table
 ROOT = Path(__file__).parent.parent
 SIZES = (326, 3_605, 25_759)
 CALLED_TOOLS = 60
-PARTS = ("search", "calls")
+PARTS = ("search", "first", "calls")
+FIRST_ASKED = 20
+"""New requests in one turn; each is asked once."""
 
 SEARCHES = """
 import gc, json, random, sys, time
@@ -58,6 +62,39 @@ for line in sys.stdin:
     print(json.dumps({"wall": wall, "cpu": cpu}), flush=True)
 """
 
+FIRST = """
+import gc, json, random, sys, time
+from benchmarks.measuring import bench_file, rows
+from shortlist.catalog.readers import read_catalog
+from shortlist.index.embedders import shipped
+from shortlist.index.index import Index
+from shortlist.models import Query
+from shortlist.search.searcher import Searcher
+size, count = int(sys.argv[1]), int(sys.argv[2])
+tools = rows(bench_file("eval", "mcp_union", "tools.jsonl.gz"))
+random.Random(3).shuffle(tools)
+queries = list(dict.fromkeys(row["query"] for row in rows(bench_file("eval", "mcp_union", "queries.jsonl.gz"))))
+random.Random(4).shuffle(queries)
+searcher = Searcher(Index.build(read_catalog(tools[:size]).catalog), shipped("small"))
+searcher.prepare()
+asked = iter(queries)
+for _ in range(5 * count):
+    searcher.search(Query(text=next(asked), limit=10))
+gc.collect()
+gc.freeze()
+gc.disable()
+print("ready", flush=True)
+for line in sys.stdin:
+    wall, cpu = [], []
+    for _ in range(count):
+        query = next(asked)
+        started, used = time.perf_counter(), time.process_time()
+        searcher.search(Query(text=query, limit=10))
+        cpu.append((time.process_time() - used) * 1000)
+        wall.append((time.perf_counter() - started) * 1000)
+    print(json.dumps({"wall": wall, "cpu": cpu}), flush=True)
+"""
+
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
@@ -79,9 +116,9 @@ def environment(root: Path) -> dict[str, str]:
 class Searching:
     """A process of one commit that searches when it is told to."""
 
-    def __init__(self, root: Path, size: int, sample: int) -> None:
+    def __init__(self, root: Path, size: int, sample: int, script: str = SEARCHES) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", SEARCHES, str(size), str(sample)],
+            [sys.executable, "-c", script, str(size), str(sample)],
             cwd=root,
             env={**environment(root), **dict.fromkeys(THREADS, "1")},
             stdin=subprocess.PIPE,
@@ -91,7 +128,7 @@ class Searching:
         assert self._line() == "ready"
 
     def times(self) -> dict[str, list[float]]:
-        """Let it answer every query once, and return the milliseconds of each."""
+        """Let it answer its queries once, or the next ones, and return the milliseconds of each."""
         assert self._process.stdin is not None
         self._process.stdin.write("again\n")
         self._process.stdin.flush()
@@ -111,16 +148,31 @@ def search(roots: Mapping[str, Path], sizes: Sequence[int], sample: int, rounds:
     found: dict[int, dict[str, Any]] = {}
     for size in sizes:
         print(f"searching {size:,} tools …", file=sys.stderr)
-        with ExitStack() as stack:
-            asked = {name: Searching(root, size, sample) for name, root in roots.items()}
-            for each in asked.values():
-                stack.callback(each.close)
-            times: dict[str, list[dict[str, list[float]]]] = {name: [] for name in asked}
-            for _ in range(rounds):
-                for name, each in asked.items():
-                    times[name].append(each.times())
+        times = _taking_turns({name: Searching(root, size, sample) for name, root in roots.items()}, rounds)
         found[size] = {name: _figures(each) for name, each in times.items()}
     return found
+
+
+def first(roots: Mapping[str, Path], rounds: int) -> dict[str, Any]:
+    """Return the times of requests that no commit has seen before, their vectors included."""
+    print("searching for the first time …", file=sys.stderr)
+    asked = {name: Searching(root, SIZES[0], FIRST_ASKED, FIRST) for name, root in roots.items()}
+    times = _taking_turns(asked, rounds)
+    return {
+        name: {f"{kind}_p50_ms": float(np.median([each[kind] for each in found])) for kind in ("wall", "cpu")}
+        for name, found in times.items()
+    }
+
+
+def _taking_turns(asked: Mapping[str, Searching], rounds: int) -> dict[str, list[dict[str, list[float]]]]:
+    with ExitStack() as stack:
+        for each in asked.values():
+            stack.callback(each.close)
+        times: dict[str, list[dict[str, list[float]]]] = {name: [] for name in asked}
+        for _ in range(rounds):
+            for name, each in asked.items():
+                times[name].append(each.times())
+    return times
 
 
 def _figures(times: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, float]:
@@ -180,6 +232,16 @@ def tables_of(data: Mapping[str, Any]) -> list[Table]:
         ]
         notes = ("Median of all answers; median over the queries of the fastest answer to each, wall and CPU time.",)
         tables.append(Table("Search, milliseconds", ("commit", "p50", "best", "best, CPU"), tuple(lines), notes))
+    if "first" in data:
+        new = [
+            (name, f"{each['wall_p50_ms']:.2f}", f"{each['cpu_p50_ms']:.2f}") for name, each in data["first"].items()
+        ]
+        title = f"A new request at {SIZES[0]} tools, with its vector: milliseconds"
+        notes = (
+            "Threads of the model do not spin any more while they wait: a text takes a millisecond more on an idle "
+            "machine, less CPU, and disturbs no other search.",
+        )
+        tables.append(Table(title, ("commit", "p50", "p50, CPU"), tuple(new), notes))
     if "calls" in data:
         added = [
             (name, f"{each['added_p10_ms']:.2f}", f"{each['added_p50_ms']:.2f}") for name, each in data["calls"].items()
@@ -203,6 +265,8 @@ def main() -> None:
         roots = {options.against: older, "this commit": ROOT}
         if "search" in options.only:
             data["search"] = search(roots, options.sizes, options.sample, options.rounds)
+        if "first" in options.only:
+            data["first"] = first(roots, options.rounds)
         if "calls" in options.only:
             data["calls"] = anyio.run(calls, roots, options.rounds * 10)
     publish("commits", tables_of(data), data)
