@@ -49,7 +49,7 @@ def open_telemetry(settings: TelemetrySettings, storage: Storage) -> Iterator[Te
     privacy = Privacy(queries=settings.queries, arguments=settings.arguments, key=key)
     recorder = Recorder(
         storage.events,
-        Ledger(privacy, together),
+        Ledger(privacy, together, storage.trails),
         retention=Retention(days=settings.days, megabytes=settings.megabytes),
         spooling=_spooling(storage.shared),
     )

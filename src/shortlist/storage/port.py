@@ -152,6 +152,22 @@ class EventQuery:
 ALL = EventQuery()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrailQuery:
+    """Asks what workspaces searched for, called and loaded with other gateways."""
+
+    after: Mapping[str, int]
+    """The id of the last event that is known of each workspace."""
+    since: int
+    """Milliseconds since 1970."""
+    own: Sequence[tuple[int, int]]
+    """The first and last ids of batches that this gateway wrote after those."""
+
+
+ReadTrails: TypeAlias = Callable[[TrailQuery], tuple[Sequence[StoredEvent], int]]
+"""Returns these events in order, and the id up to which all events are known now."""
+
+
 class EventStore(Protocol):
     """Events in the order of writing."""
 
@@ -463,3 +479,5 @@ class Storage:
     close: Callable[[], None]
     shared: SharedStores | None = None
     """None: no other gateway uses this storage at the same time."""
+    trails: ReadTrails | None = None
+    """What workspaces did with other gateways; None where there are none."""

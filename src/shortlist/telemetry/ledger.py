@@ -3,13 +3,24 @@
 Everything here runs on the recorder's thread, beside the requests.
 """
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from shortlist.models import ToolId
-from shortlist.storage.port import HOUR, Batch, Columns, EventPlace, EventRow, ToolPair, WorkspaceCounts
+from shortlist.storage.port import (
+    HOUR,
+    Batch,
+    Columns,
+    EventPlace,
+    EventRow,
+    ReadTrails,
+    StoredEvent,
+    ToolPair,
+    TrailQuery,
+    WorkspaceCounts,
+)
 from shortlist.telemetry.events import (
     Called,
     CallerEvent,
@@ -41,6 +52,8 @@ LEAST_TOGETHER = 2
 """Workspaces that called both tools; a single one does not make a pattern."""
 MOST_TOGETHER = 5
 NO_TERMS: frozenset[str] = frozenset()
+OWN_BATCHES = 8_000
+"""More than are written while a search is remembered."""
 
 
 class Stamped(NamedTuple):
@@ -77,7 +90,7 @@ class RememberedSearch:
 class Trail:
     """What one workspace did recently; `seconds` come from a clock that never jumps."""
 
-    __slots__ = ("_request", "_searches", "_together", "_unfound", "_used", "listed", "upfront")
+    __slots__ = ("_request", "_searches", "_together", "_unfound", "_used", "listed", "seen", "upfront")
 
     def __init__(self) -> None:
         # Lists and dicts take a tenth of the memory of empty deques and sets, and most workspaces do little.
@@ -89,6 +102,8 @@ class Trail:
         self.listed = 0
         """Tokens of the longest list shown so far, and below of what everything would have cost."""
         self.upfront = 0
+        self.seen = 0
+        """The id up to which stored events were looked at, where several gateways serve the workspace."""
 
     def searched(self, event: Searched, place: EventPlace, seconds: float, hour: int) -> Attribution:
         """Remember a search; attribute it to the one that it rephrases."""
@@ -100,32 +115,52 @@ class Trail:
         now = RememberedSearch(place=place, seconds=seconds, hour=hour, ranks=ranks, terms=asked)
         before = () if event.part or event.offset else tuple(self._request)
         rephrased = next((earlier for earlier in before if _rephrases(earlier, now)), None)
-        if not event.part:
+        self._remember(now, is_new_request=not event.part)
+        return Attribution(rephrased.place, rephrased.hour) if rephrased else ALONE
+
+    def _remember(self, now: RememberedSearch, *, is_new_request: bool) -> None:
+        if is_new_request:
             for earlier in self._request:
                 earlier.terms = NO_TERMS
             self._request = []
             self._unfound.clear()
         self._request.append(now)
         self._searches = [*self._searches, now][-SEARCHES:]
-        return Attribution(rephrased.place, rephrased.hour) if rephrased else ALONE
+
+    def noticed(self, stored: StoredEvent, seconds: float) -> None:
+        """Remember what another gateway served for this workspace; it has attributed and counted it."""
+        if stored.kind == Called.kind:
+            self._call(stored.subject or "", stored.outcome == "ok", seconds)
+        elif stored.kind == Searched.kind:
+            ranks: dict[ToolId, int] = {}
+            for hit in stored.data.get("hits", ()):
+                for tool in (hit["tool"], *hit.get("family", ())):
+                    ranks.setdefault(tool, hit["rank"])
+            place, hour = EventPlace(stored.id), int(stored.at / 1000 // HOUR)
+            asked = frozenset(terms(stored.subject or ""))
+            now = RememberedSearch(place=place, seconds=seconds, hour=hour, ranks=ranks, terms=asked)
+            self._remember(now, is_new_request=not stored.data.get("part"))
 
     def called(self, event: Called, seconds: float) -> Attribution:
         """Attribute a call to the last search that returned its tool."""
+        return self._call(event.tool, event.outcome == "ok", seconds)
+
+    def _call(self, tool: ToolId, is_ok: bool, seconds: float) -> Attribution:
         for search in self._request:
             search.closed = True
-        together = self._use(event.tool) if event.outcome == "ok" else ()
-        found = self._found(event.tool, seconds)
+        together = self._use(tool) if is_ok else ()
+        found = self._found(tool, seconds)
         if found is None:
-            fresh = event.tool not in self._unfound
-            self._unfound[event.tool] = None
+            fresh = tool not in self._unfound
+            self._unfound[tool] = None
             return Attribution(fresh=fresh, together=together)
-        fresh = event.tool not in found.picked
+        fresh = tool not in found.picked
         if fresh:
-            found.picked = (*found.picked, event.tool)
+            found.picked = (*found.picked, tool)
         return Attribution(
             found.place,
             found.hour,
-            found.ranks[event.tool],
+            found.ranks[tool],
             fresh=fresh,
             first_pick=fresh and len(found.picked) == 1,
             together=together,
@@ -203,10 +238,39 @@ class UsedTogether:
 class Ledger:
     """Takes events in the order in which they happened, and remembers what later ones are attributed to."""
 
-    def __init__(self, privacy: Privacy, together: UsedTogether | None = None) -> None:
+    def __init__(
+        self, privacy: Privacy, together: UsedTogether | None = None, elsewhere: ReadTrails | None = None
+    ) -> None:
         self._privacy = privacy
         self._together = together or UsedTogether()
         self._trails: OrderedDict[str, Trail] = OrderedDict()
+        self._elsewhere = elsewhere
+        self._own: deque[tuple[int, int]] = deque(maxlen=OWN_BATCHES)
+        """The first and the last id of batches that were written here, in order."""
+
+    def catch_up(self, coming: Iterable[Stamped]) -> None:
+        """Notice what other gateways served for the workspaces of these events, so that they are attributed to it."""
+        if self._elsewhere is None:
+            return
+        asked = {s.event.workspace: s for s in coming if isinstance(s.event, (Searched, Called, ToolsLoaded))}
+        if not asked:
+            return
+        trails = {self._privacy.workspace(name): self._trail(name) for name in asked}
+        last = next(reversed(asked.values()))
+        after = {name: trail.seen for name, trail in trails.items()}
+        # A workspace that is new here has no events from here.
+        oldest = min((seen for seen in after.values() if seen), default=float("inf"))
+        own = [batch for batch in self._own if batch[1] > oldest]
+        events, known = self._elsewhere(TrailQuery(after=after, since=int((last.at - SECONDS) * 1000), own=own))
+        for stored in events:
+            trails[stored.workspace or ""].noticed(stored, last.seconds - max(0.0, last.at - stored.at / 1000))
+        for trail in trails.values():
+            trail.seen = known
+
+    def written(self, batch: Batch) -> None:
+        """Note which events of the store are from here: a batch is numbered as a whole."""
+        if self._elsewhere is not None and batch.entries:
+            self._own.append((batch.entries[0].place.id or 0, batch.entries[-1].place.id or 0))
 
     def enter(self, batch: Batch, stamped: Stamped) -> None:
         """Add an event to a batch; work that was deferred on the request's path is done here."""

@@ -191,6 +191,7 @@ class Recorder:
                         self._lose("unwritable", 1)
                 batch.spool = (left.name, start + len(records))
                 self._store.append(batch)
+                self._ledger.written(batch)
             left.discard()
             if len(left.records) > done:
                 logger.info("recorded %d events that an earlier process had left", len(left.records) - done)
@@ -219,10 +220,15 @@ class Recorder:
         if self._spooling is not None:
             self._taken += count
             batch.spool = (self._spooling.spool.name, self._taken)
-        for _ in range(count):
+        coming = [self._queue.popleft() for _ in range(count)]
+        try:
+            self._ledger.catch_up(coming)
+        except StoreError as error:
+            logger.debug("calls are not attributed to searches with other gateways: %s", error)
+        for stamped in coming:
             time.sleep(0)  # let a waiting request have the interpreter first
             try:
-                self._ledger.enter(batch, self._queue.popleft())
+                self._ledger.enter(batch, stamped)
             except Exception:  # one bad event must not take the others with it
                 logger.exception("an event could not be recorded")
                 self._lose("unwritable", 1)
@@ -244,6 +250,7 @@ class Recorder:
                 return
             else:
                 self._written = True
+                self._ledger.written(batch)
                 self._renew_spool()
                 return
             if self._closing.wait(wait):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shortlist.errors import StoreError
-from shortlist.storage.port import ALL, COUNTED, HOUR, HOURS, Batch, EventQuery, StoredEvent
+from shortlist.storage.port import ALL, COUNTED, HOUR, HOURS, Batch, EventQuery, StoredEvent, TrailQuery
 from shortlist.storage.postgres.database import APPENDING, Postgres, PostgresConnection, storable
 from shortlist.storage.rows import (
     COLUMNS,
@@ -24,6 +24,13 @@ from shortlist.storage.rows import (
 
 DAY_MILLISECONDS = 86_400_000
 PURGED_AT_ONCE = 5_000
+TRAIL_KINDS = ("searched", "called", "loaded")
+_TRAILS = (
+    f"SELECT {', '.join(f'e.{column}' for column in COLUMNS)} FROM unnest(%s::text[], %s::bigint[]) AS w (name, after) "  # noqa: S608
+    "JOIN events e ON e.workspace = w.name AND e.id > w.after AND e.id <= %s "
+    "WHERE e.at >= %s AND e.kind = ANY(%s) AND NOT EXISTS (SELECT FROM unnest(%s::bigint[], %s::bigint[]) "
+    "AS own (first, final) WHERE e.id BETWEEN own.first AND own.final) ORDER BY e.id"
+)
 
 
 class PostgresEvents(StoredTallies):
@@ -57,6 +64,14 @@ class PostgresEvents(StoredTallies):
         order = "DESC" if query.latest else "ASC"
         sql = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {where} ORDER BY id {order} LIMIT %s"  # noqa: S608
         yield from map(stored_event, self.database.rows(sql, (*values, query.limit)))
+
+    def trails(self, query: TrailQuery) -> tuple[list[StoredEvent], int]:
+        """Return what workspaces did with other gateways, and the last id: ids are written in order."""
+        ((last,),) = self.database.read("SELECT coalesce(max(id), 0) FROM events")
+        firsts, finals = [first for first, _ in query.own], [final for _, final in query.own]
+        after = (list(query.after), list(query.after.values()))
+        values = (*after, last, query.since, list(TRAIL_KINDS), firsts, finals)
+        return [stored_event(row) for row in self.database.read(_TRAILS, values)], last
 
     def purge(self, before: float, megabytes: float) -> None:
         """Drop whole days from before a second since 1970 and the rest of its day, then the oldest until it fits."""

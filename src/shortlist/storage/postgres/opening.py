@@ -33,5 +33,6 @@ def open_postgres(url: str) -> Storage:
         results=PostgresResults(database),
         programs=PostgresPrograms(database),
         shared=shared_stores(database),
+        trails=events.trails,
         close=database.close,
     )
