@@ -3,6 +3,7 @@
 import json
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -16,6 +17,7 @@ from shortlist.errors import StoreError
 from shortlist.storage.local import open_local
 from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import Decision, PinnedDefinition, Storage, StoredExperiment, StoredPins, StoredToken
+from shortlist.storage.postgres import database as database_module
 from shortlist.storage.postgres.database import Postgres, migrations
 from shortlist.storage.postgres.opening import open_postgres
 from shortlist.storage.shared import Holder, SharedStores, StoredSession
@@ -78,6 +80,35 @@ def test_a_newer_schema_is_refused_and_left_alone(address: str) -> None:
         connection.execute("INSERT INTO migrations VALUES (%s)", (len(migrations()) + 1,))
     with closing(open_postgres(address)) as storage, pytest.raises(StoreError, match="newer version of shortlist"):
         storage.events.append(batch_of([call("s/a")]))
+
+
+def test_a_gateway_of_the_version_before_goes_on_while_a_newer_one_migrates_the_schema(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = migrations()
+    monkeypatch.setattr(database_module, "migrations", lambda: scripts[:4])  # before leases and grants
+    with closing(open_postgres(address)) as older:
+        older.events.append(batch_of([call("s/a")]))
+        monkeypatch.undo()
+        with closing(open_postgres(address)) as newer:
+            assert shared(newer).leases.take("box", "2", "http://two").replica == "2"
+            older.events.append(batch_of([search("q", "s/a"), call("s/a")]))
+            shared(older).sessions.open("one", StoredSession(owner="ada", handshake="{}"))
+            newer.events.append(batch_of([call("s/b")]))
+            assert shared(newer).sessions.find("one") is not None
+            assert older.tallies.sums(names=("calls",)) == {("calls", "ok"): 3}
+    monkeypatch.setattr(database_module, "migrations", lambda: scripts[:4])
+    with closing(open_postgres(address)) as again, pytest.raises(StoreError, match="newer version of shortlist"):
+        again.events.append(batch_of([call("s/a")]))
+
+
+@pytest.mark.parametrize(("ahead", "words"), [(-90.0, "90 s behind"), (90.0, "90 s ahead of"), (0.0, "")])
+def test_a_clock_that_differs_from_the_databases_is_reported(
+    address: str, caplog: pytest.LogCaptureFixture, ahead: float, words: str
+) -> None:
+    with closing(Postgres(address, lambda: time.time() + ahead)) as database:
+        assert database.read("SELECT 1") == [(1,)]
+    assert [words in record.message for record in caplog.records] == ([True] if words else [])
 
 
 def test_days_that_are_over_are_dropped_whole(storage: Storage, address: str) -> None:

@@ -155,7 +155,8 @@ class Peers:
 
         async def tell(url: str) -> None:
             if self._http is not None:
-                with suppress(httpx2.HTTPError):
+                # A replica that hangs must not hold up the client.
+                with suppress(httpx2.HTTPError), anyio.move_on_after(CONNECT_SECONDS):
                     await self._http.post(f"{url}{scope['path']}", content=body, headers=_onward(scope))
 
         async with anyio.create_task_group() as tasks:

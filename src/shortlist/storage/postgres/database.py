@@ -1,8 +1,9 @@
 """Connections to PostgreSQL: pooled, migrated under a lock, and every error a StoreError that says what to do."""
 
+import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from typing import Any, TypeAlias
@@ -26,7 +27,11 @@ AWAY_SECONDS = 2.0
 """After a failed connection, how long others fail at once instead of waiting for theirs."""
 MOST_CONNECTIONS = 8
 BEGUN = "begun"
+SKEW_SECONDS = 5.0
+"""How far the clock of a gateway may be from that of the database before it is reported."""
 _OPTIONS = f"-c search_path={SCHEMA} -c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s"
+
+logger = logging.getLogger(__name__)
 
 _CONNECTION: dict[str, Any] = {
     "options": _OPTIONS,
@@ -38,7 +43,8 @@ _CONNECTION: dict[str, Any] = {
 class Postgres:
     """One database; connections are opened when they are needed, and again after the server was away."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self.place = _without_password(url)
         self._url = url
         self._pool: ConnectionPool[PostgresConnection] = ConnectionPool(
@@ -128,6 +134,7 @@ class Postgres:
             self._pool.open()
             with self._pool.connection() as connection:
                 self._migrate(connection)
+                self._compare_clocks(connection)
             self._ready = True
 
     def _migrate(self, connection: PostgresConnection) -> None:
@@ -147,6 +154,18 @@ class Postgres:
             connection.execute(script.encode())
             connection.execute("INSERT INTO migrations VALUES (%s)", (number,))
         connection.commit()
+
+    def _compare_clocks(self, connection: PostgresConnection) -> None:
+        row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::double precision").fetchone()
+        ahead = self._clock() - float(row[0]) if row else 0.0
+        if abs(ahead) > SKEW_SECONDS:
+            logger.warning(
+                "the clock of this machine is %.0f s %s that of %s: events are recorded with the wrong time. "
+                "Sessions and leases are not affected. Synchronise the clocks of all gateways, for example with NTP.",
+                abs(ahead),
+                "ahead of" if ahead > 0 else "behind",
+                self.place,
+            )
 
 
 def migrations() -> tuple[str, ...]:
