@@ -102,6 +102,17 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_limits.py::test_a_request_line_that_names_another_host_is_refused",
         "gateway/test_limits.py::test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_are_served",
     ),
+    "answers to a server that reads none pile up, and its long errors and notifications freeze everybody": (
+        "upstream/test_faults.py::test_requests_of_a_server_that_reads_no_answers_do_not_pile_up",
+        "upstream/test_framing.py::test_a_long_error_is_cut_and_keeps_its_code",
+        "upstream/test_framing.py::test_a_notification_over_its_limit_is_dropped_and_a_request_is_not",
+    ),
+    "half an emoji, an event that cannot be read or a malformed question fails more than itself": (
+        "upstream/test_framing.py::test_half_an_emoji_costs_itself_and_nothing_else",
+        "gateway/test_limits.py::test_half_an_emoji_in_arguments_costs_itself_and_nothing_else",
+        "upstream/test_faults.py::test_an_event_that_is_no_message_does_not_end_the_stream_of_the_others",
+        "gateway/test_limits.py::test_questions_that_cannot_be_read_are_refused_with_the_name_of_the_server",
+    ),
     "a storm of bad requests floods the log, and a stderr that nobody reads stops the process": (
         "telemetry/test_logs.py::test_a_storm_of_lines_from_one_place_is_cut_and_counted",
         "telemetry/test_logs.py::test_the_next_line_says_how_many_were_left_out",

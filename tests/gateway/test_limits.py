@@ -341,3 +341,32 @@ async def test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_a
         assert await status(reader) == 200
         writer.close()
         client.close()
+
+
+@eras
+async def test_half_an_emoji_in_arguments_costs_itself_and_nothing_else(era: Era) -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
+        client = RawClient(port, era)
+        await client.open()
+        answer = await client.call("call_tool", {"name": "alpha__echo", "arguments": {"text": "cut \ud83d"}})
+        client.close()
+    assert answer["result"]["content"][0]["text"] == "cut ?"
+
+
+class Asking(Overlaid):
+    """Real servers that answer every call with questions in no form that a client knows."""
+
+    async def request(self, *_: Any, **__: Any) -> Any:
+        return {"resultType": "input_required", "inputRequests": 5}
+
+
+@eras
+async def test_questions_that_cannot_be_read_are_refused_with_the_name_of_the_server(era: Era) -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
+        state = served.front.gateway.state
+        state.upstreams = Asking(state.upstreams, state.upstreams.states)
+        client = RawClient(port, era)
+        await client.open()
+        answer = await client.call("call_tool", {"name": "alpha__echo", "arguments": {"text": "hi"}})
+        client.close()
+    assert "'alpha' asks for input" in answer["error"]["message"]

@@ -67,8 +67,10 @@ def test_what_is_printed_is_no_message() -> None:
 
 def test_a_line_that_is_no_message_is_passed_over_and_a_broken_character_replaced() -> None:
     broken = lines_of([ping(1, text="?")]).replace(b"?", b"\xff")
-    done = subprocess.run(COMMAND, input=b"hello\n\n" + broken, capture_output=True, check=True, timeout=SECONDS)
-    assert sent_back(done.stdout) == [ping(1, text="�")]
+    half = json.dumps(ping(2, text="cut \ud83d")).encode() + b"\n"
+    lines = b"hello\n\n" + broken + half
+    done = subprocess.run(COMMAND, input=lines, capture_output=True, check=True, timeout=SECONDS)
+    assert sent_back(done.stdout) == [ping(1, text="�"), ping(2, text="cut ?")]
 
 
 def test_a_request_that_is_not_valid_is_answered_so_that_nobody_waits_for_it() -> None:

@@ -2,17 +2,23 @@
 
 import json
 import socket
-from typing import Literal
+from collections.abc import AsyncIterator
+from typing import Any, Literal
 
 import anyio
+import anyio.lowlevel
+import httpx2
 import pytest
 
 from shortlist.config import Limits
 from shortlist.fairness import Allowance
 from shortlist.upstream.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, StateChanged
+from shortlist.upstream.framing import ServerSentEvent
 from shortlist.upstream.host import Cadence
+from shortlist.upstream.http import HttpNotes, SseChannel
 from shortlist.upstream.pool import UpstreamPool
+from shortlist.upstream.wire import MAX_ASKED, Deliver, Wire
 from tests.upstream.rough_http import rough_server
 from tests.upstream.support import DEADLINE_SECONDS, SMALL, pool_of, script, text_of, web
 
@@ -156,3 +162,50 @@ def test_an_allowance_fills_up_again_with_time() -> None:
     now[0] = 1.0
     assert [allowance.spend() for _ in range(3)] == [True, True, False]
     assert allowance.dropped == 3
+
+
+class _Unread:
+    """A channel to a server that reads nothing: what is sent to it waits for ever."""
+
+    def __init__(self) -> None:
+        self.sending, self.posted = 0, 0
+
+    async def run(self, deliver: Deliver) -> None:
+        for number in range(5_000):
+            deliver({"jsonrpc": "2.0", "id": number, "method": "ping"})
+            await anyio.lowlevel.checkpoint()
+
+    async def send(self, *_: Any) -> None:
+        self.sending += 1
+        await anyio.sleep_forever()
+
+    def post(self, *_: Any) -> None:
+        self.posted += 1
+
+    async def asked(self, *_: Any) -> dict[str, Any]:
+        return {}
+
+    def notified(self, *_: Any) -> None:
+        """Nobody listens."""
+
+
+async def test_requests_of_a_server_that_reads_no_answers_do_not_pile_up() -> None:
+    channel = _Unread()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(Wire(channel, channel, {}).run)
+    assert channel.sending == MAX_ASKED
+    assert channel.posted < 1_000
+
+
+async def test_an_event_that_is_no_message_does_not_end_the_stream_of_the_others() -> None:
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        for data in (b"garbage", b"[1]", b'{"jsonrpc": "2.0", "id": 7, "result": {}', b'{"jsonrpc": "2.0", "id": 8}'):
+            yield ServerSentEvent(data=data)
+
+    received: list[Any] = []
+    async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as client:
+        channel = SseChannel(client, tasks, HttpNotes())
+        channel._events = events()
+        await channel.run(received.append)
+    assert [message["id"] for message in received] == [7, 8]
+    assert "not valid" in received[0]["error"]["message"]

@@ -6,7 +6,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.upstream.framing import LineSplitter, Oversized, read_line
+from shortlist.upstream.framing import (
+    ERROR_BYTES,
+    ERROR_CHARACTERS,
+    MENDED_BYTES,
+    NOTIFICATION_BYTES,
+    LineSplitter,
+    Oversized,
+    read_line,
+)
 
 LIMIT = 64
 
@@ -61,3 +69,35 @@ def test_a_broken_answer_fails_its_request_and_other_lines_are_no_messages() -> 
 @given(st.binary(max_size=200))
 def test_no_line_raises(line: bytes) -> None:
     read_line(line, LIMIT)
+
+
+def result_of(text: str) -> Any:
+    """Return what is read of a result that is written with escapes, as `json.dumps` does."""
+    message = read_line(json.dumps({"jsonrpc": "2.0", "id": 3, "result": {"text": text}}).encode(), LIMIT)
+    return message["result"]["text"] if message is not None and "result" in message else None
+
+
+def test_half_an_emoji_costs_itself_and_nothing_else() -> None:
+    texts = ("cut \ud83d", "\ude00\ud83d", "whole \U0001f600", "\ud83d\U0001f600", "a backslash and \\ud83d")
+    expected = ["cut ?", "??", "whole \U0001f600", "?\U0001f600", "a backslash and \\ud83d"]
+    assert [result_of(text) for text in texts] == expected
+
+
+def test_a_long_text_with_half_an_emoji_fails_its_call() -> None:
+    assert result_of("\ud83d" + "x" * MENDED_BYTES) is None
+
+
+def test_a_long_error_is_cut_and_keeps_its_code() -> None:
+    error = {"code": -32042, "message": "m" * ERROR_BYTES, "data": ["d"]}
+    cut = read_line(json.dumps({"jsonrpc": "2.0", "id": 3, "error": error}).encode(), LIMIT)
+    assert cut is not None
+    assert cut["error"]["code"] == -32042
+    assert cut["error"]["message"].startswith("m" * ERROR_CHARACTERS + " … (an error of 65,")
+    short = {"jsonrpc": "2.0", "id": 3, "error": {**error, "message": "m"}}
+    assert read_line(json.dumps(short).encode(), LIMIT) == short
+
+
+def test_a_notification_over_its_limit_is_dropped_and_a_request_is_not() -> None:
+    message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * NOTIFICATION_BYTES}}
+    assert read_line(json.dumps(message).encode(), LIMIT) is None
+    assert read_line(json.dumps({**message, "id": 1}).encode(), LIMIT) is not None

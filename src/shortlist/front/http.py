@@ -28,6 +28,7 @@ from shortlist.front.peers import Peers
 from shortlist.front.replicas import Replica
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
+from shortlist.upstream.framing import well_formed
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be refused without tokens
@@ -143,6 +144,7 @@ class Endpoint:
             text = f"The request is over {MAX_BODY_BYTES:,} bytes."
             await PlainTextResponse(text, 413, {"Connection": "close"})(scope, receive, send)
             return
+        body = well_formed(body)
         if missing := self._border.missing(principal, body):
             headers = self._border.insufficient(scope["path"], missing)
             text = f"The access token needs the scopes {' '.join(missing)} for this request."

@@ -25,7 +25,15 @@ from mcp_types import INVALID_REQUEST, jsonrpc_message_adapter
 from pydantic_core import from_json
 
 from shortlist.errors import InvalidInput
-from shortlist.upstream.framing import LineSplitter, Message, Oversized, error_message, read_line, refusal
+from shortlist.upstream.framing import (
+    LineSplitter,
+    Message,
+    Oversized,
+    error_message,
+    read_line,
+    refusal,
+    well_formed,
+)
 from shortlist.upstream.guardian import pipe_file
 
 Streams: TypeAlias = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
@@ -131,7 +139,8 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
         if isinstance(line, Oversized):
             return await self._refused(line)
         try:
-            return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
+            text = well_formed(line).decode("utf-8", "replace")
+            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
         except ValueError as error:
             number = _id_of_request(line)
             if number is None:

@@ -357,7 +357,7 @@ def _with_questions(state: GatewayState, exchange: Exchange, server: str, result
     """Return what a modern server answers with its questions as the client gets them; refuse what it may not ask."""
     asked = result.get("inputRequests")
     if not isinstance(asked, dict):
-        return result
+        raise RequestRefused(f"{server!r} asks for input, but its `inputRequests` is not an object")
     if len(asked) > MAX_QUESTIONS:
         raise RequestRefused(f"{server!r} asks {len(asked)} questions at once; {MAX_QUESTIONS} are allowed")
     questions = {}

@@ -1,5 +1,6 @@
 """JSON-RPC messages as bytes: newline-delimited over pipes, server-sent events over HTTP, each within a bound."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,13 @@ from pydantic_core import from_json, to_json
 Message: TypeAlias = dict[str, Any]
 
 EDGE_BYTES = 4_096
+NOTIFICATION_BYTES = 1024 * 1024
+"""A longer notification is dropped: it goes to many clients, and no call waits for it."""
+ERROR_BYTES = 64 * 1024
+"""A longer error is cut: its text is masked and logged on the event loop, which takes time for every character."""
+ERROR_CHARACTERS = 2_000
+MENDED_BYTES = 1024 * 1024
+"""Mending a longer message would take the event loop too long."""
 _ID = rb'"id"\s*:\s*(?:(?P<number>\d{1,18})|"(?P<text>[^"\\]{1,128})")'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 # Only the outermost `id` counts: an answer may itself carry ids.
@@ -146,12 +154,46 @@ class EventSplitter:
         return None if empty else event
 
 
+class NotificationTooLarge(ValueError):
+    """A notification over NOTIFICATION_BYTES."""
+
+
 def decode(data: bytes) -> Message:
-    """Parse one message; raise ValueError where it is not a JSON object."""
-    value = from_json(data)
+    """Parse one message; raise ValueError where it is not a JSON object, or a notification that is too large."""
+    try:
+        value = from_json(data)
+    except ValueError:
+        value = from_json(well_formed(data))
     if not isinstance(value, dict):
         raise ValueError("a message is a JSON object")
+    if len(data) > NOTIFICATION_BYTES and "method" in value and "id" not in value:
+        raise NotificationTooLarge(f"a notification of {len(data):,} bytes")
+    if len(data) > ERROR_BYTES and isinstance(error := value.get("error"), dict):
+        value["error"] = _cut_error(error, len(data))
     return value
+
+
+def _cut_error(error: Message, size: int) -> Message:
+    text = error.get("message")
+    kept = text[:ERROR_CHARACTERS] if isinstance(text, str) else "it gave no reason"
+    return {"code": error.get("code"), "message": f"{kept} … (an error of {size:,} bytes, cut here)"}
+
+
+def well_formed(data: bytes) -> bytes:
+    """Return JSON with `?` for each half of a surrogate pair, as programs write that cut a text inside an emoji.
+
+    Whatever else is wrong with it stays.
+    """
+    if len(data) > MENDED_BYTES or (b"\\ud" not in data and b"\\uD" not in data):
+        return data
+    try:
+        from_json(data)
+    except ValueError:
+        try:
+            return json.dumps(json.loads(data), ensure_ascii=False).encode("utf-8", "replace")
+        except (ValueError, RecursionError):
+            return data
+    return data
 
 
 def encode(message: Message) -> bytes:

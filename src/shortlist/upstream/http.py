@@ -27,10 +27,12 @@ from shortlist.upstream.framing import (
     EventSplitter,
     EventTooLarge,
     Message,
+    NotificationTooLarge,
     ServerSentEvent,
     decode,
     encode,
     error_message,
+    read_line,
 )
 from shortlist.upstream.wire import Deliver
 
@@ -229,6 +231,9 @@ class HttpChannel:
             return
         try:
             received = decode(event.data)
+        except NotificationTooLarge as error:
+            logger.debug("dropped %s", error)
+            return
         except ValueError:
             if message is None:
                 return
@@ -360,9 +365,11 @@ class SseChannel:
             return
         try:
             async for event in self._events:
-                if event.event == "message" and event.data:
-                    deliver(decode(event.data))
-        except (ConnectionFailed, ValueError, EventTooLarge, _TooLarge) as error:
+                is_message = event.event == "message" and event.data
+                # One that cannot be read fails the request that it names, and nothing else.
+                if is_message and (message := read_line(event.data, len(event.data))) is not None:
+                    deliver(message)
+        except (ConnectionFailed, EventTooLarge, _TooLarge) as error:
             logger.debug("the event stream ended: %s", error)
 
     async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:  # noqa: ARG002

@@ -40,6 +40,7 @@ from mcp_types import (
 )
 
 from shortlist.config.settings import MemoryTransport
+from shortlist.fairness import Allowance
 from shortlist.models import Json
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import Era, OnPause, OnProgress
@@ -51,6 +52,7 @@ logger = logging.getLogger(__name__)
 PING = "ping"
 UNCANCELLABLE = ("initialize", "server/discover")
 MAX_ASKED = 64
+REFUSALS_PER_SECOND = 10.0
 """Requests of one server that may wait for their answers; further ones are refused."""
 MAX_PROGRESS = 64
 """Progress notifications of one call that may wait for a slow client; the oldest are dropped."""
@@ -120,6 +122,7 @@ class Wire:
         self._ids = count(1)
         self._pending: dict[int | str, _Pending] = {}
         self._asked = 0
+        self._refusals = Allowance(REFUSALS_PER_SECOND)
         self._tasks: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -284,6 +287,8 @@ class Wire:
         if self._tasks is None or not isinstance(number, (int, str)):
             return
         if self._asked >= MAX_ASKED:
+            if not self._refusals.spend():
+                return
             error = {"code": INTERNAL_ERROR, "message": f"{MAX_ASKED} requests already wait for their answers"}
             self._channel.post({"jsonrpc": "2.0", "id": number, "error": error}, self._reply_headers())
             return
@@ -299,12 +304,12 @@ class Wire:
         except Exception:  # our own bug must not end the connection
             logger.exception("a server's request %r could not be answered", method)
             answer["error"] = {"code": INTERNAL_ERROR, "message": "Internal error"}
-        finally:
-            self._asked -= 1
         try:
             await self._channel.send(answer, self._reply_headers())
         except ConnectionFailed as error:
             logger.debug("the answer to %s was not delivered: %s", method, error)
+        finally:
+            self._asked -= 1  # only now: answers to a server that does not read would pile up
 
     def _reply_headers(self) -> dict[str, str]:
         return {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version is not None else {}
