@@ -1,13 +1,18 @@
-"""Keeps garbage collection from slowing a start and from stopping the event loop."""
+"""Keeps garbage collection from slowing a start and from stopping the event loop, and returns freed memory."""
 
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import anyio
+import anyio.to_thread
 
 FREEZE_SECONDS = (1.0, 10.0, 60.0)
 """When, one after the other: servers, the index and the vectors arrive in the first minute."""
+
+RETURN_SECONDS = 30.0
+"""How often freed memory is returned; it takes a millisecond."""
 
 
 @contextmanager
@@ -28,3 +33,21 @@ async def keep_pauses_short() -> None:
         await anyio.sleep(seconds)
         gc.freeze()
         gc.enable()
+
+
+async def return_memory() -> None:
+    """Return freed memory to the system now and then; the allocator returns only what lies at the end of its heap."""
+    trim = _trim()
+    while trim is not None:
+        await anyio.sleep(RETURN_SECONDS)
+        await anyio.to_thread.run_sync(trim, 0)
+
+
+def _trim() -> Callable[[int], int] | None:
+    """Return glibc's `malloc_trim`; None where the C library is another one."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415 - no part of a start
+
+    trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim

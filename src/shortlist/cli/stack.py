@@ -21,7 +21,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.grants import open_logins
 from shortlist.cli.news import News
-from shortlist.cli.pauses import keep_pauses_short, no_collection
+from shortlist.cli.pauses import keep_pauses_short, no_collection, return_memory
 from shortlist.cli.pinning import open_inspection, open_keeper
 from shortlist.cli.reading import audit_folder, log_folder, say
 from shortlist.cli.recording import Telemetry, open_telemetry
@@ -245,6 +245,7 @@ async def _open_stack(
         async with leases.renewed() if leases is not None else nullcontext(), pool:
             if models:
                 tasks.start_soon(keep_pauses_short)
+                tasks.start_soon(return_memory)
                 tasks.start_soon(_follow_experiments, telemetry, gateway, news)
             if teacher is not None:
                 tasks.start_soon(_learn, teacher, gateway)
