@@ -60,8 +60,13 @@ def test_few_tools_are_searched_exactly_whatever_is_chosen() -> None:
     assert not isinstance(searcher.index.dense, ApproximateVectorIndex)
 
 
-def test_indexes_are_saved_in_the_folder_that_was_chosen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("embedder", [None, HashingEmbedder()])
+def test_indexes_are_saved_in_the_folder_that_was_chosen(
+    tmp_path: Path, embedder: HashingEmbedder | None, waits: bool
+) -> None:
     assert indexes_folder(str(tmp_path)) == tmp_path
     many = [tool(f"s/tool_{number}", f"Does number {number}.") for number in range(600)]
-    ToolFilter(catalog(many), embedding=None, saved_index=str(tmp_path))
+    made = ToolFilter(catalog(many), embedder=embedder, saved_index=str(tmp_path), vector_cache=None, wait=waits)
+    made.wait()
     assert len(list(tmp_path.iterdir())) == 1

@@ -7,13 +7,13 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import SearchSettings, Settings
 from shortlist.errors import InvalidInput
 from shortlist.index.choosing import choose_embedder, choose_index, static_model
-from shortlist.index.saved import SavedCopies, SavedIndexes, indexes_folder
 from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import QueryVectors
 from shortlist.observability.logs import NOTICES
 from shortlist.search.engine import Engine
 from shortlist.search.exemplars import Memory
 from shortlist.search.families import ANY_ORDER, ServerOrder
+from shortlist.search.opening import open_searcher
 from shortlist.search.pipeline import Together
 from shortlist.search.presets import PIPELINES, nothing_together
 from shortlist.search.rerank import choose_reranker
@@ -53,21 +53,16 @@ def make_searcher(
     catalog: Catalog, settings: SearchSettings, embedder: QueryVectors | None, known: Known = NOTHING_KNOWN
 ) -> Searcher:
     """Make a searcher; a small static model answers until the chosen one has made its vectors."""
-    saved = SavedIndexes(indexes_folder(settings.saved_index), embedder.model_id if embedder else None)
     options = SearchOptions(
-        pipeline=settings.pipeline,
         cache=open_vectors(known.vectors or local_vectors()) if embedder is not None else None,
         expansions=known.expansions,
         memory=known.memory,
         together=known.together,
         order=known.order,
         reranker=choose_reranker(settings.reranker),
-        arrange=choose_index(settings.index),
-        keep=saved.keep if settings.saved_index else None,
-        copies=SavedCopies(saved) if settings.saved_index else None,
     )
-    source = saved.open(catalog) if settings.saved_index else catalog
-    return Searcher(source, embedder, fallback=static_model() if embedder is not None else None, options=options)
+    fallback = static_model() if embedder is not None else None
+    return open_searcher(catalog, embedder, settings, options, fallback=fallback)
 
 
 def search_others(embedder: QueryVectors | None, catalog: Catalog) -> Engine:

@@ -14,9 +14,8 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
 from shortlist.code.report import ProgramReport
 from shortlist.errors import InvalidInput, ModelError, ToolNotFound
-from shortlist.index.choosing import EmbedderChoice, choose_embedder, choose_index, static_model
-from shortlist.index.index import Index, IndexChange
-from shortlist.index.saved import SavedIndexes, indexes_folder
+from shortlist.index.choosing import EmbedderChoice, choose_embedder, static_model
+from shortlist.index.index import IndexChange
 from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import COOL_DOWN_SECONDS
 from shortlist.library.choosing import choose, query_of, recalled
@@ -33,6 +32,7 @@ from shortlist.remote import ProviderUnavailable
 from shortlist.search.caution import beside_a_paste, with_taken_words
 from shortlist.search.explain import Explanation
 from shortlist.search.fusion import NO_MATCH
+from shortlist.search.opening import open_searcher
 from shortlist.search.rerank import choose_reranker, reranked
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.selection import LIMIT as SELECTED
@@ -71,8 +71,6 @@ class ToolFilter:
             chosen, dimensions=self._setup.dimensions, capacity=self._setup.cache_capacity
         )
         self._reranker = choose_reranker(self._setup.reranker)
-        model_id = self._vectors.model_id if self._vectors is not None else None
-        self._saved = SavedIndexes(indexes_folder(self._setup.saved_index), model_id) if self._setup.saves else None
         self._view = self._viewed(read_source(tools))
         self._searcher = self._make_searcher(self._view.catalog)
         self._words: Searcher | None = None
@@ -201,19 +199,16 @@ class ToolFilter:
 
     def prepare(self, *, wait: bool = True) -> None:
         """Make the vectors that are missing; a refused key is an error, a provider that is down is a warning."""
-        if self._searcher.embedder is None:
-            self._keep()
-            return
-        if not wait:
+        if not wait and self._searcher.embedder is not None:
             self._worker = self._searcher.prepare_in_background()
             return
         try:
             self._searcher.prepare()
-            self._trouble = ""
         except ProviderUnavailable as error:
             self._failed(error)
             return
-        self._keep()
+        if self._searcher.embedder is not None:
+            self._trouble = ""
 
     def wait(self) -> None:
         """Wait for vectors that are being made in the background."""
@@ -282,10 +277,6 @@ class ToolFilter:
         except ModelError as error:
             self._failed(error)
 
-    def _keep(self) -> None:
-        if self._saved is not None:
-            self._saved.keep(self._searcher.index)
-
     def _viewed(self, reading: SourceReading) -> View:
         if reading.problems:
             shown = "; ".join(reading.problems[:SHOWN_PROBLEMS])
@@ -300,15 +291,10 @@ class ToolFilter:
         cache = self._setup.vector_cache
         if cache == "default":
             cache = open_vectors(local_vectors()) if self._vectors is not None else None
-        index = self._saved.open(catalog) if self._saved is not None else Index.build(catalog)
         fallback = static_model() if self._vectors is not None and not self._setup.wait else None
-        options = SearchOptions(
-            pipeline=self._setup.pipeline,
-            cache=cache,
-            expansions=read_expansions(*self._setup.expansions),
-            arrange=choose_index(self._setup.index),
-        )
-        return Searcher(index, self._vectors, fallback=fallback, options=options)
+        options = SearchOptions(cache=cache, expansions=read_expansions(*self._setup.expansions))
+        choices = self._setup if self._setup.save_index else replace(self._setup, saved_index=False)
+        return open_searcher(catalog, self._vectors, choices, options, fallback=fallback)
 
     def _look_up(self, asked: Query, turn: Turn) -> "_Vector":
         """Embed outside of the lock, so that one slow provider does not hold up the others' searches."""

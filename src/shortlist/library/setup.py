@@ -52,7 +52,3 @@ class Setup:
     save_index: bool = True
     wait: bool = True
     """False: answer at once with lexical search, and with vectors when they are ready."""
-
-    @property
-    def saves(self) -> bool:
-        return bool(self.saved_index) and self.save_index
