@@ -4,12 +4,13 @@
     python -m benchmarks.replicas --workers 1 2 3 [--seconds 30] [--clients 16]     calls through workers on one port
     python -m benchmarks.replicas --sessions 5000 10000     open at once, then opened and ended, over two replicas
 
-Starts a PostgreSQL, one upstream server, the replicas and nginx with the configuration in `deploy/compose/nginx.conf`.
-Every call has a unique id. The upstream server writes down the ids that it receives. A replica is killed with SIGKILL
-every few seconds and started again. The run fails where a call does not end within its deadline, an answer is wrong,
-the upstream server gets an id twice, a client loses its session, its loaded tools or its large result, or the recorded
-calls differ from the calls of the clients. A call that was cut off by a kill ends in an error; whether it was
-recorded depends on the moment of the kill, so the recorded calls may exceed the answered ones by at most those.
+Starts a PostgreSQL, a server over HTTP, the replicas, and nginx with the configuration in `deploy/compose/nginx.conf`.
+One of the replicas runs a server over stdio; when it is killed, another one does. Every call has a unique id, and the
+servers write down the ids that they receive. A replica is killed with SIGKILL every few seconds and started again. The
+run fails where a call does not end within its deadline, an answer is wrong, a server gets an id twice, a client loses
+its session, its loaded tools or its large result, or the recorded calls differ from the calls of the clients. A call
+that was cut off by a kill ends in an error; whether it was recorded depends on the moment of the kill, so the recorded
+calls may exceed the answered ones by at most those.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from typing import Any
 from benchmarks.measuring import machine, publish
 from benchmarks.stress import sessions, workers
 from benchmarks.stress.client import Era, RawClient, Refused
-from benchmarks.stress.processes import READY_SECONDS, http_upstream
+from benchmarks.stress.processes import READY_SECONDS, http_upstream, stdio_server
 from tests.storage.postgres import VARIABLE, new_database, server
 
 from shortlist.evals.tables import Table, to_markdown
@@ -49,6 +50,8 @@ KILL_SECONDS = (3.0, 9.0)
 PAUSE_SECONDS = 0.02
 LOOK_EVERY = 50
 """After so many calls a client looks whether its loaded tools and its large result are still there."""
+STDIO_EVERY = 5
+"""Every so many calls go to the server over stdio, which one of the replicas runs; the others go to one over HTTP."""
 SETTLE_SECONDS = 30.0
 LARGE = "a large result "
 LIMITS = {"results": 1_000, "results_per_caller": 1_000, "result_seconds": 7_200}
@@ -194,7 +197,8 @@ class BalancedClient:
     async def _call(self) -> None:
         self._made += 1
         name = f"{self._era}-{self._number}-{self._made}"
-        arguments = {"name": "bench__echo", "arguments": {"text": name, "id": name}}
+        server = "local" if self._made % STDIO_EVERY == 0 else "bench"
+        arguments = {"name": f"{server}__echo", "arguments": {"text": name, "id": name}}
         kind, answer = await self._tried("tools/call", {"name": "call_tool", "arguments": arguments})
         if kind == "answered":
             texts = [block.get("text") for block in answer.get("content", ())]
@@ -294,7 +298,9 @@ def run(arguments: argparse.Namespace, address: str) -> tuple[list[tuple[str, st
             home = folder / f"replica{number}"
             home.mkdir()
             shortlist = {"storage": address, "limits": LIMITS}
-            document = {"mcpServers": {"bench": {"type": "http", "url": url}}, "shortlist": shortlist}
+            local = stdio_server(SEEN_FILE=str(seen), SERVER_NAME="local")
+            servers = {"bench": {"type": "http", "url": url}, "local": local}
+            document = {"mcpServers": servers, "shortlist": shortlist}
             (home / "config.json").write_text(json.dumps(document))
             replicas.append(KilledReplica(home, free_port()))
             replicas[-1].start()

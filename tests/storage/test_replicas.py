@@ -1,5 +1,7 @@
 """Two gateways on one PostgreSQL: whatever a client began with one of them goes on with the other."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +19,7 @@ from tests.cli.test_walls import SERVER
 from tests.storage.postgres import is_running, new_database
 from tests.storage.replicas import (
     ACCEPT,
+    PROGRAM,
     GatewayProcess,
     LegacyClient,
     another,
@@ -38,6 +41,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProc
         {
             "box": {"command": sys.executable, "args": [str(folder / "server.py")]},
             "asking": {"command": sys.executable, "args": [str(ASKING)]},
+            "held": {"command": sys.executable, "args": [str(ASKING)], "shortlist": {"trust": "review"}},
         },
     )
     with replica(folder / "one", storage, servers) as one, replica(folder / "two", storage, servers) as two:
@@ -235,6 +239,22 @@ def test_when_the_gateway_of_a_server_is_killed_its_call_fails_once_and_another_
         assert "may have received the request" in result["content"][0]["text"]
         assert client.call(other.url, "asking__who") != process
         assert Path(f"{file}.calls").read_text() == "called\n"
+
+
+def test_a_tool_that_is_approved_with_one_gateway_is_served_by_all(
+    pair: tuple[GatewayProcess, GatewayProcess],
+) -> None:
+    clients = {gateway.url: LegacyClient() for gateway in pair}
+    for url, client in clients.items():
+        client.open(url)
+    assert not any(client.call(url, "held__who").isdecimal() for url, client in clients.items())
+    one = pair[0]
+    environment = {**os.environ, "HOME": str(one.folder), "XDG_CONFIG_HOME": str(one.folder / "config")}
+    (one.folder / "config" / "shortlist").mkdir(parents=True, exist_ok=True)
+    (one.folder / "config" / "shortlist" / "config.json").write_text((one.folder / "config.json").read_text())
+    subprocess.run([*PROGRAM, "review", "approve", "held/who"], env=environment, check=True)
+    for url, client in clients.items():
+        wait_until(lambda url=url, client=client: client.call(url, "held__who").isdecimal())  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("by_polling", [False, True])

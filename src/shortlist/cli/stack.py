@@ -252,7 +252,7 @@ async def _open_stack(
             if settings.source or tokens is not None:
                 tasks.start_soon(_Reloads(stack, saved, words, configured, tokens).follow)
             for follow in (
-                partial(_follow_reviews, keeper, gateway),
+                partial(_follow_reviews, keeper, gateway, pool),
                 partial(_follow_programs, gateway),
                 partial(_follow_grants, pool),
             ):
@@ -390,12 +390,15 @@ async def _follow_experiments(telemetry: Telemetry, gateway: Gateway, news: News
             gateway.state.announce(ListChanged())
 
 
-async def _follow_reviews(keeper: Keeper, gateway: Gateway, news: News) -> None:
+async def _follow_reviews(keeper: Keeper, gateway: Gateway, pool: UpstreamPool, news: News) -> None:
     """Admit the tools of all servers again when somebody has approved or rejected something."""
     while True:
         await news.wait("decisions", RELOAD_SECONDS)
         for server, tools in (await anyio.to_thread.run_sync(keeper.reviewed)).items():
             gateway.on_upstream(ToolsChanged(server=server, tools=tools))
+        waiting, keeper.unlisted = keeper.unlisted & pool.states.keys(), frozenset()
+        for server in waiting:
+            pool.refresh(server)
 
 
 async def _follow_programs(gateway: Gateway, news: News) -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -95,6 +96,10 @@ class Keeper:
         self._store, self._make, self._trust = store, scanner, trust
         self._scanner: DefinitionScanner | None = None
         self._arrived: dict[str, Arrival] = {}
+        self._held: Mapping[str, frozenset[str]] = {}
+        self.unlisted: frozenset[str] = frozenset()
+        """Servers of which something is held, and that have listed nothing since the start: the last decision may be
+        about them, so they are to list."""
         self._around: dict[str, Neighbours] = {}
         """What surrounds each server, until the names of any tools change."""
         self._items: dict[tuple[str, ItemKind], ArrivedItems] = {}
@@ -209,6 +214,7 @@ class Keeper:
         except StoreError as error:
             logger.error("no saved tools are served: approvals cannot be read. %s", error)
             known = {server: frozenset(tool.name for tool in catalog.of_server(server)) for server in catalog.servers}
+        self._held = known
         for server, ids in catalog.members.items():
             held = known.get(server)
             if not ids or held == frozenset() or self._trust(server) == "auto":
@@ -231,9 +237,17 @@ class Keeper:
             if first:
                 return {}
             listed = {server: arrival.tools for server, arrival in self._arrived.items()}
+            self.unlisted = frozenset(self._holding().difference(listed))
             self._arrived.clear()
             self._items.clear()
             return listed
+
+    def _holding(self) -> set[str]:
+        """Return the servers of which something was held at the start, or is held now."""
+        held = {server for server, names in self._held.items() if names}
+        with suppress(StoreError):
+            held |= {server for server, names in self._store.overview().items() if names}
+        return held
 
     def _listed(self, server: str, tools: Sequence[Tool], said: Mapping[str, str], trust: Trust) -> Arrival:
         """Compare a whole listing with the pins of its server."""
