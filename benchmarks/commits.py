@@ -238,8 +238,8 @@ def tables_of(data: Mapping[str, Any]) -> list[Table]:
         ]
         title = f"A new request at {SIZES[0]} tools, with its vector: milliseconds"
         notes = (
-            "Threads of the model do not spin any more while they wait: a text takes a millisecond more on an idle "
-            "machine, less CPU, and disturbs no other search.",
+            "Earlier commits let the threads of the model wait awake, until the next text: less time, more CPU, and "
+            "other searches are slower.",
         )
         tables.append(Table(title, ("commit", "p50", "p50, CPU"), tuple(new), notes))
     if "calls" in data:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.embedders import Embedder, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.index.vectors import QueryVectors
 from tests.fakes import HashingEmbedder
 from tests.index.models import DIMENSIONS, pooled, three_inputs, unpooled, write_onnx, write_static
 
@@ -121,9 +122,17 @@ def test_the_runtime_leaves_nothing_behind_and_so_has_nobody_to_report_to(tmp_pa
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_threads_that_wait_for_a_model_take_no_cpu(tmp_path: Path) -> None:
-    session, _ = OnnxEmbedder(write_onnx(tmp_path / "small"))._parts()
-    assert session.get_session_options().get_session_config_entry("session.intra_op.allow_spinning") == "0"
+@pytest.mark.parametrize(
+    ("is_shared", "key", "value"), [(True, "allow_spinning", "0"), (False, "spin_duration_us", "10")]
+)
+def test_threads_that_wait_for_a_model_take_no_cpu_from_others(
+    tmp_path: Path, is_shared: bool, key: str, value: str
+) -> None:
+    vectors = QueryVectors(embedder := OnnxEmbedder(write_onnx(tmp_path / "small")))
+    if is_shared:
+        vectors.share()
+    session, _ = embedder._parts()
+    assert session.get_session_options().get_session_config_entry(f"session.intra_op.{key}") == value
 
 
 def test_no_texts_give_no_vectors(embedder: Embedder) -> None:

@@ -46,6 +46,8 @@ def open_model(settings: SearchSettings) -> QueryVectors | None:
     embedder, trouble = choose_embedder(settings.embedder, dimensions=settings.dimensions)
     if trouble:
         logging.getLogger(NOTICES).info(trouble)
+    if embedder is not None:
+        embedder.share()
     return embedder
 
 

@@ -223,6 +223,11 @@ class QueryVectors:
         """Whether the model runs in this process, without waiting for a provider."""
         return isinstance(self.embedder, OnnxEmbedder | StaticEmbedder)
 
+    def share(self) -> None:
+        """Expect queries at the same time: each is embedded a little later, and more of them in a second."""
+        if isinstance(self.embedder, OnnxEmbedder):
+            self.embedder.is_shared = True
+
     def load(self) -> None:
         """Load a model that takes a moment to load; its first text would do that otherwise."""
         if isinstance(self.embedder, OnnxEmbedder):
