@@ -32,6 +32,20 @@ def test_a_filter_that_nothing_passes_is_answered_with_none(workplace: Searcher)
     assert result.confidence.level == "none"
 
 
+def test_a_product_that_no_tool_mentions_makes_a_match_unlikely(workplace: Searcher) -> None:
+    here = workplace.search(Query(text="create an event in the calendar"))
+    elsewhere = workplace.search(Query(text="create an event in PagerDuty"))
+    assert "no tool here mentions pagerduty" in elsewhere.confidence.reasons
+    assert elsewhere.confidence.match_probability < here.confidence.match_probability
+
+
+def test_a_product_that_a_server_is_named_after_is_not_missing() -> None:
+    found = searcher({"pagerduty/create_incident": "Create an incident."}, dense=False)
+    assert not [
+        r for r in found.search(Query(text="create one in PagerDuty")).confidence.reasons if "mentions pager" in r
+    ]
+
+
 def test_a_name_spelled_out_is_a_reason(workplace: Searcher) -> None:
     assert "the query spells its name" in workplace.search(Query(text="send_email")).confidence.reasons
 

@@ -8,6 +8,7 @@ from shortlist.text.queries import (
     MAX_QUERY_TERMS,
     PASTED_WEIGHT,
     analyse,
+    with_kinds,
 )
 from shortlist.text.tokens import terms
 
@@ -133,3 +134,20 @@ def test_a_synonym_weighs_less_than_the_word() -> None:
     (notify,) = analyse("notify").terms
     assert {word for word, _ in notify.instead} >= {"send", "messag"}
     assert all(0 < weight <= EXPANSION_WEIGHT for _, weight in notify.instead)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tell #dev it is out", "tell channel #dev it is out"),
+        ("rename draft.md to final.md", "rename file draft.md to final.md"),
+        ("open an issue in acme/api", "open an issue in repository acme/api"),
+        ("rename the file draft.md", "rename the file draft.md"),
+        ("fetch https://example.com/notes.md", "fetch https://example.com/notes.md"),
+        ("give her read/write access", "give her read/write access"),
+        ("look at example.com", "look at example.com"),
+        ("list /etc/nginx/sites", "list /etc/nginx/sites"),
+    ],
+)
+def test_names_of_channels_files_and_repositories_are_said_to_be_such(text: str, said: str) -> None:
+    assert with_kinds(text) == said

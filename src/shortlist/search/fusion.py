@@ -25,7 +25,8 @@ from shortlist.index.postings import SATURATION
 from shortlist.index.vectors import SMALLEST, ExactVectorIndex
 from shortlist.models import Confidence, Level, Scores, ToolId
 from shortlist.search.pipeline import Evidence, Found, Fused, Matrix, Request, rank, spelled_rows
-from shortlist.text.queries import QueryTerm
+from shortlist.text.queries import QueryTerm, products_named
+from shortlist.text.tokens import stem
 
 NO_VECTORS = NOTHING._replace(deviation=1e-3)
 
@@ -73,6 +74,9 @@ NONE_AT_MOST = 0.1
 """Where `low` begins and `none` ends, so that a level and its probability never contradict each other."""
 SURE = 0.8
 """A first hit this likely is never answered with `none`: a web search shares few words with its queries."""
+MISSING_PRODUCT = 0.1
+"""The odds of a match, relative to other requests, where a request names a product that no tool mentions: on training
+requests over small sets of real servers, 0.6 % of those with a right tool and 5.5 % of the others do."""
 FARTHEST = 4.0
 """Standardised features are clipped to this many standard deviations."""
 _NEAR_END, _FAR_END = np.array((-FARTHEST, FARTHEST), np.float32).reshape(2, 1)
@@ -313,9 +317,14 @@ class Calibration:
         arrays = {name: np.array(raw[name], np.float32) for name in ("centre", "spread", "weights", "pairs", "bias")}
         return cls(**arrays, none_below=float(raw["none_below"]))
 
-    def judge(self, features: Matrix, proven: float = 0.0) -> Confidence:
-        """Judge an answer by its first hit; `proven` is how sure it is from use that the hit is a match."""
+    def judge(self, features: Matrix, proven: float = 0.0, missing: str | None = None) -> Confidence:
+        """Judge an answer by its first hit.
+
+        `proven` is how sure it is from use that the hit is a match, `missing` a product that only the query mentions.
+        """
         right, there = self.chances(features)
+        if missing is not None:
+            there = there * MISSING_PRODUCT / (there * MISSING_PRODUCT + 1 - there)
         present = 1 - (1 - there) * (1 - proven)
         level = self._level(right, present)
         right, present = (min(right, present), present) if level == "none" else (right, max(right, present))
@@ -323,7 +332,7 @@ class Calibration:
             level=level,
             probability=min(right, NONE_AT_MOST) if level == "none" else max(right, NONE_AT_MOST),
             match_probability=present,
-            reasons=_reasons(features.tolist()),
+            reasons=(*_reasons(features.tolist()), *([f"no tool here mentions {missing}"] if missing else [])),
         )
 
     def chances(self, features: Matrix) -> tuple[float, float]:
@@ -413,6 +422,12 @@ class Background:
         """Return how near the nearest tools of the sample are to a query as a whole."""
         cosines = self.sample.cosines(vectors[:1])[0]
         return float(np.partition(cosines, -NEAREST)[-NEAREST:].mean())
+
+
+def missing_product(request: Request, index: Index) -> str | None:
+    """Return a product that a request is about and no tool of the catalog mentions."""
+    has = index.lexical.frequency
+    return next((name for name in products_named(request.analysed.text) if not has(name) and not has(stem(name))), None)
 
 
 def at_large(background: Background | None, request: Request) -> float:

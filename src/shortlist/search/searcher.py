@@ -23,7 +23,7 @@ from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
-from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to
+from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to, missing_product
 from shortlist.search.pipeline import (
     Evidence,
     HitSignals,
@@ -49,7 +49,7 @@ from shortlist.text.queries import (
     query_of,
     texts_to_embed,
     wishes,
-    with_channels,
+    with_kinds,
 )
 from shortlist.text.tokens import clean_text
 
@@ -346,7 +346,7 @@ class Searcher:
         pipeline = ready.pipeline(self._pipeline_name(query))
         steps: tuple[Step, ...] = ()
         ask = ask or ask_of(clean_text(query.text))
-        asked = with_channels(query_of(ask))
+        asked = with_kinds(query_of(ask))
         may_err = query.mode in CORRECTED and asked.isascii() and bool(strange_words(asked))
         spelled = ready.parts.speller(asked) if may_err else Spelled(asked, {})
         vectors, failure = None, self.failure
@@ -453,7 +453,7 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
         parameters=ready.index.lexical.fills(first, "parameters"),
         at_large=at_large(ready.fitted.background, search.request),
     )
-    judged = ready.fitted.calibration.judge(features, proven)
+    judged = ready.fitted.calibration.judge(features, proven, missing_product(search.request, ready.index))
     ask = search.ask
     if not ask.is_clear:
         return mostly_pasted(judged, ask.characters)

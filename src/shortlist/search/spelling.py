@@ -39,8 +39,8 @@ TOO_UNLIKELY = 2.0
 MOST_WEIGHT = 1.25
 MOST_SLIPS = 2.9
 """What the slips in one word cost together at most: two of the usual ones."""
-IN_CATALOG = 0.6
-"""What it counts that the catalog has a word."""
+IN_CATALOG, OFTEN = 0.5, 0.5
+"""What it counts that the catalog has a word, and how much more one that all of its tools have."""
 
 _PLAIN_WORD = re.compile(r"(?<![\w./:=@#<{'\"`&+-])[A-Za-z][a-z]{2,24}(?![\w/:=@>}'\"`+-]|\.\w)")
 """A word that stands alone and is not spelled like a name: no part of a path, an address or a quotation."""
@@ -120,32 +120,36 @@ class Speller:
         return near.word if near and near.cost <= TOO_UNLIKELY else None
 
     def _candidates(self, word: str) -> Iterator[Respelling]:
-        for whole, is_here in self._alike(word):
+        for whole, tools in self._alike(word):
             rarity, slips = _rarity(whole), slip_cost(word, whole)
-            if slips <= MOST_SLIPS and (len(word) > SHORT or _is_plain(word, whole, is_here or rarity <= COMMON)):
-                yield Respelling(slips * _weight(word) + rarity - IN_CATALOG * is_here, whole)
+            if slips <= MOST_SLIPS and (len(word) > SHORT or _is_plain(word, whole, tools > 0 or rarity <= COMMON)):
+                yield Respelling(slips * _weight(word) + rarity - self._familiarity(tools), whole)
         for cut in range(MIN_PART, len(word) - MIN_PART + 1):
             parts = word[:cut], word[cut:]
             if parts[0] in ACTIONS and parts[1] in english_words() and self._lexical.frequency(stem(parts[1])):
                 yield Respelling(JOINED, " ".join(parts))
 
-    def _alike(self, word: str) -> Iterator[tuple[str, bool]]:
-        """Yield words of the catalog and of English that are spelled much like one, and whether the catalog has it."""
+    def _familiarity(self, tools: int) -> float:
+        """Return how much likelier a word is because so many tools of the catalog have it."""
+        return IN_CATALOG + OFTEN * math.log(tools) / math.log(self._lexical.live + 1) if tools else 0.0
+
+    def _alike(self, word: str) -> Iterator[tuple[str, int]]:
+        """Yield words of the catalog and of English that are spelled much like one, and how many tools have them."""
         reach = 1 if len(word) < LONG else 2
         typed = stem(word)
         alike, frequency = self._lexical.vocabulary.alike, self._lexical.frequency
         for first in dict.fromkeys((word[0], word[1])):
             known = [w for n in range(len(typed) - reach, len(typed) + reach + 1) for w in alike(first, n)]
             for term in _within(typed, known, reach):
-                if frequency(term) and (whole := self._whole_word(term, word)):
-                    yield whole, True
+                if (tools := frequency(term)) and (whole := self._whole_word(term, word)):
+                    yield whole, tools
             lengths = range(len(word) - reach, len(word) + reach + 1)
             english = [w for n in lengths for w in _english_alike().get((first, n), ())]
             for whole in _within(word, english, reach):
-                yield whole, whole in STOPWORDS or bool(frequency(stem(whole)))
+                yield whole, 1 if whole in STOPWORDS else frequency(stem(whole))
         for whole in (letter + word for letter in ascii_lowercase):
             if whole in english_words():
-                yield whole, bool(frequency(stem(whole)))
+                yield whole, frequency(stem(whole))
 
     def _whole_word(self, term: str, typed: str) -> str | None:
         """Return the catalog's word for a stem that is nearest to what was typed."""

@@ -99,6 +99,8 @@ MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
 _ACTIONS = read_words("actions.txt")
+_PRODUCTS = read_words("products.txt")
+_ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")
 _FILLER = (
     r"(?:(?:please|pls|can you|could you|would you|i need to|i want to|i'd like to|i have to|just|also|maybe|finally"
     r"|then|afterwards)\s+)*"
@@ -118,6 +120,19 @@ _ASKS = re.compile(
 _ONE = re.compile(r"\bones?\b", re.IGNORECASE)
 _CHANNEL = re.compile(r"(?<![\w&/#])#(?=[a-z][\w-]*[a-z])", re.IGNORECASE)
 """The sign of a chat channel's name: `#dev`; not of an issue's number."""
+_FILE_NAME = re.compile(
+    r"(?<![\w./\\:@-])[\w-]+\.(?:md|txt|py|ts|tsx|jsx?|json|ya?ml|toml|ini|cfg|conf|env|html?|css|go|rs|rb|java|cpp|sh|sql|log|xml|csv)"
+    r"(?![\w./-]|\.\w)"
+)
+"""The name of a text file that stands alone: `draft.md`; not an address or a part of a path."""
+_REPOSITORY = re.compile(
+    r"(?:(?<=\bin )|(?<=\bon )|(?<=\bof )|(?<=\bfor )|(?<=\bfrom )|(?<=\bto )|(?<=\binto ))"
+    r"([A-Za-z][\w-]*)/[A-Za-z][\w-]*(?![\w./-]*/|\.\w|\w)"
+)
+"""The name of a repository with its owner: `in acme/api`; not alternatives, `read/write`."""
+_FILE_WORDS = re.compile(
+    r"\b(?:files?|folders?|director(?:y|ies)|documents?|scripts?|logs?|notes?|repo\w*)\b", re.IGNORECASE
+)
 _POINTS = re.compile(r"\b(?:it|its|them|they|that|this|those|these|him|her|there|one|result|both)\b", re.IGNORECASE)
 
 
@@ -326,14 +341,25 @@ def query_of(ask: Ask) -> str:
 
 def asked_text(text: str) -> str:
     """Return what to search by: the text cleaned, without what was pasted into it."""
-    return with_channels(query_of(ask_of(clean_text(text))))
+    return with_kinds(query_of(ask_of(clean_text(text))))
 
 
-def with_channels(text: str) -> str:
-    """Say what `#dev` is, as "tell #dev" leaves it out."""
-    if "#" not in text or "channel" in text.lower():
-        return text
-    return _CHANNEL.sub("channel #", text)
+def with_kinds(text: str) -> str:
+    """Say what a name stands for that is written as one, as "tell #dev" and "rename a.md" leave it out."""
+    if "#" in text and "channel" not in text.lower():
+        text = _CHANNEL.sub("channel #", text)
+    if "." in text and (found := _FILE_NAME.search(text)) and not _FILE_WORDS.search(text):
+        text = f"{text[: found.start()]}file {text[found.start() :]}"
+    if "/" in text and (found := _REPOSITORY.search(text)) and found[1] not in _ACTIONS and "repo" not in text.lower():
+        text = f"{text[: found.start()]}repository {text[found.start() :]}"
+    return text
+
+
+def products_named(text: str) -> Iterator[str]:
+    """Yield the products that a request says it is about: "in PagerDuty", "our Terraform stack"."""
+    for found in _ABOUT.finditer(text):
+        if (name := found[1].lower()) in _PRODUCTS:
+            yield name
 
 
 def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
