@@ -121,17 +121,21 @@ _ONE = re.compile(r"\bones?\b", re.IGNORECASE)
 _CHANNEL = re.compile(r"(?<![\w&/#])#(?=[a-z][\w-]*[a-z])", re.IGNORECASE)
 """The sign of a chat channel's name: `#dev`; not of an issue's number."""
 _FILE_NAME = re.compile(
-    r"(?<![\w./\\:@-])[\w-]+\.(?:md|txt|py|ts|tsx|jsx?|json|ya?ml|toml|ini|cfg|conf|env|html?|css|go|rs|rb|java|cpp|sh|sql|log|xml|csv)"
+    r"(?<![\w./\\:@-])[\w-]+\.(?:md|txt|py|ts|tsx|jsx|json|ya?ml|toml|ini|cfg|conf|env|html?|css|go|rs|rb|java|cpp|sh|sql|log|xml|csv)"
     r"(?![\w./-]|\.\w)"
 )
 """The name of a text file that stands alone: `draft.md`; not an address or a part of a path."""
 _REPOSITORY = re.compile(
     r"(?:(?<=\bin )|(?<=\bon )|(?<=\bof )|(?<=\bfor )|(?<=\bfrom )|(?<=\bto )|(?<=\binto ))"
-    r"([A-Za-z][\w-]*)/[A-Za-z][\w-]*(?![\w./-]*/|\.\w|\w)"
+    r"[a-z][\w-]{2,}/[a-z][\w-]+(?![\w./-]*/|\.\w|\w)"
 )
-"""The name of a repository with its owner: `in acme/api`; not alternatives, `read/write`."""
+"""The name of a repository with its owner: `in acme/api`. So are alternatives, which have nothing to do with code."""
+_CODE_WORDS = re.compile(
+    r"\b(?:issues?|branch\w*|commits?|pull|prs?|merge|releases?|forks?|workflows?|readme)\b", re.IGNORECASE
+)
 _FILE_WORDS = re.compile(
-    r"\b(?:files?|folders?|director(?:y|ies)|documents?|scripts?|logs?|notes?|repo\w*)\b", re.IGNORECASE
+    r"\b(?:files?|folders?|director(?:y|ies)|documents?|scripts?|logs?|notes?|repo\w*|fichier|archivo|nota|datei)\b",
+    re.IGNORECASE,
 )
 _POINTS = re.compile(r"\b(?:it|its|them|they|that|this|those|these|him|her|there|one|result|both)\b", re.IGNORECASE)
 
@@ -350,7 +354,7 @@ def with_kinds(text: str) -> str:
         text = _CHANNEL.sub("channel #", text)
     if "." in text and (found := _FILE_NAME.search(text)) and not _FILE_WORDS.search(text):
         text = f"{text[: found.start()]}file {text[found.start() :]}"
-    if "/" in text and (found := _REPOSITORY.search(text)) and found[1] not in _ACTIONS and "repo" not in text.lower():
+    if "/" in text and (found := _REPOSITORY.search(text)) and _CODE_WORDS.search(text) and "repo" not in text.lower():
         text = f"{text[: found.start()]}repository {text[found.start() :]}"
     return text
 
