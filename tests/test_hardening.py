@@ -108,6 +108,11 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "upstream/test_framing.py::test_a_long_error_is_cut_and_keeps_its_code",
         "upstream/test_framing.py::test_a_notification_over_its_limit_is_dropped_and_a_request_is_not",
     ),
+    "a definition or a list of any size is read, scanned and indexed": (
+        "catalog/test_readers.py::test_a_bad_tool_is_reported_and_the_rest_load",
+        "upstream/test_listing.py::test_tools_beyond_the_size_of_a_list_are_left_out_and_reported",
+        "upstream/test_listing.py::test_a_list_of_prompts_ends_at_its_size",
+    ),
     "half an emoji, an event that cannot be read or a malformed question fails more than itself": (
         "upstream/test_framing.py::test_half_an_emoji_costs_itself_and_nothing_else",
         "gateway/test_limits.py::test_half_an_emoji_in_arguments_costs_itself_and_nothing_else",

@@ -221,6 +221,7 @@ def test_a_duplicate_id_is_reported_and_the_first_stays() -> None:
         ({"name": "\u200b\u2060"}, "a tool needs a name"),
         ({"name": 7}, "a tool needs a name"),
         ({"name": "x" * 600}, "the limit is 512"),
+        ({"name": "x", "description": "y" * 1_000_000}, "the limit is 1,000,000"),
         ({"name": "half\ud83d"}, "not JSON"),
         ({"name": "x", "id": "half\ud83d"}, "UTF-8"),
         ({"name": "x", "maximum": float("nan")}, "not JSON"),

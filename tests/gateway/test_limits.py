@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -206,6 +207,11 @@ async def test_tools_of_a_server_that_does_not_answer_are_marked_and_come_last()
 def test_connections_leave_descriptors_for_servers_and_files() -> None:
     assert guarded_protocol(Limits(connections=10**9)).most <= descriptor_limit() - RESERVED_DESCRIPTORS
     assert guarded_protocol(Limits(connections=7)).most == 7
+
+
+def test_the_page_about_limits_names_every_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+    assert [each.name for each in fields(Limits) if f"`{each.name}`" not in page] == []
 
 
 def test_kept_results_and_resumable_streams_together_take_128_mebibytes_at_most() -> None:

@@ -22,6 +22,8 @@ Raw: TypeAlias = Mapping[str, Any]
 
 MAX_NAME_LENGTH = 512
 MAX_NESTING = 200
+MAX_DEFINITION_CHARACTERS = 1_000_000
+"""A longer definition would take seconds to scan, compare and index, and no model could read it."""
 """Deeper than any real schema, and far below the recursion limit of other readers."""
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _NO_HINTS = Annotations()
@@ -102,6 +104,9 @@ def _compact_json(raw: Raw) -> str:
         raise BadTool(f"it is not JSON ({error})") from None
     if text.count("{") + text.count("[") > MAX_NESTING and _nesting(raw) > MAX_NESTING:
         raise BadTool(f"it is nested too deeply; the limit is {MAX_NESTING} levels")
+    if len(text) > MAX_DEFINITION_CHARACTERS:
+        most = MAX_DEFINITION_CHARACTERS
+        raise BadTool(f"its definition is {len(text):,} characters long; the limit is {most:,}")
     return text
 
 

@@ -16,6 +16,9 @@ from shortlist.upstream.wire import HeaderMap
 REPORTED_PROBLEMS = 50
 """How many bad tools of a server are reported one by one."""
 
+MAX_LISTED_CHARACTERS = 200_000_000
+"""What the definitions of one server's tools may take together."""
+
 
 @dataclass(slots=True)
 class Listing:
@@ -28,6 +31,7 @@ class Listing:
     tools: dict[str, Tool] = field(default_factory=dict)
     header_maps: dict[str, HeaderMap] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
+    _characters: int = 0
     _problems: list[str] = field(default_factory=list)
 
     def extend(self, page: Iterable[Json]) -> None:
@@ -58,6 +62,9 @@ class Listing:
         if tool.name in self._seen:
             raise BadTool("the server lists this name twice; the first is kept")
         self._seen.add(tool.name)
+        self._characters += len(tool.definition)
+        if self._characters > MAX_LISTED_CHARACTERS:
+            raise BadTool(f"the definitions of this server are longer than {MAX_LISTED_CHARACTERS:,} characters in all")
         if self.era == "modern":
             self._map_headers(tool.name, raw)
         if is_wanted(tool.name, self.settings):
