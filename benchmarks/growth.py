@@ -66,7 +66,7 @@ def build(size: int) -> dict[str, Any]:
     gc.set_threshold(*YOUNG_OBJECTS)  # as the command does
     model, maker = shipped("small"), Maker(real_catalog())
     assert model is not None
-    real = real_vectors(maker.real, model)
+    real = real_vectors(maker.real, model, size)
     catalog, sources = grown_catalog(maker, size)
     _progress(f"{size:,}: {len(catalog):,} tools")
     took: dict[str, float] = {}

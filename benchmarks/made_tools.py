@@ -114,12 +114,17 @@ def real_catalog() -> Catalog:
     return read_catalog(bench_file("eval", "mcp_union", "tools.jsonl.gz")).catalog
 
 
-def real_vectors(catalog: Catalog, model: Embedder) -> Vectors:
-    """Return the model's vectors of the real tools; they are embedded once and kept in the benchmarks' cache."""
-    place = CACHE / f"real-{model.model_id.replace('@', '-')}.npy"
+def real_vectors(catalog: Catalog, model: Embedder, most: int | None = None) -> Vectors:
+    """Return the model's vectors of the real tools, or of the first of them.
+
+    They are embedded once and kept in the benchmarks' cache.
+    """
+    tools = list(catalog.tools.values())[:most]
+    some = f"-{len(tools)}" if len(tools) < len(catalog) else ""
+    place = CACHE / f"real-{model.model_id.replace('@', '-')}{some}.npy"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        np.save(place, model.embed_documents([embedding_text(tool) for tool in catalog.tools.values()]))
+        np.save(place, model.embed_documents([embedding_text(tool) for tool in tools]))
     vectors: Vectors = np.load(place)
     return vectors
 
