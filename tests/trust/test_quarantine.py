@@ -18,9 +18,11 @@ from shortlist.models import Tool
 from shortlist.storage.port import Decision
 from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.trust import keeping
+from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.keeping import Keeper, decide, held_of
+from shortlist.trust.pins import ItemKind, is_of_template
 from shortlist.trust.scanner import Scanner
-from shortlist.trust.verdicts import digest_of
+from shortlist.trust.verdicts import ScanVerdict, digest_of
 from shortlist.upstream.events import ToolsChanged
 from tests.gateway.support import Fixture, Served, schema, serve, text, words
 
@@ -373,3 +375,60 @@ def test_the_store_is_readable_by_its_owner_alone(store: SqlitePins) -> None:
     keeper(store).admit("s", listed("Echoes."), {})
 
     assert store.path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_no_uri_of_a_held_template_can_be_read_also_after_a_restart(store: SqlitePins) -> None:
+    fixture = Shelf("alpha")
+    fixture.said = POISON
+    uri = "shortlist://alpha/doc://notes/monday"
+    for listing in (True, False):  # the second gateway has listed nothing yet
+        async with gated(fixture, keeper(store)) as served, served.client() as client:
+            if listing:
+                await client.list_resource_templates()
+            with pytest.raises(MCPError, match="Unknown resource"):
+                await client.read_resource(uri)
+    decide(store, "alpha", ["doc://notes/{day}"], True, "ann", 1.0)
+    async with gated(fixture, keeper(store)) as served, served.client() as client:
+        assert (await client.read_resource(uri)).contents
+
+
+@pytest.mark.parametrize(
+    ("uri", "template", "stands_for"),
+    [
+        ("doc://notes/monday", "doc://notes/{day}", True),
+        ("doc://notes", "doc://notes/{day}", False),
+        ("doc://a/b/c.txt", "doc://{+path}.txt", True),
+        ("doc://a/x/b/y", "doc://a/{one}/b/{two}", True),
+        ("doc://a/x/c/y", "doc://a/{one}/b/{two}", False),
+        ("doc://ab", "doc://ab{x}b", False),
+        ("doc://plain", "doc://plain", True),
+        ("anything", "{+uri}", True),
+    ],
+)
+def test_a_template_stands_for_the_uris_that_have_its_literal_parts_in_order(
+    uri: str, template: str, stands_for: bool
+) -> None:
+    assert is_of_template(uri, template) is stands_for
+
+
+def test_a_newer_scanner_reads_accepted_prompts_resources_and_templates_again(
+    store: SqlitePins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lenient:
+        def scan(self, _: ToolDefinition, __: object = None) -> ScanVerdict:
+            return ScanVerdict()
+
+    items: dict[ItemKind, dict[str, Any]] = {
+        "prompt": {"name": "summary", "description": POISON},
+        "resource": {"uri": "doc://notes", "name": "notes", "description": POISON},
+        "template": {"uriTemplate": "doc://{day}", "name": "note", "description": POISON},
+    }
+    lenient = Keeper(store, Lenient, lambda _: "scan")
+    assert all(lenient.admit_items("s", kind, [item]) for kind, item in items.items())
+    assert all(keeper(store).admit_items("s", kind, [item]) for kind, item in items.items())  # the same version
+    monkeypatch.setattr(keeping, "scanner_version", lambda: "newer")
+    keeper(store).admit("s", listed("Echoes."), {})  # writing the tools does not mark the items as read
+    for _ in range(2):  # they stay held when the gateway starts again
+        newer = keeper(store)
+        assert not any(newer.admit_items("s", kind, [item]) for kind, item in items.items())
+    assert {held.entry.kind for held in held_of(store.read("s"))} == set(items)

@@ -332,7 +332,10 @@ class VectorStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PinnedDefinition:
-    """A definition of a server as canonical JSON; of one that is held, also why, and what it was before."""
+    """A definition of a server as canonical JSON; of one that is held, also why, and what it was before.
+
+    `cause` of an accepted prompt, resource or template is the version of the scanner that read it.
+    """
 
     kind: str
     name: str

@@ -28,9 +28,11 @@ from shortlist.trust.pins import (
     Pins,
     ServerListing,
     admit,
+    admit_items,
     admit_some,
     canonical,
     closed,
+    is_of_template,
     item_entry,
     listing,
     tool_entry,
@@ -44,6 +46,8 @@ READ_ONLY = "read_only"
 """The kind of a decision that a tool, defined as it is now, only reads."""
 MOST_ITEMS = 5_000
 """Prompts, resources and templates of a server that are pinned; further ones are scanned each time they change."""
+ANY_URI = frozenset({"{uri}"})
+"""Stands for the held templates where they cannot be read."""
 CHANGED = "changed"
 """Stands for the hash of a set that changed since it was compared whole: the next start compares it whole again."""
 
@@ -103,6 +107,7 @@ class Keeper:
         self._around: dict[str, Neighbours] = {}
         """What surrounds each server, until the names of any tools change."""
         self._items: dict[tuple[str, ItemKind], ArrivedItems] = {}
+        self._templates: dict[str, frozenset[str]] = {}
         self._decided: int | None = None
         self._lock = threading.RLock()
 
@@ -143,30 +148,50 @@ class Keeper:
         return [item for item in items if str(item.get(ITEM_NAMES[kind], "")) not in known.held]
 
     def holds(self, server: str, kind: ItemKind, name: str) -> bool:
-        """Return whether a prompt, resource or template of a server is held, as the server listed it last."""
+        """Return whether a prompt or resource of a server is held, as the server listed it last.
+
+        For templates, `name` is a URI: one that a held template, listed or saved, stands for is held, unless the server
+        lists it as a resource that is served.
+        """
         known = self._items.get((server, kind))
-        return known is not None and name in known.held
+        if kind != "template":
+            return known is not None and name in known.held
+        held = known.held if known is not None else self._saved_templates(server)
+        if not any(is_of_template(name, template) for template in held):
+            return False
+        resources = self._items.get((server, "resource"), ArrivedItems())
+        return name not in resources.hashes or name in resources.held
+
+    def _saved_templates(self, server: str) -> frozenset[str]:
+        """Return the templates of a server that were held when it was last compared with its pins."""
+        if self._trust(server) == "auto":
+            return frozenset()
+        try:
+            if server not in self._templates:
+                self._templates[server] = _templates_in(held_of(self._store.read(server)))
+        except StoreError:
+            return ANY_URI
+        return self._templates[server]
 
     def _held_items(self, server: str, trust: Trust, entries: Mapping[str, PinnedEntry]) -> frozenset[str]:
         """Compare items with their pins, keep the new ones up to a bound, and return the names of those held."""
         try:
             stored = self._store.read(server)
-            pins = pins_of(stored)
-            decided = admit_some(
-                server,
-                entries.values(),
-                (),
-                pins,
-                AdmissionRules(trust, self._judging(server, self._definitions_of(server))),
-            )
+            pins, version = pins_of(stored), scanner_version()
+            stale = {key for key in pins.scanned if pins.scanned[key] != version}
+            rules = AdmissionRules(trust, self._judging(server, self._definitions_of(server)))
+            decided = admit_items(server, entries.values(), stale, pins, rules)
             room = max(0, MOST_ITEMS - sum(d.kind in ITEM_NAMES for d in (*stored.accepted, *stored.held)))
-            fresh = {key: entry for key, entry in decided.accepted.items() if pins.accepted.get(key) != entry}
+            fresh = {
+                key: entry for key, entry in decided.accepted.items() if key in stale or pins.accepted.get(key) != entry
+            }
             known = {key: entry for key, entry in fresh.items() if key in pins.accepted}
             new = dict([(key, entry) for key, entry in fresh.items() if key not in known][:room])
             shown = replace(decided, held=decided.held[:MOST_ITEMS])
             if known or new or shown.held or any(d.kind in ITEM_NAMES and d.name in entries for d in stored.held):
                 touched = sorted({(entry.kind, entry.name) for entry in entries.values()})
-                kept = _stored(stored.listing, replace(pins, accepted={**known, **new}), shown)
+                fresh_pins = replace(pins, accepted={**known, **new}, scanned=dict.fromkeys((*known, *new), version))
+                kept = _stored(stored.listing, fresh_pins, shown)
                 self._store.amend(server, touched, kept)
         except StoreError as error:
             logger.error("no prompts and resources of %r are served: approvals cannot be read. %s", server, error)
@@ -240,6 +265,7 @@ class Keeper:
             self.unlisted = frozenset(self._holding().difference(listed))
             self._arrived.clear()
             self._items.clear()
+            self._templates.clear()
             return listed
 
     def _holding(self) -> set[str]:
@@ -263,6 +289,7 @@ class Keeper:
             pins, only_read = pins_of(stored), _found_read_only(stored)
             mark = f"{listed.hash} {scanner_version()}"
             items = tuple(each for each in held_of(stored) if each.entry.kind in ITEM_NAMES)
+            self._templates[server] = _templates_in(items)
             if stored.listing == mark and len(stored.held) == len(items) and trust != "review":
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
@@ -346,12 +373,17 @@ class Keeper:
         return judge
 
 
+def _templates_in(held: Iterable[Held]) -> frozenset[str]:
+    return frozenset(each.entry.name for each in held if each.entry.kind == "template")
+
+
 def pins_of(stored: StoredPins) -> Pins:
     """Read pins as they are stored."""
     accepted = {(_kind(d.kind), d.name): PinnedEntry(_kind(d.kind), d.name, d.text) for d in stored.accepted}
     latest = {decision.hash: decision.approved for decision in stored.decisions if decision.kind != READ_ONLY}
     approved = frozenset(each for each, yes in latest.items() if yes)
-    return Pins(bool(stored.listing), accepted, approved, frozenset(latest) - approved, doubts_of(stored))
+    scanned = {(_kind(d.kind), d.name): d.cause for d in stored.accepted if d.kind in ITEM_NAMES}
+    return Pins(bool(stored.listing), accepted, approved, frozenset(latest) - approved, doubts_of(stored), scanned)
 
 
 def held_of(stored: StoredPins) -> tuple[Held, ...]:
@@ -442,7 +474,13 @@ def _kind(text: str) -> Kind:
 def _stored(listing: str, pins: Pins, admission: Admitted) -> StoredPins:
     doubts = pins.doubts
     accepted = tuple(
-        PinnedDefinition(e.kind, e.name, e.text, reasons=_written(doubts.get(e.name, ()) if e.kind == "tool" else ()))
+        PinnedDefinition(
+            e.kind,
+            e.name,
+            e.text,
+            pins.scanned.get((e.kind, e.name), ""),
+            _written(doubts.get(e.name, ()) if e.kind == "tool" else ()),
+        )
         for e in pins.accepted.values()
     )
     held = tuple(_held_row(each) for each in admission.held)

@@ -7,6 +7,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -23,6 +24,7 @@ Cause: TypeAlias = Literal[
 INSTRUCTIONS = "instructions"
 ITEM_NAMES: Mapping[ItemKind, str] = {"prompt": "name", "resource": "uri", "template": "uriTemplate"}
 """The member that names an item of each kind."""
+_EXPRESSION = re.compile(r"\{[^{}]*\}")
 _PINNED_OF_ITEM = ("name", "title", "description", "arguments", "uri", "uriTemplate", "mimeType")
 """Not the size or the time of the last change, which differ without anybody's doing."""
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta")
@@ -82,6 +84,8 @@ class Pins:
     rejected: frozenset[str] = frozenset()
     doubts: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
     """Why an accepted tool is not clean, by name."""
+    scanned: Mapping[tuple[Kind, str], str] = field(default_factory=dict)
+    """Which version of the scanner read an accepted prompt, resource or template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,21 @@ def item_entry(kind: ItemKind, item: Mapping[str, Any]) -> PinnedEntry:
     """Pin a prompt, a resource or a template: every part of it that a model or a client reads."""
     pinned = {key: item[key] for key in _PINNED_OF_ITEM if item.get(key) is not None}
     return PinnedEntry(kind, str(item.get(ITEM_NAMES[kind], "")), canonical(pinned))
+
+
+def is_of_template(uri: str, template: str) -> bool:
+    """Return whether a URI template could stand for a URI: its literal parts appear in the URI, in their order."""
+    first, *others = _EXPRESSION.split(template)
+    if not others or not uri.startswith(first):
+        return uri == template
+    *middle, last = others
+    place = len(first)
+    for part in middle:
+        place = uri.find(part, place)
+        if place < 0:
+            return False
+        place += len(part)
+    return len(uri) - len(last) >= place and uri.endswith(last)
 
 
 def listing(server: str, tools: Sequence[Mapping[str, Any]], instructions: str | None = None) -> ServerListing:
@@ -294,6 +313,24 @@ def _definition(server: str, entry: PinnedEntry) -> ToolDefinition:
     if entry.kind == "instructions":
         return ToolDefinition(f"{server}/instructions", server, {}, entry.value)
     return ToolDefinition(f"{server}/{entry.name}", server, entry.value)
+
+
+def admit_items(
+    server: str,
+    entries: Iterable[PinnedEntry],
+    stale: Collection[tuple[Kind, str]],
+    pins: Pins,
+    rules: AdmissionRules,
+) -> Admitted:
+    """Decide about prompts, resources and templates; the stale ones were last read by another scanner."""
+    listed = list(entries)
+    old = [entry for entry in listed if (entry.kind, entry.name) in stale]
+    rest = [entry for entry in listed if (entry.kind, entry.name) not in stale]
+    one, other = (
+        admit_some(server, rest, (), pins, rules),
+        admit_some(server, old, (), pins, replace(rules, rescan=True)),
+    )
+    return Admitted({**one.accepted, **other.accepted}, (*one.held, *other.held), (*one.changed, *other.changed))
 
 
 def closed(listed: ServerListing) -> Admitted:
