@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.models import Annotations, Hit, Json, Parameter, Tool, ToolId
 from shortlist.schema import parameters_of
-from shortlist.text.tokens import clean_text, one_line
+from shortlist.text.tokens import clean_text, cleaned, one_line
 
 Detail: TypeAlias = Literal["compact", "standard", "full"]
 NameOf: TypeAlias = Callable[[ToolId], str]
@@ -20,8 +20,6 @@ PARAMETER_DESCRIPTION = 100
 MAX_SIGNATURE_OPTIONALS = 6
 """A signature names every required argument and this many optional ones; describe_tools shows the rest."""
 MAX_ENUM = 6
-_SPOKEN = frozenset(("title", "description", "$comment"))
-"""Keys whose texts are read and never repeated in a call."""
 _SHORT_TYPES = {"integer": "int", "boolean": "bool", "number": "number"}
 _EFFECTS = (
     ("read_only", True, "read-only"),
@@ -129,7 +127,7 @@ def effects_text(annotations: Annotations) -> str:
 
 def compact_json(value: Json) -> str:
     """Write JSON without spaces and without invisible characters."""
-    return clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return json.dumps(cleaned(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def _argument(parameter: Parameter) -> str:
@@ -168,15 +166,15 @@ _MORE: Mapping[str, Callable[[Tool], str]] = {
 def bound_definition(tool: Tool, name: str, mark: str = "") -> dict[str, Any]:
     """Return a tool's definition under its wire name, its texts cleaned, and marked where something is to be known.
 
-    Values that a call has to repeat (enums, constants, defaults) stay as they are. A schema that no client could read
-    is repaired.
+    Values that a call has to repeat (names of properties, enums, constants) are cleaned too: a call of a tool that
+    hides characters in them is refused, and the refusal says why. A schema that no client could read is repaired.
     """
     return _bound_definition(tool.definition, name, mark)
 
 
 @lru_cache(maxsize=32_768)
 def _bound_definition(raw: str, name: str, mark: str) -> dict[str, Any]:
-    definition: dict[str, Any] = _cleaned(json.loads(raw))
+    definition: dict[str, Any] = cleaned(json.loads(raw))
     definition["name"] = name
     if mark:
         definition["description"] = f"[{mark}] {definition.get('description') or ''}".strip()
@@ -185,16 +183,6 @@ def _bound_definition(raw: str, name: str, mark: str) -> dict[str, Any]:
     if not isinstance(definition.get("outputSchema", {}), dict):
         del definition["outputSchema"]
     return definition
-
-
-def _cleaned(value: Any) -> Any:
-    """Clean the titles and descriptions in a definition, at any depth."""
-    if isinstance(value, dict):
-        return {
-            key: clean_text(inner) if key in _SPOKEN and isinstance(inner, str) else _cleaned(inner)
-            for key, inner in value.items()
-        }
-    return [_cleaned(inner) for inner in value] if isinstance(value, list) else value
 
 
 def entries_text(entries: Sequence[Entry], *, toon: bool) -> str:

@@ -54,6 +54,7 @@ from shortlist.gateway.tools import text_result
 from shortlist.gateway.view import ServeOptions
 from shortlist.observability.metrics import OTHER, Measure, Operation, is_traced
 from shortlist.storage.shared import session_key
+from shortlist.text.tokens import clean_text, cleaned
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import Era
 from shortlist.version import own_version
@@ -333,14 +334,14 @@ class Front:
                     result = await handler(context, params)
                     kind = result.pop("resultType", "complete")
                     return {**result, "resultType": kind} if _era(context) == "modern" else result
-            except UpstreamRefused as error:  # the server's own error, relayed as it came
-                raise MCPError(error.code, error.reason, error.data) from error
+            except UpstreamRefused as error:  # the server's own error, without invisible characters
+                raise MCPError(error.code, clean_text(error.reason), cleaned(error.data)) from error
             except RequestRefused as error:
-                raise MCPError(error.code, str(error), error.data) from error
+                raise MCPError(error.code, clean_text(str(error)), cleaned(error.data)) from error
             except InvalidInput as error:
-                raise MCPError(INVALID_PARAMS, str(error)) from error
+                raise MCPError(INVALID_PARAMS, clean_text(str(error))) from error
             except ShortlistError as error:
-                raise MCPError(INTERNAL_ERROR, str(error)) from error
+                raise MCPError(INTERNAL_ERROR, clean_text(str(error))) from error
 
         return handle
 

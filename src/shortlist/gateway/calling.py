@@ -42,6 +42,7 @@ from shortlist.gateway.tools import (
 )
 from shortlist.models import Json, Tool
 from shortlist.telemetry.events import CallOutcome
+from shortlist.text.tokens import cleaned
 from shortlist.upstream.errors import UpstreamNeedsAuth
 from shortlist.upstream.events import CallOptions
 from shortlist.validation import Check, check_call
@@ -50,6 +51,10 @@ logger = logging.getLogger(__name__)
 
 SCHEMA_CHARACTERS = 6_000
 """How much of a schema a refused call shows."""
+HIDDEN_SCHEMA = (
+    "- its schema hides invisible characters in names or values, which are shown without them: no call can match it. "
+    "Ask the owner of the server to remove them."
+)
 MAX_ROUNDS = 10
 MAX_QUESTIONS = 10
 """How many questions a server may ask in one round."""
@@ -185,7 +190,8 @@ def _refusal(call: ToolCall, tool: Tool, check: Check) -> str:
     schema = compact_json(tool.input_schema)
     if len(schema) > SCHEMA_CHARACTERS:
         schema = f"{schema[:SCHEMA_CHARACTERS]}… (describe_tools shows all of it)"
-    wrong = "\n".join(f"- {violation}" for violation in check.violations)
+    hidden = cleaned(tool.input_schema) != tool.input_schema
+    wrong = HIDDEN_SCHEMA if hidden else "\n".join(f"- {violation}" for violation in check.violations)
     name = call.seen.tools.name(tool.id)
     return f"{name} was NOT invoked: its arguments do not fit its schema.\n{wrong}\nSchema: {schema}"
 

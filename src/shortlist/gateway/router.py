@@ -29,6 +29,7 @@ from shortlist.gateway.state import GatewayState
 from shortlist.gateway.task_handles import RelayedTask
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json
+from shortlist.text.tokens import cleaned
 from shortlist.trust.pins import ItemKind
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import CallOptions, Notified
@@ -99,13 +100,13 @@ class Router:
             params = {"cursor": cursor} if cursor is not None else {}
             page = await self._ask(exchange, plain, kind.method, params)
             listed = [item for item in page.get(kind.key) or () if isinstance(item, dict)]
-            return {**page, kind.key: await admitted(self._state, plain, kind, listed)}
+            return {**page, kind.key: cleaned(await admitted(self._state, plain, kind, listed))}
         found: dict[str, list[Any]] = {}
         async with anyio.create_task_group() as tasks:
             for server in servers:
                 found[server] = []
                 tasks.start_soon(self._collect, exchange, server, kind, found[server])
-        return {kind.key: self._renamed(kind, found)}
+        return {kind.key: cleaned(self._renamed(kind, found))}
 
     async def _collect(self, exchange: Exchange, server: str, kind: ListedKind, items: list[Any]) -> None:
         with anyio.move_on_after(LIST_SECONDS):

@@ -6,6 +6,7 @@ import unicodedata
 from functools import lru_cache
 from importlib import resources
 from itertools import chain
+from typing import Any
 
 import Stemmer
 
@@ -56,6 +57,15 @@ def clean_text(text: str) -> str:
     if (text.isascii() and text.isprintable()) or not _UNCLEAN.search(text):
         return text
     return _UNSEEN.sub("", _LINE_BREAK.sub("\n", _ANSI.sub("", text)))
+
+
+def cleaned(value: Any) -> Any:
+    """Return JSON without invisible characters in any of its texts, names of members included."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(key): cleaned(inner) for key, inner in value.items()}
+    return [cleaned(inner) for inner in value] if isinstance(value, list) else value
 
 
 def one_line(text: str, length: int | None = None) -> str:
