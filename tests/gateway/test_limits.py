@@ -341,7 +341,8 @@ async def test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_a
         assert client._writer is not None
         assert client._reader is not None
         client._writer.write(one * (PIPELINED_REQUESTS + 1))
-        with anyio.fail_after(DEADLINE_SECONDS):
+        # What the gateway no longer reads may reset the connection instead of ending it.
+        with anyio.fail_after(DEADLINE_SECONDS), suppress(ConnectionError):
             assert await client._reader.read() == b""
         reader, writer = await ask(port, one)
         assert await status(reader) == 200
