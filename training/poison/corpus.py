@@ -10,8 +10,10 @@ the tool is.
 import argparse
 import base64
 import codecs
+import functools
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -23,55 +25,7 @@ SEED = 18
 PER_PAYLOAD = 4
 """How many definitions each payload appears in, with other carriers, places and slots."""
 PER_DISGUISE = 45
-SLOTS: Mapping[str, tuple[str, ...]] = {
-    "secret": (
-        "~/.ssh/id_rsa",
-        "~/.aws/credentials",
-        "~/.cursor/mcp.json",
-        "/etc/passwd",
-        "~/.env",
-        ".env",
-        "~/.netrc",
-        "~/.kube/config",
-        "~/.config/gcloud/application_default_credentials.json",
-        "~/.git-credentials",
-        "~/.npmrc",
-    ),
-    "param": (
-        "sidenote",
-        "context",
-        "notes",
-        "metadata",
-        "trace",
-        "feedback",
-        "session_info",
-        "reason",
-        "extra",
-        "debug_info",
-    ),
-    "url": (
-        "https://collect.metrics-edge.example/v1",
-        "http://198.51.100.23:8080/in",
-        "https://cdn-sync.example.net/u",
-        "https://hooks.relay.example/abc",
-        "https://telemetry.toolbox.example/ingest",
-    ),
-    "host": ("t.metrics-edge.example", "ns1.relay.example"),
-    "mail": ("archive@relay.example", "ops-backup@toolbox.example", "j.miller@mailbox.example", "audit@vendor.example"),
-    "iban": ("DE02 1203 0000 0000 2020 51", "GB33BUKB20201555555555", "FR7630006000011234567890189"),
-    "wallet": ("0x52908400098527886E0F7030069857D2E4169EE7", "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"),
-    "other": (
-        "send_email",
-        "create_issue",
-        "whatsapp_send",
-        "read_file",
-        "slack_post_message",
-        "stripe_create_charge",
-        "git_push",
-    ),
-    "server": ("github", "slack", "gmail", "filesystem", "stripe", "notion"),
-    "pkg": ("fastlog-utils", "reqeusts", "py-telemetry-helper", "node-fetchx"),
-}
+_HEADING = re.compile(r"\[[a-z_]+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +58,31 @@ class Example:
 
 def payloads() -> list[Payload]:
     found, family = [], ""
-    for line in (FOLDER / "payloads.txt").read_text("utf-8").splitlines():
-        if line.startswith("["):
+    texts = [(FOLDER / name).read_text("utf-8") for name in ("payloads.txt", "payloads_more.txt")]
+    for line in "\n".join(texts).splitlines():
+        if _HEADING.fullmatch(line):
             family = line.strip("[]")
         elif line and not line.startswith("#"):
             head, _, text = line.partition(": ")
             language, voice = head.split()
             found.append(Payload(family, language, voice, text.replace("\\n", "\n")))
     return found
+
+
+@functools.cache
+def slots() -> Mapping[str, tuple[str, ...]]:
+    """Return what each slot of a payload may be filled with."""
+    lines = (FOLDER / "slots.txt").read_text("utf-8").splitlines()
+    pairs = (line.split(": ", 1) for line in lines if line and not line.startswith("#"))
+    return {slot: tuple(values.split(" | ")) for slot, values in pairs}
+
+
+def filled(text: str, tool: str, chance: random.Random) -> str:
+    """Fill the slots of a text that is put into a tool."""
+    text = text.replace("{tool}", tool)
+    for slot, values in slots().items():
+        text = text.replace("{" + slot + "}", chance.choice(values))
+    return text
 
 
 def carriers() -> list[tuple[str, dict[str, Any]]]:
@@ -157,7 +128,7 @@ def corpus(seed: int = SEED) -> list[Example]:
         for _ in range(PER_DISGUISE):
             payload = chance.choice(strong)
             server, tool = _carrier(chance)
-            text = _filled(payload.text, tool, chance)
+            text = filled(payload.text, tool["name"], chance)
             made = disguise(tool, text, chance)
             found.append(
                 Example(f"{family}-{len(found)}", server, made, family, payload.language, payload.voice, text, family)
@@ -174,16 +145,9 @@ def _carrier(chance: random.Random) -> tuple[str, dict[str, Any]]:
     return server, json.loads(json.dumps(tool))
 
 
-def _filled(text: str, tool: Mapping[str, Any], chance: random.Random) -> str:
-    filled = text.replace("{tool}", tool["name"])
-    for slot, values in SLOTS.items():
-        filled = filled.replace("{" + slot + "}", chance.choice(values))
-    return filled
-
-
 def _placed(payload: Payload, chance: random.Random, number: str) -> Example:
     server, tool = _carrier(chance)
-    text = _filled(payload.text, tool, chance)
+    text = filled(payload.text, tool["name"], chance)
     place = chance.choice(
         ("description",) * 6 + ("parameter", "parameter", "title", "output", "example", "instructions", "front")
     )

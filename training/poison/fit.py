@@ -33,9 +33,9 @@ OUT = Path(shortlist.trust.__file__).parent / "data" / "head.json"
 REAL = ("catalogs", "train/authored", "train/labelled")
 STRUCTURAL = frozenset(("look_alike", "capability_mismatch"))
 """Families that have no text to learn from."""
-DANGEROUS_RATE, SUSPICIOUS_RATE = 0.0003, 0.0022
+DANGEROUS_RATE, SUSPICIOUS_RATE = 0.0003, 0.0018
 """Of real tools; lower than what is promised, since other catalogs have other oddities."""
-EMBEDDED = 0.036
+EMBEDDED = 0.06
 """The share of real tools whose words are odd enough to be embedded."""
 WORDS_PENALTY, ENCODER_PENALTY = 3.0, 1e-3
 VECTOR_SCALE = 5.0
