@@ -255,9 +255,9 @@ def families(fit: Fit) -> None:
         head = fit.head(left_out)
         for sample, worst, vector in zip(fit.made, fit.made_worst, fit.made_vectors, strict=True):
             if sample.family in left_out:
-                score = -np.inf  # an example in which the lexicon finds nothing is missed
-                if worst >= 0:
-                    words = head.word_scores(sample.passages[worst].row[None])
+                score = -np.inf  # an example in which the lexicon finds little is missed
+                words = head.word_scores(sample.passages[worst].row[None]) if worst >= 0 else np.zeros(0)
+                if len(words) and words[0] > head.floor:
                     score = float(head.scores(words, vector[None])[0])
                 rows.append((sample.family, score > head.suspicious, score > head.dangerous))
     for name in (*names, "all"):
