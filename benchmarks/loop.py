@@ -144,6 +144,7 @@ async def gateway_over(
 ) -> AsyncIterator[tuple[Gateway, Engine]]:
     vectors = QueryVectors(embedder) if isinstance(embedder, Hanging) else LocalVectors(embedder)
     engine = Engine(lambda known: Searcher(known, vectors), catalog)
+    engine.begin()
     pool = UpstreamPool({}, on_event=lambda _: None, client=Answerer())
     storage = open_local()
     saved = SavedCatalog(storage.catalogs, settings_of([BIG]).servers)

@@ -2,10 +2,12 @@
 
 import gc
 import json
+import sys
 import time
 from collections.abc import Iterable
 from typing import Any
 
+SWITCH_SECONDS = 0.001
 ASKED = "send a message to the team"
 
 
@@ -23,7 +25,8 @@ def restarted() -> None:
     from shortlist.cli import YOUNG_OBJECTS
 
     gc.set_threshold(*YOUNG_OBJECTS)
-    gc.disable()  # both as the command does
+    gc.disable()
+    sys.setswitchinterval(SWITCH_SECONDS)  # all three as the command does
     from benchmarks.asking import Asking
 
     from shortlist.cli.stack import open_stack, run_plainly

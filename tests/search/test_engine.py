@@ -94,6 +94,7 @@ async def test_the_first_search_loads_the_model_beside_the_index_and_once(failur
         return Slow(catalog)
 
     engine = Engine(make, ONE, load_model=model.load)
+    engine.begin()
     assert not model.loaded
     may_make.set()
     for _ in range(2):
@@ -108,6 +109,7 @@ class Made:
         self.searches: list[Slow] = []
         self.failure = failure
         self.engine = Engine(self.make, ONE, vectors=vectors)
+        self.engine.begin()
 
     def make(self, catalog: Catalog) -> Slow:
         self.searches.append(Slow(catalog, self.failure))

@@ -62,6 +62,7 @@ async def _serve(settings: Settings, host: str, port: int, open_browser: bool) -
         ),
         _catalog(settings, storage),
     )
+    search.begin()
     upstreams = RecordedUpstreams(tuple(settings.servers), storage.events)
     sources = Sources(
         state=GatewayState(settings, search, upstreams),

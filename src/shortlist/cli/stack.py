@@ -127,6 +127,7 @@ async def open_stack(  # noqa: PLR0913 - all but two have a default
         parts = (settings, options, telemetry, storage)
         opening = _Opening(models, metrics or GatewayMetrics(), start, tokens, audit, shares_servers)
         async with _open_stack(*parts, opening) as stack:
+            stack.search.begin()  # not before: the rest of a start would wait for the thread that indexes
             yield stack
 
 

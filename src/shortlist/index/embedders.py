@@ -8,6 +8,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -154,9 +155,12 @@ class OnnxEmbedder:
             return self._loaded
 
     def _load(self) -> tuple[Any, Any]:
-        model = _checked(self._folder / MODEL_FILE, self.card.digest)
-        session = _onnx_session(model, spin=not self.is_shared)
-        tokenizer = _tokenizer(self._folder / "tokenizer.json")
+        model = self._folder / MODEL_FILE
+        with ThreadPoolExecutor(1) as beside:  # a first search waits for all three
+            opened = beside.submit(_onnx_session, model, spin=not self.is_shared)
+            _checked(model, self.card.digest)
+            tokenizer = _tokenizer(self._folder / "tokenizer.json")
+            session = opened.result()
         try:
             (probe,) = session.run(None, {name: np.ones((1, 2), np.int64) for name in ("input_ids", "attention_mask")})
         except Exception as error:

@@ -85,9 +85,6 @@ class Engine:
         self._unembedded = threading.Event()
         self._changed_at = 0.0
         self._limiters: tuple[anyio.CapacityLimiter, anyio.CapacityLimiter] | None = None
-        if len(catalog) and vectors:
-            with self._state:
-                self._index_soon()  # vectors follow: a saved catalog that never changes needs them too
 
     @classmethod
     def over(cls, searcher: Preparable) -> "Engine":
@@ -95,6 +92,12 @@ class Engine:
         engine = cls(lambda _: searcher, searcher.catalog, vectors=False)
         engine._searcher = searcher
         return engine
+
+    def begin(self) -> None:
+        """Index the catalog before anybody searches it; vectors follow, which one that never changes needs too."""
+        if len(self._latest) and self._vectors:
+            with self._state:
+                self._index_soon()
 
     @property
     def catalog(self) -> Catalog:
