@@ -66,7 +66,7 @@ def save(count: int, servers: int | None) -> None:
     (cache_folder() / "servers.json").write_text(json.dumps(list(catalog.servers)))
 
 
-def configurable(catalog: Catalog, servers: int | None) -> Catalog:
+def configurable(catalog: Catalog, servers: int | None = None) -> Catalog:
     """Return the same tools on their own or so many servers, with the names and ids that a gateway gives them."""
     tools: dict[str, Tool] = {}
     for tool in catalog.tools.values():
