@@ -13,11 +13,11 @@ the shipped model and prints how the derived vectors compare with those.
 
 import argparse
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -27,8 +27,11 @@ from numpy.typing import NDArray
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
 from shortlist.evals.tables import Table
+from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder, Vectors, shipped
+from shortlist.index.index import embed_cached
 from shortlist.models import Tool
+from shortlist.storage.local import local_vectors
 from shortlist.text.documents import embedding_text
 
 SEED = 19
@@ -41,7 +44,6 @@ PATTERN, DONOR = (0.15, 0.78), 0.17
 those that the embedded vectors of made tools were found to have."""
 MIXED = 4
 """The rest of a derived vector is the mean of so many real tools, so that it lies where real vectors lie."""
-CACHE = Path(__file__).parent / ".cache" / "growth"
 _WORD = re.compile(r"(?<!\\)[A-Za-z][a-z]{3,}")  # not the letter of an escape in JSON
 _JSON = frozenset({"true", "false", "null"})
 _SYLLABLES = [
@@ -117,16 +119,10 @@ def real_catalog() -> Catalog:
 def real_vectors(catalog: Catalog, model: Embedder, most: int | None = None) -> Vectors:
     """Return the model's vectors of the real tools, or of the first of them.
 
-    They are embedded once and kept in the benchmarks' cache.
+    They are embedded once and kept with the vectors that all programs of this user share.
     """
-    tools = list(catalog.tools.values())[:most]
-    some = f"-{len(tools)}" if len(tools) < len(catalog) else ""
-    place = CACHE / f"real-{model.model_id.replace('@', '-')}{some}.npy"
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        np.save(place, model.embed_documents([embedding_text(tool) for tool in tools]))
-    vectors: Vectors = np.load(place)
-    return vectors
+    texts = [embedding_text(tool) for tool in list(catalog.tools.values())[:most]]
+    return embed_cached(model, texts, StoredVectors(local_vectors()), _embedded)
 
 
 def grown_catalog(maker: Maker, size: int) -> tuple[Catalog, dict[str, tuple[str, str]]]:
@@ -154,6 +150,11 @@ def _made(tool: Tool, server: MadeServer) -> Tool:
         definition=definition,
         content_hash=f"made {server.name}/{tool.id}",
     )
+
+
+def _embedded(done: int, total: int) -> None:
+    if done == total or not done % 1_000:
+        print(f"{done:,} of {total:,} real tools embedded", file=sys.stderr, flush=True)
 
 
 def _words(tool: Tool) -> list[str]:

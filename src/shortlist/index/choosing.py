@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.embedders import Embedder, shipped
-from shortlist.index.index import Index, as_it_is
-from shortlist.index.nearest import FEW_PASSING, ApproximateVectorIndex, is_available
-from shortlist.index.vectors import CAPACITY, QueryVectors
+from shortlist.index.index import Index
+from shortlist.index.nearest import FEW_PASSING, ApproximateVectorIndex, CompressedVectors, is_available
+from shortlist.index.vectors import CAPACITY, ExactVectorIndex, QueryVectors
 
 EmbedderChoice: TypeAlias = Embedder | Mapping[str, Any] | str | None
 """`auto`, `small`, `small:256`, `static`, `none`, a model folder, `provider:model`, an object of your own, or a
@@ -95,11 +95,11 @@ def choose_index(choice: str) -> Callable[[Index], Index]:
     """Return what prepares an index whose vectors are complete for searching them."""
     kind, colon, address = choice.partition(":")
     if choice == "exact":
-        return as_it_is
+        return _exactly
     if choice == "approximate":
         if not is_available():
             raise InvalidInput("search.index 'approximate' needs the extra 'ann': pip install 'shortlist-mcp[ann]'.")
-        return _in_cells
+        return _compressed
     if kind == "milvus" and colon and address:
         if find_spec("pymilvus") is None:
             raise InvalidInput(
@@ -109,20 +109,28 @@ def choose_index(choice: str) -> Callable[[Index], Index]:
     raise InvalidInput(f"No index {choice!r}: use {INDEXES}.")
 
 
-def _in_cells(index: Index) -> Index:
+def _exactly(index: Index) -> Index:
+    """Return the index with exact search, also where it was saved by a process that chose approximate search."""
     dense = index.dense
-    if dense is None or len(index) <= FEW_PASSING:
-        return index
-    if isinstance(dense, ApproximateVectorIndex) and not dense.is_outdated:
+    return replace(index, dense=dense.exact()) if isinstance(dense, ApproximateVectorIndex) else index
+
+
+def _compressed(index: Index) -> Index:
+    dense = index.dense
+    if dense is None or len(index) <= FEW_PASSING or _has_finder(dense, CompressedVectors):
         return index
     return replace(index, dense=ApproximateVectorIndex.over(dense))
+
+
+def _has_finder(dense: ExactVectorIndex, kind: type) -> bool:
+    return isinstance(dense, ApproximateVectorIndex) and isinstance(dense.finder, kind) and not dense.is_outdated
 
 
 def _by_milvus(index: Index, address: str) -> Index:
     from shortlist.index.milvus import Collection, by_milvus  # noqa: PLC0415
 
     dense = index.dense
-    if dense is None or (isinstance(dense, ApproximateVectorIndex) and not dense.is_outdated):
+    if dense is None or _has_finder(dense, Collection):
         return index
     try:
         return replace(index, dense=by_milvus(index, Collection.open(address, index, os.environ.get(MILVUS_TOKEN, ""))))

@@ -1,8 +1,8 @@
 """Approximate search over vectors, for catalogs in which looking at every vector takes too long.
 
-A finder names rows that are probably the nearest: `VectorCells` in this process, or an engine (`index.milvus`). The
-exact index scores them. Rows that came after the finder was made are always looked at, and rows that may not answer are
-left out before the cut, so filters hold and an update is visible at once.
+A finder names rows that are probably the nearest: `CompressedVectors` in this process, or an engine (`index.milvus`).
+The exact index scores them. Rows that came after the finder was made are always looked at, and rows that may not answer
+are left out before the cut, so filters hold and an update is visible at once.
 """
 
 import math
@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 from shortlist.errors import InvalidInput
 from shortlist.index.embedders import Vectors
 from shortlist.index.ports import Among, Candidates, Rows
-from shortlist.index.vectors import ExactVectorIndex, best, mean_and_deviation
+from shortlist.index.vectors import ExactVectorIndex, best, mean_and_deviation, quantise
 
 FEW_PASSING = 20_000
 """When a filter leaves no more rows than this, all of them are looked at."""
-TRAINED_ON = 64
-"""Vectors per cell that the centroids are found with; faiss asks for 39 at least."""
-ROUNDS = 8
-"""Rounds of k-means: more hardly move the centroids."""
-LOOKED_AT = 0.08
-"""The share of the cells that a query looks at; `benchmarks.growth` prints the recall."""
-ENOUGH = 60
-"""A query looks at further cells until so many times the wanted rows may answer."""
+TRAINED_ON = 50_000
+"""Vectors that the axes and the codes are trained on."""
+KEPT_SQUARES = 0.9
+"""Principal axes are kept until they hold this share of the squared components: 192 of 384 with the shipped model."""
+OVERSAMPLED = 13
+"""Rows looked at for each wanted one: four-bit codes order rows roughly. `benchmarks.growth` prints the recall."""
 SAMPLED = 50_000
-"""Rows that the mean and deviation of all scores are estimated from."""
+"""Rows that the mean and deviation are estimated from, where a filter or a query of several parts needs it."""
+AT_ONCE = 50_000
+"""Vectors restored to floats at a time."""
 UNPLACED_SHARE = 0.2
-"""Cells are made again once this share of the rows came after them."""
+"""A new finder is made once this share of the rows came after the last one."""
 
 
 class Finder(Protocol):
@@ -44,69 +44,120 @@ class Finder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class VectorCells:
-    """Which rows lie around which centroid. faiss finds the centroids (k-means); searching does not need it."""
+class CompressedVectors:
+    """Vectors on their principal axes with four bits for each two of them, which faiss compares 32 at a time.
 
-    centroids: NDArray[np.float32]
-    starts: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    """Those of the first cell, of the second …"""
+    A row takes an eighth of the bytes that the exact index reads for it.
+    """
+
+    scanned: Any
+    """A faiss index: the axes, and product quantisation in a single list, whose search can skip rows."""
 
     @classmethod
-    def of(cls, vectors: ExactVectorIndex, seed: int = 19) -> "VectorCells":
-        """Divide the vectors of an index into about twice as many cells as the root of their number."""
+    def of(cls, vectors: ExactVectorIndex, seed: int = 19) -> "CompressedVectors":
+        """Train axes and codes on a sample, and encode every vector."""
         faiss = _faiss()
-        count = max(int(2 * math.sqrt(vectors.size)), 1)
-        rows = np.sort(np.random.default_rng(seed).permutation(vectors.size)[: TRAINED_ON * count])
-        kmeans = faiss.Kmeans(vectors.dimensions, count, niter=ROUNDS, seed=seed, spherical=True, verbose=False)
-        kmeans.train(vectors.vectors(rows))
-        places = np.empty(vectors.size, np.int64)
-        for start in range(0, vectors.size, SAMPLED):
-            part = np.arange(start, min(start + SAMPLED, vectors.size))
-            places[part] = kmeans.index.search(vectors.vectors(part), 1)[1][:, 0]
-        sizes = np.bincount(places, minlength=count)
-        order = np.argsort(places, kind="stable").astype(np.int32)
-        return cls(kmeans.centroids, np.concatenate([[0], np.cumsum(sizes)]), order)
+        chosen = np.random.default_rng(seed).permutation(vectors.size)[:TRAINED_ON]
+        sample = vectors.vectors(np.sort(chosen))
+        axes = _principal_axes(sample)
+        turn = faiss.LinearTransform(vectors.dimensions, len(axes), False)
+        faiss.copy_array_to_vector(axes.ravel(), turn.A)
+        turn.is_trained = True
+        only_list = faiss.IndexFlatIP(len(axes))
+        only_list.add(np.zeros((1, len(axes)), np.float32))
+        codes = faiss.IndexIVFPQFastScan(only_list, len(axes), 1, len(axes) // 2, 4, faiss.METRIC_INNER_PRODUCT)
+        codes.by_residual = False
+        codes.pq.cp.min_points_per_centroid = 1  # no warning about a small catalog
+        codes.train(turn.apply(sample))
+        for start in range(0, vectors.size, AT_ONCE):
+            codes.add(turn.apply(vectors.vectors(np.arange(start, min(start + AT_ONCE, vectors.size)))))
+        return cls(faiss.IndexPreTransform(turn, codes))
+
+    @property
+    def size(self) -> int:
+        return int(self.scanned.ntotal)
 
     def near(self, query: Vectors, limit: int, among: Among) -> Rows:
-        order = np.argsort(-(query[:, : self.centroids.shape[1]] @ self.centroids.T).max(axis=0), kind="stable")
-        looked, count = 0, max(int(LOOKED_AT * len(order)), 1) * len(query)
-        found, total = [np.empty(0, np.int64)], 0
-        while looked < len(order) and (not looked or total < ENOUGH * limit):
-            cells = order[looked : looked + count].tolist()
-            rows = np.concatenate([self.rows[self.starts[cell] : self.starts[cell + 1]] for cell in cells])
-            found.append(rows.astype(np.int64) if among.rows is None else rows[among.rows[rows]].astype(np.int64))
-            total, looked, count = total + len(found[-1]), looked + count, 2 * count
-        return np.concatenate(found)
+        faiss = _faiss()
+        asked = np.ascontiguousarray(query[:, : self.scanned.d], np.float32)
+        parameters = None
+        if among.rows is not None:
+            passing = faiss.IDSelectorBitmap(np.packbits(among.rows[: self.size], bitorder="little"))
+            parameters = faiss.SearchParametersPreTransform(index_params=faiss.IVFSearchParameters(sel=passing))
+        _, found = self.scanned.search(asked, min(OVERSAMPLED * limit, self.size), params=parameters)
+        rows: Rows = np.unique(found)
+        return rows[rows >= 0]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {"compressed": _faiss().serialize_index(self.scanned)}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, NDArray[Any]]) -> "CompressedVectors":
+        try:
+            return cls(_faiss().deserialize_index(arrays["compressed"]))
+        except RuntimeError as error:
+            raise ValueError(f"the compressed vectors cannot be read: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The mean of all vectors and of the products of their components: any query's mean and deviation follow."""
+
+    mean: NDArray[np.float32]
+    products: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, vectors: ExactVectorIndex) -> "Moments":
+        total, products = np.zeros(vectors.dimensions), np.zeros((vectors.dimensions, vectors.dimensions))
+        for start in range(0, vectors.size, AT_ONCE):
+            part = vectors.vectors(np.arange(start, min(start + AT_ONCE, vectors.size)))
+            total += part.sum(axis=0, dtype=np.float64)
+            products += part.T @ part
+        count = max(vectors.size, 1)
+        return cls((total / count).astype(np.float32), (products / count).astype(np.float32))
+
+    def of_scores(self, query: Vectors) -> tuple[float, float]:
+        """Return the mean of the scores of all rows, and that of their squares."""
+        codes, scales = quantise(query[:, : len(self.mean)])
+        asked = codes[0] * scales[0]
+        return float(asked @ self.mean), float(asked @ self.products @ asked)
 
 
 class ApproximateVectorIndex(ExactVectorIndex):
     """Vectors by row of which a query looks at those that a finder names; scores are those of the exact index."""
 
-    def __init__(self, exact: ExactVectorIndex, finder: Finder, placed: int) -> None:
+    def __init__(
+        self, exact: ExactVectorIndex, finder: Finder, placed: int | None = None, moments: Moments | None = None
+    ) -> None:
         super().__init__(exact.model_id, exact._codes, exact._scales, exact._room)
-        self._finder = finder
-        self._placed = placed
+        self.finder = finder
+        self._placed = exact.size if placed is None else placed
         """The rows that the finder knows; later ones are always looked at."""
+        self._moments = moments
+        """Those of the rows that the finder knows; without them the mean and deviation are those of a sample."""
 
     @classmethod
     def over(cls, exact: ExactVectorIndex) -> "ApproximateVectorIndex":
-        """Divide the vectors of an exact index into cells."""
-        return cls(exact, VectorCells.of(exact), exact.size)
+        """Compress the vectors of an exact index."""
+        return cls(exact, CompressedVectors.of(exact), moments=Moments.of(exact))
 
     @property
     def is_outdated(self) -> bool:
         """Whether the finder lacks so many rows that a new one is due."""
         return self.size - self._placed > UNPLACED_SHARE * self.size
 
+    def exact(self) -> ExactVectorIndex:
+        """Return the same vectors without the finder."""
+        return ExactVectorIndex(self.model_id, self._codes, self._scales, self._room)
+
     def grown(self, size: int) -> "ApproximateVectorIndex":
-        return ApproximateVectorIndex(super().grown(size), self._finder, self._placed)
+        return ApproximateVectorIndex(super().grown(size), self.finder, self._placed, self._moments)
 
     def with_vectors(self, rows: Rows, vectors: Vectors) -> "ApproximateVectorIndex":
-        return ApproximateVectorIndex(super().with_vectors(rows, vectors), self._finder, self._placed)
+        return ApproximateVectorIndex(super().with_vectors(rows, vectors), self.finder, self._placed, self._moments)
 
     def retrieve(self, query: Vectors, limit: int, among: Among) -> Candidates:
-        """Return the nearest of the rows that were looked at; mean and deviation are those of a sample."""
+        """Return the nearest of the rows that were looked at."""
         rows = self._looked_at(query, limit, among)
         scores = self.score(query, rows)
         chosen = best(scores, limit)
@@ -115,41 +166,61 @@ class ApproximateVectorIndex(ExactVectorIndex):
 
     def _looked_at(self, query: Vectors, limit: int, among: Among) -> Rows:
         """Return the rows to score, ascending."""
-        if among.rows is not None and np.count_nonzero(among.rows) <= max(FEW_PASSING, ENOUGH * limit):
+        if among.rows is not None and np.count_nonzero(among.rows) <= max(FEW_PASSING, OVERSAMPLED * limit):
             few: Rows = among.rows.nonzero()[0]
             return few
+        return np.concatenate([np.sort(self.finder.near(query, limit, among)), self._later(among)])
+
+    def _later(self, among: Among) -> Rows:
+        """Return the rows that may answer and that the finder does not know."""
         later = np.arange(self._placed, self.size)
-        passing = later if among.rows is None else later[among.rows[self._placed :]]
-        return np.sort(np.concatenate([self._finder.near(query, limit, among), passing]))
+        return later if among.rows is None else later[among.rows[self._placed :]]
 
     def _spread(self, query: Vectors, among: Among) -> tuple[float, float]:
-        rows = np.arange(self.size) if among.rows is None else among.rows.nonzero()[0]
-        if not len(rows):
+        """Return the mean and deviation of the rows that may answer, or those of a sample of them."""
+        known = among.rows[: self._placed] if among.rows is not None else None
+        hidden = np.flatnonzero(~known) if known is not None else np.empty(0, np.int64)
+        if self._moments is None or len(query) > 1 or len(hidden) > SAMPLED:
+            rows = np.arange(self.size) if among.rows is None else among.rows.nonzero()[0]
+            every = self.score(query, rows[:: max(len(rows) // SAMPLED, 1)])
+            return mean_and_deviation(every) if len(every) else (0.0, 1.0)
+        more, without = (self.score(query, rows).astype(np.float64) for rows in (self._later(among), hidden))
+        count, (mean, square) = self._placed - len(hidden) + len(more), self._moments.of_scores(query)
+        if not count:
             return 0.0, 1.0
-        return mean_and_deviation(self.score(query, rows[:: max(len(rows) // SAMPLED, 1)]))
+        mean = (self._placed * mean + float(more.sum() - without.sum())) / count
+        square = (self._placed * square + float(np.vdot(more, more) - np.vdot(without, without))) / count
+        return mean, math.sqrt(max(square - mean * mean, 1e-6))
 
     def state(self) -> dict[str, NDArray[Any]]:
         state = super().state()
-        if isinstance(self._finder, VectorCells) and self._placed == self.size:
-            cells = self._finder
-            state |= {"centroids": cells.centroids, "cell_starts": cells.starts, "cell_rows": cells.rows}
+        if isinstance(self.finder, CompressedVectors) and self._moments is not None and self._placed == self.size:
+            state |= self.finder.state() | {"mean": self._moments.mean, "products": self._moments.products}
         return state
 
     @classmethod
     def restore(cls, model_id: str, arrays: Mapping[str, NDArray[Any]]) -> ExactVectorIndex:
-        """Return saved vectors, with their cells where they were saved with some."""
+        """Return saved vectors, with their compressed form where they were saved with it and faiss is installed."""
         exact = ExactVectorIndex.restore(model_id, arrays)
-        if "cell_rows" not in arrays:
+        if "compressed" not in arrays or not is_available():
             return exact
-        cells = VectorCells(*(arrays[name] for name in ("centroids", "cell_starts", "cell_rows")))
-        if cells.starts[-1] != len(cells.rows) or len(cells.rows) != exact.size:
-            raise ValueError("the cells and the vectors differ in size")
-        return cls(exact, cells, exact.size)
+        finder, moments = CompressedVectors.restore(arrays), Moments(arrays["mean"], arrays["products"])
+        if finder.size != exact.size or moments.products.shape != (exact.dimensions, exact.dimensions):
+            raise ValueError("the compressed vectors and the vectors differ in size")
+        return cls(exact, finder, moments=moments)
 
 
 def is_available() -> bool:
-    """Return whether the library that finds centroids is installed."""
+    """Return whether the library that compresses vectors and scans them is installed."""
     return find_spec("faiss") is not None
+
+
+def _principal_axes(sample: Vectors) -> Vectors:
+    """Return the axes with most of the squared components, an even number of them, the longest first."""
+    squares, axes = np.linalg.eigh(sample.T @ sample)
+    held = np.cumsum(squares[::-1]) / max(float(squares.sum()), 1e-9)
+    kept = int(np.searchsorted(held, KEPT_SQUARES)) + 1
+    return np.ascontiguousarray(axes[:, ::-1].T[: min(kept + kept % 2, len(axes))], np.float32)
 
 
 def _faiss() -> Any:
