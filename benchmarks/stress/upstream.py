@@ -43,7 +43,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             info = {"name": "bench", "version": "1"}
             result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
         case "tools/list":
-            result = {"tools": [TOOL]}
+            more = [{**TOOL, "name": f"echo_{number}"} for number in range(int(os.environ.get("MORE_TOOLS", "0")))]
+            result = {"tools": [TOOL, *more]}
         case "tools/call":
             arguments = params.get("arguments") or {}
             note(message)

@@ -23,7 +23,6 @@ from shortlist.storage.local import open_local
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Experiment, Variant, start_experiment
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog
 from tests.telemetry.happenings import batch_of, call, search
-from tests.telemetry.support import config_in, environment_in, stdio_client
 
 SKY = ServerSettings(name="sky", transport=StdioTransport(command="sky"))
 TOOL = tool_from_mcp({"name": "forecast", "inputSchema": {"type": "object"}}, "sky")
@@ -252,26 +251,6 @@ def test_a_folder_that_cannot_be_used_ends_nothing(
     damage(tmp_path / folder.lower())
     use()
     assert caplog.records
-
-
-@pytest.mark.anyio
-async def test_a_gateway_whose_files_are_all_damaged_serves(tmp_path: Path) -> None:
-    environment, config = environment_in(tmp_path), config_in(tmp_path)
-    async with stdio_client(environment, config) as client:
-        await client.call_tool("fixture__say_back", {"text": "hello"})
-    home = Home(tmp_path / "data" / "shortlist", tmp_path / "cache" / "shortlist")
-    garbage(home.file("events"))
-    directory(home.file("key"))
-    tool(description=7)(home.file("catalog"))
-    home.cache.mkdir(parents=True, exist_ok=True)
-    garbage(home.file("vectors"))
-    before = snapshot(home.file("events"))
-    async with stdio_client(environment, config) as client:
-        found = await client.call_tool("search_tools", {"query": "say a text back"})
-        answer = await client.call_tool("fixture__say_back", {"text": "hello"})
-    assert "fixture__say_back" in str(found.content)
-    assert not answer.is_error
-    assert snapshot(home.file("events")) == before
 
 
 def test_a_gateway_that_started_with_an_unset_clock_keeps_its_retention(home: Home) -> None:

@@ -1,7 +1,7 @@
-"""Columns of an index: values by row, of which the first lie in mapped files and later ones in memory.
+"""Columns of an index: values by row, of which the first come from files and later ones are added in memory.
 
-A mapped file is read where somebody looks, and processes that map the same file share its pages. So a start reads next
-to nothing, however many tools there are, and a second worker costs next to no memory.
+The files of a large index are mapped: they are read where somebody looks, and processes share the pages. So a start
+reads next to nothing, however many tools there are, and a second worker costs next to no memory.
 """
 
 import hashlib

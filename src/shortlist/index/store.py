@@ -1,18 +1,20 @@
-"""A saved index: columns as they are in memory, mapped from files, and tools as lines that are read when asked for.
+"""A saved index: columns as they are in memory, and tools as lines that are read when asked for.
 
-What has an entry for every tool is a mapped column, which a start does not read. `index.json` holds the rest: words,
+What has an entry for every tool is a column, an array in a file of its own. `index.json` holds the rest: words,
 servers, categories and tags. `catalog.json` describes the servers, for a start that does not know them from elsewhere.
 """
 
 import json
-import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,13 @@ from shortlist.index.nearest import ApproximateVectorIndex
 from shortlist.models import Server, ToolId
 
 VERSION = 3
+MAPPED_FROM = 256_000_000
+"""Bytes of columns, those of about 200,000 tools, from which on an index is mapped into memory instead of read.
+
+A start does not read a mapped column, and processes share its pages. But a program that cuts a mapped file ends every
+process that looks at it (SIGBUS), so an index that is read in a moment is read.
+"""
+_Parts: TypeAlias = Callable[[str], Mapping[str, NDArray[Any]]]
 _HEADER, _CATALOG, _TOOLS = "index.json", "catalog.json", "tools.jsonl"
 
 
@@ -113,12 +122,13 @@ def _is_described(server: Server) -> bool:
 
 
 def _read(folder: Path, header: dict[str, Any], known: Catalog | None) -> Index:
-    ids, names = Texts(_Arrays(folder, "ids")), Texts(_Arrays(folder, "names"))
-    rows = TextRows(ids, _Arrays(folder, "ids"))
-    facets = Facets.restore(header["facets"], _Arrays(folder, "facets"))
-    lexical = ExactLexicalIndex.restore(header["vocabulary"], _Arrays(folder, "lexical"))
-    dense = ApproximateVectorIndex.restore(header["model"], _Arrays(folder, "dense")) if header["model"] else None
-    catalog = known or _read_catalog(folder, header, rows, facets)
+    part = partial(_Arrays, folder, _mode(folder))
+    ids, names = Texts(part("ids")), Texts(part("names"))
+    rows = TextRows(ids, part("ids"))
+    facets = Facets.restore(header["facets"], part("facets"))
+    lexical = ExactLexicalIndex.restore(header["vocabulary"], part("lexical"))
+    dense = ApproximateVectorIndex.restore(header["model"], part("dense")) if header["model"] else None
+    catalog = known or _read_catalog(folder, header, part, rows, facets)
     sizes = {len(ids), len(catalog), len(facets.servers), lexical.size, dense.size if dense else len(ids)}
     if len(sizes) > 1:
         raise ValueError("its parts differ in size")
@@ -129,39 +139,46 @@ def _read(folder: Path, header: dict[str, Any], known: Catalog | None) -> Index:
         facets=facets,
         lexical=lexical,
         dense=dense,
-        names=Grouped(TextRows(names, _Arrays(folder, "names")), _Arrays(folder, "named")),
+        names=Grouped(TextRows(names, part("names")), part("named")),
         shared={name: frozenset(header["shared"].get(name, ())) for name in catalog.servers},
         counts={},
     )
 
 
-def _read_catalog(folder: Path, header: dict[str, Any], rows: TextRows, facets: Facets) -> Catalog:
+def _read_catalog(folder: Path, header: dict[str, Any], part: _Parts, rows: TextRows, facets: Facets) -> Catalog:
     described = json.loads((folder / _CATALOG).read_bytes())
-    ends, hashes = _Arrays(folder, "places")["ends"], Texts(_Arrays(folder, "hashes"))
+    ends, hashes = part("places")["ends"], Texts(part("hashes"))
     if not len(rows) == len(ends) == len(hashes):
         raise ValueError("its parts differ in size")
-    if (folder / _TOOLS).stat().st_size != (ends[-1] if len(ends) else 0):
-        raise ValueError(f"{_TOOLS} is cut off")
-    lines = _MappedLines(rows, ends, _mapped(folder / _TOOLS))
+    lines = _FileLines(folder / _TOOLS, rows, ends)
     return Catalog.stored(
         StoredTools(ByRow(rows, lambda _: lines)),
         [server_of(raw) for raw in described["servers"]],
         ByRow(rows, hashes.__getitem__),
-        _members(rows.texts, facets.servers.values, _Arrays(folder, "members")),
+        _members(rows.texts, facets.servers.values, part("members")),
         [header["fingerprint"]],
     )
 
 
-class _MappedLines(NamedTuple):
-    """The lines of all tools of an index, by row."""
+class _FileLines:
+    """The lines of all tools of an index, by row, read from the file one at a time."""
 
-    rows: TextRows
-    ends: NDArray[np.int64]
-    text: memoryview
+    def __init__(self, path: Path, rows: TextRows, ends: NDArray[np.int64]) -> None:
+        self._path, self._rows, self._ends = path, rows, ends
+        self._file, self._reading = path.open("rb", buffering=0), threading.Lock()
+        weakref.finalize(self, self._file.close)
+        if os.fstat(self._file.fileno()).st_size != (ends[-1] if len(ends) else 0):
+            raise ValueError(f"{_TOOLS} is cut off")
 
     def line(self, tool_id: ToolId) -> bytes:
-        row = self.rows[tool_id]
-        return bytes(self.text[self.ends.item(row - 1) if row else 0 : self.ends.item(row)])
+        row = self._rows[tool_id]
+        start, end = self._ends.item(row - 1) if row else 0, self._ends.item(row)
+        with self._reading:  # not os.pread, which Windows lacks
+            self._file.seek(start)
+            line = self._file.read(end - start)
+        if len(line) < end - start or not line.startswith(b"{"):
+            raise IndexFormatError(f"{str(self._path)!r} was changed by another program; restart to build it again.")
+        return line
 
 
 def _members(
@@ -179,19 +196,16 @@ def _members(
 
 
 class _Arrays(Mapping[str, NDArray[Any]]):
-    """The arrays of one part, mapped into memory: what a search does not look at is not read, and nothing is copied.
+    """The arrays of one part. They may be written to, which changes this process alone."""
 
-    They may be written to, which changes this process alone.
-    """
-
-    def __init__(self, folder: Path, part: str) -> None:
-        self._folder, self._part = folder, part
+    def __init__(self, folder: Path, mode: Literal["c"] | None, part: str) -> None:
+        self._folder, self._mode, self._part = folder, mode, part
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return np.asarray(np.load(self._folder / f"{self._part}-{name}.npy", mmap_mode="c"))
+        return np.asarray(np.load(self._path(name), mmap_mode=self._mode))
 
     def __contains__(self, name: object) -> bool:
-        return (self._folder / f"{self._part}-{name}.npy").exists()
+        return self._path(name).exists()
 
     def __iter__(self) -> Iterator[str]:
         return (path.stem.removeprefix(f"{self._part}-") for path in self._folder.glob(f"{self._part}-*.npy"))
@@ -199,10 +213,13 @@ class _Arrays(Mapping[str, NDArray[Any]]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def _path(self, name: object) -> Path:
+        return self._folder / f"{self._part}-{name}.npy"
 
-def _mapped(path: Path) -> memoryview:
-    with path.open("rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b"")
+
+def _mode(folder: Path) -> Literal["c"] | None:
+    """Return how numpy opens the columns of an index: mapped where there is much of them, else read."""
+    return "c" if sum(path.stat().st_size for path in folder.glob("*.npy")) >= MAPPED_FROM else None
 
 
 def _swap(fresh: Path, folder: Path) -> None:

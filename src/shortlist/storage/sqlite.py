@@ -86,8 +86,7 @@ class SqliteFile:
                 SqliteFile(self.path, write=True).close()
             self._connection.execute("PRAGMA query_only = ON")
             return
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")  # a power failure may lose the last moments
+        use_rollback_journal(self._connection)
         self._connection.execute("PRAGMA secure_delete = FAST")
         if version < len(scripts):
             with self.transaction() as connection:
@@ -119,14 +118,13 @@ class Database:
         self._writing = threading.RLock()
         self._writer: SqliteFile | None = None
 
-    def rows(self, sql: str, values: Parameters = ()) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query; raises StoreError where nothing has been recorded."""
-        with closing(SqliteFile(self.path)) as file:
-            yield from file.rows(sql, values)
-
     def query(self, sql: str, values: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query."""
-        return list(self.rows(sql, values))
+        """Return all rows of a query; raise StoreError where nothing has been recorded.
+
+        The file is closed before anybody looks at them: whoever reads slowly would hold up the writers.
+        """
+        with closing(SqliteFile(self.path)) as file:
+            return file.query(sql, values)
 
     @contextmanager
     def transaction(self, *, create: bool = True) -> Iterator[sqlite3.Connection]:
@@ -199,6 +197,16 @@ class OwnFile:
             connection.execute("PRAGMA user_version = 1")
         elif version == 0:
             raise sqlite3.DatabaseError("the file has no tables")
+
+
+def use_rollback_journal(connection: sqlite3.Connection) -> None:
+    """Keep a file in the mode in which SQLite maps nothing into memory.
+
+    In WAL mode it maps `-shm`, and a process ends with SIGBUS when a program cuts that file. A file that an earlier
+    release is still using in WAL mode is changed by whoever opens it after that.
+    """
+    with suppress(sqlite3.OperationalError):
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
 
 
 def _nothing_recorded(path: Path) -> NothingRecorded:

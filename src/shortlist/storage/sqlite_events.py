@@ -27,11 +27,15 @@ PURGED_AT_ONCE = 5_000
 """Events deleted in one transaction: a short one, so that other gateways can write in between."""
 
 
+READ_AT_ONCE = 5_000
+LARGEST_ID = 2**63 - 1
+
+
 class SqliteEvents(StoredTallies):
     """Stores events, and the tallies of the same transaction."""
 
     def __init__(self, database: Database) -> None:
-        super().__init__(database.rows, "?")
+        super().__init__(database.query, "?")
         self.database = database
 
     def append(self, batch: Batch) -> None:
@@ -50,12 +54,18 @@ class SqliteEvents(StoredTallies):
             raise
 
     def events(self, query: EventQuery = ALL) -> Iterator[StoredEvent]:
-        """Yield matching events one at a time, so that an export needs little memory."""
+        """Yield matching events, read a part at a time: an export needs little memory and holds no writer up."""
         where, values = _conditions(query)
-        order = "DESC" if query.latest else "ASC"
-        sql = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {where} ORDER BY id {order} LIMIT ?"  # noqa: S608
-        limit = -1 if query.limit is None else query.limit
-        yield from map(stored_event, self.database.rows(sql, (*values, limit)))
+        order, beyond = ("DESC", "id < ?") if query.latest else ("ASC", "id > ?")
+        sql = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {where} AND {beyond} ORDER BY id {order} LIMIT ?"  # noqa: S608
+        last, left = LARGEST_ID if query.latest else -1, query.limit
+        while left is None or left > 0:
+            wanted = READ_AT_ONCE if left is None else min(left, READ_AT_ONCE)
+            found = [stored_event(row) for row in self.database.query(sql, (*values, last, wanted))]
+            yield from found
+            if len(found) < wanted:
+                return
+            last, left = found[-1].id, None if left is None else left - wanted
 
     def purge(self, before: float, megabytes: float) -> None:
         """Delete events from before a second since 1970, then the oldest until the rest fits.

@@ -42,7 +42,7 @@ class SqliteExperiments:
     def outcomes(self, name: str) -> list[WorkspaceOutcome]:
         """Return what each exposed workspace did since, in the order of exposure."""
         sql = f"SELECT {', '.join(_OUTCOME)} FROM outcomes WHERE experiment = ? ORDER BY id"  # noqa: S608
-        return [WorkspaceOutcome(*row) for row in self._database.rows(sql, (name,))]
+        return [WorkspaceOutcome(*row) for row in self._database.query(sql, (name,))]
 
 
 def _check_free(connection: sqlite3.Connection, name: str) -> None:
@@ -98,7 +98,7 @@ class SqliteExemplars:
         where, values = _conditions(caller, tool)
         sql = f"SELECT {_PAIR} FROM exemplars WHERE {where} ORDER BY last DESC, caller, tool, query"  # noqa: S608
         names = [field.name for field in fields(LearnedPair)]
-        return [LearnedPair(**dict(zip(names, row, strict=True))) for row in self._database.rows(sql, values)]
+        return [LearnedPair(**dict(zip(names, row, strict=True))) for row in self._database.query(sql, values)]
 
     def clear(self, *, caller: str | None = None, tool: ToolId | None = None) -> int:
         """Delete pairs and return how many; calls made so far are not learned again."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shortlist.storage.port import StoredVector
+from shortlist.storage.sqlite import use_rollback_journal
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class SqliteVectors:
 
     def _create(self) -> None:
         with closing(sqlite3.connect(self._path, timeout=10)) as connection, connection:
-            connection.execute("PRAGMA journal_mode = WAL")
+            use_rollback_journal(connection)
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
                 raise OSError(f"a newer version of shortlist wrote it: version {version}, this one reads {VERSION}")
