@@ -78,6 +78,15 @@ def unpooled() -> bytes:
     return _graph(nodes, _tensor("table", _FLOAT, table_of(DIMENSIONS)))
 
 
+def unmasked() -> bytes:
+    """A graph that takes no mask, because a text is always read without padding."""
+    nodes = [
+        _node("Gather", ["table", "input_ids"], "hidden"),
+        _node("ReduceMean", ["hidden"], "out", _integers("axes", [1]) + _integer("keepdims", 0)),
+    ]
+    return _graph(nodes, _tensor("table", _FLOAT, table_of(DIMENSIONS)), inputs=("input_ids",))
+
+
 def three_inputs() -> bytes:
     """A graph that also wants token types."""
     nodes = [_node("Add", ["input_ids", "token_type_ids"], "both"), _node("Cast", ["both"], "out", _integer("to", 1))]

@@ -15,7 +15,7 @@ from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.embedders import Embedder, OnnxEmbedder, StaticEmbedder, shipped
 from shortlist.index.vectors import QueryVectors
 from tests.fakes import HashingEmbedder
-from tests.index.models import DIMENSIONS, pooled, three_inputs, unpooled, write_onnx, write_static
+from tests.index.models import DIMENSIONS, pooled, three_inputs, unmasked, unpooled, write_onnx, write_static
 
 Folder = Callable[[Path], Path]
 
@@ -47,6 +47,20 @@ def test_a_text_is_embedded_alike_in_every_company(embedder: Embedder) -> None:
     together = embedder.embed_documents(texts)
     alone = np.stack([embedder.embed_documents([text])[0] for text in texts])
     assert together == pytest.approx(alone, abs=1e-5)
+
+
+def test_a_graph_without_a_mask_makes_the_same_vectors(tmp_path: Path) -> None:
+    masked = OnnxEmbedder(write_onnx(tmp_path / "masked"))
+    plain = OnnxEmbedder(write_onnx(tmp_path / "plain", unmasked()))
+    assert plain.embed_query("create event") == pytest.approx(masked.embed_query("create event"), abs=1e-6)
+
+
+def test_a_rewritten_file_with_the_same_weights_keeps_the_name_of_its_vectors(tmp_path: Path) -> None:
+    before = OnnxEmbedder(write_onnx(tmp_path / "before"))
+    after = OnnxEmbedder(write_onnx(tmp_path / "after", unmasked(), vectors=before.card.digest))
+    assert after.card.digest != before.card.digest
+    assert after.model_id == before.model_id
+    assert OnnxEmbedder(write_onnx(tmp_path / "other", unmasked())).model_id != before.model_id
 
 
 def test_progress_is_told_to_the_end(embedder: Embedder) -> None:

@@ -26,6 +26,7 @@ Tier: TypeAlias = Literal["small", "static", "none"]
 EMBEDDERS = "small (the default), small:256 (the first of its dimensions), static, none, or a folder with a model.json"
 
 MODEL_FILE = "model.onnx"
+MASK = "attention_mask"
 LAST_TEXT_SECONDS = 2.0
 """How long the end of the program waits for the texts that are being read, and for a model that is loading."""
 FEW_TEXTS = 16
@@ -60,6 +61,9 @@ class ModelCard:
     kind: Literal["onnx", "static"]
     dimensions: int
     digest: str
+    """The sha256 of the file with the weights."""
+    vectors: str = ""
+    """The digest of an earlier file with the same weights, whose vectors stay valid; the file's own without one."""
     document_tokens: int = 160
     query_tokens: int = 256
 
@@ -69,6 +73,11 @@ class ModelCard:
                 raise ValueError(f"{number!r} is not a number of dimensions or tokens")
         if self.kind not in ("onnx", "static"):
             raise ValueError(f"kind is {self.kind!r}; it is onnx or static")
+
+    @property
+    def model_id(self) -> str:
+        """Name the vectors that the model makes."""
+        return f"{self.name}@{(self.vectors or self.digest)[:12]}"
 
     @classmethod
     def read(cls, folder: Path) -> "ModelCard":
@@ -95,12 +104,14 @@ class OnnxEmbedder:
         self._folder = folder
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
+        self._masked = True
+        """Whether the graph takes a mask, which marks no padding: each text is read by itself."""
         self.is_shared = False
         """Whether many queries are embedded at the same time, as in a gateway; set before it is loaded."""
 
     @property
     def model_id(self) -> str:
-        return f"{self.card.name}@{self.card.digest[:12]}{self._kept}"
+        return f"{self.card.model_id}{self._kept}"
 
     @property
     def dimensions(self) -> int:
@@ -143,7 +154,7 @@ class OnnxEmbedder:
     def _vector(self, session: Any, tokenizer: Any, text: str, tokens: int) -> Vectors:
         ids = np.array([tokenizer.encode(text[:MAX_TEXT_CHARS]).ids[:tokens] or [0]], np.int64)
         with _PROGRAM:
-            (vectors,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+            (vectors,) = session.run(None, _inputs(ids, masked=self._masked))
         vector: Vectors = _unit(np.asarray(vectors, np.float32)[:, : self.dimensions])[0]
         return vector
 
@@ -161,8 +172,9 @@ class OnnxEmbedder:
             _checked(model, self.card.digest)
             tokenizer = _tokenizer(self._folder / "tokenizer.json")
             session = opened.result()
+        self._masked = any(taken.name == MASK for taken in session.get_inputs())
         try:
-            (probe,) = session.run(None, {name: np.ones((1, 2), np.int64) for name in ("input_ids", "attention_mask")})
+            (probe,) = session.run(None, _inputs(np.ones((1, 2), np.int64), masked=self._masked))
         except Exception as error:
             raise ModelError(
                 f"{str(model)!r} does not take input_ids and attention_mask alone: {error}. "
@@ -186,7 +198,7 @@ class StaticEmbedder:
 
     @property
     def model_id(self) -> str:
-        return f"{self.card.name}@{self.card.digest[:12]}"
+        return self.card.model_id
 
     @property
     def dimensions(self) -> int:
@@ -322,6 +334,10 @@ def _side_by_side(work: Callable[[Progress | None], None], progress: Progress | 
 def _cores() -> int:
     """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _inputs(ids: NDArray[np.int64], *, masked: bool) -> dict[str, NDArray[np.int64]]:
+    return {"input_ids": ids, MASK: np.ones_like(ids)} if masked else {"input_ids": ids}
 
 
 def _unit(vectors: Vectors) -> Vectors:
