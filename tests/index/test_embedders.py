@@ -136,17 +136,18 @@ def test_the_runtime_leaves_nothing_behind_and_so_has_nobody_to_report_to(tmp_pa
     assert list(tmp_path.rglob("*")) == []
 
 
-@pytest.mark.parametrize(
-    ("is_shared", "key", "value"), [(True, "allow_spinning", "0"), (False, "spin_duration_us", "10")]
-)
-def test_threads_that_wait_for_a_model_take_no_cpu_from_others(
-    tmp_path: Path, is_shared: bool, key: str, value: str
-) -> None:
+def test_texts_that_are_read_at_the_same_time_have_a_thread_each(tmp_path: Path) -> None:
     vectors = QueryVectors(embedder := OnnxEmbedder(write_onnx(tmp_path / "small")))
-    if is_shared:
-        vectors.share()
+    vectors.share()
     session, _ = embedder._parts()
-    assert session.get_session_options().get_session_config_entry(f"session.intra_op.{key}") == value
+    assert session.get_session_options().intra_op_num_threads == 1
+
+
+def test_threads_that_share_a_text_wait_awake_for_a_moment_only(tmp_path: Path) -> None:
+    session, _ = OnnxEmbedder(write_onnx(tmp_path / "small"))._parts()
+    options = session.get_session_options()
+    assert options.intra_op_num_threads == 0
+    assert options.get_session_config_entry("session.intra_op.spin_duration_us") == "10"
 
 
 def test_no_texts_give_no_vectors(embedder: Embedder) -> None:

@@ -107,7 +107,10 @@ class OnnxEmbedder:
         self._masked = True
         """Whether the graph takes a mask, which marks no padding: each text is read by itself."""
         self.is_shared = False
-        """Whether many queries are embedded at the same time, as in a gateway; set before it is loaded."""
+        """Whether many queries are embedded at the same time, as in a gateway; set before it is loaded.
+
+        Each is then read by one thread: sharing a text between cores takes a third more CPU, and they have other texts.
+        """
 
     @property
     def model_id(self) -> str:
@@ -121,11 +124,12 @@ class OnnxEmbedder:
         """Embed each text by itself, one on every core.
 
         In a batch they would be padded to the longest, and share one int8 range: slower, and no text's vector would be
-        its own. A query has all cores for itself; here every core has a text, so many are read by another session.
+        its own. A query may have all cores for itself; here every core has a text, so many are read by a session of
+        one thread.
         """
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         session, tokenizer = self._parts()
-        if len(texts) > FEW_TEXTS:
+        if len(texts) > FEW_TEXTS and not self.is_shared:
             with _PROGRAM:
                 session = _onnx_session(self._folder / MODEL_FILE, threads=1)
         rows = iter(range(len(texts)))
@@ -168,7 +172,7 @@ class OnnxEmbedder:
     def _load(self) -> tuple[Any, Any]:
         model = self._folder / MODEL_FILE
         with ThreadPoolExecutor(1) as beside:  # a first search waits for all three
-            opened = beside.submit(_onnx_session, model, spin=not self.is_shared)
+            opened = beside.submit(_onnx_session, model, threads=1 if self.is_shared else 0)
             _checked(model, self.card.digest)
             tokenizer = _tokenizer(self._folder / "tokenizer.json")
             session = opened.result()
@@ -356,8 +360,8 @@ def _checked(path: Path, digest: str) -> Path:
     return path
 
 
-def _onnx_session(model: Path, threads: int = 0, *, spin: bool = False) -> Any:
-    """Open a model; without a number of threads, a text is read by all cores."""
+def _onnx_session(model: Path, threads: int) -> Any:
+    """Open a model whose texts are read by some threads each; 0 means one for every core."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read once, at its import: its releases report to their makers
     try:
         import onnxruntime  # noqa: PLC0415
@@ -366,10 +370,10 @@ def _onnx_session(model: Path, threads: int = 0, *, spin: bool = False) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads
-    # A thread that waits awake for its next part of a text saves an eighth of the time, but takes the CPU from other
-    # texts that are read at the same time: a tenth of what two cores can do. Older runtimes would wait for too long.
+    # A thread that waits awake for its next part of a text saves an eighth of the time. Older runtimes would wait for
+    # too long.
     can_spin_briefly = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 26)
-    waits = ("spin_duration_us", str(SPIN_MICROSECONDS)) if spin and can_spin_briefly else ("allow_spinning", "0")
+    waits = ("spin_duration_us", str(SPIN_MICROSECONDS)) if can_spin_briefly else ("allow_spinning", "0")
     options.add_session_config_entry(f"session.intra_op.{waits[0]}", waits[1])
     try:
         return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
