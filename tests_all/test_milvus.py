@@ -13,10 +13,12 @@ pytest.importorskip("milvus_lite", reason="milvus-lite has no wheel for this pla
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog, tool
 from tests.index.contract import CONTRACT, DIMENSIONS, MODEL, drawn
 
+from shortlist.index import milvus
 from shortlist.index.choosing import choose_index
 from shortlist.index.index import Index
 from shortlist.index.milvus import Collection, MilvusLexicalIndex, expression
 from shortlist.index.nearest import ApproximateVectorIndex
+from shortlist.index.ports import Among
 from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Filters, Query
 from shortlist.search.fusion import LexicalRetriever
@@ -50,6 +52,16 @@ def test_milvus_keeps_the_contract(clause: object, published: Collection) -> Non
         return ApproximateVectorIndex(exact, published, exact.size)
 
     clause(make, ROWS)
+
+
+def test_rows_far_from_the_query_are_found_when_only_they_may_answer(
+    published: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(milvus, "MAX_LIMIT", 100)
+    exact, query = ExactVectorIndex.of(MODEL, drawn(ROWS, 1)), drawn(1, 9)
+    visible = exact.cosines(query)[0] < 0
+    found = published.near(query, 10, Among(size=ROWS, rows=visible))
+    assert found.tolist() == visible.nonzero()[0].tolist()
 
 
 @pytest.fixture

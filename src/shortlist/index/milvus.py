@@ -54,8 +54,7 @@ class Collection:
             found = [self._rows(_VECTOR, vector.tolist(), limit, among) for vector in query.astype(np.float32)]
         except ModelError as error:  # the search goes on with every vector, in this process
             logger.warning("Searching every vector in this process: %s", error)
-            every = np.arange(self._size)
-            return every if among.rows is None else every[among.rows[: self._size]]
+            return self._passing(among)
         return np.unique(np.concatenate(found))
 
     def holding(self, weights: Mapping[int, float], limit: int, among: Among) -> Rows:
@@ -70,7 +69,10 @@ class Collection:
         self._client.close()
 
     def _rows(self, field: str, vector: Any, limit: int, among: Among) -> Rows:
-        """Ask for more until enough rows pass: the engine applies filters, but knows nothing of removed rows."""
+        """Ask for more until enough rows pass: the engine applies filters, but knows neither scopes nor removed rows.
+
+        Where even the most that it returns are not enough, return all rows that may answer: the cut comes after.
+        """
         wanted = limit
         while True:
             asked = min(wanted, MAX_LIMIT)
@@ -85,9 +87,16 @@ class Collection:
             )
             rows = np.array([hit[_ROW] for hit in found], np.int64)
             passing = rows if among.rows is None else rows[among.rows[rows]]
-            if len(passing) >= limit or len(rows) < asked or asked == MAX_LIMIT:
+            if len(passing) >= limit or len(rows) < asked:
                 return passing
+            if asked == MAX_LIMIT:
+                return self._passing(among)
             wanted *= 4
+
+    def _passing(self, among: Among) -> Rows:
+        """Return every row of the collection that may answer."""
+        every = np.arange(self._size)
+        return every if among.rows is None else every[among.rows[: self._size]]
 
     def _publish(self, index: Index) -> None:
         if self._client.has_collection(self._name):
@@ -127,7 +136,7 @@ class Collection:
             return work(*arguments, **named)
         except MilvusException as error:
             raise ModelError(
-                f"Milvus did not answer ({error.message}). Check search.milvus, or set search.index to 'exact'."
+                f"Milvus did not answer ({error.message}). Check the address in search.index, or set it to 'exact'."
             ) from None
 
 
@@ -170,7 +179,7 @@ def _connected(uri: str, token: str) -> Any:
     try:
         return MilvusClient(uri, token=token)
     except (MilvusException, OSError) as error:
-        raise ModelError(f"Milvus at {uri!r} cannot be opened ({error}). Check the address in search.milvus.") from None
+        raise ModelError(f"Milvus at {uri!r} cannot be opened ({error}). Check the address in search.index.") from None
 
 
 class AskedTerms(NamedTuple):
