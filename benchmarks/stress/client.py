@@ -57,6 +57,16 @@ class RawClient:
             await self._response()
         self.close()
 
+    async def listen(self) -> None:
+        """Open the event stream of a legacy session; the connection serves nothing else from then on."""
+        await self._connect()
+        if self._writer is None or self._reader is None:
+            raise ConnectionError("not connected")
+        self._writer.write(self._head("GET", {}, 0))
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        if b" 200 " not in head:
+            raise Refused(f"no event stream: {head[:200]!r}")
+
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool and return the JSON-RPC answer; reconnect first where the connection is gone."""
         return await self.request("tools/call", {"name": name, "arguments": dict(arguments)})

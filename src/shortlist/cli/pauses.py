@@ -1,5 +1,6 @@
 """Keeps garbage collection from slowing a start and from stopping the event loop, and returns freed memory."""
 
+import asyncio
 import gc
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ import anyio.to_thread
 FREEZE_SECONDS = (1.0, 10.0, 60.0)
 """When, one after the other: servers, the index and the vectors arrive in the first minute."""
 
+BUSY_TASKS = 200
+"""With more tasks, many clients are connected. What their sessions have allocated must stay collectable."""
 RETURN_SECONDS = 30.0
 """How often freed memory is returned; it takes a millisecond."""
 
@@ -31,8 +34,10 @@ async def keep_pauses_short() -> None:
     """Exclude what was loaded at the start from garbage collection: walking it stops the loop for 0.1 s."""
     for seconds in FREEZE_SECONDS:
         await anyio.sleep(seconds)
-        gc.freeze()
         gc.enable()
+        while len(asyncio.all_tasks()) > BUSY_TASKS:
+            await anyio.sleep(FREEZE_SECONDS[-1])
+        gc.freeze()
 
 
 async def return_memory() -> None:

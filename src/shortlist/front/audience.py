@@ -207,19 +207,21 @@ class Audience:
     def link(self, caller: Caller, connection: Connection) -> Link:
         """Remember a legacy connection until it closes."""
         session = caller.session or ""
-        if session not in self._links:
-            self._links[session] = Link(connection, caller)
-            if connection.session_id is not None:
-                self._connections[connection.session_id] = connection
-                number_requests(connection, self.first_request)
-            connection.exit_stack.callback(self._unlink, session)
-        return self._links[session]
+        known = self._links.get(session)
+        if known is not None and known.connection is connection:
+            return known
+        link = self._links[session] = Link(connection, caller)
+        if connection.session_id is not None:
+            self._connections[connection.session_id] = connection
+            number_requests(connection, self.first_request)
+        connection.exit_stack.callback(self._unlink, session, link)
+        return link
 
-    def _unlink(self, session: str) -> None:
-        link = self._links.pop(session, None)
-        if link is not None:
+    def _unlink(self, session: str, link: Link) -> None:
+        self._router.forget(link)
+        if self._links.get(session) is link:  # else the session came back from the store, with another connection
+            del self._links[session]
             self._connections.pop(link.connection.session_id or "", None)
-            self._router.forget(link)
             self._state.workspaces.close(link.caller)
 
     def connection(self, session_id: str) -> Connection | None:

@@ -1,6 +1,7 @@
 """Legacy HTTP sessions: what their clients were sent is kept for a while, so that they can resume a broken stream."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +26,15 @@ from shortlist.access.principal import ANONYMOUS, Principal, principal_of_sessio
 from shortlist.fairness import gives_way
 from shortlist.front.legacy import OpenSession, serve_legacy_call
 from shortlist.front.server import DualServer
-from shortlist.front.sessions import IDLE_SECONDS, SESSION_HEADER, TOUCH_SECONDS, SharedSessions
+from shortlist.front.sessions import (
+    HELD_SESSIONS,
+    IDLE_SECONDS,
+    REST_SECONDS,
+    RETRY_SECONDS,
+    SESSION_HEADER,
+    TOUCH_SECONDS,
+    SharedSessions,
+)
 from shortlist.front.streams import use_lean_streams
 from shortlist.storage.shared import StoredSession, session_key
 
@@ -37,6 +46,8 @@ RETRY_MILLISECONDS = 1_000
 """How soon a client whose stream ended comes back."""
 VANISHED_SECONDS = 10.0
 """A call whose client is gone for so long, without resuming, is cancelled: it holds one of its server's places."""
+RESTING_AT_ONCE = 4
+"""How many sessions at most leave the memory when another one is opened."""
 
 logger = logging.getLogger(__name__)
 
@@ -195,6 +206,8 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if sharing is not None:
             options["session_idle_timeout"] = IDLE_SECONDS
         super().__init__(app, retry_interval=RETRY_MILLISECONDS, **options)
+        self._server_instances: OrderedDict[str, StreamableHTTPServerTransport] = OrderedDict()
+        """The SDK's sessions, here with the one that was used last at the end."""
 
     def end_unless(self, is_current: Callable[[Principal], bool]) -> Callable[[], Awaitable[None]]:
         """Return the task that ends every session whose principal is no longer valid, with all its streams."""
@@ -212,6 +225,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         """Open a session; where all are open, the caller with the most loses the one that was idle for longest."""
+        self._rest_idle()
         if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
             by_use = sorted(self._server_instances, key=lambda session: _idle_until(self._server_instances[session]))
             owners = {session: _owner_key(self._session_owners.get(session)) for session in by_use}
@@ -226,6 +240,27 @@ class ResumableSessions(StreamableHTTPSessionManager):
             self._index(transport.mcp_session_id or "")
         return transport
 
+    def _rest_idle(self) -> None:
+        """Leave the sessions that were idle for longest to the store, which brings them back when they are used."""
+        if self._sharing is None or self._task_group is None:
+            return
+        for _ in range(min(RESTING_AT_ONCE, len(self._server_instances) - HELD_SESSIONS)):
+            session, transport = next(iter(self._server_instances.items()))
+            if self._is_working(session, transport) or not self._sharing.sessions.is_stored(session):
+                self._server_instances.move_to_end(session)
+            elif _idle_until(transport) - IDLE_SECONDS > anyio.current_time() - REST_SECONDS:
+                return
+            else:
+                del self._server_instances[session]
+                self._task_group.start_soon(self._discard_session, session, transport)
+
+    def _is_working(self, session: str, transport: StreamableHTTPServerTransport) -> bool:
+        """Return whether a request of a session is open, or runs on though its client disconnected."""
+        connection = self._connection(session)
+        if transport.idle_scope is None or not _is_idle(transport):
+            return True
+        return connection is not None and bool(cast("JSONRPCDispatcher[Any]", connection.outbound)._in_flight)
+
     def _index(self, session: str) -> None:
         if self._sharing is not None:
             self._by_key[session_key(session)] = session
@@ -236,11 +271,13 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if self._sharing is not None:
             if session is None:
                 send = self._sharing.sessions.opening(scope, body, send)
-            elif session not in self._server_instances:
+            elif session in self._server_instances:
+                self._server_instances.move_to_end(session)
+            else:
                 await self._restore(self._sharing, session, scope)
         if session is None or scope["method"] != "POST":
             # Only sessions that are open: any other id would be remembered for ever.
-            if scope["method"] == "GET" and session in self._server_instances:
+            if scope["method"] == "GET" and session is not None and session in self._server_instances:
                 self._resumptions[session] = self._resumptions.get(session, 0) + 1
             await self._handle_request(scope, receive, send)
             if self._sharing is not None and session is not None and scope["method"] == "DELETE":
@@ -326,7 +363,9 @@ class ResumableSessions(StreamableHTTPSessionManager):
     async def keep_stored(self) -> None:
         """Keep the sessions that are open here from being forgotten."""
         while self._sharing is not None:
-            await anyio.sleep(TOUCH_SECONDS)
+            for _ in range(round(TOUCH_SECONDS / RETRY_SECONDS)):
+                await anyio.sleep(RETRY_SECONDS)
+                await self._sharing.sessions.save_again()
             await self._sharing.sessions.touch(tuple(self._server_instances))
 
     def _opened(self, session: str, scope: Scope) -> OpenSession | None:
@@ -367,15 +406,25 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
     async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
         """End the calls of a session that ends, and forget what it was sent."""
+        try:
+            if self._server_instances.get(session_id, transport) is transport:
+                await self._end_session(session_id, transport)
+            elif not transport.is_terminated:  # the session came back from the store, with another transport
+                with anyio.CancelScope(shield=True):
+                    await transport.terminate()
+        finally:
+            if isinstance(transport._event_store, SessionEvents):
+                self.log.forget(transport._event_store)
+
+    async def _end_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
         if self._sharing is not None:
             self._by_key.pop(session_key(session_id), None)
+            self._sharing.sessions.forget(session_id)
         opened = self._open.pop(session_id, None)
         if opened is not None:
             opened.end()
-        await super()._discard_session(session_id, transport)
         self._resumptions.pop(session_id, None)
-        if isinstance(transport._event_store, SessionEvents):
-            self.log.forget(transport._event_store)
+        await super()._discard_session(session_id, transport)
 
 
 def _requestor(scope: Scope) -> AuthorizationContext | None:

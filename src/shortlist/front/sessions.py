@@ -20,8 +20,14 @@ from shortlist.storage.shared import SessionStore, StoredSession, session_key
 
 SESSION_HEADER = "mcp-session-id"
 IDLE_SECONDS = 300.0
-"""How long a gateway holds a session that nobody uses in memory; it can look it up again."""
+"""How long a gateway keeps an idle session in memory; it can look it up again."""
+HELD_SESSIONS = 1_000
+"""With more sessions in memory, at about 30 kB each, those that were idle for longest stay in the store alone."""
+REST_SECONDS = 5.0
+"""How long a session stays in memory after a request at least: a client whose stream broke resumes within this time."""
 TOUCH_SECONDS = 300.0
+RETRY_SECONDS = 5.0
+"""How often sessions that could not be stored are stored again."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +37,13 @@ class SharedSessions:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
+        self.is_reachable = True
+        """Whether the store answered when it was last asked."""
+        self._unsaved: dict[str, StoredSession] = {}
+
+    def is_stored(self, session: str) -> bool:
+        """Return whether other gateways, and this one later, can look a session up."""
+        return self.is_reachable and session not in self._unsaved
 
     def opening(self, scope: Scope, body: bytes, send: Send) -> Send:
         """Return a send that stores the session that a response opens before its client can use it elsewhere."""
@@ -46,14 +59,29 @@ class SharedSessions:
 
     async def find(self, session: str, scope: Scope) -> StoredSession | None:
         """Return a session, to the credential that opened it and to nobody else."""
-        found = await anyio.to_thread.run_sync(self._store.find, session)
+        found = await self.look_again(session)
         return found if found is not None and found.owner == owner_of_request(scope) else None
 
     async def look_again(self, session: str) -> StoredSession | None:
         """Return a session that is served here, whoever opened it; None where it has ended."""
-        return await anyio.to_thread.run_sync(self._store.find, session)
+        self.is_reachable = False
+        found = await anyio.to_thread.run_sync(self._store.find, session)
+        self.is_reachable = True
+        return found
+
+    def forget(self, session: str) -> None:
+        """Stop trying to store a session that this gateway no longer serves."""
+        self._unsaved.pop(session, None)
+
+    async def save_again(self) -> None:
+        """Store the sessions that were opened while the store could not be reached."""
+        for session, stored in tuple(self._unsaved.items()):
+            if not await self._try("stored", self._store.open, session, stored):
+                return
+            self.forget(session)
 
     async def end(self, session: str) -> None:
+        self.forget(session)
         await self._try("ended", self._store.end, session)
 
     async def change(self, session: str, level: str, subscriptions: Sequence[str]) -> None:
@@ -66,14 +94,18 @@ class SharedSessions:
         message = from_json(body)
         params = message.get("params") if isinstance(message, dict) else None
         stored = StoredSession(owner=owner_of_request(scope), handshake=json.dumps(params or {}))
-        await self._try("stored", self._store.open, session, stored)
+        if not await self._try("stored", self._store.open, session, stored):
+            self._unsaved[session] = stored
 
-    async def _try(self, what: str, act: Any, *values: Any) -> None:
-        """Change the store; where it cannot be reached, the session goes on here alone."""
+    async def _try(self, what: str, act: Any, *values: Any) -> bool:
+        """Change the store; where it cannot be reached, return False: the session goes on here alone."""
         try:
             await anyio.to_thread.run_sync(act, *values)
+            self.is_reachable = True
         except StoreError as error:
             logger.warning("a session could not be %s for other gateways: %s", what, error)
+            self.is_reachable = False
+        return self.is_reachable
 
 
 def owner_of_request(scope: Scope) -> str:

@@ -24,6 +24,8 @@ from shortlist.storage.shared import (
 )
 
 CHANNEL = "shortlist"
+TOUCH_SECONDS = 60.0
+"""How often the use of a session is noted at most."""
 LISTEN_SECONDS = 0.5
 """How often a listener looks whether it should end."""
 RETRY_SECONDS = 1.0
@@ -54,10 +56,13 @@ class PostgresSessions:
 
     def find(self, session: str) -> StoredSession | None:
         sql = (
-            "UPDATE client_sessions SET used = now() WHERE id = %s AND used > now() - make_interval(secs => %s) "
-            "RETURNING owner, handshake, level, subscriptions"
+            "WITH touched AS (UPDATE client_sessions SET used = now() WHERE id = %(id)s "
+            "AND used BETWEEN now() - make_interval(secs => %(most)s) AND now() - make_interval(secs => %(often)s)) "
+            "SELECT owner, handshake, level, subscriptions FROM client_sessions "
+            "WHERE id = %(id)s AND used > now() - make_interval(secs => %(most)s)"
         )
-        rows = self._database.read(sql, (session_key(session), SESSION_SECONDS))
+        values = {"id": session_key(session), "most": SESSION_SECONDS, "often": TOUCH_SECONDS}
+        rows = self._database.read(sql, values)
         if not rows:
             return None
         owner, handshake, level, subscriptions = rows[0]
