@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from shortlist.cli import main
-from shortlist.cli.reading import audit_folder
-from shortlist.storage.audit import AuditFiles
-from shortlist.storage.port import AuditRecord
+from shortlist.paths import data_folder
+from shortlist.storage.audit import AuditRecord
+from shortlist.storage.audit_files import AuditFiles
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_log_is_verified_and_exported_and_a_changed_one_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    log = AuditFiles(audit_folder())
+    log = AuditFiles(data_folder() / "audit")
     for tool in ("get", "put"):
         log.record(AuditRecord(at=0.0, principal="token:ada", action="tools/call", decision="allowed", tool=tool))
     log.close()
@@ -26,7 +26,7 @@ def test_a_log_is_verified_and_exported_and_a_changed_one_is_reported(capsys: py
     assert main(["audit", "export"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["tool"] for row in rows] == ["get", "put"]
-    (path,) = audit_folder().glob("*.jsonl")
+    (path,) = (data_folder() / "audit").glob("*.jsonl")
     path.write_text(path.read_text().replace("get", "got", 1))
     assert main(["audit", "verify", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)[0]["problem"] == "line 1 does not fit the chain"

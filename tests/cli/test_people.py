@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from shortlist.cli import main
-from shortlist.cli.reading import audit_folder
 from shortlist.paths import data_folder
-from shortlist.storage.audit import AuditFiles, read_audit, verify_audit
+from shortlist.storage.audit import AuditRecord
+from shortlist.storage.audit_files import AuditFiles
 from shortlist.storage.local import open_local
 from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
-from shortlist.storage.port import AuditRecord
 from shortlist.storage.secrets import FileSecrets
 from shortlist.upstream.grants import RegisteredClient, TokenGrant
 from tests.telemetry.happenings import batch_of, call, search
@@ -45,7 +44,7 @@ def lived(name: str) -> None:
     storage.workspaces.save(StoredWorkspace(key=f"principal:{name}", loaded={"s/a": ""}, used=1.0), LIMITS)
     storage.close()
     FileSecrets(data_folder()).put(f"grant:token:{name}:wiki:https://example.com/mcp", GRANT.dump())
-    log = AuditFiles(audit_folder())
+    log = AuditFiles(data_folder() / "audit")
     log.record(AuditRecord(at=0.0, principal=f"token:{name}", action="tools/call", decision="allowed", tool="a"))
     log.close()
 
@@ -88,8 +87,8 @@ def test_erasing_a_caller_leaves_the_others_and_a_log_that_is_whole_and_names_no
     }
     assert exported(capsys, "token:ada") == []
     assert {row["record"] for row in exported(capsys, "token:bob")} == KINDS
-    assert all(check.problem == "" for check in verify_audit(audit_folder()))
-    one, other = sorted(record["principal"] for record in read_audit(audit_folder()))
+    assert all(check.problem == "" for check in AuditFiles(data_folder() / "audit").checks())
+    one, other = sorted(record["principal"] for record in AuditFiles(data_folder() / "audit").records())
     assert one.startswith("p-")
     assert other == "token:bob"
     kept = [path for path in data_folder().rglob("*.json*") if b"ada" in path.read_bytes()]

@@ -11,8 +11,8 @@ from shortlist.config.settings import AuditSettings, TokenSettings, hash_token
 from shortlist.errors import StoreError
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
-from shortlist.storage.audit import AuditFiles, read_audit, verify_audit
-from shortlist.storage.port import AuditRecord
+from shortlist.storage.audit import AuditRecord
+from shortlist.storage.audit_files import AuditFiles
 from tests.gateway.support import MODES, NOTE, Era, Fixture, serve, words
 from tests.gateway.test_doors import Recognised
 
@@ -51,7 +51,7 @@ async def test_what_is_asked_of_a_server_is_recorded_with_the_decision_and_its_e
             with pytest.raises(MCPError):
                 await client.read_resource("shortlist://vault/x")
     log.close()
-    rows = [(r["action"], r["tool"], r["decision"], r.get("outcome", "")) for r in read_audit(tmp_path)]
+    rows = [(r["action"], r["tool"], r["decision"], r.get("outcome", "")) for r in AuditFiles(tmp_path).records()]
     assert rows == [
         ("tools/call", "echo", "allowed", ""),
         ("tools/call", "echo", "allowed", "ok"),
@@ -63,12 +63,12 @@ async def test_what_is_asked_of_a_server_is_recorded_with_the_decision_and_its_e
         ("resources/read", NOTE, "allowed", "ok"),
         ("resources/read", "shortlist://vault/x", "refused", ""),
     ]
-    first = next(iter(read_audit(tmp_path)))
+    first = next(iter(AuditFiles(tmp_path).records()))
     assert first["principal"] == "token:reader"
     assert first["definition"]
     assert first["arguments_hash"]
     assert "my secret" not in next(tmp_path.glob("*.jsonl")).read_text()
-    assert [check.problem for check in verify_audit(tmp_path)] == [""]
+    assert [check.problem for check in AuditFiles(tmp_path).checks()] == [""]
 
 
 @pytest.mark.parametrize(("required", "calls"), [(True, 0), (False, 1)])
@@ -94,5 +94,5 @@ async def test_arguments_are_kept_by_choice_and_nothing_is_recorded_by_default(e
     ):
         await client.call_tool("call_tool", {"name": "alpha__echo", "arguments": {"text": "x"}})
     log.close()
-    kept = [record.get("arguments") for record in read_audit(tmp_path)]
+    kept = [record.get("arguments") for record in AuditFiles(tmp_path).records()]
     assert kept == (['{"text":"x"}', None] if enabled else [])

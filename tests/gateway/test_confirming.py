@@ -21,7 +21,7 @@ from shortlist.config.settings import (
 )
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
-from shortlist.storage.port import AuditRecord
+from shortlist.storage.audit import AuditRecord
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]

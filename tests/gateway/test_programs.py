@@ -14,8 +14,8 @@ from shortlist.config.settings import AuditSettings, CodeSettings, Effect, Token
 from shortlist.errors import StoreError
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
-from shortlist.storage.audit import AuditFiles, read_audit
-from shortlist.storage.port import AuditRecord
+from shortlist.storage.audit import AuditRecord
+from shortlist.storage.audit_files import AuditFiles
 from shortlist.telemetry.events import Called, Event, ProgramEnded, Searched
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, schema, serve, words
 
@@ -376,7 +376,7 @@ async def test_the_audit_log_names_the_program_as_the_parent_of_its_calls(era: E
         await run(client, code)
         await client.call_tool("lab__echo", {"text": "from outside"})
     log.close()
-    rows = list(read_audit(tmp_path))
+    rows = list(AuditFiles(tmp_path).records())
     program = rows[0]["program"]
     assert [(r["action"], r.get("tool", ""), r["decision"], r.get("outcome", "")) for r in rows] == [
         ("run_code", "", "allowed", ""),

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from shortlist.errors import StoreError
 from shortlist.gateway.recording import hash_arguments
-from shortlist.storage.audit import AuditFiles, prune_audit, read_audit, verify_audit
-from shortlist.storage.port import AuditRecord
+from shortlist.storage.audit import AuditRecord
+from shortlist.storage.audit_files import AuditFiles
 
 DAY = 86_400.0
 
@@ -29,8 +29,8 @@ def written(folder: Path, count: int = 3) -> Path:
 
 def test_records_come_back_and_the_chain_holds(tmp_path: Path) -> None:
     path = written(tmp_path)
-    assert [line["tool"] for line in read_audit(tmp_path)] == ["tool0", "tool1", "tool2"]
-    (check,) = verify_audit(tmp_path)
+    assert [line["tool"] for line in AuditFiles(tmp_path).records()] == ["tool0", "tool1", "tool2"]
+    (check,) = AuditFiles(tmp_path).checks()
     assert (check.records, check.problem, check.closed) == (3, "", True)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -41,7 +41,7 @@ def test_a_changed_line_breaks_the_chain_where_it_stands(tmp_path: Path, line: i
     lines = path.read_text().splitlines()
     lines[line] = lines[line].replace('"github"', '"gitlab"')
     path.write_text("\n".join(lines) + "\n")
-    assert verify_audit(tmp_path)[0].problem == f"line {line + 1} does not fit the chain"
+    assert AuditFiles(tmp_path).checks()[0].problem == f"line {line + 1} does not fit the chain"
 
 
 @pytest.mark.parametrize("line", [0, 1])
@@ -50,7 +50,7 @@ def test_a_removed_line_breaks_the_chain(tmp_path: Path, line: int) -> None:
     lines = path.read_text().splitlines()
     del lines[line]
     path.write_text("\n".join(lines) + "\n")
-    assert verify_audit(tmp_path)[0].problem == f"line {line + 1} does not fit the chain"
+    assert AuditFiles(tmp_path).checks()[0].problem == f"line {line + 1} does not fit the chain"
 
 
 def test_a_line_that_was_forged_with_its_own_hash_breaks_the_chain(tmp_path: Path) -> None:
@@ -59,13 +59,13 @@ def test_a_line_that_was_forged_with_its_own_hash_breaks_the_chain(tmp_path: Pat
     lines = path.read_text().splitlines()
     lines[1] = other.read_text().splitlines()[1]
     path.write_text("\n".join(lines) + "\n")
-    assert "does not fit" in verify_audit(tmp_path)[0].problem
+    assert "does not fit" in AuditFiles(tmp_path).checks()[0].problem
 
 
 def test_a_file_without_its_end_is_not_closed(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:2]))
-    (check,) = verify_audit(tmp_path)
+    (check,) = AuditFiles(tmp_path).checks()
     assert (check.records, check.problem, check.closed) == (2, "", False)
 
 
@@ -74,9 +74,9 @@ def test_a_new_day_starts_a_new_file_and_old_ones_are_removed_whole(tmp_path: Pa
     for day in range(3):
         log.record(record(at=day * DAY))
     log.close()
-    assert len(verify_audit(tmp_path)) == 3
-    assert prune_audit(tmp_path, days=1, now=2 * DAY) == 1
-    assert [check.problem for check in verify_audit(tmp_path)] == ["", ""]
+    assert len(AuditFiles(tmp_path).checks()) == 3
+    assert AuditFiles(tmp_path).prune(2 * DAY - DAY) == 1
+    assert [check.problem for check in AuditFiles(tmp_path).checks()] == ["", ""]
 
 
 def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_record_is_with_the_operating_system_when_record_returns(tmp_path: Pat
         AuditFiles(tmp_path).record(record())
         os.kill(os.getpid(), 9)
     os.waitpid(child, 0)
-    (check,) = verify_audit(tmp_path)
+    (check,) = AuditFiles(tmp_path).checks()
     assert (check.records, check.problem, check.closed) == (1, "", False)
 
 

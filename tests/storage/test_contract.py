@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shortlist.errors import InvalidInput, NothingRecorded
+from shortlist.storage.audit import AuditLog, AuditRecord
 from shortlist.storage.local import open_local
 from shortlist.storage.owned import ResultLimits, StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import (
@@ -21,6 +22,7 @@ from shortlist.storage.port import (
 )
 from shortlist.storage.postgres.opening import open_postgres
 from shortlist.storage.programs import StoredProgram
+from shortlist.storage.spool import SpoolFile
 from shortlist.telemetry.events import Exposed
 from tests.storage.postgres import is_running, new_database
 from tests.telemetry.happenings import NOON, batch_of, call, search
@@ -39,6 +41,56 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     opened = ADAPTERS[request.param](tmp_path / "data")
     yield opened
     opened.close()
+
+
+def audit_log(storage: Storage, folder: Path) -> AuditLog:
+    return storage.audit.log(lambda: SpoolFile(folder / "spool", bytes(32)))
+
+
+def audited(at: float = NOON, principal: str = "token:ada", **fields: str) -> AuditRecord:
+    return AuditRecord(at=at, principal=principal, action="tools/call", decision="allowed", server="box", **fields)
+
+
+def test_audit_records_come_back_with_their_principals_and_a_chain_that_holds(storage: Storage, tmp_path: Path) -> None:
+    log = audit_log(storage, tmp_path)
+    log.record(audited(tool="get"))
+    log.record(audited(tool="put \x00 \ud800", principal="oauth:https://issuer:bob"))
+    log.close()
+    found = list(storage.audit.records())
+    assert [(row["principal"], row["tool"]) for row in found] == [
+        ("token:ada", "get"),
+        ("oauth:https://issuer:bob", "put \x00 \ud800"),
+    ]
+    assert "outcome" not in found[0]
+    assert [(check.records, check.problem, check.closed) for check in storage.audit.checks()] == [(2, "", True)]
+
+
+def test_a_principal_is_erased_from_the_audit_log_and_its_records_stay(storage: Storage, tmp_path: Path) -> None:
+    log = audit_log(storage, tmp_path)
+    for principal in ("token:ada", "token:bob", "token:ada"):
+        log.record(audited(principal=principal))
+    log.close()
+    assert storage.audit.erase("token:ada")
+    assert not storage.audit.erase("token:ada")
+    first, second, third = (row["principal"] for row in storage.audit.records())
+    assert (second, first) == ("token:bob", third)
+    assert first.startswith("p-")
+    assert [check.problem for check in storage.audit.checks()] == [""]
+
+
+def test_audit_records_are_removed_by_whole_days(storage: Storage, tmp_path: Path) -> None:
+    log = audit_log(storage, tmp_path)
+    for day in range(3):
+        log.record(audited(at=NOON + day * DAY))
+    log.close()
+    assert storage.audit.prune(NOON + DAY) == 1
+    assert [row["at"] for row in storage.audit.records()] == [NOON + DAY, NOON + 2 * DAY]
+    assert {check.problem for check in storage.audit.checks()} == {""}
+
+
+def test_an_audit_log_without_records_is_empty(storage: Storage) -> None:
+    assert list(storage.audit.records()) == []
+    assert storage.audit.checks() == ()
 
 
 def used(query: str, tool: str, outcome: str = "ok") -> Batch:

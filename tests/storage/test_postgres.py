@@ -14,13 +14,14 @@ import pytest
 
 from shortlist.cli import main
 from shortlist.errors import StoreError
+from shortlist.storage.audit import AuditRecord
 from shortlist.storage.local import open_local
 from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import Decision, PinnedDefinition, Storage, StoredExperiment, StoredPins, StoredToken
 from shortlist.storage.postgres import database as database_module
 from shortlist.storage.postgres.database import Postgres, migrations
 from shortlist.storage.postgres.opening import open_postgres
-from shortlist.storage.shared import Holder, SharedStores, StoredSession
+from shortlist.storage.shared import Holder, SharedStores, Spool, StoredSession
 from shortlist.telemetry.events import Exposed
 from tests.storage.postgres import is_running, new_database
 from tests.telemetry.happenings import NOON, batch_of, call, search
@@ -144,6 +145,8 @@ def test_everything_moves_from_files_into_an_empty_database(
         assert after.exemplars.pairs() == before.exemplars.pairs()
         assert after.pins.read("sky") == before.pins.read("sky")
         assert after.tokens.load() == before.tokens.load()
+        assert list(after.audit.records()) == list(before.audit.records())
+        assert [(check.records, check.problem, check.closed) for check in after.audit.checks()] == [(1, "", True)]
         assert after.catalogs.load("sky") == b'{"format": 2, "tools": []}'
         batch = batch_of([call("s/later")])
         after.events.append(batch)
@@ -164,7 +167,14 @@ def recorded(folder: Path) -> Storage:
     storage.pins.decide("sky", [Decision("tool", "forecast", "h", True, "ada", 1.5)])
     storage.tokens.put(StoredToken(name="ci", hash="sha256:1", created=1.0, servers=("sky",)))
     storage.catalogs.save("sky", b'{"format": 2, "tools": []}')
+    log = storage.audit.log(no_spool)
+    log.record(AuditRecord(at=NOON, principal="token:ci", action="tools/call", decision="allowed", server="sky"))
+    log.close()
     return storage
+
+
+def no_spool() -> Spool:
+    raise AssertionError("files need no spool")
 
 
 def test_a_session_is_found_by_its_id_until_it_ends(storage: Storage, address: str) -> None:

@@ -10,13 +10,12 @@ from typing import Any
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
 from shortlist.cli.logins import caller_key
-from shortlist.cli.reading import audit_folder, say
+from shortlist.cli.reading import say
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput, NothingRecorded
 from shortlist.models import Json
 from shortlist.paths import data_folder
-from shortlist.storage.audit import Pseudonyms, read_audit
 from shortlist.storage.port import EventQuery, Storage
 from shortlist.storage.secrets import FileSecrets
 from shortlist.upstream.grants import TokenGrant
@@ -63,7 +62,7 @@ def _kept(storage: Storage, principal: str) -> Iterator[tuple[str, dict[str, Jso
     token = storage.tokens.load().get(name) if kind == "token" else None
     if token is not None:
         yield "token", {key: value for key, value in asdict(token).items() if key != "hash"}
-    for record in read_audit(audit_folder()):
+    for record in storage.audit.records():
         if record["principal"] == principal:
             yield "audit", record
 
@@ -100,7 +99,7 @@ def _erased(storage: Storage, principal: str) -> dict[str, int]:
         "results": storage.results.erase(principal),
         "logins": len(grants),
         "tokens": int(kind == "token" and storage.tokens.remove(name)),
-        "pseudonyms": int(Pseudonyms(audit_folder()).erase(principal)),
+        "pseudonyms": int(storage.audit.erase(principal)),
     }
 
 

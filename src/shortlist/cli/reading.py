@@ -45,11 +45,6 @@ def demo() -> Settings:
     return Settings(servers=demo_settings())
 
 
-def audit_folder() -> Path:
-    """Return where the audit log is kept."""
-    return data_folder() / "audit"
-
-
 def log_folder() -> Path:
     """Return where the stderr of servers is kept."""
     return data_folder() / "logs"

@@ -1,17 +1,20 @@
 """Sets up recording: what is written about use, and what is read back of it while serving."""
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from shortlist.config.settings import TelemetrySettings
+from shortlist.config.settings import AuditSettings, TelemetrySettings
 from shortlist.errors import StoreError
 from shortlist.gateway.state import Report
 from shortlist.models import Json, ToolId
 from shortlist.paths import data_folder
+from shortlist.storage.audit import AuditLog
 from shortlist.storage.port import Storage, TallyStore
-from shortlist.storage.shared import SharedStores
+from shortlist.storage.shared import SharedStores, Spool
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import (
     Assignments,
@@ -22,6 +25,10 @@ from shortlist.telemetry.figures import parse_since, stats, stats_text
 from shortlist.telemetry.ledger import Ledger, UsedTogether
 from shortlist.telemetry.recorder import Recorder, Retention, Spooling
 from shortlist.telemetry.redaction import Privacy, hash_key
+
+DAY = 86_400.0
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +81,29 @@ def open_telemetry(settings: TelemetrySettings, storage: Storage) -> Iterator[Te
 
 def _spooling(shared: SharedStores | None) -> Spooling | None:
     """Return what keeps events from being lost with a process, where others count on the same store."""
-    if shared is None:
-        return None
+    return None if shared is None else Spooling(_spool(shared, "spool"), shared.spooled)
+
+
+def _spool(shared: SharedStores, name: str) -> Spool:
     from shortlist.storage.spool import SpoolFile  # noqa: PLC0415 - only a shared store needs the cipher
 
-    return Spooling(SpoolFile(data_folder() / "spool", shared.key("spool")), shared.spooled)
+    return SpoolFile(data_folder() / name, shared.key("spool"))
+
+
+def open_audit(storage: Storage, settings: AuditSettings) -> AuditLog:
+    """Return the audit log of this process; first remove the records whose retention has ended."""
+    if settings.enabled:
+        try:
+            storage.audit.prune(time.time() - settings.days * DAY)
+        except StoreError as error:
+            logger.warning("old audit records could not be removed: %s", error)
+
+    def spool() -> Spool:
+        if storage.shared is None:
+            raise StoreError("The audit log needs a shared database for its spool.")
+        return _spool(storage.shared, "audit-spool")
+
+    return storage.audit.log(spool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import logging
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,14 +22,14 @@ from shortlist.cli.grants import open_logins
 from shortlist.cli.news import News
 from shortlist.cli.pauses import keep_pauses_short, no_collection, return_memory
 from shortlist.cli.pinning import open_inspection, open_keeper
-from shortlist.cli.reading import audit_folder, log_folder, say
-from shortlist.cli.recording import Telemetry, open_telemetry
+from shortlist.cli.reading import log_folder, say
+from shortlist.cli.recording import Telemetry, open_audit, open_telemetry
 from shortlist.cli.restarts import Restarts
 from shortlist.cli.signing import SignIns
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.vault import revealed, stored_secret
 from shortlist.cli.words import Words, stamp
-from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
+from shortlist.config.settings import AuditSettings, ServerSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.answerer import Answerer
 from shortlist.front.audience import Admission
@@ -46,7 +45,7 @@ from shortlist.models import Query, Tool, ToolId
 from shortlist.observability.logs import lines_left_out, quieter
 from shortlist.observability.metrics import DROPPED, LINES_DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
 from shortlist.search.engine import Engine, Preparable
-from shortlist.storage.audit import AuditFiles, prune_audit
+from shortlist.storage.audit import AuditLog
 from shortlist.storage.opening import open_storage
 from shortlist.storage.port import Storage, VectorStore
 from shortlist.telemetry.recorder import record_to
@@ -63,7 +62,7 @@ WATCH_SECONDS = 0.4
 """How often the configuration is looked at: a change is served within a second."""
 SETTLE_SECONDS = 30.0
 """How long a command waits for servers before it answers without them."""
-NOT_RECORDED = TelemetrySettings(enabled=False)
+NOT_RECORDED, NOT_AUDITED = TelemetrySettings(enabled=False), AuditSettings(enabled=False)
 
 logger = logging.getLogger(__name__)
 
@@ -120,10 +119,8 @@ async def open_stack(  # noqa: PLR0913 - all but two have a default
         no_collection() if models else nullcontext(),
         closing(open_storage(settings.storage)) as storage,
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
-        closing(AuditFiles(audit_folder())) as audit,
+        closing(open_audit(storage, settings.audit if models else NOT_AUDITED)) as audit,
     ):
-        if models and settings.audit.enabled:
-            prune_audit(audit_folder(), settings.audit.days, time.time())
         parts = (settings, options, telemetry, storage)
         opening = _Opening(models, metrics or GatewayMetrics(), start, tokens, audit, shares_servers)
         async with _open_stack(*parts, opening) as stack:
@@ -139,7 +136,7 @@ class _Opening:
     metrics: GatewayMetrics
     start: Starting
     tokens: OwnTokens | None
-    audit: AuditFiles
+    audit: AuditLog
     shares_servers: bool
 
     def servers(self, settings: Settings, known: Catalog) -> dict[str, ServerSettings]:

@@ -26,7 +26,7 @@ from shortlist.gateway.view import ServedView
 from shortlist.models import Hit, Json, Query, SearchResult, ToolId
 from shortlist.observability.metrics import GatewayMetrics, Measure, Operation, mark_failed, search_span, upstream_span
 from shortlist.selection import Selection
-from shortlist.storage.port import AuditDecision, AuditLog, AuditRecord
+from shortlist.storage.audit import AuditDecision, AuditLog, AuditRecord
 from shortlist.telemetry.events import (
     Called,
     CallOutcome,

@@ -36,9 +36,9 @@ from shortlist.gateway.view import (
 )
 from shortlist.models import PROGRAMS, UNIDENTIFIED, Asker, Json, Query, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
+from shortlist.storage.audit import AuditLog
 from shortlist.storage.memory import MemoryResults, MemoryWorkspaces
 from shortlist.storage.owned import ResultStore, WorkspaceStore
-from shortlist.storage.port import AuditLog
 from shortlist.storage.programs import MemoryPrograms, ProgramStore, StoredProgram
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assign, Variant

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from shortlist.paths import cache_folder, data_folder
+from shortlist.storage.audit_files import AuditFiles
 from shortlist.storage.files import CatalogFiles
 from shortlist.storage.memory import MemoryResults
 from shortlist.storage.port import Storage
@@ -43,5 +44,6 @@ def open_local(folder: Path | None = None) -> Storage:
         workspaces=SqliteWorkspaces(place / "workspaces.sqlite"),
         results=MemoryResults(),
         programs=SqlitePrograms(place / "programs.sqlite"),
+        audit=AuditFiles(place / "audit"),
         close=database.close,
     )

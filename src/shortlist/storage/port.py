@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from shortlist.models import Json, ToolId
+from shortlist.storage.audit import AuditStore
 from shortlist.storage.owned import ResultStore, WorkspaceStore
 from shortlist.storage.programs import ProgramStore
 from shortlist.storage.shared import SharedStores
@@ -393,38 +394,6 @@ class PinStore(Protocol):
         """Return a number that grows with every decision."""
 
 
-AuditDecision: TypeAlias = Literal["allowed", "refused"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRecord:
-    """One decision. Hashes stand for what may be private: the definition that was in force, and the arguments."""
-
-    at: float
-    principal: str
-    action: str
-    decision: AuditDecision
-    server: str = ""
-    tool: str = ""
-    why: str = ""
-    outcome: str = ""
-    definition: str = ""
-    """The content hash of the tool's definition."""
-    program: str = ""
-    """The program that made the request; empty for one from outside."""
-    arguments_hash: str = ""
-    arguments: str | None = None
-    """The arguments themselves, where the configuration keeps them."""
-
-
-class AuditLog(Protocol):
-    """Where audit records go; `record` raises StoreError when one cannot be kept."""
-
-    def record(self, record: AuditRecord) -> None: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredToken:
     """A token that `shortlist token create` made: its hash, its scope, and when it was used last."""
@@ -479,6 +448,7 @@ class Storage:
     workspaces: WorkspaceStore
     results: ResultStore
     programs: ProgramStore
+    audit: AuditStore
     close: Callable[[], None]
     shared: SharedStores | None = None
     """None: no other gateway uses this storage at the same time."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.errors import InvalidInput, StoreError
+from shortlist.storage.audit_files import AuditFiles
 from shortlist.storage.files import declared_format
 from shortlist.storage.local import open_local
 from shortlist.storage.postgres.database import Postgres, PostgresConnection, storable
@@ -47,12 +48,14 @@ def move(folder: Path, address: str) -> Iterator[tuple[str, int]]:
         for program in programs.values():
             PostgresPrograms(database).put(program)
         yield "programs", len(programs)
+        with database.transaction() as connection:
+            yield "audit records", _audit(connection, AuditFiles(folder / "audit"))
     finally:
         database.close()
 
 
 def _require_empty(connection: PostgresConnection, place: str) -> None:
-    for table in ("events", "experiments", "pinned_servers", "tokens"):
+    for table in ("events", "experiments", "pinned_servers", "tokens", "audit"):
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():  # noqa: S608 (constants)
             raise InvalidInput(f"{place} is not empty ({table}). Move into a new database, so that nothing is mixed.")
 
@@ -86,6 +89,21 @@ def _copy(connection: PostgresConnection, file: SqliteFile, table: str) -> int:
 
 def _value(table: str, column: str, value: Any) -> Any:
     return bool(value) if (table, column) in BOOLEAN else storable(value)
+
+
+def _audit(connection: PostgresConnection, source: AuditFiles) -> int:
+    """Copy trails line by line, so that their chains can be verified as before."""
+    people = [(storable(principal), pseudonym) for principal, pseudonym in source.people().items()]
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO audit_people VALUES (%s, %s) ON CONFLICT DO NOTHING", people)
+    count = 0
+    with connection.cursor().copy("COPY audit (trail, seq, line) FROM STDIN") as copy:
+        for path in source.paths():
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                for number, line in enumerate(lines):
+                    copy.write_row([path.name, number, storable(line.rstrip("\n"))])
+                    count += 1
+    return count
 
 
 def _catalogs(connection: PostgresConnection, folder: Path) -> int:

@@ -1,6 +1,7 @@
 """The storage of several gateways in one PostgreSQL database."""
 
 from shortlist.storage.port import Storage
+from shortlist.storage.postgres.audit import PostgresAudit
 from shortlist.storage.postgres.database import Postgres
 from shortlist.storage.postgres.events import PostgresEvents
 from shortlist.storage.postgres.learning import PostgresExemplars, PostgresExperiments
@@ -32,6 +33,7 @@ def open_postgres(url: str) -> Storage:
         workspaces=PostgresWorkspaces(database),
         results=PostgresResults(database),
         programs=PostgresPrograms(database),
+        audit=PostgresAudit(database),
         shared=shared_stores(database),
         trails=events.trails,
         close=database.close,
