@@ -1,6 +1,7 @@
 """`shortlist data`: what is kept about one caller, in real files."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,8 @@ def test_erasing_a_caller_leaves_the_others_and_a_log_that_is_whole_and_names_no
     one, other = sorted(record["principal"] for record in AuditFiles(data_folder() / "audit").records())
     assert one.startswith("p-")
     assert other == "token:bob"
-    kept = [path for path in data_folder().rglob("*.json*") if b"ada" in path.read_bytes()]
+    # As a word: three letters are also part of some hashes.
+    kept = [path for path in data_folder().rglob("*.json*") if re.search(rb"\bada\b", path.read_bytes())]
     assert kept == []
 
 
