@@ -1,12 +1,16 @@
 """A list of tools that is read again, and lists that are longer than anybody needs."""
 
+from collections.abc import Iterable, Mapping
+from itertools import count, repeat
 from typing import Any
 
 import pytest
 
 from shortlist.config.settings import ServerSettings, StdioTransport
-from shortlist.upstream import normalise, rest
+from shortlist.gateway.router import PROMPTS, listed_items
+from shortlist.upstream import normalise, offers
 from shortlist.upstream.normalise import Listing
+from shortlist.upstream.offers import items_of
 
 SETTINGS = ServerSettings(name="s", transport=StdioTransport(command="true"), tags=("mail",))
 
@@ -36,16 +40,28 @@ def test_tools_beyond_the_size_of_a_list_are_left_out_and_reported(monkeypatch: 
 class _Endless:
     """A server whose list of prompts never ends."""
 
-    pages = 0
+    def __init__(self, cursors: Iterable[str]) -> None:
+        self.pages, self._cursors = 0, iter(cursors)
 
-    async def request(self, *_: Any, **__: Any) -> dict[str, Any]:
+    async def ask(self, _: str, __: Mapping[str, Any]) -> dict[str, Any]:
         self.pages += 1
-        return {"prompts": [{"name": "x" * 1_000}], "nextCursor": str(self.pages)}
+        return {"prompts": [{"name": "x" * 1_000}, "no object", {}], "nextCursor": next(self._cursors)}
 
 
 @pytest.mark.anyio
-async def test_a_list_of_prompts_ends_at_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "MOST_BYTES", 5_000)
-    endless: Any = _Endless()
-    assert len(await rest._items(endless, "prompts/list", "prompts")) == 4
+async def test_a_list_of_prompts_that_is_asked_for_ends_at_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "MOST_BYTES", 5_000)
+    endless = _Endless(map(str, count()))
+    assert len(await listed_items(endless.ask, PROMPTS)) == 4
     assert endless.pages == 5
+
+
+@pytest.mark.anyio
+async def test_a_list_of_prompts_ends_at_a_cursor_that_repeats() -> None:
+    endless = _Endless(repeat("again"))
+    assert len(await listed_items(endless.ask, PROMPTS)) == 2
+
+
+@pytest.mark.parametrize("listed", [7, "text", {"name": "x"}, None, [1, ["x"], None]])
+def test_a_page_without_a_list_of_objects_has_no_items(listed: Any) -> None:
+    assert items_of({"prompts": listed}, "prompts") == []

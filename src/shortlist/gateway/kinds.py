@@ -91,7 +91,7 @@ class KindIndex:
         ask = partial(self._state.upstreams.request, server, options=CallOptions(caller=call.exchange))
         with anyio.move_on_after(LIST_SECONDS):
             try:
-                items = [item async for item in listed_items(ask, LISTED[kind])]
+                items = await listed_items(ask, LISTED[kind])
             except ShortlistError:
                 return  # asked again by the next search
             served = await admitted(self._state, server, LISTED[kind], items)

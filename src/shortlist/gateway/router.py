@@ -7,7 +7,7 @@ belongs to the one that showed it. What two servers claim is refused: none can t
 caller reaches the prompts and resources of a server only where its scope holds the whole server.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +33,7 @@ from shortlist.text.tokens import cleaned
 from shortlist.trust.pins import ItemKind
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import CallOptions, Notified
+from shortlist.upstream.offers import items_of, offered_items
 
 SCHEME = "shortlist://"
 APP_SCHEME, APPS = "ui://", "ui://shortlist/"
@@ -41,7 +42,10 @@ FLAT_APP = "ui/resourceUri"
 """Where earlier versions of the extension name a tool's app."""
 LIST_SECONDS = 10.0
 """A server that does not list in time is left out."""
-MAX_PAGES = 50
+MAX_TASKS = 50
+"""How many tasks of a caller are asked after for one list."""
+MAX_PROMPTS = 20_000
+"""How many shown names of prompts are remembered; all are forgotten beyond that, and listed again when asked for."""
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
@@ -99,8 +103,8 @@ class Router:
                 return {kind.key: []}
             params = {"cursor": cursor} if cursor is not None else {}
             page = await self._ask(exchange, plain, kind.method, params)
-            listed = [item for item in page.get(kind.key) or () if isinstance(item, dict)]
-            return {**page, kind.key: cleaned(await admitted(self._state, plain, kind, listed))}
+            listed = await admitted(self._state, plain, kind, items_of(page, kind.key))
+            return {**page, kind.key: cleaned(listed)}
         found: dict[str, list[Any]] = {}
         async with anyio.create_task_group() as tasks:
             for server in servers:
@@ -112,7 +116,7 @@ class Router:
         with anyio.move_on_after(LIST_SECONDS):
             try:
                 ask = partial(self._ask, exchange, server)
-                items.extend(await admitted(self._state, server, kind, [i async for i in listed_items(ask, kind)]))
+                items.extend(await admitted(self._state, server, kind, await listed_items(ask, kind)))
             except ShortlistError:
                 return  # the items of the other servers are still listed
 
@@ -125,6 +129,8 @@ class Router:
             ]
         names = names_of({server: [f"{server}/{item['name']}" for item in items] for server, items in found.items()})
         renamed = []
+        if len(self._prompts) + len(names.by_id) > MAX_PROMPTS:
+            self._prompts.clear()
         for server, items in found.items():
             for item in items:
                 shown = names.by_id[f"{server}/{item['name']}"]
@@ -164,7 +170,7 @@ class Router:
             task = tasks.find(exchange.caller, tools, params.get("taskId"))
             return await self._ask_task(exchange, method, params, task)
         found = []
-        for handle, task in list(tasks.of(exchange.caller, tools).items())[:MAX_PAGES]:
+        for handle, task in list(tasks.of(exchange.caller, tools).items())[:MAX_TASKS]:
             with suppress(ShortlistError):  # the tasks of the other servers are still listed
                 found.append(await self._ask_task(exchange, "tasks/get", {"taskId": handle}, task))
         return {"tasks": found}
@@ -287,7 +293,7 @@ class Router:
         with anyio.move_on_after(LIST_SECONDS):
             try:
                 ask = partial(self._ask, exchange, server)
-                items = [item async for item in listed_items(ask, RESOURCES)]
+                items = await listed_items(ask, RESOURCES)
                 found[server] = await admitted(self._state, server, RESOURCES, items)
             except UpstreamRefused:
                 found[server] = []
@@ -306,23 +312,13 @@ def _renamed_content(server: str, content: Json) -> Json:
     return {**content, "uri": to_uri(server, content["uri"])}
 
 
-async def _pages(ask: Callable[[Mapping[str, Json]], Any], key: str) -> Any:
-    cursor: str | None = None
-    for _ in range(MAX_PAGES):
-        page = await ask({"cursor": cursor} if cursor is not None else {})
-        for item in page.get(key) or ():
-            if isinstance(item, dict):
-                yield item
-        cursor = page.get("nextCursor")
-        if not isinstance(cursor, str):
-            return
-
-
-async def listed_items(ask: Callable[..., Any], kind: ListedKind) -> AsyncIterator[dict[str, Any]]:
-    """Yield the items of a kind that one server lists and that have a name or URI."""
-    async for item in _pages(partial(ask, kind.method), kind.key):
-        if isinstance(item.get(kind.renamed), str):
-            yield item
+async def listed_items(ask: Callable[..., Any], kind: ListedKind) -> list[dict[str, Any]]:
+    """Return the items of a kind that one server lists and that have a name or URI."""
+    return [
+        item
+        for item in await offered_items(partial(ask, kind.method), kind.key)
+        if isinstance(item.get(kind.renamed), str)
+    ]
 
 
 async def admitted(

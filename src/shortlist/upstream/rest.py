@@ -7,50 +7,11 @@ from typing import Any
 
 import anyio
 
-from shortlist.config.settings import EMPTY
-from shortlist.errors import UpstreamError
 from shortlist.models import Json
 from shortlist.upstream.connection import Connection
-from shortlist.upstream.events import NO_OPTIONS, OnEvent, Survey, Surveyed
-from shortlist.upstream.framing import encode
+from shortlist.upstream.events import OnEvent, Survey, Surveyed
 from shortlist.upstream.host import Cadence
-
-LISTS = {"prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"}
-"""What a server lists beside its tools: the method, and the key of its items."""
-MOST_PAGES = 50
-MOST_BYTES = 32 * 1024 * 1024
-"""Of all pages of one list; the rest is ignored."""
-LIST_SECONDS = 30.0
-
-
-async def survey_of(connection: Connection) -> Survey:
-    """List what a server offers beside its tools; a list that fails is left out, and asked for when it is needed."""
-    lists: dict[str, tuple[Mapping[str, Json], ...]] = {}
-    for method, key in LISTS.items():
-        if method.partition("/")[0] in connection.peer.capabilities:
-            try:
-                lists[method] = await _items(connection, method, key)
-            except UpstreamError:
-                continue
-    return Survey(peer=connection.peer, lists=lists)
-
-
-async def _items(connection: Connection, method: str, key: str) -> tuple[Mapping[str, Json], ...]:
-    items: list[Mapping[str, Json]] = []
-    params: Mapping[str, Json] = EMPTY
-    room = MOST_BYTES
-    for _ in range(MOST_PAGES):
-        page = await connection.request(method, params, NO_OPTIONS, seconds=LIST_SECONDS)
-        found = page.get(key)
-        room -= len(encode(page))
-        if room < 0:
-            break
-        items.extend(item for item in (found if isinstance(found, list) else ()) if isinstance(item, dict))
-        cursor = page.get("nextCursor")
-        if not isinstance(cursor, str):
-            break
-        params = {"cursor": cursor}
-    return tuple(items)
+from shortlist.upstream.offers import LISTS, survey_of
 
 
 @dataclass(slots=True)
