@@ -1,6 +1,7 @@
 """What a client may take: connections, half-open requests and calls are bounded, and the others are served."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields, replace
@@ -348,6 +349,28 @@ async def test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_a
         assert await status(reader) == 200
         writer.close()
         client.close()
+
+
+async def test_a_client_that_leaves_with_requests_waiting_cancels_the_one_that_runs_and_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    alpha, one = Fixture("alpha"), b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    async with serve(alpha) as served, listening(served, Limits()) as (port, admission):
+        client = RawClient(port, "modern")
+        await client.open()
+        await client.send("tools/call", {"name": "call_tool", "arguments": {"name": "alpha__wait", "arguments": {}}})
+        assert client._writer is not None
+        client._writer.write(one * 5)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await alpha.waiting.wait()
+            client.close()
+            await alpha.cancelled.wait()
+            while admission.running:
+                await anyio.sleep(0.01)
+        reader, writer = await ask(port, one)
+        assert await status(reader) == 200
+        writer.close()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 @eras

@@ -5,7 +5,7 @@ import re
 import sys
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from shortlist.config.settings import Limits
 
@@ -45,6 +45,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._head_timer: asyncio.TimerHandle | None = None
         self._is_refused = False
+        self._answered: RequestResponseCycle | None = None
         self._head_bytes = self._head_fields = 0
         self._unparsed = 0
         """Bytes since the parser last reported anything: it keeps a header until the header is complete."""
@@ -58,8 +59,17 @@ class GuardedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the request that is being answered; uvicorn tells only the one that came last, and that one may wait."""
         self._head_arrived()
+        self.pipeline.clear()
+        if self._answered is not None:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
