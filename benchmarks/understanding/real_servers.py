@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from typing import Any
 
 from benchmarks.understanding.cases import Outcome, outcome, read, wishes_of
 from benchmarks.understanding.row import DATA, Row, Setup
@@ -10,9 +11,7 @@ from shortlist import ToolFilter
 
 
 def rows(setup: Setup) -> list[Row]:
-    with gzip.open(DATA / "servers.jsonl.gz", "rt", encoding="utf-8") as lines:
-        servers = [json.loads(line) for line in lines]
-    source = ToolFilter(servers, embedding=setup.embedding)
+    source = ToolFilter(servers(), embedding=setup.embedding)
     found = [outcome(source.filter(case["text"], limit=5), wishes_of(case)) for case in read("real")]
     servable, unservable = [each for each in found if each.wishes], [each for each in found if not each.wishes]
     first = [float(bool(frozenset().union(*each.wishes).intersection(each.ids[:1]))) for each in servable]
@@ -24,6 +23,12 @@ def rows(setup: Setup) -> list[Row]:
         Row(request="real servers, servable", metric="answered none", values=_none(servable), asked=5, at_most=True),
         Row(request="real servers, unservable", metric="answered none", values=_none(unservable), asked=85),
     ]
+
+
+def servers() -> list[dict[str, Any]]:
+    """Return the servers with their tools, as clients list them."""
+    with gzip.open(DATA / "servers.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def _recall(found: Outcome) -> float:
