@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ToolId: TypeAlias = str
 Json: TypeAlias = Any
 Level: TypeAlias = Literal["high", "medium", "low", "none"]
-Relation: TypeAlias = Literal["new", "continues", "repeats", "accepts", "fills", "corrects"]
+Relation: TypeAlias = Literal["new", "continues", "repeats", "accepts", "fills", "corrects", "beside"]
 """How a request relates to what was said and called before it."""
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "dense", "fuzzy", "regex", "prefix", "exact"]
 

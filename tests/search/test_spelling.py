@@ -74,14 +74,37 @@ def test_a_word_that_a_team_has_given_a_meaning_is_not_corrected() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("wirte the value", "write the value"), ("shwo it", "show it"), ("findbranch", "find branch")],
+    [
+        ("wirte the value", "write the value"),
+        ("shwo it", "show it"),
+        ("findbranch", "find branch"),
+        ("read the citysecret", "read the city secret"),
+        ("merge branchinto main", "merge branch into main"),
+        ("read a sec ret", "read a secret"),
+        ("list the pods of jubernetes", "list the pods of kubernetes"),
+    ],
 )
-def test_the_commoner_word_is_meant_and_a_missing_space_is_seen(speller: Speller, typed: str, meant: str) -> None:
+def test_the_commoner_word_is_meant_and_spaces_left_out_or_typed_into_a_word_are_seen(
+    speller: Speller, typed: str, meant: str
+) -> None:
     assert speller(typed).text == meant
 
 
+def test_an_english_word_is_read_as_an_action_where_the_answer_to_that_is_likelier() -> None:
+    searcher = Searcher(Catalog.of(TOOLS))
+    found = searcher.search(Query(text="lit the pods of the cluster"))
+    assert (found.hits[0].tool.id, found.did_you_mean) == ("k8s/pods", {"lit": "list"})
+    assert searcher.search(Query(text="green cities")).did_you_mean == {}
+
+
+def test_the_second_choice_for_a_word_is_a_reading_of_its_own(speller: Speller) -> None:
+    first, *others = speller.readings("merge the fiel")
+    assert first.text == "merge the file"
+    assert [other.text for other in others] == ["merge the field"]
+
+
 def test_a_rare_name_is_not_turned_into_a_rare_word(speller: Speller) -> None:
-    assert speller("list the okta tenants of the standup in citybranch").corrected == {}
+    assert speller("list the okta tenants of the standup in sunbank").corrected == {}
 
 
 def test_an_english_request_with_typing_errors_is_not_taken_for_another_language() -> None:

@@ -1,7 +1,9 @@
 from itertools import pairwise
 
-from shortlist.models import Query
+from shortlist.models import Confidence, Hit, Query, SearchResult, Tool
 from shortlist.search.searcher import Searcher
+from shortlist.search.wishes import serve_each
+from shortlist.text.queries import Wish
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog
 
 
@@ -37,3 +39,19 @@ def test_one_wish_is_answered_as_ever() -> None:
     found = searcher().search(Query(text="merge the pull request", limit=5))
     assert found.wishes == ()
     assert all(hit.wish == "" for hit in found.hits)
+
+
+def test_a_wish_without_a_clear_tool_gets_the_places_that_a_clear_one_does_not_need() -> None:
+    whole, clear, unclear = (answered(*scores) for scores in ((3.0, 2.9, 2.8), (9.0, 1.0, 0.9), (1.0, 0.9, 0.8)))
+    hits = serve_each(whole, (Wish("first"), Wish("second")), (clear, unclear)).hits
+    assert [hit.wish for hit in hits] == ["first", "second", "second"]
+
+
+def answered(*scores: float) -> SearchResult:
+    """Return an answer whose hits have some scores and are nobody else's."""
+    tools = [Tool(id=f"{scores[0]}/{score}", server="s", name=f"t{score}") for score in scores]
+    return SearchResult(
+        query=Query(text="something"),
+        hits=tuple(Hit(tool, score, rank) for rank, (tool, score) in enumerate(zip(tools, scores, strict=True), 1)),
+        confidence=Confidence(level="medium", probability=0.5, match_probability=0.9, reasons=()),
+    )

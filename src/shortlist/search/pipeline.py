@@ -34,8 +34,10 @@ FOLLOW_UPS: Mapping[Relation, tuple[float, float]] = {
     "accepts": (1.75, 0.0),
     "fills": (0.5, 0.5),
     "corrects": (0.5, -2.5),
+    "beside": (1.75, 0.0),
 }
-"""Boosts for the server and the tool called last, by the relation of the request to that call.
+"""Boosts for the server and the tool called last, by the relation of the request to that call; `beside` is a wish next
+to clear ones of the same request, whose servers it is likely to be for.
 
 `continues` is fitted by `training/fit_follow_ups.py`; the others were set by hand."""
 PREFERRED_BOOST = 1.0

@@ -37,7 +37,6 @@ from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import Ask
-from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
@@ -58,8 +57,7 @@ T = TypeVar("T")
 MOST_ROUNDS = 5
 """How often vectors are completed for tools that came while others were embedded, before the model takes over."""
 MAX_LIMIT = 1_000
-CORRECTED_WEIGHT = 20
-"""How much more the corrected text counts than the one that was typed, for the model."""
+BESIDE = __import__("os").environ.get("BESIDE", "new")
 CORRECTED = ("hybrid", "lexical", "dense")
 """Modes that search for words or meaning; the others take the text as it is."""
 
@@ -277,7 +275,7 @@ class Searcher:
         return result if reranker is None else reranked(result, reranker, self._options.rerank_top)
 
     def _answers(self, query: Query, apart: Sequence[Wish]) -> list[SearchResult]:
-        """Search for each wish; one that says little by itself continues from the tool of the wish before it."""
+        """Search for each wish; one that says little, or is unclear, by the servers of the wishes beside it."""
         found: list[SearchResult] = []
         for wish in apart:
             asked = replace(query, text=wish.query)
@@ -285,6 +283,12 @@ class Searcher:
                 before = found[-1].hits[0].tool
                 asked = replace(asked, relation="continues", recent_tools=(before.id,), recent_servers=(before.server,))
             found.append(self._run(asked, self._answer))
+        sure = [n for n, answer in enumerate(found) if answer.hits and answer.confidence.level == "high"]
+        for unclear in (n for n, wish in enumerate(apart) if sure and n not in sure and not wish.says_little):
+            near = sorted(sure, key=lambda n: (abs(n - unclear), n))
+            servers = tuple(dict.fromkeys(found[n].hits[0].tool.server for n in near))
+            beside = replace(query, text=apart[unclear].query, relation="beside", recent_servers=servers)
+            found[unclear] = self._run(beside, self._answer)
         return found
 
     def explained(self, query: Query) -> Explained:
@@ -314,7 +318,7 @@ class Searcher:
         speller = (ready.uncopied or ready).parts.speller
         apart = wishes(ask_of(clean_text(text)).text)
         queries = map(asked_text, (text, *(wish.query for wish in apart)))
-        spellings = [spelling for query in queries for spelling in dict.fromkeys((speller(query).text, query))]
+        spellings = [reading.text for query in queries for reading in speller.readings(query)]
         return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
 
     @property
@@ -344,34 +348,40 @@ class Searcher:
         started = perf_counter()
         ready, among = self._current().answering(query)
         pipeline = ready.pipeline(self._pipeline_name(query))
-        steps: tuple[Step, ...] = ()
         ask = ask or ask_of(clean_text(query.text))
         asked = with_kinds(query_of(ask))
-        may_err = query.mode in CORRECTED and asked.isascii() and bool(strange_words(asked))
-        spelled = ready.parts.speller(asked) if may_err else Spelled(asked, {})
-        vectors, failure = None, self.failure
-        if ready.embedder is not None and "dense" in pipeline.retrievers:
-            try:
-                vectors = self._vectors(ready.embedder, ready.fitted, asked, spelled)
-                steps = (Step("embed", (perf_counter() - started) * 1000, len(vectors)),)
-            except ModelError as error:
-                failure = f"Using lexical search only: {error}"
-                ready = _Ready.of(ready.index, None, self._options)
-                pipeline = ready.pipeline(pipeline.name)
-        started = perf_counter()
-        analysed = analyse_ask(spelled.text, self._options.expansions)
-        request = Request(query, analysed, among, vectors, spelled.corrected)
-        steps = (*steps, Step("read", (perf_counter() - started) * 1000, len(analysed.terms)))
-        return finish(_Search(ready, pipeline, request, pipeline.run(request), ask, steps, failure))
+        readings = ready.parts.speller.readings(asked) if query.mode in CORRECTED else (Spelled(asked, {}),)
 
-    def _vectors(self, embedder: Embedder, fitted: Fitted, asked: str, spelled: Spelled) -> Vectors:
-        """Embed a query: one vector for all readings of it, and the text as typed takes part where it was corrected."""
-        vectors = query_vectors(embedder, self._texts(spelled.text))
-        if is_glossed(spelled.text):
-            return _unit(fitted.as_english(np.array(READING_WEIGHTS, np.float32) @ vectors))[None]
-        if spelled.corrected:
-            both = CORRECTED_WEIGHT * vectors[0] + embedder.embed_query(self._texts(asked)[0])
-            return np.concatenate([_unit(both)[None], vectors[1:]])
+        def searched(reading: Spelled) -> _Search:
+            vectors, steps, failure = self._embedded(ready, pipeline, reading.text, started)
+            answering = ready if failure == self.failure else _Ready.of(ready.index, None, self._options)
+            read_at = perf_counter()
+            analysed = analyse_ask(reading.text, self._options.expansions)
+            request = Request(query, analysed, among, vectors, reading.corrected)
+            steps = (*steps, Step("read", (perf_counter() - read_at) * 1000, len(analysed.terms)))
+            parts = pipeline if answering is ready else answering.pipeline(pipeline.name)
+            return _Search(answering, parts, request, parts.run(request), ask, steps, failure)
+
+        return finish(searched(readings[0]) if len(readings) == 1 else max(map(searched, readings), key=_likelihood))
+
+    def _embedded(
+        self, ready: _Ready, pipeline: Pipeline, text: str, started: float
+    ) -> tuple[Vectors | None, tuple[Step, ...], str | None]:
+        """Embed a reading of a query where its pipeline needs vectors; say where the model fails."""
+        if ready.embedder is None or "dense" not in pipeline.retrievers:
+            return None, (), self.failure
+        try:
+            vectors = self._vectors(ready.embedder, ready.fitted, text)
+        except ModelError as error:
+            return None, (), f"Using lexical search only: {error}"
+        return vectors, (Step("embed", (perf_counter() - started) * 1000, len(vectors)),), self.failure
+
+    def _vectors(self, embedder: Embedder, fitted: Fitted, text: str) -> Vectors:
+        """Embed a query; the glosses of another language make one vector."""
+        vectors = query_vectors(embedder, self._texts(text))
+        if is_glossed(text):
+            moved = fitted.as_english(np.array(READING_WEIGHTS, np.float32) @ vectors)
+            return np.asarray(moved / max(float(np.linalg.norm(moved)), 1e-9), np.float32)[None]
         return vectors
 
     def _current(self) -> _Ready:
@@ -413,6 +423,10 @@ class Searcher:
         if failure:
             notes.append(failure)
         return tuple(notes)
+
+
+def _likelihood(search: _Search) -> float:
+    return _confidence(search, *_evidence(search)).probability
 
 
 def _reading_notes(request: Request) -> tuple[str, ...]:
@@ -474,11 +488,6 @@ def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:
     """Embed the texts of one query: the whole of it, and its parts where it asks for several things."""
     found = [embedder.embed_query(text) for text in texts]
     return np.asarray(found[0], np.float32)[None] if len(found) == 1 else np.array(found, np.float32)
-
-
-def _unit(vector: Vectors) -> Vectors:
-    unit: Vectors = vector / max(float(np.linalg.norm(vector)), 1e-9)
-    return unit
 
 
 def check(query: Query) -> None:

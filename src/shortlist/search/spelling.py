@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import islice
 from string import ascii_lowercase
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ COMMON = 0.7
 """The greatest rarity of a word that three letters are corrected to."""
 MAX_CORRECTIONS = 8
 """A text with more unknown words than this is in another language, or made of names."""
+NEARLY = 0.5
+"""How much more another correction of a word may cost to be tried as well."""
+MAX_READINGS = 4
+"""Readings of a text that are searched for, at most."""
 ROWS_FOR_SPELLING = 12
 """Tools whose text is looked at for a stem's whole words."""
 
@@ -30,10 +35,12 @@ SWAPPED, DOUBLED, MISSING, NEIGHBOUR, EXTRA, OTHER_LETTER, FIRST_LETTER = 1.0, 1
 """What a slip costs: letters swapped, a letter doubled or a double written once, a letter missing, one typed for its
 neighbour on the keyboard or a vowel for a vowel, one too many, any other; and the first letter of a word more."""
 JOINED, MIN_PART = 1.2, 3
-"""What it costs to leave out the space after an action, as in `findbranch`; and the letters of the shortest word."""
+"""What it costs to leave out a space, as in `findbranch`; and the letters of the shortest word with a meaning."""
 ACTIONS = read_words("actions.txt")
-PARTICLES = ("up", "in", "on", "off", "out", "down", "over", "back")
-"""What is often written onto a word: `standup`."""
+PARTICLES, MOST_LETTERS = ("up", "in", "on", "off", "out", "down", "over", "back"), 5
+"""What is often written onto a short word: `standup`, but not `messageon`; and the letters that such a word has."""
+LIKE_A_SLIP = 1.3
+"""The most that a slip costs by which an English word may stand for an action: `crate` for `create`."""
 TOO_UNLIKELY = 2.0
 """A word that costs more stays as it was typed: it is a name more often."""
 MOST_WEIGHT = 1.25
@@ -44,6 +51,9 @@ IN_CATALOG, OFTEN = 0.5, 0.5
 
 _PLAIN_WORD = re.compile(r"(?<![\w./:=@#<{'\"`&+-])[A-Za-z][a-z]{2,24}(?![\w/:=@>}'\"`+-]|\.\w)")
 """A word that stands alone and is not spelled like a name: no part of a path, an address or a quotation."""
+
+_TORN = re.compile(r"(?<![\w./:=@#<{'\"`&+-])(?=([A-Za-z][a-z]*) ([a-z]+)(?![\w/:=@>}'\"`+-]|\.\w))")
+"""Two such words side by side; the next pair begins with the second of them."""
 
 
 class Spelled(NamedTuple):
@@ -68,20 +78,69 @@ class Speller:
         self._expansions = expansions
         """Words that a team has given a meaning, and the shipped ones; None: the shipped ones."""
         self._lexical = index.lexical
-        self.correction = lru_cache(maxsize=2_000)(self._correction)
+        self.corrections = lru_cache(maxsize=2_000)(self._corrections)
+        self.meant_action = lru_cache(maxsize=2_000)(self._meant_action)
         self.knows = lru_cache(maxsize=2_000)(self._is_known)
         """Remembered by word: queries are made of the same few words."""
 
     def __call__(self, text: str) -> Spelled:
         """Correct a text; words of the catalog and of ordinary English are never touched."""
-        new = strange_words(text) if text.isascii() else ()
-        strange = self._strange(text, {word for word in new if not self.knows(word)})
+        return self.readings(text)[0]
+
+    def readings(self, text: str) -> tuple[Spelled, ...]:
+        """Return what a text may say, the likeliest spelling first; of several, the answers to them tell which it is.
+
+        Another reading has the second choice for one of the words, or an action for a first word that is English but
+        neither an action nor in the catalog: requests begin with what is to be done, so "crate a ticket" may say
+        "create".
+        """
+        if not text.isascii():
+            return (Spelled(text, {}),)
+        new = strange_words(text)
+        strange = self._strange(text, {word for word in new if not self.knows(word)}) if new else []
         if not strange or len(strange) > MAX_CORRECTIONS or read_query(text) is not None:
-            return Spelled(text, {})
-        corrected = {word: meant for word in strange if (meant := self.correction(word))}
-        if not corrected:
-            return Spelled(text, {})
-        return Spelled(_PLAIN_WORD.sub(lambda found: _like(found[0], corrected.get(found[0].lower())), text), corrected)
+            first, others = Spelled(text, {}), list[Spelled]()
+        else:
+            first, others = self._corrected(text, strange)
+        acting = self._with_action(first)
+        return tuple(islice((first, *([acting] if acting else ()), *others), MAX_READINGS))
+
+    def _corrected(self, text: str, strange: Sequence[str]) -> tuple[Spelled, list[Spelled]]:
+        joined = dict(self._torn(text, strange))
+        for torn, word in joined.items():
+            text = text.replace(torn, word)
+        left = [word for word in strange if word in text.lower()]
+        choices = {word: found for word in left if (found := self.corrections(word))}
+        best = {word: found[0] for word, found in choices.items()}
+        every = [best, *(best | {word: found[1]} for word, found in choices.items() if len(found) > 1)]
+        first, *others = [Spelled(_replaced(text, each), joined | each) for each in every]
+        return first, others
+
+    def _with_action(self, spelled: Spelled) -> Spelled | None:
+        typed, space, rest = spelled.text.partition(" ")
+        word = typed.lower()
+        if not space or word in ACTIONS or word in STOPWORDS or not (word.isalpha() and word.isascii()):
+            return None
+        meant = None if self._lexical.frequency(stem(word)) else self.meant_action(word)
+        if meant is None:
+            return None
+        return Spelled(f"{_like(typed, meant)} {rest}", {word: meant, **spelled.corrected})
+
+    def _meant_action(self, word: str) -> str | None:
+        frequency = self._lexical.frequency
+        near = [Respelling(slip_cost(word, each), each) for each in _actions_alike(word) if frequency(stem(each))]
+        best = min(near, default=None)
+        return best.word if best and best.cost <= LIKE_A_SLIP else None
+
+    def _torn(self, text: str, strange: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield words that a space was typed into: `acknowle dge`."""
+        for found in _TORN.finditer(text):
+            head, tail = found[1], found[2]
+            if not {head.lower(), tail}.isdisjoint(strange) and self._is_word(head.lower() + tail):
+                yield f"{head} {tail}", head + tail
+
+    def _is_word(self, word: str) -> bool:
+        return word in english_words() or bool(self._lexical.frequency(stem(word)))
 
     def _strange(self, text: str, unknown: set[str]) -> list[str]:
         """Return those of some words that stand alone in a text and are not spelled like names."""
@@ -102,7 +161,7 @@ class Speller:
             or not word.isalpha()
             or is_dictionary_word(word)
             or word in given.long_forms
-            or any(word.endswith(end) and word.removesuffix(end) in english_words() for end in PARTICLES)
+            or any(word.endswith(end) and _is_short_word(word.removesuffix(end)) for end in PARTICLES)
             or (word in given.phrases and (len(word) <= SHORT or word not in shipped.phrases))  # or a synonym's stem
             or self._has(word)
         )
@@ -115,19 +174,29 @@ class Speller:
         whole = self._whole_word(found[0], word)
         return whole is None or word.startswith(whole) or DamerauLevenshtein.distance(word, whole) > 1
 
-    def _correction(self, word: str) -> str | None:
-        near = min(self._candidates(word), default=None)
-        return near.word if near and near.cost <= TOO_UNLIKELY else None
+    def _corrections(self, word: str) -> tuple[str, ...]:
+        """Return the word that was likely meant, and another that is nearly as likely."""
+        found: dict[str, float] = {}
+        for cost, meant in sorted(self._candidates(word)):
+            found.setdefault(meant, cost)
+        best = next(iter(found.values()), math.inf)
+        return tuple(islice((w for w, cost in found.items() if cost <= min(TOO_UNLIKELY, best + NEARLY)), 2))
 
     def _candidates(self, word: str) -> Iterator[Respelling]:
         for whole, tools in self._alike(word):
             rarity, slips = _rarity(whole), slip_cost(word, whole)
             if slips <= MOST_SLIPS and (len(word) > SHORT or _is_plain(word, whole, tools > 0 or rarity <= COMMON)):
                 yield Respelling(slips * _weight(word) + rarity - self._familiarity(tools), whole)
-        for cut in range(MIN_PART, len(word) - MIN_PART + 1):
+        for cut in range(2, len(word) - 1):
             parts = word[:cut], word[cut:]
-            if parts[0] in ACTIONS and parts[1] in english_words() and self._lexical.frequency(stem(parts[1])):
-                yield Respelling(JOINED, " ".join(parts))
+            if all(map(self._may_be_joined, parts)) and any(self._lexical.frequency(stem(part)) for part in parts):
+                yield Respelling(JOINED + abs(len(parts[0]) - len(parts[1])) / 100, " ".join(parts))
+
+    def _may_be_joined(self, part: str) -> bool:
+        """Return whether the space beside a word may have been left out: it is an action, small, or in the catalog."""
+        if part in STOPWORDS or part in ACTIONS:
+            return True
+        return len(part) >= MIN_PART and part in english_words() and bool(self._lexical.frequency(stem(part)))
 
     def _familiarity(self, tools: int) -> float:
         """Return how much likelier a word is because so many tools of the catalog have it."""
@@ -138,7 +207,7 @@ class Speller:
         reach = 1 if len(word) < LONG else 2
         typed = stem(word)
         alike, frequency = self._lexical.vocabulary.alike, self._lexical.frequency
-        for first in dict.fromkeys((word[0], word[1])):
+        for first in dict.fromkeys((word[0], word[1], *sorted(_NEIGHBOURS.get(word[0], ())))):
             known = [w for n in range(len(typed) - reach, len(typed) + reach + 1) for w in alike(first, n)]
             for term in _within(typed, known, reach):
                 if (tools := frequency(term)) and (whole := self._whole_word(term, word)):
@@ -213,10 +282,24 @@ def _within(word: str, known: Sequence[str], reach: int) -> list[str]:
     return [found for found, _, _ in near]
 
 
+def _is_short_word(word: str) -> bool:
+    return len(word) <= MOST_LETTERS and word in english_words()
+
+
+def _actions_alike(word: str) -> list[str]:
+    return [each for each in ACTIONS if each[0] == word[0] and abs(len(each) - len(word)) <= 1]
+
+
+def _replaced(text: str, corrected: Mapping[str, str]) -> str:
+    return _PLAIN_WORD.sub(lambda found: _like(found[0], corrected.get(found[0].lower())), text)
+
+
 def _like(typed: str, meant: str | None) -> str:
     return typed if meant is None else meant.capitalize() if typed[0].isupper() else meant
 
 
+_SOUNDS = ("aeiou", "ck", "cs", "sz", "fv", "gj", "iy")
+"""Letters that sound alike."""
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _NEIGHBOURS = {
     letter: {
@@ -225,7 +308,7 @@ _NEIGHBOURS = {
         for place, other in enumerate(others)
         if abs(row - near) + abs(at - place) == 1 or (near == row - 1 and place == at + 1)
     }
-    | ({*"aeiou"} if letter in "aeiou" else set())
+    | {other for alike in _SOUNDS if letter in alike for other in alike if other != letter}
     for row, letters in enumerate(_ROWS)
     for at, letter in enumerate(letters)
 }

@@ -1,5 +1,6 @@
 """An answer to several wishes at once: every wish is served before one is served twice."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,7 +17,8 @@ def serve_each(whole: SearchResult, wishes: Sequence[Wish], answers: Sequence[Se
     """Merge the answers to the wishes of a request into the answer to the whole.
 
     Each wish is served once, the clear ones first and of these the one whose tool the whole request ranks highest;
-    then the clear ones take turns. What looked like several wishes and is served by one tool stays as it was.
+    then whatever tool is likeliest to be the right one that its wish still lacks. What looked like several wishes and
+    is served by one tool stays as it was.
     """
     parts = [(wish, answer) for wish, answer in zip(wishes, answers, strict=True) if answer.hits]
     clear = [(wish, answer) for wish, answer in parts if _is_clear(answer.confidence)]
@@ -27,12 +29,12 @@ def serve_each(whole: SearchResult, wishes: Sequence[Wish], answers: Sequence[Se
         return whole
     place = {hit.tool.id: hit.rank for hit in whole.hits}
     taken: dict[ToolId, Hit] = {}
-    for turn, part in enumerate((clear, asked, *[clear] * len(whole.hits))):
-        offered = [hit for wish, answer in part if (hit := _next(wish, answer, taken, turn)) is not None]
+    for part in (clear, [each for each in asked if each not in clear]):
+        offered = [hit for wish, answer in part if (hit := _next(wish, answer, taken)) is not None]
         for hit in sorted(offered, key=lambda hit: place.get(hit.tool.id, len(place) + 1)):
             taken.setdefault(hit.tool.id, hit)
-        if not offered and turn > 1:
-            break
+    for hit in _by_chance(asked):
+        taken.setdefault(hit.tool.id, hit)
     merged = [*taken.values(), *(hit for hit in whole.hits if hit.tool.id not in taken)]
     served = tuple(WishServed(wish.text, answer.confidence, answer.hits[0].tool.id) for wish, answer in asked)
     first = next(answer.confidence for wish, answer in asked if wish.text == merged[0].wish)
@@ -43,12 +45,24 @@ def _is_clear(confidence: Confidence) -> bool:
     return confidence.level != "none" and confidence.probability >= CLEAR
 
 
-def _next(wish: Wish, answer: SearchResult, taken: Mapping[ToolId, Hit], turn: int) -> Hit | None:
-    """Return the best tool of a wish that is not there yet; in the second turn only of a wish that has none yet."""
-    if turn == 1 and any(hit.wish == wish.text for hit in taken.values()):
-        return None
+def _next(wish: Wish, answer: SearchResult, taken: Mapping[ToolId, Hit]) -> Hit | None:
+    """Return the best tool of a wish that is not there yet."""
     found = next((hit for hit in answer.hits if hit.tool.id not in taken), None)
     return None if found is None else found._replace(wish=wish.text)
+
+
+def _by_chance(parts: Sequence[tuple[Wish, SearchResult]]) -> list[Hit]:
+    """Return the hits of all wishes, those with the greatest chance to be what their wish asks for first.
+
+    The scores of one answer are log-odds: the chance of a hit is its share of the odds.
+    """
+    chances: list[tuple[float, Hit]] = []
+    for wish, answer in parts:
+        odds = [math.exp(hit.score - answer.hits[0].score) for hit in answer.hits]
+        chances += [
+            (each / sum(odds), hit._replace(wish=wish.text)) for each, hit in zip(odds, answer.hits, strict=True)
+        ]
+    return [hit for _, hit in sorted(chances, key=lambda each: -each[0])]
 
 
 def _falling(hits: list[Hit]) -> tuple[Hit, ...]:

@@ -223,7 +223,7 @@ def _entries(line: str, place: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _is_short_for(word: str, phrase: str) -> bool:
     """Return whether a word abbreviates a phrase: the phrase has its letters in order, as `kubernetes` has `k8s`."""
     letters, rest = [c for c in word if c.isalpha()], iter(phrase)
-    short = word.isalnum() and 3 * len(word) <= 2 * len(phrase) and "," not in phrase
+    short = word.isalnum() and 3 * len(word) <= 2 * len(phrase) + 1 and "," not in phrase
     return short and phrase.startswith(word[0]) and all(letter in rest for letter in letters)
 
 
