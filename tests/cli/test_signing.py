@@ -19,6 +19,7 @@ from shortlist.cli.stack import Stack, open_stack
 from shortlist.config.settings import HttpTransport, SearchSettings, ServerSettings, Settings, TelemetrySettings
 from shortlist.gateway.view import ServeOptions
 from shortlist.paths import data_folder
+from shortlist.storage.local import open_local
 from shortlist.storage.secrets import FileSecrets
 from shortlist.upstream.grants import SHARED, LoginKey
 from shortlist.upstream.login import login_target
@@ -139,12 +140,13 @@ async def test_a_person_who_declines_ends_the_call(wiki: Protected) -> None:
 PROCESS = """
 import asyncio, sys
 from shortlist.cli.grants import open_logins
+from shortlist.storage.local import open_local
 from shortlist.upstream.grants import SHARED, LoginKey
 from shortlist.upstream.login import LoginTarget
 
 async def main():
     target = LoginTarget(server="wiki", url=sys.argv[1])
-    logins, key = open_logins(), LoginKey(SHARED, "wiki", target.resource)
+    logins, key = open_logins(open_local()), LoginKey(SHARED, "wiki", target.resource)
     print("ready", flush=True)
     sys.stdin.readline()
     found = await asyncio.gather(*(logins.usable(target, key) for _ in range(25)))
@@ -170,7 +172,7 @@ async def test_two_processes_use_one_refresh_and_do_not_destroy_the_refresh_toke
     used = await anyio.to_thread.run_sync(race, wiki.url)
     assert len(used) == 1
     assert wiki.refreshes == before + 1
-    again = await open_logins().renewed(target, key, await grants.get(key) or grant)
+    again = await open_logins(open_local()).renewed(target, key, await grants.get(key) or grant)
     assert again is not None
 
 

@@ -13,13 +13,14 @@ import psycopg
 import pytest
 
 from shortlist.cli import main
-from shortlist.errors import StoreError
+from shortlist.errors import InvalidInput, StoreError
 from shortlist.storage.audit import AuditRecord
 from shortlist.storage.local import open_local
 from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import Decision, PinnedDefinition, Storage, StoredExperiment, StoredPins, StoredToken
 from shortlist.storage.postgres import database as database_module
 from shortlist.storage.postgres.database import Postgres, migrations
+from shortlist.storage.postgres.moving import move
 from shortlist.storage.postgres.opening import open_postgres
 from shortlist.storage.shared import Holder, SharedStores, Spool, StoredSession
 from shortlist.telemetry.events import Exposed
@@ -153,6 +154,28 @@ def test_everything_moves_from_files_into_an_empty_database(
         assert batch.entries[0].place.id == 5
     assert main(["storage", "migrate", str(tmp_path), address]) == 2
     assert "is not empty" in capsys.readouterr().err
+
+
+def test_two_that_move_into_one_database_at_once_do_not_mix(tmp_path: Path, address: str) -> None:
+    recorded(tmp_path)
+    first = move(tmp_path, address)
+    next(first)
+    with pytest.raises(InvalidInput, match="Another `shortlist storage migrate`"):
+        list(move(tmp_path, address))
+    list(first)
+    with closing(open_postgres(address)) as storage:
+        assert len(list(storage.events.events())) == 4
+
+
+def test_a_move_that_fails_leaves_the_database_empty_and_can_be_repeated(tmp_path: Path, address: str) -> None:
+    recorded(tmp_path)
+    people = tmp_path / "audit" / "people.json"
+    whole = people.read_bytes()
+    people.write_bytes(b"damaged")
+    with pytest.raises(StoreError, match=r"people\.json.* cannot be read"):
+        list(move(tmp_path, address))
+    people.write_bytes(whole)
+    assert dict(move(tmp_path, address))["tokens"] == 1
 
 
 def recorded(folder: Path) -> Storage:

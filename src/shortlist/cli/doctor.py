@@ -5,6 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from shortlist.cli.diagnosis import BrokenServer, ServerDiagnosis, diagnose
 from shortlist.cli.grants import open_logins
 from shortlist.cli.reading import log_folder
 from shortlist.cli.stack import run_plainly
-from shortlist.cli.vault import stored_secret
+from shortlist.cli.vault import revealed, stored_secret
 from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
 from shortlist.config.load import load_settings
@@ -25,9 +26,11 @@ from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.models import Json
 from shortlist.observability.logs import quieter
 from shortlist.paths import find_config
+from shortlist.storage.opening import open_storage
 from shortlist.text.tokens import clean_text
 from shortlist.upstream.events import UpstreamEvent, UpstreamStatus
 from shortlist.upstream.isolation import problem_with
+from shortlist.upstream.login import Logins
 from shortlist.upstream.pool import UpstreamPool
 
 OK, FAILED = 0, 1
@@ -98,13 +101,19 @@ def apply_fixes(path: Path, fixes: Sequence[ServerDiagnosis]) -> None:
 
 
 def _statuses(settings: Settings) -> Mapping[str, UpstreamStatus]:
+    """Start the servers with the logins that a gateway of this configuration would use."""
+    with closing(open_storage(revealed(settings).storage)) as storage:
+        return _settled(settings, open_logins(storage))
+
+
+def _settled(settings: Settings, logins: Logins) -> Mapping[str, UpstreamStatus]:
     async def run() -> Mapping[str, UpstreamStatus]:
         async with UpstreamPool(
             settings.servers,
             on_event=_ignore,
             limits=settings.limits,
             log_directory=log_folder(),
-            logins=open_logins(),
+            logins=logins,
             secrets=stored_secret,
         ) as pool:
             await pool.settled(SETTLE_SECONDS)

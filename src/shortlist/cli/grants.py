@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -18,6 +19,8 @@ from shortlist.storage.secrets import KEY_VARIABLE, FileSecrets, SharedSecrets
 from shortlist.upstream.grants import LoginKey, TokenGrant
 from shortlist.upstream.login import Logins
 
+GRANT = "grant:"
+"""Begins the names of logins among the secrets."""
 REFRESH_SECONDS = 20.0
 """A refresh of another process has ended by then."""
 TRY_SECONDS = 0.05
@@ -116,16 +119,33 @@ class SharedGrants:
                 await anyio.to_thread.run_sync(held.close)
 
 
-def open_logins(storage: Storage | None = None) -> Logins:
-    """Return the logins of this user, or those that all gateways on a store share; nothing is created before the first.
+def open_logins(storage: Storage) -> Logins:
+    """Return the logins that the gateways on a storage use; nothing is created before the first."""
+    secrets = login_secrets(storage)
+    return Logins(SharedGrants(secrets) if isinstance(secrets, SharedSecrets) else StoredGrants(secrets))
+
+
+def login_secrets(storage: Storage) -> FileSecrets | SharedSecrets:
+    """Return where logins are kept: with this user, or in the database that gateways share.
 
     Gateways share logins where all of them have the same key in the environment: what is in the database alone must
     not be enough to use them.
     """
     key = os.environ.get(KEY_VARIABLE)
-    if storage is not None and storage.shared is not None and key is not None:
-        return Logins(SharedGrants(SharedSecrets(storage.shared.grants, key)))
-    return Logins(StoredGrants(FileSecrets(data_folder())))
+    if storage.shared is not None and key is not None:
+        return SharedSecrets(storage.shared.grants, key)
+    return FileSecrets(data_folder())
+
+
+def move_logins(folder: Path, storage: Storage) -> int | None:
+    """Copy the logins of a data folder into a database, and return how many; None where gateways share none."""
+    target, source = login_secrets(storage), FileSecrets(folder)
+    if not isinstance(target, SharedSecrets):
+        return None
+    names = [name for name in source.names() if name.startswith(GRANT)]
+    for name in names:
+        target.put(name, source.get(name) or "")
+    return len(names)
 
 
 def _parsed(key: LoginKey, text: str | None) -> TokenGrant | None:
@@ -138,4 +158,4 @@ def _parsed(key: LoginKey, text: str | None) -> TokenGrant | None:
 
 
 def _name(key: LoginKey) -> str:
-    return f"grant:{key.principal}:{key.server}:{key.resource}"
+    return f"{GRANT}{key.principal}:{key.server}:{key.resource}"

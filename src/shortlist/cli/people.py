@@ -9,18 +9,16 @@ from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
+from shortlist.cli.grants import GRANT, login_secrets
 from shortlist.cli.logins import caller_key
 from shortlist.cli.reading import say
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput, NothingRecorded
 from shortlist.models import Json
-from shortlist.paths import data_folder
 from shortlist.storage.port import EventQuery, Storage
-from shortlist.storage.secrets import FileSecrets
+from shortlist.storage.secrets import FileSecrets, SharedSecrets
 from shortlist.upstream.grants import TokenGrant
-
-GRANT = "grant:"
 
 
 def register(subparsers: Any) -> None:
@@ -55,7 +53,7 @@ def _kept(storage: Storage, principal: str) -> Iterator[tuple[str, dict[str, Jso
         pass
     for workspace in storage.workspaces.of_owner(name):
         yield "workspace", {"loaded": dict(workspace.loaded), "used": workspace.used}
-    secrets = FileSecrets(data_folder())
+    secrets = login_secrets(storage)
     for server, stored in _grants(secrets, principal):
         grant = TokenGrant.load(secrets.get(stored) or "{}")
         yield "grant", {"server": server, "issuer": grant.issuer, "scope": grant.scope, "resource": grant.resource}
@@ -82,7 +80,7 @@ def _erase(arguments: argparse.Namespace) -> int:
 
 def _erased(storage: Storage, principal: str) -> dict[str, int]:
     kind, _, name = principal.partition(":")
-    secrets = FileSecrets(data_folder())
+    secrets = login_secrets(storage)
     grants = tuple(_grants(secrets, principal))
     for server, stored in grants:
         secrets.remove(stored)
@@ -103,7 +101,7 @@ def _erased(storage: Storage, principal: str) -> dict[str, int]:
     }
 
 
-def _grants(secrets: FileSecrets, principal: str) -> Iterator[tuple[str, str]]:
+def _grants(secrets: FileSecrets | SharedSecrets, principal: str) -> Iterator[tuple[str, str]]:
     """Yield the servers that a caller is signed in to, and the name of each grant: `grant:PRINCIPAL:SERVER:URL`."""
     start = f"{GRANT}{principal}:"
     for name in secrets.names():

@@ -1,6 +1,7 @@
 """`shortlist storage`: move what was recorded from files into a shared database."""
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,14 @@ def _migrate(arguments: argparse.Namespace) -> int:
         raise InvalidInput(
             "The second argument is not the address of a database: write postgresql://USER@HOST/DATABASE."
         )
-    open_storage(arguments.target).close()  # says what to install where the driver is missing
+    target = open_storage(arguments.target)  # says what to install where the driver is missing
+    from shortlist.cli.grants import move_logins  # noqa: PLC0415 - other commands do not need the cipher
     from shortlist.storage.postgres.moving import move  # noqa: PLC0415 (an optional dependency)
 
     for what, count in move(folder, arguments.target):
         print(f"{what}: {count:,}", flush=True)
+    with closing(target):
+        logins = move_logins(folder, target)
+    left = "left in the folder; set SHORTLIST_SECRET_KEY to share them"
+    print(f"logins: {left if logins is None else format(logins, ',')}")
     return 0

@@ -119,6 +119,9 @@ class SharedSecrets:
     def remove(self, name: str) -> bool:
         return self._store.remove(name)
 
+    def names(self) -> tuple[str, ...]:
+        return self._store.names()
+
 
 class SecretKey:
     """The key of the secrets: in the environment, in a private file, or in the keyring of the operating system."""

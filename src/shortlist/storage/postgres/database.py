@@ -18,7 +18,7 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 PostgresConnection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 SCHEMA = "shortlist"
-MIGRATING, APPENDING = 7_310_001, 7_310_002
+MIGRATING, APPENDING, MOVING = 7_310_001, 7_310_002, 7_310_003
 """Keys of advisory locks."""
 WAIT_SECONDS = 5.0
 """How long a query waits for a connection before it fails."""
@@ -74,6 +74,12 @@ class Postgres:
             yield connection
         if create:
             self._begun = True
+
+    @contextmanager
+    def filling(self) -> Iterator[PostgresConnection]:
+        """Yield a transaction of its own that does not note that something was recorded."""
+        with self._connected() as connection, connection.transaction():
+            yield connection
 
     def rows(self, sql: str, values: Parameters = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query; raises NothingRecorded where nothing has been recorded."""

@@ -1,16 +1,18 @@
-"""Copies a data folder into an empty database; the record of events arrives whole or not at all."""
+"""Copies a data folder into an empty database, whole or not at all."""
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from shortlist.errors import InvalidInput, StoreError
 from shortlist.storage.audit_files import AuditFiles
 from shortlist.storage.files import declared_format
 from shortlist.storage.local import open_local
-from shortlist.storage.postgres.database import Postgres, PostgresConnection, storable
+from shortlist.storage.port import Storage
+from shortlist.storage.postgres.database import BEGUN, MOVING, Parameters, Postgres, PostgresConnection, storable
 from shortlist.storage.postgres.events import partition_sql, partitioned_days
 from shortlist.storage.postgres.records import PostgresPins, PostgresPrograms, PostgresTokens
 from shortlist.storage.sqlite import SqliteFile
@@ -23,35 +25,63 @@ BOOLEAN = {("exposures", "counting")}
 
 
 def move(folder: Path, address: str) -> Iterator[tuple[str, int]]:
-    """Copy everything and yield how many rows of each kind; raise InvalidInput where the database is not empty."""
+    """Copy everything in one transaction and yield how many rows of each kind.
+
+    Raise InvalidInput where the database is not empty, or another process is moving into it.
+    """
     database = Postgres(address)
     try:
-        with database.transaction() as connection:
+        with database.filling() as connection:
+            _require_alone(connection, database.place)
             _require_empty(connection, database.place)
+            connection.execute("SET LOCAL statement_timeout = 0")  # years of events take their time
             connection.execute("DELETE FROM notes")
             yield from _record(connection, folder / "events.sqlite")
             yield "saved catalogs", _catalogs(connection, folder / "catalog")
             yield "workspaces", _workspaces(connection, folder / "workspaces.sqlite")
-            connection.execute("INSERT INTO notes VALUES ('begun', '') ON CONFLICT DO NOTHING")
-        source = open_local(folder)
-        servers = source.pins.overview()
-        for server in servers:
-            pins = source.pins.read(server)
-            PostgresPins(database).write(server, pins)
-            PostgresPins(database).decide(server, pins.decisions)
-        yield "pinned servers", len(servers)
-        tokens = source.tokens.load()
-        for token in tokens.values():
-            PostgresTokens(database).put(token)
-        yield "tokens", len(tokens)
-        programs = source.programs.load()
-        for program in programs.values():
-            PostgresPrograms(database).put(program)
-        yield "programs", len(programs)
-        with database.transaction() as connection:
+            yield from _records(cast("Postgres", _Within(connection)), open_local(folder))
             yield "audit records", _audit(connection, AuditFiles(folder / "audit"))
+            connection.execute("INSERT INTO notes VALUES (%s, '') ON CONFLICT DO NOTHING", (BEGUN,))
     finally:
         database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """A database whose transactions are parts of one that is open."""
+
+    connection: PostgresConnection
+
+    @contextmanager
+    def transaction(self) -> Iterator[PostgresConnection]:
+        with self.connection.transaction():
+            yield self.connection
+
+    def read(self, sql: str, values: Parameters = ()) -> list[tuple[Any, ...]]:
+        return self.connection.execute(sql, values).fetchall()
+
+
+def _records(database: Postgres, source: Storage) -> Iterator[tuple[str, int]]:
+    servers = source.pins.overview()
+    for server in servers:
+        pins = source.pins.read(server)
+        PostgresPins(database).write(server, pins)
+        PostgresPins(database).decide(server, pins.decisions)
+    yield "pinned servers", len(servers)
+    tokens = source.tokens.load()
+    for token in tokens.values():
+        PostgresTokens(database).put(token)
+    yield "tokens", len(tokens)
+    programs = source.programs.load()
+    for program in programs.values():
+        PostgresPrograms(database).put(program)
+    yield "programs", len(programs)
+
+
+def _require_alone(connection: PostgresConnection, place: str) -> None:
+    row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (MOVING,)).fetchone()
+    if row != (True,):
+        raise InvalidInput(f"Another `shortlist storage migrate` into {place} is running. Wait until it has ended.")
 
 
 def _require_empty(connection: PostgresConnection, place: str) -> None:

@@ -160,6 +160,9 @@ class PostgresGrants:
         with self._database.transaction() as connection:
             return connection.execute("DELETE FROM grants WHERE name = %s", (name,)).rowcount > 0
 
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for (name,) in self._database.read("SELECT name FROM grants ORDER BY name"))
+
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
         deadline = time.monotonic() + LOCK_SECONDS
