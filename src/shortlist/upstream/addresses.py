@@ -5,6 +5,9 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 import anyio
 import httpx2
 
+from shortlist.upstream.bodies import BodyTooLarge, read_body
+from shortlist.upstream.errors import ConnectionFailed
+
 REQUEST_SECONDS = 15.0
 MAX_METADATA_BYTES = 256 * 1024
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -27,15 +30,13 @@ async def fetch(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
     with anyio.fail_after(REQUEST_SECONDS):
         response = await client.send(request, stream=True)
         try:
-            body = bytearray()
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > MAX_METADATA_BYTES:
-                    raise httpx2.StreamError(f"the answer is larger than {MAX_METADATA_BYTES:,} bytes")
+            body = await read_body(response, MAX_METADATA_BYTES)
+        except (BodyTooLarge, ConnectionFailed) as error:
+            raise httpx2.DecodingError(str(error), request=request) from None
         finally:
             await response.aclose()
     headers = {k: v for k, v in response.headers.items() if k.lower() not in ("content-encoding", "content-length")}
-    return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
+    return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
 def is_public(address: str) -> bool:

@@ -47,7 +47,8 @@ class LineSplitter:
     """Cuts chunks into lines in linear time; memory stays below `limit` whatever arrives."""
 
     limit: int
-    _parts: list[bytes] = field(default_factory=list)
+    _kept: bytearray = field(default_factory=bytearray)
+    """Not a list of chunks: a server that writes single bytes would make each of them cost forty."""
     _size: int = 0
     _head: bytes = b""
     _tail: bytes = b""
@@ -67,20 +68,19 @@ class LineSplitter:
             return
         self._size += len(part)
         if self._size <= self.limit:
-            self._parts.append(part)
+            self._kept += part
             return
-        if self._parts:
-            kept = b"".join(self._parts)
-            self._head, self._tail = kept[:EDGE_BYTES], kept[-EDGE_BYTES:]
-            self._parts = []
+        if self._kept:
+            self._head, self._tail = bytes(self._kept[:EDGE_BYTES]), bytes(self._kept[-EDGE_BYTES:])
+            self._kept = bytearray()
         elif not self._head:
             self._head = part[:EDGE_BYTES]
         self._tail = (self._tail + part)[-EDGE_BYTES:]
 
     def _take(self) -> bytes | Oversized:
         oversized = self._size > self.limit
-        line = Oversized(self._size, self._head, self._tail) if oversized else b"".join(self._parts)
-        self._parts, self._size, self._head, self._tail = [], 0, b"", b""
+        line = Oversized(self._size, self._head, self._tail) if oversized else bytes(self._kept)
+        self._kept, self._size, self._head, self._tail = bytearray(), 0, b"", b""
         return line
 
 

@@ -5,8 +5,7 @@ is repeated only where it certainly did not reach the server, or where repeating
 """
 
 import logging
-import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +14,13 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
-from mcp.shared._httpx_utils import redirect_location, stream_within_origin
+from mcp.shared._httpx_utils import redirect_location
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from shortlist.config.settings import HttpTransport, SseTransport
+from shortlist.upstream.bodies import BodyTooLarge, decoded, read_body, responding
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
 from shortlist.upstream.framing import (
@@ -141,8 +141,9 @@ class HttpChannel:
             return
         with anyio.move_on_after(NOTICE_SECONDS / 10, shield=True):
             try:
-                await self._client.delete(self._url, headers=self._headers({}))
-            except (httpx2.HTTPError, ConnectionFailed) as error:
+                async with self._open("DELETE", self._headers({})):
+                    pass
+            except ConnectionFailed as error:
                 logger.debug("the session was not ended: %r", error)
 
     def _headers(self, more: Mapping[str, str]) -> dict[str, str]:
@@ -204,9 +205,9 @@ class HttpChannel:
 
     async def _read_json(self, response: httpx2.Response, message: Message, stream: _Stream) -> None:
         try:
-            answer = decode(await _body(response, self._limit))
-        except _TooLarge as error:
-            answer = error_message(None, INTERNAL_ERROR, str(error))
+            answer = decode(await read_body(response, self._limit))
+        except BodyTooLarge as error:
+            answer = error_message(None, INTERNAL_ERROR, f"{error} (see limits.message_bytes)")
         except ValueError:
             answer = error_message(None, INTERNAL_ERROR, "the answer is not valid JSON-RPC")
         self._answer(answer, message, stream)
@@ -217,7 +218,7 @@ class HttpChannel:
                 self._take(event, message, stream)
                 if stream.is_answered:
                     return
-        except (_TooLarge, EventTooLarge) as error:
+        except (BodyTooLarge, EventTooLarge) as error:
             if message is None:
                 raise ConnectionFailed(str(error)) from None
             self._answer(error_message(None, INTERNAL_ERROR, str(error)), message, stream)
@@ -259,8 +260,8 @@ class HttpChannel:
         if status < 400:
             return None
         try:
-            answer = decode(await _body(response, REFUSAL_BYTES))
-        except (_TooLarge, ValueError):
+            answer = decode(await read_body(response, REFUSAL_BYTES))
+        except (BodyTooLarge, ValueError):
             answer = {}
         if isinstance(answer.get("error"), dict):
             return answer
@@ -275,7 +276,7 @@ class HttpChannel:
         """Ask for the rest of an answer whose stream ended early, by the id of its last event."""
         failures = 0
         while failures < RESUME_ATTEMPTS:
-            await anyio.sleep(min(stream.retry_milliseconds / 1000, LONGEST_STREAM_PAUSE))
+            await anyio.sleep(min(max(stream.retry_milliseconds / 1000, RETRY_SECONDS[0]), LONGEST_STREAM_PAUSE))
             seen = stream.last_event_id
             try:
                 async with self._open("GET", self._headers({"last-event-id": seen or ""})) as response:
@@ -313,9 +314,7 @@ class HttpChannel:
     ) -> AsyncIterator[httpx2.Response]:
         """Send a request and yield its response; errors of the transport become ConnectionFailed."""
         try:
-            async with stream_within_origin(
-                self._client, method, self._url, headers=dict(headers), content=body
-            ) as response:
+            async with responding(self._client, method, self._url, headers, body) as response:
                 self._notes.see(response)
                 yield response
         except _NOT_SENT as error:
@@ -369,22 +368,22 @@ class SseChannel:
                 # One that cannot be read fails the request that it names, and nothing else.
                 if is_message and (message := read_line(event.data, len(event.data))) is not None:
                     deliver(message)
-        except (ConnectionFailed, EventTooLarge, _TooLarge) as error:
+        except (ConnectionFailed, EventTooLarge, BodyTooLarge) as error:
             logger.debug("the event stream ended: %s", error)
 
     async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:  # noqa: ARG002
         """POST a message; its answer comes on the stream."""
         try:
-            response = await self._client.post(
-                self._endpoint, content=encode(message), headers={"content-type": "application/json", **headers}
-            )
-        except httpx2.HTTPError as error:
+            more = {"content-type": "application/json", **headers}
+            async with responding(self._client, "POST", self._endpoint, more, encode(message)) as response:
+                self._notes.see(response)
+                status = response.status_code
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ConnectionFailed(
                 f"the message was not accepted: {_words(error)}", sent=not isinstance(error, _NOT_SENT)
             ) from error
-        self._notes.see(response)
-        if response.status_code >= 400:
-            raise ConnectionFailed(f"it answered HTTP {response.status_code}", sent=False)
+        if status >= 400:
+            raise ConnectionFailed(f"it answered HTTP {status}", sent=False)
 
     def post(self, message: Message, headers: Mapping[str, str]) -> None:
         self._tasks.start_soon(self._tell, message, headers)
@@ -405,7 +404,7 @@ async def open_sse(
     async with (
         http_client(transport.headers, auth) as client,
         anyio.create_task_group() as tasks,
-        stream_within_origin(client, "GET", transport.url, headers={"accept": "text/event-stream"}) as response,
+        responding(client, "GET", transport.url, {"accept": "text/event-stream"}) as response,
     ):
         notes.see(response)
         response.raise_for_status()
@@ -431,63 +430,11 @@ class _Unreachable(ConnectionFailed):
     """No connection to the server could be opened."""
 
 
-class _TooLarge(Exception):
-    """A response over the byte limit, or in an encoding that cannot be bounded."""
-
-
-async def _body(response: httpx2.Response, limit: int) -> bytes:
-    """Read a response within a limit of decoded bytes."""
-    parts, size = [], 0
-    async for part in _decoded(response, limit):
-        size += len(part)
-        if size > limit:
-            raise _TooLarge(f"the answer is over the limit of {limit:,} bytes (limits.message_bytes)")
-        parts.append(part)
-    return b"".join(parts)
-
-
 async def _events(response: httpx2.Response, limit: int) -> AsyncIterator[ServerSentEvent]:
     splitter = EventSplitter(limit)
-    async for part in _decoded(response, limit):
+    async for part in decoded(response, limit):
         for event in splitter.feed(part):
             yield event
-
-
-async def _decoded(response: httpx2.Response, limit: int) -> AsyncIterator[bytes]:
-    """Yield decoded bytes in pieces of at most `limit`: a small compressed body can hold gigabytes."""
-    encoding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
-    if encoding == "identity":
-        async for chunk in response.aiter_raw():
-            yield chunk
-        return
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise _TooLarge(f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
-    unpack = _Unpacking(limit, plain_deflate=encoding == "deflate")
-    async for chunk in response.aiter_raw():
-        for piece in unpack.feed(chunk):
-            yield piece
-
-
-class _Unpacking:
-    """Decompresses a stream in bounded pieces."""
-
-    def __init__(self, piece_bytes: int, *, plain_deflate: bool) -> None:
-        self._piece_bytes = piece_bytes
-        self._plain_deflate = plain_deflate  # some servers send deflate without its zlib header
-        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        while chunk:
-            try:
-                piece = self._inflate.decompress(chunk, self._piece_bytes)
-            except zlib.error as error:
-                if not self._plain_deflate:
-                    raise ConnectionFailed(f"the answer is not valid {error}") from None
-                self._plain_deflate, self._inflate = False, zlib.decompressobj(-zlib.MAX_WBITS)
-                continue
-            self._plain_deflate = False
-            chunk = self._inflate.unconsumed_tail
-            yield piece
 
 
 def _words(error: Exception) -> str:

@@ -1,0 +1,83 @@
+"""HTTP responses of servers that are not trusted: only decoded bytes within a limit enter memory, and nothing else."""
+
+import zlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx2
+from mcp.shared._httpx_utils import next_request_within_origin
+
+from shortlist.upstream.errors import ConnectionFailed
+
+
+class BodyTooLarge(Exception):
+    """A response over the byte limit, or in an encoding that cannot be bounded."""
+
+
+@asynccontextmanager
+async def responding(
+    client: httpx2.AsyncClient, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+) -> AsyncIterator[httpx2.Response]:
+    """Send a request and yield its response unread, after redirects within its origin.
+
+    The SDK's `stream_within_origin` reads the body of a redirect to its end, however much that is once it is unpacked.
+    """
+    request = client.build_request(method, url, headers=dict(headers), content=body)
+    for remaining in reversed(range(client.max_redirects + 1)):
+        response = await client.send(request, stream=True, follow_redirects=False)
+        try:
+            following = next_request_within_origin(response) if remaining else None
+            if following is None:
+                yield response
+                return
+            request = following
+        finally:
+            await response.aclose()
+
+
+async def read_body(response: httpx2.Response, limit: int) -> bytes:
+    """Read a response within a limit of decoded bytes; raise BodyTooLarge beyond it."""
+    parts, size = [], 0
+    async for part in decoded(response, limit):
+        size += len(part)
+        if size > limit:
+            raise BodyTooLarge(f"the answer is over the limit of {limit:,} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def decoded(response: httpx2.Response, limit: int) -> AsyncIterator[bytes]:
+    """Yield decoded bytes in pieces of at most `limit`: a small compressed body can hold gigabytes."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
+    if encoding == "identity":
+        async for chunk in response.aiter_raw():
+            yield chunk
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise BodyTooLarge(f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
+    unpack = _Unpacking(limit, plain_deflate=encoding == "deflate")
+    async for chunk in response.aiter_raw():
+        for piece in unpack.feed(chunk):
+            yield piece
+
+
+class _Unpacking:
+    """Decompresses a stream in bounded pieces."""
+
+    def __init__(self, piece_bytes: int, *, plain_deflate: bool) -> None:
+        self._piece_bytes = piece_bytes
+        self._plain_deflate = plain_deflate  # some servers send deflate without its zlib header
+        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        while chunk and not self._inflate.eof:  # zlib would keep all that comes after the end
+            try:
+                piece = self._inflate.decompress(chunk, self._piece_bytes)
+            except zlib.error as error:
+                if not self._plain_deflate:
+                    raise ConnectionFailed(f"the answer is not valid {error}") from None
+                self._plain_deflate, self._inflate = False, zlib.decompressobj(-zlib.MAX_WBITS)
+                continue
+            self._plain_deflate = False
+            chunk = self._inflate.unconsumed_tail
+            yield piece

@@ -1,0 +1,105 @@
+"""Responses that would fill the memory: bombs, endless bodies, and bodies that nobody asked for."""
+
+import gzip
+import zlib
+from collections.abc import AsyncIterator
+
+import anyio
+import httpx2
+import pytest
+
+from shortlist.upstream.addresses import MAX_METADATA_BYTES, fetch
+from shortlist.upstream.bodies import BodyTooLarge, _Unpacking, decoded, read_body, responding
+from shortlist.upstream.errors import ConnectionFailed
+from shortlist.upstream.framing import LineSplitter
+from shortlist.upstream.http import HttpChannel, HttpNotes, SseChannel
+
+pytestmark = pytest.mark.anyio
+URL, LIMIT, CHUNK = "http://server.test/mcp", 100_000, b"x" * 65_536
+
+
+class Endless(httpx2.AsyncByteStream):
+    """A body that never ends, and how many of its chunks were read."""
+
+    read = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            self.read += 1
+            yield CHUNK
+
+
+def client_of(*responses: httpx2.Response) -> httpx2.AsyncClient:
+    """Return a client whose requests are answered by these, one after the other."""
+    left = iter(responses)
+    return httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: next(left)))
+
+
+def encoded(encoding: str, content: bytes) -> httpx2.Response:
+    return httpx2.Response(200, headers={"content-encoding": encoding}, stream=httpx2.ByteStream(content))
+
+
+BOMBS = {
+    "gzip": gzip.compress(b"0" * 10_000_000),
+    "X-GZip": gzip.compress(b"0" * 10_000_000),
+    "deflate": zlib.compress(b"0" * 10_000_000),
+    "gzip, gzip": gzip.compress(gzip.compress(b"0" * 10_000_000)),
+    "deflate, gzip": gzip.compress(zlib.compress(b"0" * 10_000_000)),
+    "br": b"\x1b\x00\x00",
+    "zstd": b"\x28\xb5\x2f\xfd",
+    "identity, gzip": gzip.compress(b"0"),
+    "": b"0" * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("encoding", BOMBS)
+async def test_a_bomb_of_any_encoding_is_refused_and_unpacked_in_small_pieces(encoding: str) -> None:
+    with pytest.raises(BodyTooLarge):
+        await read_body(encoded(encoding, BOMBS[encoding]), LIMIT)
+    with pytest.raises(httpx2.HTTPError):
+        await fetch(client_of(encoded(encoding, BOMBS[encoding])), httpx2.Request("GET", URL))
+    if encoding in ("gzip", "X-GZip", "deflate"):
+        response = encoded(encoding, BOMBS[encoding])
+        assert max([len(piece) async for piece in decoded(response, LIMIT)]) <= LIMIT < MAX_METADATA_BYTES
+
+
+async def test_what_follows_the_end_of_a_compressed_body_is_not_kept() -> None:
+    unpack = _Unpacking(LIMIT, plain_deflate=False)
+    pieces = [piece for chunk in (gzip.compress(b"whole"), *[CHUNK] * 10) for piece in unpack.feed(chunk)]
+    assert b"".join(pieces) == b"whole"
+    assert len(unpack._inflate.unused_data) == 0
+
+
+async def test_the_body_of_a_redirect_is_not_read() -> None:
+    body = Endless()
+    redirect = httpx2.Response(307, headers={"location": "/mcp/"}, stream=body)
+    async with responding(client_of(redirect, httpx2.Response(200)), "POST", URL, {}, b"{}") as response:
+        assert (response.status_code, response.url.path) == (200, "/mcp/")
+    assert body.read == 0
+
+
+async def test_redirects_that_never_end_are_given_back() -> None:
+    client = client_of(*[httpx2.Response(307, headers={"location": "/mcp"}) for _ in range(100)])
+    async with responding(client, "POST", URL, {}, b"{}") as response:
+        assert response.status_code == 307
+
+
+async def test_answers_that_carry_nothing_are_not_read() -> None:
+    ended, posted = Endless(), Endless()
+    async with anyio.create_task_group() as tasks:
+        channel = HttpChannel(URL, client_of(httpx2.Response(200, stream=ended)), tasks, LIMIT, HttpNotes())
+        channel._session = "open"
+        await channel.close()
+        older = SseChannel(client_of(httpx2.Response(500, stream=posted)), tasks, HttpNotes())
+        older._endpoint = URL
+        with pytest.raises(ConnectionFailed, match="500"):
+            await older.send({"method": "tools/call"}, {})
+    assert (ended.read, posted.read) == (0, 0)
+
+
+async def test_a_line_that_comes_byte_by_byte_costs_its_bytes() -> None:
+    splitter = LineSplitter(LIMIT)
+    for _ in range(1_000):
+        assert splitter.feed(b"y") == []
+    assert splitter._kept.__sizeof__() < 3_000
+    assert splitter.feed(b"\n") == [b"y" * 1_000]
