@@ -4,8 +4,8 @@ python -m tests.fuzz --inputs 5000000            every parser in process; the in
 python -m tests.fuzz --gateway 200000            a running gateway, over HTTP and stdio
 
 The command fails at the first input that raises, takes too long or makes a process grow. With --save the counts are
-also written to benchmarks/results/fuzz-COMMIT.json. Growth against a running gateway is counted by quarters of the
-inputs: caches that have a bound are full before the last one, a leak is not.
+also written to benchmarks/results/fuzz-COMMIT.json. Growth of a running gateway is the difference between the means
+of one quarter of the inputs and the next: what has a bound is full before the last one, a leak is not.
 """
 
 import argparse
@@ -125,7 +125,7 @@ def _quarters(grown: tuple[int, int, int] | None) -> str:
     if grown is None:
         return "too few inputs to tell growth"
     second, third, last = (f"{count / 1e6:.1f}" for count in grown)
-    return f"memory grew by {second}, {third} and {last} MB in the second, third and last quarter"
+    return f"memory grew by {second}, {third} and {last} MB from quarter to quarter"
 
 
 def _number(count: str) -> int:
