@@ -12,6 +12,7 @@ Each figure is kept as soon as it is measured: `--resume` continues a run that w
 import argparse
 import gc
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -27,13 +28,14 @@ from shortlist.evals.tables import Table
 SIZES = (25_759, 100_000, 1_000_000)
 EXTRAPOLATED = 10_000_000
 QUERIES = 120
+ROUNDS = 2
 CANDIDATES = 300
 KINDS = ("exact", "approximate", "milvus")
 MILVUS_UP_TO = 100_000
 """The local file of Milvus is meant for development; larger sizes are left to a server."""
 INDEXES = Path(__file__).parent / ".cache" / "growth"
-BUILT = "built.json"
-"""What building took, written last: an index without it is built again."""
+BUILT, PUBLISHED = "built.json", "published.json"
+"""What building and publishing to Milvus took, written last: without them it is done again."""
 
 
 def main() -> None:
@@ -115,6 +117,7 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
 
     from shortlist.evals.metrics import marks
     from shortlist.index.embedders import shipped
+    from shortlist.index.nearest import ApproximateVectorIndex
     from shortlist.index.store import load_index
     from shortlist.index.vectors import ExactVectorIndex, QueryVectors
     from shortlist.models import Query
@@ -141,7 +144,7 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
     first = time.perf_counter() - before
     queries = [Query(text=case["query"], limit=10) for case in cases]
     answers = [[hit.tool.id for hit in searcher.search(query).hits] for query in queries]
-    times = [milliseconds(lambda query=query: searcher.search(query)) for _ in range(3) for query in queries]
+    times = [milliseconds(lambda query=query: searcher.search(query)) for _ in range(ROUNDS) for query in queries]
     groups = [[frozenset(group) for group in case["gold_groups"]] for case in cases]
     recall = [sum(marks(found, wanted)[:10]) / len(wanted) for found, wanted in zip(answers, groups, strict=True)]
     memory = _memory()
@@ -162,7 +165,10 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
         other, everything = Searcher(exact, embedder), index.among(queries[0].filters)
         asked_for = [query_vectors(embedder, searcher.texts_to_embed(query.text)[:1]) for query in queries]
         shares = []
+        assert isinstance(index.dense, ApproximateVectorIndex)
         for vectors in asked_for:
+            named = len(index.dense.finder.near(vectors, CANDIDATES, everything))
+            assert named < size, "the engine did not answer, and this process compared every vector"
             near, all_near = (d.retrieve(vectors, CANDIDATES, everything).rows for d in (index.dense, exact.dense))
             shares.append(len(np.intersect1d(near, all_near)) / len(all_near))
         same = [
@@ -174,13 +180,17 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
 
 
 def _published(size: int) -> float:
-    """Publish a saved index to a local file of Milvus, and return the CPU time it took."""
+    """Publish a saved index to a local file of Milvus once, and return the CPU time it took."""
     from shortlist.index.milvus import Collection
     from shortlist.index.store import load_index
 
-    started = time.process_time()
-    Collection.open(str(INDEXES / f"{size}.db"), load_index(INDEXES / str(size))).close()
-    return round(time.process_time() - started, 1)
+    kept, file = INDEXES / str(size) / PUBLISHED, INDEXES / f"{size}.db"
+    if not kept.exists():
+        shutil.rmtree(file, ignore_errors=True)
+        started = time.process_time()
+        Collection.open(str(file), load_index(INDEXES / str(size))).close()
+        kept.write_text(json.dumps(round(time.process_time() - started, 1)))
+    return float(json.loads(kept.read_text()))
 
 
 def _measured(size: int, kind: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -236,7 +246,7 @@ def _progress(text: str) -> None:
 
 def _table(found: Sequence[Mapping[str, Any]]) -> Table:
     lines = [_line(f) for f in found]
-    for kind in dict.fromkeys(f["kind"] for f in found):
+    for kind in ("exact", "approximate"):
         lines += _extrapolated([f for f in found if f["kind"] == kind])
     columns = (
         "tools",
@@ -253,7 +263,7 @@ def _table(found: Sequence[Mapping[str, Any]]) -> Table:
     notes = (
         "Tools beyond the real 25,759 are made from them with a seed; their vectors are derived, not embedded.",
         "Build: words, vectors, compressing them or publishing to Milvus, saving; and peak memory.",
-        "10,000,000 tools are extrapolated from the two largest sizes of each kind and were not measured.",
+        "10,000,000 tools are extrapolated from the two largest sizes and were not measured; nor was a Milvus cluster.",
         "Open: from the folder to a searcher, without imports; memory of a second process beside the first.",
         "Search: words and vectors, limit 10, one thread, the query's vector known.",
         "Recall@10: right tools of the benchmark's queries, all among the real 25,759, in the first ten.",

@@ -107,6 +107,14 @@ def test_a_search_by_milvus_answers_like_one_in_this_process(tmp_path: Path) -> 
         assert [hit.tool.id for hit in one] == [hit.tool.id for hit in other]
 
 
+def test_a_collection_that_was_published_before_is_searched_by_the_engine(tmp_path: Path) -> None:
+    index = Index.build(catalog(WORKPLACE)).embedded(HashingEmbedder())
+    Collection.open(str(tmp_path / "index.db"), index).close()
+    reopened = Collection.open(str(tmp_path / "index.db"), index)
+    assert len(reopened.near(HashingEmbedder().embed_query("read a file")[None], 3, index.among(Filters()))) == 3
+    reopened.close()
+
+
 def test_an_engine_that_is_down_is_reported_and_every_vector_is_searched_here(
     workplace: tuple[Index, Collection], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -100,6 +100,7 @@ class Collection:
 
     def _publish(self, index: Index) -> None:
         if self._client.has_collection(self._name):
+            self._client.load_collection(self._name)  # an engine that was restarted has it on disk alone
             count = self._client.query(self._name, filter="", output_fields=["count(*)"])[0]["count(*)"]
             if count == index.size:
                 return
