@@ -30,6 +30,9 @@ test: setup
 	$(BIN)/mypy
 	$(call pass,$(BIN),tests,-n auto --dist loadfile)
 
+# Tests of the gateway and the dashboard that touch storage: `make test` runs them on files, `make test-all` on PostgreSQL.
+STORING := tests/gateway/test_audit.py tests/gateway/test_workspaces.py tests/web/test_records.py tests/web/test_review.py
+
 # Conformance, foreign clients, frameworks and a browser: slow, and each installs what it needs beside the rest. The browser's
 # driver keeps an event loop of its own while it is open, so its tests have a process of theirs.
 test-all: setup $(FRAMEWORKS) $(BROWSER) $(MILVUS) $(OBJECTS)
@@ -37,7 +40,7 @@ test-all: setup $(FRAMEWORKS) $(BROWSER) $(MILVUS) $(OBJECTS)
 	$(BIN)/python -m tests_all.bubblewrap
 	$(BIN)/python -m pytest --capture=no tests_all/test_isolation.py
 	$(call pass,$(BIN),tests_all --ignore tests_all/browser --ignore tests_all/test_isolation.py)
-	$(BIN)/python -m tests.storage.postgres $(BIN)/python -m pytest tests/storage
+	SHORTLIST_TEST_STORE=postgres $(BIN)/python -m tests.storage.postgres $(BIN)/python -m pytest tests/storage $(STORING)
 	$(call pass,$(BIN),tests_all/browser)
 	.venv-frameworks/bin/python -m pytest tests/frameworks tests/library tests/objects/test_known.py
 	.venv-objects/agents/bin/python -m pytest tests/objects/test_agents.py

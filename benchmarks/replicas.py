@@ -3,6 +3,7 @@
     python -m benchmarks.replicas [--seconds 600] [--clients 64] [--replicas 3] [--seed 1] [--save]
     python -m benchmarks.replicas --workers 1 2 3 [--seconds 30] [--clients 16]     calls through workers on one port
     python -m benchmarks.replicas --sessions 5000 10000     open at once, then opened and ended, over two replicas
+    python -m benchmarks.replicas --outage 60 [--clients 16]     PostgreSQL stops for so many seconds
 
 Starts a PostgreSQL, a server over HTTP, the replicas, and nginx with the configuration in `deploy/compose/nginx.conf`.
 One of the replicas runs a server over stdio; when it is killed, another one does. Every call has a unique id, and the
@@ -34,7 +35,7 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 from benchmarks.measuring import machine, publish
-from benchmarks.stress import sessions, workers
+from benchmarks.stress import outage, sessions, workers
 from benchmarks.stress.client import Era, RawClient, Refused
 from benchmarks.stress.processes import READY_SECONDS, http_upstream, stdio_server
 from tests.storage.postgres import VARIABLE, new_database, server
@@ -353,7 +354,10 @@ def main() -> int:
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/replicas-COMMIT.json")
     parser.add_argument("--workers", type=int, nargs="+", help="measure gateways of so many workers instead")
     parser.add_argument("--sessions", type=int, nargs=2, metavar=("OPEN", "ALL"), help="weigh legacy sessions instead")
+    parser.add_argument("--outage", type=float, metavar="SECONDS", help="stop PostgreSQL under two replicas instead")
     arguments = parser.parse_args()
+    if arguments.outage:
+        return report("outage", outage.measure(arguments.outage, arguments.clients), arguments)
     with ExitStack() as stack:
         if VARIABLE not in os.environ:
             os.environ[VARIABLE] = stack.enter_context(server())

@@ -13,8 +13,10 @@ from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.storage.audit import AuditRecord
 from shortlist.storage.audit_files import AuditFiles
+from shortlist.storage.spool import SpoolFile
 from tests.gateway.support import MODES, NOTE, Era, Fixture, serve, words
 from tests.gateway.test_doors import Recognised
+from tests.storage.both import open_test_storage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
@@ -36,7 +38,8 @@ class FullDisk:
 async def test_what_is_asked_of_a_server_is_recorded_with_the_decision_and_its_end(era: Era, tmp_path: Path) -> None:
     fixture = Fixture("alpha")
     fixture.effects = {"echo": "read_only"}
-    log = AuditFiles(tmp_path)
+    storage = open_test_storage(tmp_path)
+    log = storage.audit.log(lambda: SpoolFile(tmp_path / "spool", bytes(32)))
     seams = Seams(audit=log)
     async with serve(
         fixture, seams=seams, options=ServeOptions(mode="search"), audit=ENABLED, tokens={"reader": READER}
@@ -51,7 +54,7 @@ async def test_what_is_asked_of_a_server_is_recorded_with_the_decision_and_its_e
             with pytest.raises(MCPError):
                 await client.read_resource("shortlist://vault/x")
     log.close()
-    rows = [(r["action"], r["tool"], r["decision"], r.get("outcome", "")) for r in AuditFiles(tmp_path).records()]
+    rows = [(r["action"], r["tool"], r["decision"], r.get("outcome", "")) for r in storage.audit.records()]
     assert rows == [
         ("tools/call", "echo", "allowed", ""),
         ("tools/call", "echo", "allowed", "ok"),
@@ -63,12 +66,12 @@ async def test_what_is_asked_of_a_server_is_recorded_with_the_decision_and_its_e
         ("resources/read", NOTE, "allowed", "ok"),
         ("resources/read", "shortlist://vault/x", "refused", ""),
     ]
-    first = next(iter(AuditFiles(tmp_path).records()))
+    first = next(iter(storage.audit.records()))
     assert first["principal"] == "token:reader"
     assert first["definition"]
     assert first["arguments_hash"]
-    assert "my secret" not in next(tmp_path.glob("*.jsonl")).read_text()
-    assert [check.problem for check in AuditFiles(tmp_path).checks()] == [""]
+    assert "my secret" not in str(list(storage.audit.records()))
+    assert [check.problem for check in storage.audit.checks()] == [""]
 
 
 @pytest.mark.parametrize(("required", "calls"), [(True, 0), (False, 1)])

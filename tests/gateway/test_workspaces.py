@@ -7,7 +7,7 @@ from shortlist.errors import InvalidInput
 from shortlist.gateway.callers import Caller, Workspace, Workspaces, workspace_key
 from shortlist.storage.memory import MemoryWorkspaces
 from shortlist.storage.owned import WorkspaceLimits
-from shortlist.storage.sqlite_workspaces import SqliteWorkspaces
+from tests.storage.both import about_files, open_test_storage
 
 ADA, BOB = Principal(kind="token", name="ada"), Principal(kind="token", name="bob")
 
@@ -141,11 +141,12 @@ async def test_a_saved_workspace_is_brought_back_for_its_owner_alone_and_within_
         second.of(Caller(principal=ADA, handle=handle))
 
 
+@about_files
 @pytest.mark.anyio
 async def test_a_file_that_cannot_be_read_is_reported_once_and_stops_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "w.sqlite").write_bytes(b"not a database" * 100)
+    (tmp_path / "workspaces.sqlite").write_bytes(b"not a database" * 100)
     found, caller = saved_in(tmp_path), Caller(principal=ADA)
     for _ in range(2):
         await found.fetch(caller)
@@ -154,10 +155,10 @@ async def test_a_file_that_cannot_be_read_is_reported_once_and_stops_nobody(
         workspace.load(["s/a"])
         await found.save(caller)
     assert caplog.text.count("workspaces are not saved") == 1
-    assert (tmp_path / "w.sqlite").read_bytes() == b"not a database" * 100
+    assert (tmp_path / "workspaces.sqlite").read_bytes() == b"not a database" * 100
 
 
 def saved_in(folder: Path, day: list[float] | None = None) -> Workspaces:
     today = day or [1_000_000.0]
     limits = WorkspaceLimits(seconds=60, most=3, most_of_owner=3)
-    return Workspaces(SqliteWorkspaces(folder / "w.sqlite"), limits, today=lambda: today[0])
+    return Workspaces(open_test_storage(folder).workspaces, limits, today=lambda: today[0])

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,8 +16,7 @@ from shortlist.access.jwt import TokenVerifier
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.front.border import Border
 from shortlist.front.http import build_app
-from shortlist.storage.local import open_local
-from shortlist.storage.port import Batch
+from shortlist.storage.port import Batch, Storage
 from shortlist.telemetry.events import Event
 from shortlist.telemetry.ledger import Ledger, Stamped
 from shortlist.telemetry.redaction import Privacy
@@ -27,7 +26,7 @@ from shortlist.web.controls import Controls
 from shortlist.web.page import Sources
 from tests.access.issuer import IdentityProvider
 from tests.gateway.support import Fixture, Served, serve
-from tests.telemetry.happenings import events_in
+from tests.storage.both import open_test_storage
 
 ORIGIN = "http://127.0.0.1:8765"
 TOKENS = {
@@ -55,8 +54,9 @@ class Visitor:
     http: httpx2.AsyncClient
     access: Access
     served: Served
-    events: Path
-    """Where the events are."""
+    storage: Storage
+    folder: Path
+    """Where the storage is, if it is in files."""
     clock: Clock = field(default_factory=Clock)
     provider: IdentityProvider = field(default_factory=IdentityProvider)
     """The issuer that a gateway with `oauth` trusts."""
@@ -89,31 +89,30 @@ async def visiting(
 ) -> AsyncIterator[Visitor]:
     """Serve fixtures with a dashboard over what was recorded, and stand before its door."""
     clock, provider = Clock(), IdentityProvider()
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "events.sqlite"
-        write(path, events)
+    with TemporaryDirectory() as folder, closing(open_test_storage(Path(folder))) as storage:
+        write(storage, events)
         async with serve(*fixtures, **settings) as served:
             access = Access(clock)
             sources = Sources(
                 state=served.gateway.state,
                 explained=served.searcher.explained,
-                storage=open_local(path.parent),
+                storage=storage,
                 controls=replace(controls or Controls(), reconnect=served.pool.refresh),
             )
             state = served.gateway.state
             border = Border(state, token_required=False, verifier=TokenVerifier(lambda: state.settings.oauth, provider))
             app = build_app(served.front, "127.0.0.1", [Mount("/", dashboard(sources, access, border))])
             async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as http:
-                yield Visitor(http, access, served, path, clock, provider)
+                yield Visitor(http, access, served, storage, Path(folder), clock, provider)
 
 
-def write(path: Path, events: Sequence[Event]) -> None:
+def write(storage: Storage, events: Sequence[Event]) -> None:
     """Record events, one a second until now."""
     batch, ledger, now = Batch(), Ledger(Privacy(key=b"test")), time.time()
     for number, event in enumerate(events):
         at = now - len(events) + number
         ledger.enter(batch, Stamped(at, at, event))
-    events_in(path).append(batch)
+    storage.events.append(batch)
 
 
 class Seen(HTMLParser):

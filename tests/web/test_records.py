@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from shortlist.storage.local import open_local
 from shortlist.telemetry.events import (
     Called,
     EventsLost,
@@ -20,6 +19,7 @@ from shortlist.telemetry.experiments.metrics import METRICS
 from shortlist.telemetry.experiments.plan import Experiment, Variant, start_experiment
 from shortlist.telemetry.measures import FoundTool
 from tests.gateway.support import Fixture
+from tests.storage.both import about_files
 from tests.web.support import TOKENS, Seen, Visitor, visiting, write
 
 pytestmark = pytest.mark.anyio
@@ -175,7 +175,7 @@ async def test_activity_comes_latest_first_and_goes_on_from_where_it_was() -> No
         page = await visitor.read("/activity")
         newest = int(next(found["data-id"] or "" for tag, found in page.elements if tag == "tr" and "data-id" in found))
         nothing = await visitor.http.get(f"/activity/feed?after={newest}")
-        write(visitor.events, [replace(CALL, milliseconds=777.0)])
+        write(visitor.storage, [replace(CALL, milliseconds=777.0)])
         new = await visitor.http.get(f"/activity/feed?after={newest}")
         searches = text(await visitor.read("/activity?kind=searched"))
         wild = await visitor.http.get("/activity/feed?after=99999999999999999999&kind=x'")
@@ -195,12 +195,12 @@ async def test_an_experiment_is_listed_and_has_a_page() -> None:
         plan = Experiment(
             name="shape", variants=(Variant(detail="compact"), Variant(detail="full")), metric="errors", minimum=2
         )
-        start_experiment(open_local(visitor.events.parent).experiments, plan)
+        start_experiment(visitor.storage.experiments, plan)
         exposed = [
             Exposed(caller="claude", workspace=f"session:{n}", experiment="shape", variant=plan.variants[n % 2].name)
             for n in range(4)
         ]
-        write(visitor.events, [*exposed, *events])
+        write(visitor.storage, [*exposed, *events])
         await visitor.enter()
         listed, page = text(await visitor.read("/experiments")), text(await visitor.read("/experiments/shape"))
         missing = await visitor.http.get("/experiments/none")
@@ -215,12 +215,12 @@ async def test_an_experiment_is_listed_and_has_a_page() -> None:
 async def test_an_experiment_that_is_not_sound_needs_attention() -> None:
     async with visiting(Fixture("alpha")) as visitor:
         plan = Experiment(name="shape", variants=(Variant(limit=5), Variant(limit=10)), metric="errors", minimum=2)
-        start_experiment(open_local(visitor.events.parent).experiments, plan)
+        start_experiment(visitor.storage.experiments, plan)
         one = plan.variants[0].name
         exposed = [
             Exposed(caller="claude", workspace=f"session:{n}", experiment="shape", variant=one) for n in range(60)
         ]
-        write(visitor.events, exposed)
+        write(visitor.storage, exposed)
         await visitor.enter()
         page = await visitor.read("/")
     assert "Experiment shape: the sample-ratio check failed" in text(page)
@@ -245,14 +245,15 @@ async def test_a_limited_token_is_shown_no_figures() -> None:
     assert "Calls 0" in server
 
 
+@about_files
 @pytest.mark.parametrize("damage", ["gone", "damaged"])
 async def test_a_record_that_cannot_be_read_takes_nothing_else_down(damage: str) -> None:
     async with visiting(Fixture("alpha"), events=EVENTS) as visitor:
         await visitor.enter()
-        for file in visitor.events.parent.iterdir():
+        for file in visitor.folder.iterdir():
             file.unlink()
         if damage == "damaged":
-            visitor.events.write_bytes(b"no database" * 1_000)
+            (visitor.folder / "events.sqlite").write_bytes(b"no database" * 1_000)
         record = [await visitor.http.get(path) for path in ("/", *RECORD_PAGES)]
         others = [
             await visitor.http.get(path) for path in ("/search?q=add", "/servers", "/tools", "/tools/alpha%2Fadd")

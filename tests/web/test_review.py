@@ -1,18 +1,18 @@
 """The review page: what is held, why, what changed, and decisions by somebody who may decide."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from shortlist.catalog.readers import tool_from_mcp
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.models import Tool
-from shortlist.storage.sqlite_pins import SqlitePins
+from shortlist.storage.port import PinStore
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.keeping import Keeper
 from shortlist.trust.verdicts import Reason, ScanVerdict
 from tests.gateway.support import Fixture
+from tests.storage.both import about_files
 from tests.web.support import Visitor, visiting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -37,8 +37,8 @@ def tool(name: str, description: str) -> Tool:
     return tool_from_mcp({"name": name, "description": description, "inputSchema": {"type": "object"}}, "alpha")
 
 
-def pins_of(visitor: Visitor) -> SqlitePins:
-    return SqlitePins(visitor.events.parent / "trust.sqlite")
+def pins_of(visitor: Visitor) -> PinStore:
+    return visitor.storage.pins
 
 
 def listed(visitor: Visitor, *tools: Tool) -> list[str]:
@@ -115,10 +115,11 @@ async def test_only_full_rights_and_forms_of_this_session_decide() -> None:
         assert pins_of(visitor).read("alpha").decisions == ()
 
 
+@about_files
 async def test_a_damaged_store_is_named_instead_of_shown_as_empty() -> None:
     async with visiting(Fixture("alpha")) as visitor:
         await visitor.enter()
-        Path(visitor.events.parent / "trust.sqlite").write_bytes(b"no database" * 1000)
+        (visitor.folder / "trust.sqlite").write_bytes(b"no database" * 1000)
         answer = await visitor.http.get("/review")
     assert answer.status_code == 503
     assert "Nothing is held" not in answer.text
