@@ -119,9 +119,9 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
     from shortlist.index.embedders import shipped
     from shortlist.index.nearest import ApproximateVectorIndex
     from shortlist.index.store import load_index
-    from shortlist.index.vectors import ExactVectorIndex, QueryVectors
+    from shortlist.index.vectors import ExactVectorIndex, QueryVectors, query_vectors
     from shortlist.models import Query
-    from shortlist.search.searcher import Searcher, query_vectors
+    from shortlist.search.searcher import Searcher
 
     published = _published(size) if kind == "milvus" else None
     imported = time.perf_counter()

@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.index.embedders import Vectors
-from shortlist.index.vectors import ExactVectorIndex, quantise
+from shortlist.index.vectors import ExactVectorIndex, quantise, query_vectors
+from shortlist.text.queries import MAX_CLAUSES, texts_to_embed
+from tests.fakes import HashingEmbedder
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -66,3 +68,40 @@ def test_what_is_saved_is_one_byte_a_dimension_and_comes_back() -> None:
     restored = ExactVectorIndex.restore("random@1", state)
     query = unit_vectors(6, 1, 64)[0]
     assert restored.cosines(query[None]).tolist() == index.cosines(query[None]).tolist()
+
+
+class Reading(HashingEmbedder):
+    """Remembers what it was asked to embed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+
+    def embed_query(self, text: str) -> Vectors:
+        self.read.append(text)
+        return super().embed_query(text)
+
+
+LONG = " ".join(f"Then read the sales report of month {month} and mail its totals to Ruth." for month in range(14))
+
+
+def test_a_long_request_is_read_once_in_few_parts_and_their_mean_stands_for_the_whole() -> None:
+    embedder = Reading()
+    texts = texts_to_embed(LONG)
+    vectors = query_vectors(embedder, texts)
+    assert embedder.read == list(texts[1:])
+    assert len(texts) <= 1 + MAX_CLAUSES
+    assert all(str(month) in " ".join(embedder.read) for month in range(14))
+    assert len(vectors) == len(texts)
+    assert np.linalg.norm(vectors[0]) == pytest.approx(1, abs=1e-5)
+    lengths = np.array([len(text) for text in texts[1:]])
+    mean = lengths @ vectors[1:]
+    assert vectors[0] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-5)
+
+
+def test_a_short_request_is_read_as_a_whole_and_by_its_parts() -> None:
+    embedder = Reading()
+    texts = texts_to_embed("Read the sales report. Then mail its totals to Ruth.")
+    query_vectors(embedder, texts)
+    assert embedder.read == list(texts)
+    assert len(texts) == 3

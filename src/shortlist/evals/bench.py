@@ -12,12 +12,13 @@ from shortlist.evals.learned import Learned
 from shortlist.evals.sweep import Make
 from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, VectorCache
+from shortlist.index.vectors import query_vectors
 from shortlist.models import Asker, Filters, Query, SearchResult, Tool, ToolId
 from shortlist.search.exemplars import Memory
 from shortlist.search.fusion import fitted_to
 from shortlist.search.pipeline import Pipeline, Request
 from shortlist.search.presets import Parts, stackone, weighted
-from shortlist.search.searcher import Searcher, SearchOptions, query_vectors
+from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.text.queries import analyse, asked_text, texts_to_embed
 
 DENSE = "dense"

@@ -22,6 +22,7 @@ from shortlist.errors import ModelError
 from shortlist.index.embedders import Embedder, OnnxEmbedder, Progress, StaticEmbedder, Vectors
 from shortlist.index.ports import Among, Candidates, Mask, Rows
 from shortlist.models import Scores
+from shortlist.text.queries import MOST_CHARS
 
 LEVELS = np.array(127, np.float32)
 SMALLEST = np.array(np.finfo(np.float32).tiny)
@@ -162,6 +163,27 @@ class ExactVectorIndex:
         early = rows < first
         codes[early], codes[~early] = self._codes[rows[early]], self._room[rows[~early] - first]
         return codes
+
+
+def texts_to_read(texts: Sequence[str]) -> Sequence[str]:
+    """Return which texts of a query a model reads: of a long one the parts alone.
+
+    The whole would cost as much again, and a model cuts it off.
+    """
+    return texts[1:] if len(texts) > 2 and len(texts[0]) > MOST_CHARS else texts
+
+
+def query_vectors(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """Embed the texts of one query: the whole of it, and its parts where it asks for several things.
+
+    Where the whole is not read, the mean of its parts stands for it, by their length.
+    """
+    read = texts_to_read(texts)
+    found = np.array([embedder.embed_query(text) for text in read], np.float32)
+    if len(read) == len(texts):
+        return found
+    whole = np.array([len(text) for text in read], np.float32) @ found
+    return np.concatenate([whole[None] / np.maximum(np.linalg.norm(whole), SMALLEST), found])
 
 
 def _combined(cosines: Vectors) -> Scores:

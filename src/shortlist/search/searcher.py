@@ -1,7 +1,7 @@
 """From a query to an answer, over an index that is replaced but never changed: many threads may search at once."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, repeat
@@ -16,7 +16,7 @@ from shortlist.index.embedders import Embedder, Progress, Vectors
 from shortlist.index.index import Index, IndexChange, VectorCache, as_it_is, embed_cached
 from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
-from shortlist.index.vectors import QueryVectors
+from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.caution import beside_a_paste, mostly_pasted
 from shortlist.search.copies import CopyFinder, without_copies
@@ -319,7 +319,7 @@ class Searcher:
         apart = wishes(ask_of(clean_text(text)).text)
         queries = map(asked_text, (text, *(wish.query for wish in apart)))
         spellings = [reading.text for query in queries for reading in speller.readings(query)]
-        return tuple(dict.fromkeys(part for spelling in spellings for part in self._texts(spelling)))
+        return tuple(dict.fromkeys(text for each in spellings for text in texts_to_read(self._texts(each))))
 
     @property
     def waits(self) -> bool:
@@ -482,12 +482,6 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
     families = stands_for or repeat(())
     signals = map(HitSignals, repeat(found), rows)
     return tuple(map(Hit, tools, ranking.scores.tolist(), count(1), families, signals))
-
-
-def query_vectors(embedder: Embedder, texts: Iterable[str]) -> Vectors:
-    """Embed the texts of one query: the whole of it, and its parts where it asks for several things."""
-    found = [embedder.embed_query(text) for text in texts]
-    return np.asarray(found[0], np.float32)[None] if len(found) == 1 else np.array(found, np.float32)
 
 
 def check(query: Query) -> None:

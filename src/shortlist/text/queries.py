@@ -22,6 +22,7 @@ from shortlist.text.tokens import (
     clean_text,
     compact,
     distinct_words,
+    gathered,
     read_words,
     split_identifier,
     stem,
@@ -48,6 +49,8 @@ UNREAD_WEIGHT = 0.3
 
 MAX_REMEMBERED_WORDS = 4_096
 MAX_CLAUSES = 8
+PART_CHARS = 240
+"""Neighbouring clauses of a long request are read together up to this length, so that few parts hold all of it."""
 MIN_CLAUSE_WORDS = 3
 
 _PASTED = {
@@ -390,6 +393,8 @@ def clauses(text: str) -> tuple[str, ...]:
         return ()
     parts = [part.strip() for part in _CLAUSE_END.split(clean_text(text)) if len(part.split()) >= MIN_CLAUSE_WORDS]
     asking = [part for part in parts if not _QUOTED.fullmatch(part)]
+    if len(text) > MOST_CHARS:
+        asking = gathered(asking, PART_CHARS)
     return tuple(asking[:MAX_CLAUSES]) if len(parts) > 1 else ()
 
 

@@ -3,6 +3,7 @@
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 from itertools import chain
@@ -177,6 +178,17 @@ def _ascii_terms(word: str) -> tuple[str, ...]:
     found = tuple(chain.from_iterable(map(_remembered.__getitem__, parts)))
     whole = "".join(parts).lower()
     return found if len(whole) > MAX_TERM_LENGTH else (*found, whole)
+
+
+def gathered(texts: Iterable[str], chars: int) -> list[str]:
+    """Join neighbouring texts for as long as they stay this short."""
+    found: list[str] = []
+    for text in texts:
+        if found and len(found[-1]) + len(text) < chars:
+            found[-1] = f"{found[-1]} {text}"
+        else:
+            found.append(text)
+    return found
 
 
 def _terms_of_word(word: str) -> tuple[str, ...]:
