@@ -34,9 +34,10 @@ from shortlist.search.pipeline import (
 )
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import Spelled
+from shortlist.search.spelling import ACTIONS, Spelled
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import Ask
+from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
@@ -57,7 +58,6 @@ T = TypeVar("T")
 MOST_ROUNDS = 5
 """How often vectors are completed for tools that came while others were embedded, before the model takes over."""
 MAX_LIMIT = 1_000
-BESIDE = __import__("os").environ.get("BESIDE", "new")
 CORRECTED = ("hybrid", "lexical", "dense")
 """Modes that search for words or meaning; the others take the text as it is."""
 
@@ -350,7 +350,8 @@ class Searcher:
         pipeline = ready.pipeline(self._pipeline_name(query))
         ask = ask or ask_of(clean_text(query.text))
         asked = with_kinds(query_of(ask))
-        readings = ready.parts.speller.readings(asked) if query.mode in CORRECTED else (Spelled(asked, {}),)
+        may_err = query.mode in CORRECTED and not _is_plain(asked)
+        readings = ready.parts.speller.readings(asked) if may_err else (Spelled(asked, {}),)
 
         def searched(reading: Spelled) -> _Search:
             vectors, steps, failure = self._embedded(ready, pipeline, reading.text, started)
@@ -482,6 +483,11 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
     families = stands_for or repeat(())
     signals = map(HitSignals, repeat(found), rows)
     return tuple(map(Hit, tools, ranking.scores.tolist(), count(1), families, signals))
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a request begins with an action and has ordinary words alone: most do, and hold no error."""
+    return text.isascii() and text.partition(" ")[0].lower() in ACTIONS and not strange_words(text)
 
 
 def check(query: Query) -> None:
