@@ -25,7 +25,7 @@ def test_lines_do_not_depend_on_how_the_stream_was_cut(lines: list[bytes], size:
     stream = b"".join(line + b"\n" for line in lines)
     splitter = LineSplitter(LIMIT)
     chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
-    assert [line for chunk in chunks for line in splitter.feed(chunk)] == lines
+    assert [line for chunk in chunks for line in splitter.feed(chunk)] == [line for line in lines if line]
 
 
 @given(st.integers(LIMIT + 1, 20_000), st.integers(1, 7_000))

@@ -315,6 +315,15 @@ def test_a_log_file_stays_bounded(tmp_path: Path) -> None:
     assert len(log.last()) == 200
 
 
+def test_a_server_that_floods_its_stderr_is_slowed_and_its_last_lines_are_kept(tmp_path: Path) -> None:
+    log = StderrLog(tmp_path / "x.log")
+    paces = [log.write(b"noise\n" * 10_000 + b"piece %d\n" % number) for number in range(200)]
+    assert (paces[0], paces[-1]) == (True, False)
+    assert log.last()[-1] == "piece 199"
+    assert any("lines left out" in line for line in log.last())
+    assert len((tmp_path / "x.log").read_text().splitlines()) < 20_000, "of two million"
+
+
 SECRETS = (
     *("ghp_abcdefghij1234567890ABCDEF", "sk-proj-abcdefg1234567", "AKIAIOSFODNN7EXAMPLE", "slt_abcDEF123456789012"),
     *("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmVk", "a configured value", "xoxb-1234567890-abcdef"),

@@ -54,12 +54,13 @@ class LineSplitter:
     _tail: bytes = b""
 
     def feed(self, chunk: bytes) -> list[bytes | Oversized]:
-        """Return the lines that this chunk completes."""
+        """Return the lines that this chunk completes; empty ones are left out."""
         *ends, rest = chunk.split(b"\n")
         lines: list[bytes | Oversized] = []
         for end in ends:
-            self._add(end)
-            lines.append(self._take())
+            if end or self._size:
+                self._add(end)
+                lines.append(self._take())
         self._add(rest)
         return lines
 

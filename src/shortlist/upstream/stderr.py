@@ -5,8 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from shortlist.config.masking import MASK, redact
+from shortlist.fairness import Allowance
 
 RING_LINES = 200
+LINES_PER_SECOND = 100.0
+"""How much of a server's output is kept, beside bursts: masking takes time on the event loop."""
+FLOOD_LINES = 5
+"""How many lines of a piece are kept while a server writes more than that."""
 LINE_CHARACTERS = 2_000
 LONGEST_BYTES = 2 * LINE_CHARACTERS
 """How much of a line is read, so that no part of a secret is left at the place where the line is cut."""
@@ -23,6 +28,8 @@ class StderrLog:
         self._partial = b""
         self._count = self._marked = 0
         self._hidden: tuple[str, ...] = ()
+        self._allowance = Allowance(LINES_PER_SECOND)
+        self._left_out = 0
 
     def mark(self) -> None:
         """Mark a new start of the server; `since_mark` returns only what came later."""
@@ -32,17 +39,32 @@ class StderrLog:
         """Mask these values, such as secrets that the server was given, in everything that it writes from now on."""
         self._hidden = tuple(sorted(set(values), key=len, reverse=True))
 
-    def write(self, data: bytes) -> None:
-        """Add the next piece of output, wherever it was cut."""
+    def write(self, data: bytes) -> bool:
+        """Add the next piece of output, wherever it was cut; return False where the next one should wait a moment.
+
+        Of one piece the last lines are kept: they may say why the server has ended.
+        """
         *whole, rest = (self._partial + data).split(b"\n")
         self._partial = rest[:LONGEST_BYTES]  # the start, not the end: a secret that is cut in front is not recognised
-        self._keep([line.decode("utf-8", "replace") for line in whole])
+        latest = whole[-RING_LINES:]
+        bearable = [self._allowance.spend() for _ in latest].count(True)
+        kept = latest[-max(bearable, FLOOD_LINES) :]
+        self._left_out += len(whole) - len(kept)
+        self._keep([line.decode("utf-8", "replace") for line in kept])
+        return bearable == len(latest)
 
     def note(self, line: str) -> None:
-        self._keep([line])
+        """Add a line of ours, or one on stdout that is not a message; too many of them are left out and counted."""
+        if self._allowance.spend():
+            self._keep([line])
+        else:
+            self._left_out += 1
 
     def _keep(self, lines: Iterable[str]) -> None:
         kept = [self._masked(line.rstrip("\r")[:LONGEST_BYTES])[:LINE_CHARACTERS] for line in lines]
+        if kept and self._left_out:
+            kept.insert(0, f"[{self._left_out} lines left out]")
+            self._left_out = 0
         self._lines.extend(kept)
         self._count += len(kept)
         if self.path is not None and kept:

@@ -28,6 +28,8 @@ UNREAD_BYTES = 1024 * 1024
 """What may wait for a child that does not read; beyond that notifications to it are dropped."""
 LINES_AT_ONCE = 50
 """After so many messages of one child the others get their turn."""
+FLOOD_PAUSE_SECONDS = 0.02
+"""A server that writes what nobody needs waits for so long: more is then read at once, and most of that is left out."""
 _POLL_SECONDS = 0.01
 
 
@@ -55,21 +57,25 @@ class StdioChannel:
         """Deliver every line that is a message until the child closes its stdout."""
         try:
             while chunk := await self._stdout.read(CHUNK_BYTES):
+                messages = 0
                 for number, line in enumerate(self._splitter.feed(chunk), 1):
-                    if line:
-                        self._take(line, deliver)
+                    messages += self._take(line, deliver)
                     if number % LINES_AT_ONCE == 0:
                         await anyio.lowlevel.checkpoint()
+                if messages == 0 and b"\n" in chunk:
+                    await anyio.sleep(FLOOD_PAUSE_SECONDS)
         except OSError:
             pass  # the same as its end
         self.ended = True
 
-    def _take(self, line: bytes | Oversized, deliver: Deliver) -> None:
+    def _take(self, line: bytes | Oversized, deliver: Deliver) -> bool:
+        """Deliver a line, or log it where it is not a message; return whether it was one."""
         message = read_line(line, self._splitter.limit)
         if message is None:
             self._log.note(_stray(line))
-        else:
-            deliver(message)
+            return False
+        deliver(message)
+        return True
 
     async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:  # noqa: ARG002
         """Write a complete message, even if the caller is cancelled, and wait for a child that reads slowly."""
@@ -140,7 +146,8 @@ def _stray(line: bytes | Oversized) -> str:
 async def _read_stderr(stderr: asyncio.StreamReader, log: StderrLog) -> None:
     with suppress(OSError):
         while chunk := await stderr.read(CHUNK_BYTES):
-            log.write(chunk)
+            if not log.write(chunk):
+                await anyio.sleep(FLOOD_PAUSE_SECONDS)
 
 
 async def _end(child: Child) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
+from math import isfinite
 from typing import Any, Protocol, TypeAlias
 
 import anyio
@@ -52,8 +53,11 @@ logger = logging.getLogger(__name__)
 PING = "ping"
 UNCANCELLABLE = ("initialize", "server/discover")
 MAX_ASKED = 64
-REFUSALS_PER_SECOND = 10.0
 """Requests of one server that may wait for their answers; further ones are refused."""
+ASKED_PER_SECOND = 50.0
+"""How many requests of one server are answered; bursts may be larger."""
+REFUSALS_PER_SECOND = 10.0
+"""How many are refused; to answer every request of a server that floods would take as long as to serve it."""
 MAX_PROGRESS = 64
 """Progress notifications of one call that may wait for a slow client; the oldest are dropped."""
 _ENVELOPE = (
@@ -122,7 +126,7 @@ class Wire:
         self._ids = count(1)
         self._pending: dict[int | str, _Pending] = {}
         self._asked = 0
-        self._refusals = Allowance(REFUSALS_PER_SECOND)
+        self._questions, self._refusals = Allowance(ASKED_PER_SECOND), Allowance(REFUSALS_PER_SECOND)
         self._tasks: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -286,10 +290,11 @@ class Wire:
     def _requested(self, number: Any, method: str, params: dict[str, Json]) -> None:
         if self._tasks is None or not isinstance(number, (int, str)):
             return
-        if self._asked >= MAX_ASKED:
+        if self._asked >= MAX_ASKED or not self._questions.spend():
             if not self._refusals.spend():
                 return
-            error = {"code": INTERNAL_ERROR, "message": f"{MAX_ASKED} requests already wait for their answers"}
+            reason = f"at most {MAX_ASKED} requests at a time and {ASKED_PER_SECOND:g} in a second are answered"
+            error = {"code": INTERNAL_ERROR, "message": reason}
             self._channel.post({"jsonrpc": "2.0", "id": number, "error": error}, self._reply_headers())
             return
         self._asked += 1
@@ -338,10 +343,12 @@ def _settle(answer: "asyncio.Future[dict[str, Json]]", message: Message) -> None
 
 
 def _number(value: Any) -> float | None:
+    """Return a value as a number that JSON can say; None for anything else, infinity and NaN included."""
     try:
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     except OverflowError:
         return None
+    return number if number is not None and isfinite(number) else None
 
 
 class MemoryChannel:
