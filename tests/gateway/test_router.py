@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 from shortlist.front.answerer import Answerer
+from shortlist.gateway import router
 from shortlist.gateway.callers import Caller
 from shortlist.gateway.calling import shown_uris
 from shortlist.gateway.results import SeenUris
@@ -157,3 +158,18 @@ async def test_a_uri_that_two_servers_have_must_be_read_with_its_server(era: Era
         with pytest.raises(MCPError, match=r"more than one server has it. Read shortlist://one/report://q3"):
             await client.read_resource("report://q3")
         assert await read(client, "shortlist://two/report://q3") == "two"
+
+
+@pytest.mark.anyio
+async def test_a_session_has_so_many_subscriptions_and_may_give_one_up_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(router, "MAX_SUBSCRIPTIONS", 2)
+    first, second, third = (to_uri("one", f"memo://one/{number}") for number in range(3))
+    async with serve(Fixture("one"), options=PASSTHROUGH) as served, served.client("legacy") as client:
+        await client.subscribe_resource(first)
+        await client.subscribe_resource(second)
+        with pytest.raises(MCPError, match="More than 2 subscriptions"):
+            await client.subscribe_resource(third)
+        await client.unsubscribe_resource(first)
+        await client.subscribe_resource(third)

@@ -18,7 +18,7 @@ from shortlist.upstream.framing import ServerSentEvent
 from shortlist.upstream.host import Cadence
 from shortlist.upstream.http import HttpNotes, SseChannel
 from shortlist.upstream.pool import UpstreamPool
-from shortlist.upstream.wire import MAX_ASKED, Deliver, Wire
+from shortlist.upstream.wire import ASKED_PER_SECOND, MAX_ASKED, Deliver, Wire
 from tests.upstream.rough_http import rough_server
 from tests.upstream.support import DEADLINE_SECONDS, SMALL, pool_of, script, text_of, web
 
@@ -194,6 +194,21 @@ async def test_requests_of_a_server_that_reads_no_answers_do_not_pile_up() -> No
     async with anyio.create_task_group() as tasks:
         await tasks.start(Wire(channel, channel, {}).run)
     assert channel.sending == MAX_ASKED
+    assert channel.posted < 1_000
+
+
+class _Reading(_Unread):
+    """A channel to a server that reads every answer, and asks without end."""
+
+    async def send(self, *_: Any) -> None:
+        self.sending += 1
+
+
+async def test_a_server_that_asks_without_end_is_answered_at_a_bearable_pace() -> None:
+    channel = _Reading()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(Wire(channel, channel, {}).run)
+    assert ASKED_PER_SECOND <= channel.sending < 2_500
     assert channel.posted < 1_000
 
 

@@ -49,7 +49,7 @@ from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.menus import META_NAMES
 from shortlist.gateway.recording import failure_name, tool_error
 from shortlist.gateway.relayed_tasks import EXTENSION, METHODS
-from shortlist.gateway.router import PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
+from shortlist.gateway.router import MAX_SUBSCRIPTIONS, PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
 from shortlist.gateway.tools import text_result
 from shortlist.gateway.view import ServeOptions
 from shortlist.observability.metrics import OTHER, Measure, Operation, is_traced
@@ -239,7 +239,7 @@ class Front:
         if not self.audience.has_room(exchange.caller.principal):
             raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
         stream = self.audience.stream(exchange.caller)
-        for uri in params.notifications.resource_subscriptions or ():
+        for uri in (params.notifications.resource_subscriptions or ())[:MAX_SUBSCRIPTIONS]:
             try:
                 await self.router.subscribe(exchange, stream, [uri])
             except ShortlistError:

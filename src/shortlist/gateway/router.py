@@ -46,6 +46,8 @@ MAX_TASKS = 50
 """How many tasks of a caller are asked after for one list."""
 MAX_PROMPTS = 20_000
 """How many shown names of prompts are remembered; all are forgotten beyond that, and listed again when asked for."""
+MAX_SUBSCRIPTIONS = 200
+"""Resources that one session or stream may be subscribed to: finding the server of each can take a question to all."""
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
@@ -212,6 +214,8 @@ class Router:
     async def subscribe(self, exchange: Exchange, holder: object, uris: Iterable[str]) -> None:
         """Subscribe one session or stream to resources at their servers."""
         for uri in uris:
+            if len(self.subscriptions(holder)) >= MAX_SUBSCRIPTIONS:
+                raise RequestRefused(f"More than {MAX_SUBSCRIPTIONS} subscriptions. Unsubscribe from a resource first.")
             server, own = await self._resource(exchange, uri)
             self._watched.setdefault(server, {}).setdefault(own, {})[holder] = uri
             await self._watch(server)
