@@ -42,6 +42,7 @@ from shortlist.gateway.callers import Round
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.state import Seams
 from shortlist.index.embedders import Progress, Vectors, shipped
+from shortlist.index.passages import PassageClassifier
 from shortlist.index.vectors import QueryVectors
 from shortlist.library.filter import ToolFilter
 from shortlist.models import Query, Server, Tool
@@ -115,19 +116,18 @@ class Hanging:
         return self._made.embed_query(text)
 
 
-class CountedEncoder:
-    """The scanner's encoder, with the CPU time that it took so far."""
+class CountedClassifier:
+    """The scanner's classifier, with the CPU time that it took so far."""
 
     def __init__(self) -> None:
         self.milliseconds = 0.0
-        self._model = shipped("small")
+        self._model = PassageClassifier()
 
-    def __call__(self, texts: Sequence[str]) -> Vectors:
-        assert self._model is not None
+    def __call__(self, texts: Sequence[str]) -> list[float | None]:
         started = time.process_time()
-        vectors = self._model.embed_documents(texts)
+        scores = self._model(texts)
         self.milliseconds += (time.process_time() - started) * 1000
-        return vectors
+        return scores
 
 
 class LocalVectors(QueryVectors):
@@ -140,7 +140,7 @@ class LocalVectors(QueryVectors):
 
 @asynccontextmanager
 async def gateway_over(
-    catalog: Catalog, embedder: Any, encoder: CountedEncoder | None = None
+    catalog: Catalog, embedder: Any, encoder: CountedClassifier | None = None
 ) -> AsyncIterator[tuple[Gateway, Engine]]:
     vectors = QueryVectors(embedder) if isinstance(embedder, Hanging) else LocalVectors(embedder)
     engine = Engine(lambda known: Searcher(known, vectors), catalog)
@@ -148,7 +148,7 @@ async def gateway_over(
     pool = UpstreamPool({}, on_event=lambda _: None, client=Answerer())
     storage = open_local()
     saved = SavedCatalog(storage.catalogs, settings_of([BIG]).servers)
-    keeper = Keeper(storage.pins, lambda: Scanner(encoder or CountedEncoder()), lambda _: "scan")
+    keeper = Keeper(storage.pins, lambda: Scanner(encoder or CountedClassifier()), lambda _: "scan")
     seams = Seams(gate=keeper, reviews=keeper, save=saved.save)  # scanned, pinned and saved as served
     async with pool, Gateway(Settings(), engine, pool, seams=seams) as gateway:
         yield gateway, engine
@@ -269,10 +269,10 @@ async def cpu_of_a_change_in_a_gateway(
 ) -> tuple[float, float]:
     """Take the CPU time of this process from a server's report until searches see it; vectors come later.
 
-    Returns it without what the scanner's encoder takes, and that beside it; the best of some.
+    Returns it without what the scanner's classifier takes, and that beside it; the best of some.
     """
     times: list[tuple[float, float]] = []
-    encoder = CountedEncoder()
+    encoder = CountedClassifier()
     async with gateway_over(Catalog.of(tools), RandomEmbedder(), encoder) as (gateway, engine):
         for turn in range(CHANGES):
             await ready(engine)

@@ -5,9 +5,12 @@
     python -m benchmarks.scanner --cisco .venv-cisco/bin/python
     python -m benchmarks.scanner --results --real 1000   # the `results` policy: payloads and real texts as results
 
-Malicious: the corpus of `training/poison`, on which the shipped head was fitted, and the published one of MCPProxy (57
-entries, never used for fitting). `python -m training.poison.fit --families` judges each family of the corpus by a head
-that was fitted without it. Real tools: `eval/mcp_union`, which no threshold was fitted on. Intervals: Wilson, 95 %.
+Malicious: the corpus and the written pairs of `training/poison`, on which the shipped classifier was trained, and the
+published one of MCPProxy (57 entries, never used for fitting). The first table has families and writers of
+`training/poison` as judged by classifiers that were trained without them, at the shipped thresholds, by text alone
+(`training.poison.train` on a GPU, then `training.poison.calibrate`). Real tools: `eval/mcp_union`, which no threshold
+was fitted on; about 15,000 of them are also in the catalogs that the classifier was trained on, and the other 10,040
+are printed as `real, unseen`. Intervals: Wilson, 95 %.
 
 Cisco's rules (PyPI `cisco-ai-mcp-scanner`, YARA only) run in their own environment: `python -m venv .venv-cisco &&
 .venv-cisco/bin/pip install cisco-ai-mcp-scanner`. MCPProxy's checks are written here from their public description
@@ -27,13 +30,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import training.poison.corpus
 from training.bench import data_folder
 from training.poison.corpus import corpus
 from training.poison.fit import definition_of
+from training.poison.written import written
 
 from shortlist.cli.pinning import open_inspection, open_scanner
 from shortlist.trust.definitions import ToolDefinition, fields_of, surroundings
 
+HEADING = f"{'group':42} {'n':>6} {'flagged':>8} {'95 % interval':>15} {'dangerous':>10}"
+UNSEEN = "real, unseen"
+HELD_OUT = Path(training.poison.corpus.__file__).parent / "held_out.json"
 Judge = Callable[[Sequence[ToolDefinition]], list[str]]
 """Returns clean, suspicious or dangerous for each definition."""
 PHRASES = (
@@ -134,6 +142,8 @@ def malicious_and_benign() -> Iterable[Labelled]:
         yield Labelled(
             example.family, ToolDefinition(example.id, example.server, example.tool, example.server_instructions)
         )
+    for each in written():
+        yield Labelled(f"written {each.family if each.poisoned else 'honest'}", each.definition)
     published = json.loads((data_folder() / "security" / "poisoning.json").read_text("utf-8"))["entries"]
     for entry in published:
         group = "published benign" if entry["label"] == "benign" else f"published {entry['category']}"
@@ -141,9 +151,14 @@ def malicious_and_benign() -> Iterable[Labelled]:
 
 
 def real(count: int | None) -> list[Labelled]:
-    with gzip.open(data_folder() / "eval" / "mcp_union" / "tools.jsonl.gz", "rt", encoding="utf-8") as lines:
-        found = [Labelled("real", definition_of(json.loads(line))) for line in lines]
+    unseen = {definition.id for definition in _tools("mcp_union_unseen")}
+    found = [Labelled(UNSEEN if each.id in unseen else "real", each) for each in _tools("mcp_union")]
     return found[:: max(1, len(found) // count)][:count] if count else found
+
+
+def _tools(name: str) -> list[ToolDefinition]:
+    with gzip.open(data_folder() / "eval" / name / "tools.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [definition_of(json.loads(line)) for line in lines]
 
 
 def wilson(hits: int, total: int) -> tuple[float, float]:
@@ -157,17 +172,30 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
 
 
 def report(name: str, labelled: Sequence[Labelled], verdicts: Sequence[str]) -> None:
-    print(f"\n{name}\n{'group':32} {'n':>6} {'flagged':>8} {'95 % interval':>15} {'dangerous':>10}")
+    print(f"\n{name}\n{HEADING}")
     groups: dict[str, list[str]] = defaultdict(list)
     for item, verdict in zip(labelled, verdicts, strict=True):
         groups[item.group].append(verdict)
-        if item.group not in ("benign", "real", "published benign"):
-            groups["ALL published" if item.group.startswith("published") else "ALL corpus"].append(verdict)
+        if item.group == UNSEEN:
+            groups["real"].append(verdict)
+        elif item.group not in ("benign", "real", "published benign", "written honest"):
+            group = next((name for name in ("published", "written") if item.group.startswith(name)), "corpus")
+            groups[f"ALL {group}"].append(verdict)
     for group, found in sorted(groups.items()):
         flagged, dangerous = sum(v != "clean" for v in found), sum(v == "dangerous" for v in found)
-        low, high = wilson(flagged, len(found))
-        shares = f"{flagged / len(found):8.4f} {low:7.4f}-{high:6.4f} {dangerous / len(found):10.4f}"
-        print(f"{group:32} {len(found):6} {shares}")
+        print_row(group, len(found), flagged, dangerous)
+
+
+def print_row(group: str, total: int, flagged: int, dangerous: int) -> None:
+    low, high = wilson(flagged, total)
+    print(f"{group:42} {total:6} {flagged / total:8.4f} {low:7.4f}-{high:6.4f} {dangerous / total:10.4f}")
+
+
+def print_held_out() -> None:
+    """Print what classifiers that were trained without a family or a writer find of it."""
+    print(f"held out of training, by text alone\n{HEADING}")
+    for group, (total, flagged, dangerous) in json.loads(HELD_OUT.read_text("utf-8")).items():
+        print_row(group, total, flagged, dangerous)
 
 
 def print_results(count: int | None) -> None:
@@ -191,6 +219,7 @@ def main() -> None:
     if options.results:
         print_results(options.real)
         return
+    print_held_out()
     labelled = [*malicious_and_benign(), *real(options.real)]
     definitions = [item.definition for item in labelled]
     judges: dict[str, Judge] = {

@@ -1,17 +1,18 @@
-"""Fit the scanner's head on the corpus and on real tools of `catalogs/` and `train/`.
+"""Fit the scanner's evidence in words on the corpus and on real tools of `catalogs/` and `train/`.
 
     python -m training.poison.fit                # fits and writes src/shortlist/trust/data/head.json
-    python -m training.poison.fit --families     # also measures every family with a head that was fitted without it
+    python -m training.poison.fit --families     # also measures every family with words that were fitted without it
 
-Thresholds come from real tools of `catalogs/` and `train/`, never from `eval/`: real tools are split in two, and each
-half is judged by an encoder head that was fitted on the other.
+Thresholds come from real tools of `catalogs/` and `train/`, never from `eval/`. Run `training.poison.calibrate` after
+it, which chooses the thresholds for words and classifier together. The definitions in `written/` have no part in it, so
+that they measure the words on text by others.
 """
 
 import argparse
 import gzip
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shortlist.trust
-from shortlist.index.embedders import shipped
 from shortlist.trust.definitions import Neighbours, ToolDefinition
 from shortlist.trust.features import FEATURES
-from shortlist.trust.head import Head, evidence
+from shortlist.trust.head import Head, evidence, shipped_head
 from shortlist.trust.reading import DefinitionReading, read
-from shortlist.trust.scanner import MAX_PASSAGE
 from training.bench import data_folder
 from training.poison.corpus import Example, corpus
 
@@ -35,20 +34,16 @@ STRUCTURAL = frozenset(("look_alike", "capability_mismatch"))
 """Families that have no text to learn from."""
 DANGEROUS_RATE, SUSPICIOUS_RATE = 0.0003, 0.0018
 """Of real tools; lower than what is promised, since other catalogs have other oddities."""
-EMBEDDED = 0.06
-"""The share of real tools whose words are odd enough to be embedded."""
-WORDS_PENALTY, ENCODER_PENALTY = 3.0, 1e-3
-VECTOR_SCALE = 5.0
-STEPS = 300
+WORDS_PENALTY = 3.0
+STEPS, RATE = 300, 0.1
 FOLDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A window of a definition: its features, its text, and whether it holds a payload."""
+    """A window of a definition: its features, and whether it holds a payload."""
 
     row: Matrix
-    text: str
     payload: bool = False
 
 
@@ -89,9 +84,7 @@ def definition_of(raw: dict[str, Any]) -> ToolDefinition:
 def real_sample(definition: ToolDefinition) -> Sample:
     reading = read(definition, Neighbours())
     _, first = np.unique(reading.rows, axis=0, return_index=True)
-    return Sample(
-        "real", tuple(Passage(reading.rows[i].astype(np.float16), reading.windows[i].text[:MAX_PASSAGE]) for i in first)
-    )
+    return Sample("real", tuple(Passage(reading.rows[i].astype(np.float16)) for i in first))
 
 
 def corpus_sample(example: Example) -> Sample:
@@ -99,8 +92,7 @@ def corpus_sample(example: Example) -> Sample:
     marks = [example.malicious and _overlaps(reading, i, example.payload) for i in range(len(reading.windows))]
     if example.malicious and not any(marks):
         marks = [True] * len(marks)
-    pairs = zip(reading.rows, reading.windows, marks, strict=True)
-    return Sample(example.family, tuple(Passage(row, window.text[:MAX_PASSAGE], mark) for row, window, mark in pairs))
+    return Sample(example.family, tuple(Passage(row, mark) for row, mark in zip(reading.rows, marks, strict=True)))
 
 
 def _overlaps(reading: DefinitionReading, number: int, payload: str) -> bool:
@@ -113,31 +105,26 @@ def fitted(rows: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
 
     What a definition says can then only raise its score by words: no sentence beside a payload lowers it.
     """
-    penalty = np.full(rows.shape[1] + 1, WORDS_PENALTY / len(labels), np.float32)
-    penalty[-1] = 0
-    return _descended(rows, labels, weights, penalty, 0.1, np.r_[np.zeros(rows.shape[1]), -np.inf])
-
-
-def _descended(rows: Matrix, labels: Matrix, weights: Matrix, penalty: Matrix, rate: float, lowest: Matrix) -> Matrix:
-    """Minimise the logistic loss with Adam, keeping each weight above its lowest value."""
     data = np.hstack([rows, np.ones((len(rows), 1), np.float32)]).astype(np.float32)
+    penalty = np.full(data.shape[1], WORDS_PENALTY / len(labels), np.float32)
+    penalty[-1] = 0
+    lowest = np.r_[np.zeros(rows.shape[1]), -np.inf]
     theta, first, second = np.zeros((3, data.shape[1]), np.float32)
-    for step in range(1, STEPS + 1):
+    for step in range(1, STEPS + 1):  # Adam on the logistic loss
         predicted = 1 / (1 + np.exp(-np.clip(data @ theta, -30, 30)))
         gradient = data.T @ (weights * (predicted - labels)) / weights.sum() + penalty * theta
         first, second = 0.9 * first + 0.1 * gradient, 0.99 * second + 0.01 * gradient**2
-        theta = theta - rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)
+        theta = theta - RATE * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)
         theta = np.maximum(theta, lowest).astype(np.float32)
     return theta
 
 
 class Fit:
-    """The real tools, the corpus and the vectors that every fold needs; read and embedded once."""
+    """The real tools and the corpus, read once for every fold."""
 
     def __init__(self, real: Sequence[Sample], made: Sequence[Sample], tools: int) -> None:
         self.tools, self.made = tools, [sample for sample in made if sample.family not in STRUCTURAL]
         rows = np.vstack([p.row for s in real for p in s.passages]).astype(np.float32)
-        self.texts = [p.text for s in real for p in s.passages]
         self.owner = np.repeat(np.arange(len(real)), [len(s.passages) for s in real])
         present = np.zeros((len(real), rows.shape[1]), np.float32)
         np.maximum.at(present, self.owner, rows)
@@ -150,8 +137,6 @@ class Fit:
             evidence(np.array([p.row for p in s.passages], np.float32).reshape(-1, rows.shape[1]), self.rarity)
             for s in self.made
         ]
-        self.words = self.fit_words(())
-        self._embed()
 
     def fit_words(self, left_out: Collection[str]) -> Matrix:
         """Fit the words on all families but some."""
@@ -161,26 +146,6 @@ class Fit:
         labels = np.r_[np.zeros(len(self.rows) + len(good)), np.ones(len(bad))].astype(np.float32)
         weights = np.r_[self.counts, np.full(len(good), 10), np.full(len(bad), 5)].astype(np.float32)
         return fitted(np.vstack([self.rows, good, bad]), labels, weights)
-
-    def _embed(self) -> None:
-        """Embed the worst passage of the oddest real tools, and of each example."""
-        scores = self.real_scores(self.words)
-        best = self.best(scores)
-        oddest = np.argsort(-best)[: int(EMBEDDED * self.tools)]
-        self.floor = float(best[oddest[-1]])
-        self.real_worst = [int(np.argmax(np.where(self.owner == tool, scores, -np.inf))) for tool in oddest]
-        self.made_worst = [self._worst(s, r) for s, r in zip(self.made, self.made_rows, strict=True)]
-        encoder = shipped("small")
-        self.model = encoder.model_id
-        self.real_vectors = encoder.embed_documents([self.texts[i] for i in self.real_worst])
-        self.made_vectors = encoder.embed_documents(
-            [s.passages[i].text if i >= 0 else "" for s, i in zip(self.made, self.made_worst, strict=True)]
-        )
-
-    def _worst(self, sample: Sample, rows: Matrix) -> int:
-        scores = rows @ self.words[:-1] + self.words[-1] if len(rows) else np.zeros(0)
-        allowed = [i for i, p in enumerate(sample.passages) if p.payload or sample.family == "benign"]
-        return max(allowed, key=lambda i: scores[i], default=-1)
 
     def real_scores(self, words: Matrix) -> Matrix:
         scores: Matrix = (self.rows @ words[:-1] + words[-1])[self.back]
@@ -192,74 +157,32 @@ class Fit:
         return best
 
     def head(self, left_out: Collection[str] = ()) -> Head:
-        """Return a head that knows all families but some; thresholds come from real tools its encoder did not see."""
-        words = self.words if not left_out else self.fit_words(left_out)
-        real = self.real_scores(words)[self.real_worst]
-        made = np.array(
-            [
-                r[i] @ words[:-1] + words[-1] if i >= 0 else -9
-                for r, i in zip(self.made_rows, self.made_worst, strict=True)
-            ]
-        )
-        kept = np.array([s.family not in left_out and i >= 0 for s, i in zip(self.made, self.made_worst, strict=True)])
-        bad = np.array([s.family != "benign" for s in self.made])[kept]
-        half = np.random.RandomState(0).rand(len(real)) < 0.5
-
-        def encoder(part: NDArray[np.bool_]) -> Matrix:
-            rows = np.vstack(
-                [_beside(real[part], self.real_vectors[part]), _beside(made[kept], self.made_vectors[kept])]
-            )
-            labels = np.r_[np.zeros(part.sum()), bad].astype(np.float32)
-            penalty = np.full(rows.shape[1] + 1, ENCODER_PENALTY, np.float32)
-            penalty[[0, -1]] = 0
-            lowest = np.r_[0.3, np.full(rows.shape[1], -np.inf)]
-            return _descended(rows, labels, np.where(labels, 1, 2).astype(np.float32), penalty, 0.05, lowest)
-
-        whole = encoder(np.ones(len(real), np.bool_))
-        unseen = np.concatenate(
-            [_applied(encoder(~part), real[part], self.real_vectors[part], whole) for part in (half, ~half)]
-        )
-        by_words = np.sort(self.best(self.real_scores(words)))[::-1] * whole[0]
-        final = np.sort(unseen)[::-1]
-        ranks = [int(rate * self.tools) for rate in (SUSPICIOUS_RATE, DANGEROUS_RATE)]
-        return Head(
-            model=self.model,
+        """Return a head that knows all families but some."""
+        words = self.fit_words(left_out)
+        ranked = np.sort(self.best(self.real_scores(words)))[::-1]
+        suspicious, dangerous = (float(ranked[int(rate * self.tools)]) for rate in (SUSPICIOUS_RATE, DANGEROUS_RATE))
+        return replace(
+            shipped_head(),
             rarity=self.rarity,
-            words=words[:-1] * whole[0],
-            intercept=float(words[-1] * whole[0]),
-            floor=self.floor * float(whole[0]),
-            encoder=whole[1:-1] * VECTOR_SCALE,
-            encoder_intercept=float(whole[-1]),
-            suspicious=float(final[ranks[0]]),
-            dangerous=float(final[ranks[1]]),
-            suspicious_words=float(by_words[ranks[0]]),
-            dangerous_words=float(by_words[ranks[1]]),
+            words=words[:-1],
+            intercept=float(words[-1]),
+            suspicious_words=suspicious,
+            dangerous_words=dangerous,
         )
-
-
-def _beside(words: Matrix, vectors: Matrix) -> Matrix:
-    return np.hstack([words[:, None], vectors * VECTOR_SCALE]).astype(np.float32)
-
-
-def _applied(theta: Matrix, words: Matrix, vectors: Matrix, whole: Matrix) -> Matrix:
-    """Score with one half's encoder, on the scale of the whole's words."""
-    return (_beside(words, vectors) @ theta[:-1] + theta[-1]) * whole[0] / theta[0]
 
 
 def families(fit: Fit) -> None:
-    """Print how many examples of each family are caught by text alone, by a head that does not know the family."""
+    """Print how many examples of each family are caught by words alone, by a head that does not know the family."""
     names = sorted({s.family for s in fit.made} - {"benign"})
     rows: list[tuple[str, bool, bool]] = []
     for fold in range(FOLDS):
         left_out = names[fold::FOLDS]
         head = fit.head(left_out)
-        for sample, worst, vector in zip(fit.made, fit.made_worst, fit.made_vectors, strict=True):
+        for sample in fit.made:
             if sample.family in left_out:
-                score = -np.inf  # an example in which the lexicon finds little is missed
-                words = head.word_scores(sample.passages[worst].row[None]) if worst >= 0 else np.zeros(0)
-                if len(words) and words[0] > head.floor:
-                    score = float(head.scores(words, vector[None])[0])
-                rows.append((sample.family, score > head.suspicious, score > head.dangerous))
+                found = head.word_scores(np.array([p.row for p in sample.passages], np.float32))
+                score = float(found.max()) if len(found) else -np.inf
+                rows.append((sample.family, score > head.suspicious_words, score > head.dangerous_words))
     for name in (*names, "all"):
         flagged, dangerous = np.mean([row[1:] for row in rows if name in (row[0], "all")], axis=0)
         print(f"{name:20} flagged {flagged:.3f} dangerous {dangerous:.3f}")
@@ -277,6 +200,7 @@ def main() -> None:
         key: [round(float(x), 4) for x in value] if isinstance(value, np.ndarray) else value
         for key, value in numbers.items()
     }
+    texts |= {key: asdict(numbers[key]) for key in ("english", "foreign")}
     OUT.write_text(json.dumps({"features": list(FEATURES), **texts}) + "\n", "utf-8")
     print(f"{len(samples)} real tools, {len(fit.made)} examples; wrote {OUT.name}, {OUT.stat().st_size:,} bytes")
     if options.families:

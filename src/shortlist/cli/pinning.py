@@ -1,6 +1,6 @@
 """Put the scanner and the keeper of pins together with the shipped encoder and the configuration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from shortlist.config.settings import Settings, Trust
@@ -11,11 +11,12 @@ from shortlist.trust.verdicts import DefinitionScanner
 
 
 def open_scanner() -> DefinitionScanner:
-    """Return the scanner with the shipped encoder, which is loaded with the first passage that needs it."""
+    """Return the scanner with the shipped classifier, which is loaded with the first passage."""
     from shortlist.index.embedders import runtime_available  # noqa: PLC0415 - most starts scan nothing
+    from shortlist.index.passages import PassageClassifier  # noqa: PLC0415
     from shortlist.trust.scanner import Scanner  # noqa: PLC0415
 
-    return Scanner(_encoder() if runtime_available() else None)
+    return Scanner(PassageClassifier() if runtime_available() else None)
 
 
 def open_keeper(store: PinStore, settings: Callable[[], Settings]) -> Keeper:
@@ -38,16 +39,3 @@ def open_inspection() -> Callable[[str, Any], str]:
         return inspect_result(scanner[0], server, result)
 
     return inspect
-
-
-def _encoder() -> Callable[[Sequence[str]], Any]:
-    from shortlist.index.embedders import shipped  # noqa: PLC0415
-
-    model: list[Any] = []
-
-    def embed(texts: Sequence[str]) -> Any:
-        if not model:
-            model.append(shipped("small"))
-        return model[0].embed_documents(texts)
-
-    return embed

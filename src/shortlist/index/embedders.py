@@ -131,7 +131,7 @@ class OnnxEmbedder:
         session, tokenizer = self._parts()
         if len(texts) > FEW_TEXTS and not self.is_shared:
             with _PROGRAM:
-                session = _onnx_session(self._folder / MODEL_FILE, threads=1)
+                session = onnx_session(self._folder / MODEL_FILE, threads=1)
         rows = iter(range(len(texts)))
 
         def embed(tell: Progress | None) -> None:
@@ -172,9 +172,9 @@ class OnnxEmbedder:
     def _load(self) -> tuple[Any, Any]:
         model = self._folder / MODEL_FILE
         with ThreadPoolExecutor(1) as beside:  # a first search waits for all three
-            opened = beside.submit(_onnx_session, model, threads=1 if self.is_shared else 0)
-            _checked(model, self.card.digest)
-            tokenizer = _tokenizer(self._folder / "tokenizer.json")
+            opened = beside.submit(onnx_session, model, threads=1 if self.is_shared else 0)
+            checked(model, self.card.digest)
+            tokenizer = open_tokenizer(self._folder / "tokenizer.json")
             session = opened.result()
         self._masked = any(taken.name == MASK for taken in session.get_inputs())
         try:
@@ -237,11 +237,11 @@ class StaticEmbedder:
 
     def _load(self) -> tuple[Pieces, NDArray[np.int8], NDArray[np.float32]]:
         try:
-            table = np.asarray(np.load(_checked(self._folder / "vectors.npy", self.card.digest), mmap_mode="r"))
+            table = np.asarray(np.load(checked(self._folder / "vectors.npy", self.card.digest), mmap_mode="r"))
             scales = np.load(self._folder / "scales.npy").astype(np.float32)
         except (OSError, ValueError, EOFError) as error:
             raise ModelError(f"The vectors in {str(self._folder)!r} cannot be read ({error}); reinstall.") from None
-        tokenizer = _tokenizer(self._folder.parent / "small" / "tokenizer.json")
+        tokenizer = open_tokenizer(self._folder.parent / "small" / "tokenizer.json")
         needed = (tokenizer.get_vocab_size(), self.dimensions)
         if table.shape != needed or scales.shape != needed[:1]:
             raise ModelError(
@@ -350,7 +350,8 @@ def _unit(vectors: Vectors) -> Vectors:
     return unit
 
 
-def _checked(path: Path, digest: str) -> Path:
+def checked(path: Path, digest: str) -> Path:
+    """Return a file's path if the file has the digest that it was shipped with."""
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
@@ -360,7 +361,7 @@ def _checked(path: Path, digest: str) -> Path:
     return path
 
 
-def _onnx_session(model: Path, threads: int) -> Any:
+def onnx_session(model: Path, threads: int) -> Any:
     """Open a model whose texts are read by some threads each; 0 means one for every core."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read once, at its import: its releases report to their makers
     try:
@@ -381,7 +382,8 @@ def _onnx_session(model: Path, threads: int) -> Any:
         raise ModelError(f"{str(model)!r} is not a model that onnxruntime can run: {error}") from error
 
 
-def _tokenizer(path: Path) -> Any:
+def open_tokenizer(path: Path) -> Any:
+    """Open a tokenizer that neither pads nor cuts texts."""
     from tokenizers import Tokenizer  # noqa: PLC0415
 
     try:

@@ -46,6 +46,9 @@ _TELLTALE: Mapping[str, frozenset[str]] = {
 TELLTALE_WORDS = 2
 _ANY_TELLTALE = frozenset(word for words in _TELLTALE.values() for word in words)
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
+_OTHER_SCRIPT = re.compile("[\u0400-\u06ff\u0900-\u097f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+OTHER_LETTERS, OTHER_WORDS, OTHER_SHARE = 6, 3, 0.15
+"""Letters of other scripts, or small words of one language and their share of all words, that make a text foreign."""
 
 
 @dataclass(slots=True)
@@ -129,6 +132,19 @@ class Concepts:
         if len(small_words) >= TELLTALE_WORDS:
             spoken = [name for name, small in _TELLTALE.items() if len(small_words & small) >= TELLTALE_WORDS]
         return ("en", *spoken, *(("ru",) if not text.isascii() and _CYRILLIC.search(text) else ()))
+
+    def is_foreign(self, text: str) -> bool:
+        """Return whether a folded text is in another language than English."""
+        if not text.isascii() and len(_OTHER_SCRIPT.findall(text)) >= OTHER_LETTERS:
+            return True
+        words = _WORD.findall(text)
+        small = _ANY_TELLTALE.intersection(words)
+        if len(small) < OTHER_WORDS:
+            return False
+        return any(
+            len(small & each) >= OTHER_WORDS and sum(word in each for word in words) >= OTHER_SHARE * len(words)
+            for each in _TELLTALE.values()
+        )
 
     def found(self, text: str, languages: Sequence[str] = ("en",)) -> int:
         """Return the concepts of a folded text."""

@@ -14,6 +14,9 @@ MAX_CHARACTERS = 200_000
 MAX_DEPTH = 64
 MAX_SENTENCE = 400
 WINDOW_SENTENCES = 3
+MAX_PASSAGE, PASSAGE_SENTENCES = 280, 4
+SHORTEST_PASSAGE, SHORTEST_UNSPACED = 6, 8
+"""Words, or characters where words are not parted by spaces, below which a passage is no sentence."""
 LONG_NAME = 6
 """Shorter names of tools are ordinary words, and mentioning them means nothing."""
 LONG_NAME_WORDS = 4
@@ -151,3 +154,24 @@ def windows_of(sentences: Sequence[T]) -> Iterator[Sequence[T]]:
     last = max(1, len(sentences) - WINDOW_SENTENCES + 1)
     for start in range(last if sentences else 0):
         yield sentences[start : start + WINDOW_SENTENCES]
+
+
+def passages_of(text: str) -> Iterator[Sentence]:
+    """Yield runs of sentences that are classified together; each begins with the last sentence of the one before."""
+    sentences = sentences_of(text)
+    start = 0
+    while start < len(sentences):
+        end = start + 1
+        while (
+            end < len(sentences)
+            and end - start < PASSAGE_SENTENCES
+            and sentences[end].end - sentences[start].start <= MAX_PASSAGE
+        ):
+            end += 1
+        first, last = sentences[start].start, sentences[end - 1].end
+        passage = text[first:last]
+        if len(passage.split()) >= SHORTEST_PASSAGE or (not passage.isascii() and len(passage) >= SHORTEST_UNSPACED):
+            yield Sentence(passage, first, last)
+        if end == len(sentences):
+            return
+        start = end - 1 if end - start > 1 else end

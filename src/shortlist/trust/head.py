@@ -1,4 +1,4 @@
-"""The learned part of the scanner: weights for evidence in words, and for the shipped encoder's vector of a passage."""
+"""The fitted numbers of the scanner: weights for evidence in words, and what becomes of a classified passage."""
 
 import functools
 import json
@@ -14,6 +14,8 @@ from shortlist.trust.features import FEATURES, SCALARS
 from shortlist.trust.patterns import PATTERNS
 
 Matrix = NDArray[np.float32]
+LEAST_WORDS, MOST_WORDS = -20.0, 13.0
+"""The bounds of the evidence in words: it does not decide alone, however sure it is."""
 CONCEPTS = len(concepts().names)
 TOGETHER = slice(CONCEPTS, CONCEPTS + len(PATTERNS))
 ACROSS = slice(CONCEPTS + len(PATTERNS), CONCEPTS + 2 * len(PATTERNS))
@@ -25,35 +27,40 @@ _FAMILY_STARTS = np.searchsorted(_FAMILY_OF[_BY_FAMILY], np.arange(len(_FAMILIES
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """Fitted numbers; `training/poison/fit.py` writes them to `data/head.json`."""
+class Mixture:
+    """How the classifier's score of a passage and the evidence in its words become one score, and what it means."""
 
-    model: str
-    """The encoder that `encoder` was fitted on, by name and digest."""
+    words: float
+    """How much the evidence in words counts beside the classifier's score."""
+    suspicious: float
+    dangerous: float
+
+    def score(self, classified: float, words: float) -> float:
+        return classified + self.words * min(max(words, LEAST_WORDS), MOST_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Fitted numbers; `training/poison/fit.py` and `calibrate.py` write them to `data/head.json`."""
+
     rarity: Matrix
     """How rare each feature is among real tools, as a power of ten."""
     words: Matrix
     intercept: float
-    floor: float
-    """Passages below this score are clean whatever the encoder makes of them, and are not embedded."""
-    encoder: Matrix
-    encoder_intercept: float
-    suspicious: float
-    dangerous: float
     suspicious_words: float
-    """Thresholds without an encoder."""
+    """Thresholds without a classifier."""
     dangerous_words: float
+    classifier: str
+    """The digest of the classifier's weights, which the mixtures were fitted with."""
+    english: Mixture
+    foreign: Mixture
+    """Of passages in other languages, which the classifier knows less about, and of which real tools have few."""
 
     def word_scores(self, rows: Matrix) -> Matrix:
         """Return the score of each passage by its words alone."""
         if not len(rows):
             return np.zeros(0, np.float32)
         scores = evidence(rows, self.rarity) @ self.words + self.intercept
-        return scores.astype(np.float32)
-
-    def scores(self, words: Matrix, vectors: Matrix) -> Matrix:
-        """Return the score of passages by their words and by their vectors."""
-        scores = words + vectors @ self.encoder + self.encoder_intercept
         return scores.astype(np.float32)
 
 
@@ -97,6 +104,8 @@ def shipped_head() -> Head:
         raise ModelError(
             "The scanner's weights belong to other features; run `python -m training.poison.fit`, or reinstall."
         )
-    for key in ("rarity", "words", "encoder"):
+    for key in ("rarity", "words"):
         raw[key] = np.array(raw[key], np.float32)
+    for key in ("english", "foreign"):
+        raw[key] = Mixture(**raw[key])
     return Head(**raw)

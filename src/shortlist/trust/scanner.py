@@ -9,36 +9,39 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shortlist.text.tokens import one_line
-from shortlist.trust.characters import oddities
+from shortlist.trust.characters import oddities, unmasked
+from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import (
     NO_SURROUNDINGS,
     Neighbours,
+    Sentence,
     TextField,
     ToolDefinition,
+    fields_of,
+    passages_of,
     sentences_of,
     spoken_name,
 )
 from shortlist.trust.encodings import COMMAND, decoded, is_prose, joined_letters
 from shortlist.trust.features import patterns_in
-from shortlist.trust.head import TOGETHER, Head, shipped_head
+from shortlist.trust.head import LEAST_WORDS, TOGETHER, Head, shipped_head
 from shortlist.trust.patterns import PATTERNS
-from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, DefinitionReading, Window, read, read_text
+from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, Window, read_text
 from shortlist.trust.verdicts import LEVELS, Reason, ScanVerdict, Severity
 
-Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Unit vectors of texts, by the model that the head was fitted on."""
+Classify: TypeAlias = Callable[[Sequence[str]], Sequence[float | None]]
+"""A score for each passage, high where it tells the model more than how to use its tool; None where it is clean."""
 PASSAGES = 2
-"""How many passages of a definition are embedded: the ones its words make most suspicious."""
+"""How many passages of a definition are named as reasons: the worst."""
 MAX_REASONS = 8
 MAX_EXCERPT = 160
-MAX_PASSAGE = 400
 KEPT_VERDICTS = 50_000
 _ENDING_WORDS = (
     "delete drop remove destroy erase wipe purge truncate terminate kill revoke overwrite uninstall transfer pay "
@@ -67,13 +70,27 @@ _DIVERTS = re.compile(
 )
 
 
-class Scanner:
-    """Judges definitions; `embed` is the shipped encoder, or None where no model runtime is installed."""
+ReadableText: TypeAlias = tuple[TextField, str, tuple[int, int] | None]
+"""A text as a reader sees it, the field that holds it, and where in the field, unless it is the field's whole text."""
 
-    def __init__(self, embed: Embed | None = None, head: Head | None = None) -> None:
-        self._embed = embed
+
+@dataclass(frozen=True, slots=True)
+class FlaggedPassage:
+    """A passage that is not clean, by how much its score is above the threshold."""
+
+    window: Window
+    excess: float
+    level: Severity
+
+
+class Scanner:
+    """Judges definitions; without a classifier, because no model runtime is installed, by concepts in their words."""
+
+    def __init__(self, classify: Classify | None = None, head: Head | None = None) -> None:
+        self._classify = classify
         self._head = head or shipped_head()
         self._kept: OrderedDict[str, ScanVerdict] = OrderedDict()
+        self._scores: dict[str, float | None] = {}
 
     def scan(self, definition: ToolDefinition, around: Neighbours = NO_SURROUNDINGS) -> ScanVerdict:
         """Judge one definition."""
@@ -95,54 +112,95 @@ class Scanner:
             yield verdict
 
     def _judge(self, definition: ToolDefinition, around: Neighbours) -> ScanVerdict:
-        reading = read(definition, around)
-        reasons = [*_oversized(reading), *_mismatch(definition), *_references(reading, around)]
-        passages = list(zip(reading.windows, self._head.word_scores(reading.rows), strict=True))
-        for field in reading.fields:
+        fields, oversized = fields_of(definition)
+        reasons = [*_oversized(fields, oversized), *_mismatch(definition), *_references(fields, around)]
+        texts: list[ReadableText] = [(field, unmasked(field.text), None) for field in fields]
+        for field in fields:
             if not _hides_nothing(field.text):
                 reasons += [*_odd_characters(field), *_comments(field)]
-                passages += self._uncovered(field, around, reasons)
-        reasons += self._worst(passages)
+                texts += [(field, text, span) for text, span in _uncovered(field, reasons)]
+        classify = self._classify
+        findings = self._by_classifier(classify, texts, around) if classify else self._by_words(texts, around)
+        reasons += _worst(findings, self._head)
         return _verdict(reasons)
 
-    def _uncovered(self, field: TextField, around: Neighbours, reasons: list[Reason]) -> list[tuple[Window, float]]:
-        """Return the passages of texts that were hidden or encoded in a field."""
-        hidden = [(odd.hidden, odd.start, odd.end, "hidden characters") for odd in oddities(field.text) if odd.hidden]
-        encoded = [(d.text, d.start, d.end, d.how) for d in (*decoded(field.text), *joined_letters(field.text))]
-        found: list[tuple[Window, float]] = []
-        for text, start, end, how in hidden + encoded:
-            inner = read_text(TextField(field.path, text), around)
-            if inner:
-                scores = self._head.word_scores(np.array([row for _, row in inner], np.float32))
-                found += [
-                    (Window(field, w.text, start, end, w.concepts), float(s))
-                    for (w, _), s in zip(inner, scores, strict=True)
-                ]
-            prose = is_prose(text)
-            if how not in ("hidden characters", "digits for letters", "spaced letters") or inner or prose:
-                level: Severity = "dangerous" if COMMAND.search(text) or prose else "suspicious"
-                reasons.append(Reason("encoded", field.path, (start, end), f"{how} decodes to {_excerpt(text)}", level))
-        return found
-
-    def _worst(self, passages: Sequence[tuple[Window, float]]) -> Iterator[Reason]:
-        """Yield a reason for each passage above a threshold, worst first."""
-        worst = sorted(passages, key=lambda passage: -passage[1])[:PASSAGES]
+    def _by_words(self, texts: Iterable[ReadableText], around: Neighbours) -> Iterator[FlaggedPassage]:
+        """Yield the runs of sentences whose concepts are rare enough among real tools."""
         head = self._head
-        limits = (head.suspicious_words, head.dangerous_words)
-        if self._embed is not None:
-            worst = [passage for passage in worst if passage[1] > head.floor]
-            if worst:
-                vectors = self._embed([window.text[:MAX_PASSAGE] for window, _ in worst])
-                scores = head.scores(np.array([score for _, score in worst], np.float32), vectors)
-                worst = [(window, float(score)) for (window, _), score in zip(worst, scores, strict=True)]
-            limits = (head.suspicious, head.dangerous)
-        for window, score in worst:
-            if score > limits[0]:
-                family, why = _explained(window, self._head)
-                level: Severity = "dangerous" if score > limits[1] else "suspicious"
-                yield Reason(
-                    family, window.field.path, (window.start, window.end), f"{why}: {_excerpt(window.text)}", level
-                )
+        for field, text, span in texts:
+            windows = read_text(TextField(field.path, text), around)
+            scores = head.word_scores(np.array([row for _, row in windows], np.float32))
+            for (window, _), score in zip(windows, scores, strict=True):
+                if score > head.suspicious_words:
+                    level: Severity = "dangerous" if score > head.dangerous_words else "suspicious"
+                    start, end = span or (window.start, window.end)
+                    found = Window(field, window.text, start, end, window.concepts)
+                    yield FlaggedPassage(found, float(score) - head.suspicious_words, level)
+
+    def _by_classifier(
+        self, classify: Classify, texts: Iterable[ReadableText], around: Neighbours
+    ) -> Iterator[FlaggedPassage]:
+        """Yield the passages that the classifier and their words find suspicious or dangerous together."""
+        head = self._head
+        passages = [(field, span, passage) for field, text, span in texts for passage in passages_of(text)]
+        for (field, span, passage), classified in zip(passages, self._classified(classify, passages), strict=True):
+            if classified is None:
+                continue
+            mixture = head.foreign if concepts().is_foreign(readable(passage.text)) else head.english
+            spoken, words = self._evidence(TextField(field.path, passage.text), around)
+            score = mixture.score(classified, words)
+            if score > mixture.suspicious:
+                level: Severity = "dangerous" if score > mixture.dangerous else "suspicious"
+                start, end = span or (passage.start, passage.end)
+                yield FlaggedPassage(Window(field, passage.text, start, end, spoken), score - mixture.suspicious, level)
+
+    def _classified(
+        self, classify: Classify, passages: Sequence[tuple[TextField, object, Sentence]]
+    ) -> Iterator[float | None]:
+        """Yield the classifier's scores; those of short passages are kept, since many tools have them."""
+        kept = self._scores
+        new = [text for text in dict.fromkeys(passage.text for _, _, passage in passages) if text not in kept]
+        scores = dict(zip(new, classify(new), strict=True)) if new else {}
+        yield from [scores[p.text] if p.text in scores else kept[p.text] for _, _, p in passages]
+        if len(kept) > KEPT_TEXTS:
+            kept.clear()
+        kept.update({text: score for text, score in scores.items() if len(text) <= SHORT_TEXT})
+
+    def _evidence(self, passage: TextField, around: Neighbours) -> tuple[int, float]:
+        """Return the concepts in a passage, and the highest score of its windows by their words."""
+        windows = read_text(passage, around)
+        if not windows:
+            return 0, LEAST_WORDS
+        spoken = 0
+        for window, _ in windows:
+            spoken |= window.concepts
+        return spoken, float(self._head.word_scores(np.array([row for _, row in windows], np.float32)).max())
+
+
+def _uncovered(field: TextField, reasons: list[Reason]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the texts that were hidden or encoded in a field, and add to the reasons what they are."""
+    hidden = [(odd.hidden, odd.start, odd.end, "hidden characters") for odd in oddities(field.text) if odd.hidden]
+    encoded = [(d.text, d.start, d.end, d.how) for d in (*decoded(field.text), *joined_letters(field.text))]
+    for text, start, end, how in hidden + encoded:
+        prose = is_prose(text)
+        known = concepts()
+        if (
+            how not in ("hidden characters", "digits for letters", "spaced letters")
+            or prose
+            or known.found(readable(text), known.languages(readable(text)))
+        ):
+            level: Severity = "dangerous" if COMMAND.search(text) or prose else "suspicious"
+            reasons.append(Reason("encoded", field.path, (start, end), f"{how} decodes to {_excerpt(text)}", level))
+        yield text, (start, end)
+
+
+def _worst(findings: Iterable[FlaggedPassage], head: Head) -> Iterator[Reason]:
+    """Yield a reason for each of the worst passages."""
+    for finding in sorted(findings, key=lambda finding: -finding.excess)[:PASSAGES]:
+        window = finding.window
+        family, why = _explained(window, head)
+        place = (window.start, window.end)
+        yield Reason(family, window.field.path, place, f"{why}: {_excerpt(window.text)}", finding.level)
 
 
 def _verdict(reasons: Sequence[Reason]) -> ScanVerdict:
@@ -159,9 +217,9 @@ def _explained(window: Window, head: Head) -> tuple[str, str]:
     return pattern.family, pattern.why
 
 
-def _oversized(reading: DefinitionReading) -> Iterator[Reason]:
-    if reading.oversized:
-        last = reading.fields[-1]
+def _oversized(fields: Sequence[TextField], oversized: bool) -> Iterator[Reason]:
+    if oversized:
+        last = fields[-1]
         why = "the definition is too large to be read whole"
         yield Reason("oversized", last.path, (0, len(last.text)), why, "dangerous")
 
@@ -196,12 +254,12 @@ def _comments(field: TextField) -> Iterator[Reason]:
             yield Reason("hidden_text", field.path, match.span(), why, "dangerous")
 
 
-def _references(reading: DefinitionReading, around: Neighbours) -> Iterator[Reason]:
+def _references(fields: Sequence[TextField], around: Neighbours) -> Iterator[Reason]:
     """Yield sentences that give orders about tools of other servers."""
     if not around.foreign_tools:
         return
-    parameters = {part for field in reading.fields for part in field.path.split(".")}
-    for field in reading.fields:
+    parameters = {part for field in fields for part in field.path.split(".")}
+    for field in fields:
         for sentence in sentences_of(field.text) if field.path in _SPOKEN else ():
             named = (set(_TOOL_NAME.findall(sentence.text)) & around.foreign_tools) - around.own - parameters
             order = _ORDER.search(sentence.text) if named else None

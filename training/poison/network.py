@@ -1,0 +1,104 @@
+"""The passage classifier: a short transformer whose layers come from a pretrained encoder."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+WIDTH, HEADS, INNER = 384, 12, 1536
+POSITIONS = 96
+BLOCK = 32
+EPSILON = 1e-12
+MASK_TOKEN = 103
+Arrays = Mapping[str, np.ndarray]
+
+
+def rounded(weight: Tensor) -> Tensor:
+    """Return a matrix as 4 bits hold it: blocks of 32 along the inputs, each with one scale."""
+    blocks = weight.reshape(weight.shape[0], -1, BLOCK)
+    widest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))
+    scale = widest / -8
+    scale = torch.where(scale == 0, torch.ones_like(scale), scale)
+    return ((blocks / scale).round().clamp(-8, 7) * scale).reshape(weight.shape)
+
+
+class Linear(nn.Linear):
+    """A linear layer that may learn with the weights that 4 bits leave of its own."""
+
+    coarse = False
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        weight = self.weight
+        if self.coarse:
+            weight = weight + (rounded(weight.detach()) - weight.detach())
+        return nn.functional.linear(hidden, weight, self.bias)
+
+
+class Layer(nn.Module):
+    """One BERT layer."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.qkv = Linear(WIDTH, 3 * WIDTH)
+        self.mix = Linear(WIDTH, WIDTH)
+        self.first = nn.LayerNorm(WIDTH, eps=EPSILON)
+        self.up = Linear(WIDTH, INNER)
+        self.down = Linear(INNER, WIDTH)
+        self.second = nn.LayerNorm(WIDTH, eps=EPSILON)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        batch, length, _ = hidden.shape
+        query, key, value = (
+            part.view(batch, length, HEADS, WIDTH // HEADS).transpose(1, 2) for part in self.qkv(hidden).chunk(3, -1)
+        )
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
+        mixed = mixed.transpose(1, 2).reshape(batch, length, WIDTH)
+        hidden = self.first(hidden + self.dropout(self.mix(mixed)))
+        inner = self.down(nn.functional.gelu(self.up(hidden)))
+        found: Tensor = self.second(hidden + self.dropout(inner))
+        return found
+
+
+class Classifier(nn.Module):
+    """Maps token ids to one logit: high where a passage tells the model more than how to use its tool."""
+
+    def __init__(self, vocabulary: int, layers: int, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, WIDTH)
+        self.places = nn.Parameter(torch.zeros(POSITIONS, WIDTH))
+        self.norm = nn.LayerNorm(WIDTH, eps=EPSILON)
+        self.layers = nn.ModuleList(Layer(dropout) for _ in range(layers))
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(2 * WIDTH, 1)
+        nn.init.normal_(self.head.weight, std=0.02)
+
+    def pooled(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return mean and maximum over the tokens."""
+        hidden = self.norm(self.words(ids) + self.places[: ids.shape[1]])
+        for layer in self.layers:
+            hidden = layer(hidden, mask)
+        weights = mask[..., None].to(hidden.dtype)
+        mean = (hidden * weights).sum(1) / weights.sum(1)
+        highest = hidden.masked_fill(~mask[..., None], -math.inf).amax(1)
+        return torch.cat([mean, highest], -1).float()
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        pooled = self.pooled(ids, mask)
+        with torch.autocast(ids.device.type, enabled=False):
+            return self.head(self.dropout(pooled))[:, 0], pooled
+
+
+def from_encoder(arrays: Arrays, layers: int) -> Classifier:
+    """Return a classifier with the embeddings and the first layers of an encoder, whose words are those kept."""
+    model = Classifier(len(arrays["words"]), layers)
+    state = model.state_dict()
+    state["words.weight"] = torch.from_numpy(arrays["words"])
+    state["places"] = torch.from_numpy(arrays["places"][:POSITIONS].copy())
+    state |= {f"norm.{kind}": torch.from_numpy(arrays[f"norm.{kind}"].copy()) for kind in ("weight", "bias")}
+    for name in [name for name in state if name.startswith("layers.")]:
+        state[name] = torch.from_numpy(np.ascontiguousarray(arrays[name]))
+    model.load_state_dict(state)
+    return model

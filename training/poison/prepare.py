@@ -1,0 +1,252 @@
+"""Texts for the passage classifier as token tables: real tools, payloads in their surroundings, and ordinary sentences.
+
+    python -m training.poison.prepare --out FOLDER
+
+`eval/` is tokenized too, to be scored by the finished model; nothing is fitted on it. The tables hold
+token ids alone, so that `training.poison.train` needs no data but this folder.
+"""
+
+import argparse
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+import shortlist.weights
+from shortlist.catalog.readers import read_catalog
+from shortlist.demo import CATALOG
+from shortlist.trust.characters import unmasked
+from shortlist.trust.definitions import MAX_PASSAGE, ToolDefinition, fields_of, passages_of, sentences_of
+from training.bench import data_folder
+from training.poison.compose import composed, translated
+from training.poison.corpus import FOLDER, Example, corpus, filled, payloads
+from training.poison.fit import REAL, definition_of, real_tools
+from training.poison.written import Written, written
+
+MAX_TOKENS = 96
+VOCABULARY = 9_800
+OFTEN = 3
+"""Word pieces that the classifier knows: those that come so often in what is labelled bad, and the commonest of all.
+
+Others are read as the nearest of these.
+"""
+PER_PAYLOAD, PER_WRITTEN = 4, 6
+COMPOSED = 5_000
+MIXED = 8_000
+"""Pairs of legitimate texts side by side: sentences that do not belong together are not poisoned for that."""
+SERVER_FOLDS = 20
+TOKENIZER = Path(next(iter(shortlist.weights.__path__))) / "small" / "tokenizer.json"
+
+
+@dataclass(slots=True)
+class Texts:
+    """Unique texts by number."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, text: str) -> int:
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A passage to learn from; `fold` is that of the server whose text surrounds it, or -1."""
+
+    text: int
+    bad: bool
+    families: tuple[str, ...]
+    voice: str
+    source: str
+    fold: int
+
+
+def passages(definition: ToolDefinition) -> list[str]:
+    """Return the passages of a definition as the scanner classifies them."""
+    texts = (unmasked(each.text) for each in fields_of(definition)[0])
+    return list(dict.fromkeys(passage.text for text in texts for passage in passages_of(text)))
+
+
+def server_fold(server: str) -> int:
+    return int.from_bytes(blake2b(server.encode(), digest_size=4).digest(), "big") % SERVER_FOLDS
+
+
+def surrounded(text: str, carrier: str, chance: random.Random) -> list[str]:
+    """Return the passages of a description that hold most of a text which was put into it."""
+    ends = [0, len(carrier), *(s.end for s in sentences_of(carrier))]
+    spot = chance.choice(ends)
+    before, after = carrier[:spot].rstrip(), carrier[spot:].lstrip()
+    gap = chance.choice((" ", " ", "\n", "\n\n"))
+    joined = f"{before}{gap if before else ''}{text}{gap if after else ''}{after}"
+    start = len(before) + (len(gap) if before else 0)
+    end = start + len(text)
+    needed = min(60, len(text) // 2)
+    return [p.text for p in passages_of(joined) if min(end, p.end) - max(start, p.start) >= needed]
+
+
+class Maker:
+    """Puts texts into descriptions of real tools, and numbers the passages."""
+
+    def __init__(self, carriers: Sequence[ToolDefinition]) -> None:
+        self.texts, self.chance = Texts(), random.Random(18)
+        self.carriers = [c for c in carriers if 20 < len(str(c.tool["description"])) < 1500]
+        self.found: list[Labelled] = []
+
+    def add(self, text: str, bad: bool, families: tuple[str, ...], voice: str, source: str, bare: float = 0.35) -> None:
+        tool = self.chance.choice(self.carriers)
+        whole = unmasked(filled(text, str(tool.tool["name"]), self.chance))
+        fold = -1
+        if self.chance.random() < bare:
+            made = [p.text for p in passages_of(whole)]
+        else:
+            fold, made = server_fold(tool.server), surrounded(whole, str(tool.tool["description"]), self.chance)
+        self.found += [Labelled(self.texts.number(p), bad, families, voice, source, fold) for p in made]
+
+
+def own(maker: Maker) -> None:
+    """Add payloads and composed sentences, and ordinary sentences in the same places."""
+    for p in payloads():
+        for _ in range(PER_PAYLOAD):
+            maker.add(p.text, True, (p.family,), p.voice, "own")
+    for c in composed(COMPOSED):
+        maker.add(c.text, bool(c.families), c.families, "composed", "own")
+    for c in translated():
+        maker.add(c.text, bool(c.families), c.families, "composed", "own")
+    for name in ("negatives.txt", "negatives_languages.txt"):
+        for line in (FOLDER / name).read_text("utf-8").splitlines():
+            if line and not line.startswith("#"):
+                for _ in range(PER_PAYLOAD):
+                    maker.add(line.partition(" | " if name == "negatives.txt" else ": ")[2], False, (), "plain", "own")
+    with gzip.open(data_folder() / "languages" / "train.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            maker.add(str(json.loads(line)["query"]), False, (), "plain", "own", bare=0.6)
+
+
+def mixed(maker: Maker, rows: Sequence[Sequence[int]], folds: Sequence[int]) -> None:
+    """Add texts of real tools of the same fold side by side."""
+    texts = list(maker.texts.numbers)
+    short: dict[int, list[str]] = {}
+    for fold, row in zip(folds, rows, strict=True):
+        short.setdefault(fold, []).extend(texts[n] for n in row if len(texts[n]) < MAX_PASSAGE // 2)
+    for number in range(MIXED):
+        fold = number % SERVER_FOLDS
+        joined = maker.chance.choice(("{} ({})", "{}\n{}", "{} {}", "{}. {}")).format(
+            *maker.chance.sample(short[fold], 2)
+        )
+        maker.found.append(Labelled(maker.texts.number(joined), False, (), "plain", "own", fold))
+
+
+def of_writers(maker: Maker, pairs: Sequence[Written]) -> None:
+    """Add what differs between partners, as it stands and in descriptions of real tools, and what is honest in them."""
+    twins: dict[tuple[str, int, bool], Written] = {(w.writer, w.pair, w.poisoned): w for w in pairs}
+    for w in pairs:
+        other = twins.get((w.writer, w.pair, not w.poisoned))
+        shared = set(passages(other.definition)) if other else set()
+        known = set(_sentences(other.definition)) if other else set()
+        families = (w.family,)
+        for p in passages(w.definition):
+            if not w.poisoned or p not in shared:
+                maker.found.append(Labelled(maker.texts.number(p), w.poisoned, families, w.voice, w.writer, -1))
+        fresh = [s for s in _sentences(w.definition) if s not in known and len(s.split()) >= 5]
+        if fresh and (len(fresh) <= 3 or not w.poisoned):
+            for _ in range(PER_WRITTEN):
+                text = " ".join(fresh[:4]) if w.poisoned else maker.chance.choice(fresh)
+                maker.add(text, w.poisoned, families, w.voice, w.writer, bare=0.2)
+
+
+def _sentences(definition: ToolDefinition) -> list[str]:
+    return [s.text for f in fields_of(definition)[0] for s in sentences_of(unmasked(f.text))]
+
+
+def ragged(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    lengths = np.array([len(row) for row in rows], np.int32)
+    return np.array([n for row in rows for n in row], np.int32), lengths
+
+
+def definition_of_example(example: Example) -> ToolDefinition:
+    return ToolDefinition(example.id, example.server, example.tool, example.server_instructions)
+
+
+def demo_tools() -> Iterator[ToolDefinition]:
+    for tool in read_catalog(CATALOG).catalog.tools.values():
+        yield ToolDefinition(
+            tool.id, tool.server, {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
+        )
+
+
+def union_tools() -> list[ToolDefinition]:
+    with gzip.open(data_folder() / "eval" / "mcp_union" / "tools.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [definition_of(json.loads(line)) for line in lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--written", type=Path)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    real, union, demo = list(real_tools(*REAL)), union_tools(), list(demo_tools())
+    pairs = written(options.written) if options.written else written()
+    maker = Maker(real)
+    number = maker.texts.number
+    real_rows = [[number(p) for p in passages(d)] for d in real]
+    real_folds = [server_fold(d.server) for d in real]
+    mixed(maker, real_rows, real_folds)
+    own(maker)
+    of_writers(maker, pairs)
+    for tool in demo:
+        maker.found += [Labelled(number(p), False, (), "plain", "demo", -1) for p in passages(tool)]
+    trained = len(maker.texts.numbers)
+    examples = corpus()
+    groups = {
+        "real": real_rows,
+        "union": [[number(p) for p in passages(d)] for d in union],
+        "demo": [[number(p) for p in passages(d)] for d in demo],
+        "example": [[number(p) for p in passages(definition_of_example(e))] for e in examples],
+        "written": [[number(p) for p in passages(w.definition)] for w in pairs],
+    }
+    texts = list(maker.texts.numbers)
+    ids = [e.ids[:MAX_TOKENS] for e in Tokenizer.from_file(str(TOKENIZER)).encode_batch(texts)]
+    counts = Counter(token for row in ids[:trained] for token in row)
+    in_bad = Counter(token for f in maker.found if f.bad for token in ids[f.text])
+    known = {0, 100, 101, 102, 103} | {token for token, count in in_bad.items() if count >= OFTEN}
+    common = (token for token, _ in counts.most_common() if token not in known)
+    kept = sorted(known | set(islice(common, VOCABULARY - len(known))))
+    flat, lengths = ragged(ids)
+    arrays: dict[str, np.ndarray] = {
+        "kept": np.array(kept, np.int32),
+        "ids": flat.astype(np.uint16),
+        "lengths": lengths.astype(np.uint8),
+        "real_fold": np.array(real_folds, np.int8),
+        "learned": np.array([f.text for f in maker.found], np.int32),
+        "learned_bad": np.array([f.bad for f in maker.found]),
+        "learned_fold": np.array([f.fold for f in maker.found], np.int8),
+    }
+    for name, rows in groups.items():
+        arrays[f"{name}_passages"], arrays[f"{name}_counts"] = ragged(rows)
+    np.savez_compressed(options.out / "tables.npz", **arrays)
+    names = {
+        "learned": [[list(f.families), f.voice, f.source] for f in maker.found],
+        "examples": [[e.id, e.family, e.voice, e.language, e.place] for e in examples],
+        "written": [[w.writer, w.poisoned, w.family, w.voice, w.tone, w.language] for w in pairs],
+    }
+    (options.out / "names.json").write_text(json.dumps(names))
+    (options.out / "texts.json").write_text(json.dumps(texts, ensure_ascii=False))
+    covered = sum(counts[token] for token in kept) / counts.total()
+    by_source = Counter((f.source, f.bad) for f in maker.found)
+    print(
+        f"{len(real)} + {len(union)} + {len(demo)} tools, {len(texts)} texts, {trained} to train on, {by_source}; "
+        f"{len(counts)} word pieces seen, {covered:.4%} kept; {flat.size} tokens, mean {lengths.mean():.1f}; "
+        f"{(options.out / 'tables.npz').stat().st_size:,} bytes"
+    )
+
+
+if __name__ == "__main__":
+    main()
