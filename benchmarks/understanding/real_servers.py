@@ -14,6 +14,7 @@ def rows(setup: Setup) -> list[Row]:
     source = ToolFilter(servers(), embedding=setup.embedding)
     found = [outcome(source.filter(case["text"], limit=5), wishes_of(case)) for case in read("real")]
     servable, unservable = [each for each in found if each.wishes], [each for each in found if not each.wishes]
+    elsewhere = [outcome(source.filter(case["text"], limit=5), ()) for case in read("unservable")]
     first = [float(bool(frozenset().union(*each.wishes).intersection(each.ids[:1]))) for each in servable]
     return [
         Row(request="real servers", metric="top-1", values=first, asked=82),
@@ -22,6 +23,7 @@ def rows(setup: Setup) -> list[Row]:
         ),
         Row(request="real servers, servable", metric="answered none", values=_none(servable), asked=5, at_most=True),
         Row(request="real servers, unservable", metric="answered none", values=_none(unservable), asked=85),
+        Row(request="real servers, unservable, unseen", metric="answered none", values=_none(elsewhere), asked=85),
     ]
 
 
