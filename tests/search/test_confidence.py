@@ -67,7 +67,7 @@ def calibration(*, right: float, present: float, slope: float = 0.0) -> Calibrat
 
 def features(first: float = 0.0) -> Matrix:
     found = np.zeros(len(CONFIDENCE_FEATURES), np.float32)
-    found[0] = first
+    found[[0, CONFIDENCE_FEATURES.index("size")]] = first, 0.5
     return found
 
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.index.embedders import shipped
 from shortlist.models import Filters, Query
 from shortlist.search.fusion import CONFIDENCE_FEATURES, HIGH, MEDIUM, NONE_AT_MOST, fitted_to
 from shortlist.search.searcher import Searcher
@@ -48,6 +49,16 @@ def test_a_level_and_its_probability_never_contradict_each_other(features: list[
     judged = fitted_to(None).calibration.judge(np.array(features, np.float32))
     low, high = LEVELS[judged.level]
     assert low <= judged.probability <= high
+
+
+@pytest.mark.parametrize("names", [("echo",), ("echo", "touch"), ("echo", "touch", "ping")])
+def test_among_few_tools_nothing_is_sure_for_want_of_a_rival(names: tuple[str, ...]) -> None:
+    searcher = Searcher(catalog({f"s/{name}": "" for name in names}), shipped("static"))
+    searcher.prepare()
+    levels = {text: searcher.search(Query(text=text)).confidence.level for text in ("zebra", "order a pizza", "echo")}
+    assert levels["zebra"] in ("none", "low")
+    assert levels["order a pizza"] in ("none", "low")
+    assert levels["echo"] == "high"
 
 
 def test_a_paste_without_a_request_is_never_answered_with_confidence() -> None:

@@ -70,8 +70,10 @@ NEAREST = 10
 """How many tools of the sample are compared with a query."""
 HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
-NONE_AT_MOST = 0.1
-"""Where `low` begins and `none` ends, so that a level and its probability never contradict each other."""
+NONE_AT_MOST = 0.2
+"""Where `low` begins and `none` ends, so that no level contradicts its probability; the best on the training sets."""
+FEW_TOOLS = 0.25
+"""The `size` of ten tools. Among fewer, the first hit is right only as far as any is: it has hardly a rival."""
 SURE = 0.8
 """A first hit this likely is never answered with `none`: a web search shares few words with its queries."""
 MISSING_PRODUCT = 0.1
@@ -91,8 +93,8 @@ CONFIDENCE_FEATURES = (
     "parameters",  # the first hit says what it takes: one that does not is often as vague as others beside it
     "at_large",  # how near the tools of other catalogs come
 )
-_EXACT, _UNKNOWN, _COVERAGE, _AGREEMENT, _SHARE = map(
-    CONFIDENCE_FEATURES.index, ("first_exact", "unknown", "first_coverage", "agreement", "share")
+_EXACT, _UNKNOWN, _COVERAGE, _AGREEMENT, _SHARE, _SIZE = map(
+    CONFIDENCE_FEATURES.index, ("first_exact", "unknown", "first_coverage", "agreement", "share", "size")
 )
 
 
@@ -318,14 +320,13 @@ class Calibration:
         return cls(**arrays, none_below=float(raw["none_below"]))
 
     def judge(self, features: Matrix, proven: float = 0.0, missing: str | None = None) -> Confidence:
-        """Judge an answer by its first hit.
-
-        `proven` is how sure it is from use that the hit is a match, `missing` a product that only the query mentions.
-        """
+        """Judge an answer by its first hit; `proven`: how sure use makes it, `missing`: a product that no tool has."""
         right, there = self.chances(features)
         if missing is not None:
             there = there * MISSING_PRODUCT / (there * MISSING_PRODUCT + 1 - there)
         present = 1 - (1 - there) * (1 - proven)
+        if features[_SIZE] < FEW_TOOLS and not features[_EXACT]:
+            right *= present
         level = self._level(right, present)
         right, present = (min(right, present), present) if level == "none" else (right, max(right, present))
         return Confidence(
