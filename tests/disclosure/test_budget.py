@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.disclosure.budget import estimate_tokens, fit
+from shortlist.disclosure.budget import PIECE, costs, estimate_tokens, fit, kind_of
 
 EXACT = {
     "Create a new issue in a GitHub repository. The body accepts Markdown.": 15,
@@ -35,3 +35,16 @@ def test_what_fits_is_a_prefix_within_the_budget(costs: list[int], budget: int) 
     assert sum(taken) <= budget
     assert left == len(costs) - len(taken)
     assert left == 0 or sum(costs[: len(taken) + 1]) > budget
+
+
+@given(st.text(st.sampled_from(" \n\t/_-'aZé9,(漢") | st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_words_that_are_remembered_cost_what_their_pieces_cost(text: str) -> None:
+    matches = [each for each in PIECE.finditer(text) if each.group()]
+    table = costs()
+    exact = sum(
+        table.pieces[each.group()]
+        if each.group() in table.pieces
+        else table.kinds.get((kind := kind_of(each))[0], 1.0) * kind[1]
+        for each in matches
+    )
+    assert estimate_tokens(text) == pytest.approx(exact, abs=0.51)
