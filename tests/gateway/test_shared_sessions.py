@@ -159,6 +159,16 @@ async def test_a_session_with_a_running_call_stays_in_memory_and_its_call_is_ans
     assert answers == ["kept"]
 
 
+async def test_a_session_that_ended_elsewhere_ends_here_though_its_notice_was_lost() -> None:
+    store = KnownSessions()
+    async with gateway(store, Fixture("alpha")) as (manager, clients):
+        kept, ended = await clients.open(2)
+        store.end(ended.headers["Mcp-Session-Id"])
+        await manager.changed_anywhere()
+        assert await says(kept, "kept")
+        assert (await ended.call("alpha__echo", {"text": "late"})).status_code == 404
+
+
 async def test_a_session_that_could_not_be_stored_stays_in_memory_until_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

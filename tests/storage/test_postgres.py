@@ -104,6 +104,52 @@ def test_a_gateway_of_the_version_before_goes_on_while_a_newer_one_migrates_the_
         again.events.append(batch_of([call("s/a")]))
 
 
+@pytest.mark.parametrize(
+    ("condition", "words"), [("disk_full", "Free disk space"), ("insufficient_privilege", "Grant the user")]
+)
+def test_a_database_that_refuses_to_write_is_a_clear_error_and_works_again_afterwards(
+    storage: Storage, address: str, monkeypatch: pytest.MonkeyPatch, condition: str, words: str
+) -> None:
+    monkeypatch.setattr(database_module, "AWAY_SECONDS", 0.0)
+    storage.events.append(batch_of([call("s/a")]))
+    with psycopg.connect(address, options="-c search_path=shortlist", autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{condition}'; END $$".encode()
+        )
+        connection.execute("CREATE TRIGGER refused BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION refuse()")
+        with pytest.raises(StoreError, match=words):
+            storage.events.append(batch_of([call("s/b")]))
+        connection.execute("DROP TRIGGER refused ON events")
+    storage.events.append(batch_of([call("s/c")]))
+    assert [event.subject for event in storage.events.events()] == ["s/a", "s/c"]
+    assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 2}
+
+
+def test_a_migration_that_a_restart_of_the_database_interrupts_is_repeated_whole(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = migrations()
+    restart = "SELECT pg_terminate_backend(pg_backend_pid())"
+    monkeypatch.setattr(database_module, "migrations", lambda: (*scripts[:3], restart))
+    monkeypatch.setattr(database_module, "AWAY_SECONDS", 0.0)
+    with closing(open_postgres(address)) as storage:
+        with pytest.raises(StoreError, match="Check that PostgreSQL is running"):
+            storage.events.append(batch_of([call("s/a")]))
+        monkeypatch.setattr(database_module, "migrations", lambda: scripts)
+        storage.events.append(batch_of([call("s/a")]))
+        assert len(list(storage.events.events())) == 1
+
+
+def test_a_schema_that_was_removed_under_a_gateway_is_made_again(storage: Storage, address: str) -> None:
+    storage.tokens.put(StoredToken(name="ci", hash="sha256:1", created=1.0))
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA shortlist CASCADE")
+    with pytest.raises(StoreError, match="Restore the schema from a backup"):
+        storage.tokens.load()
+    assert storage.tokens.load() == {}
+
+
 @pytest.mark.parametrize(("ahead", "words"), [(-90.0, "90 s behind"), (90.0, "90 s ahead of"), (0.0, "")])
 def test_a_clock_that_differs_from_the_databases_is_reported(
     address: str, caplog: pytest.LogCaptureFixture, ahead: float, words: str

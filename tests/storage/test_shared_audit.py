@@ -98,7 +98,7 @@ def test_records_wait_while_the_database_refuses_them_and_are_bounded(
             log.record(record(tool))
         with pytest.raises(StoreError, match="3 audit records wait for the database"):
             log.record(record("d"))
-        wait_until(lambda: "audit records could not be sent" in caplog.text)
+        wait_until(lambda: "audit records wait for the database" in caplog.text)
         connection.execute("ALTER TABLE away RENAME TO audit")
     log.close()
     assert tools(storage) == ["first", "a", "b", "c"]

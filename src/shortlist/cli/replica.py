@@ -31,7 +31,7 @@ async def take_part(
     background = stack.gateway.state.background
 
     def heard(what: str) -> None:
-        if what.startswith(("workspaces ", "client_sessions ")):
+        if not what or what.startswith(("workspaces ", "client_sessions ")):
             background.spawn("a change by another replica", partial(replica.heard, what, sessions))
 
     stack.news.listeners.append(heard)

@@ -35,10 +35,14 @@ class Replica:
         return Sharing(self._sessions, self.peers.mark, self._restored, self._apply)
 
     async def heard(self, what: str, sessions: ResumableSessions | None) -> None:
-        """Act on a change of a workspace or session by any gateway."""
+        """Act on a change of a workspace or session by any gateway; where none is named, any may have changed."""
         kind, _, key = what.partition(" ")
         state = self._front.gateway.state
-        if kind == "workspaces" and state.workspaces.forget(key):
+        if not what:
+            state.workspaces.forget_all()
+            if sessions is not None:
+                await sessions.changed_anywhere()
+        elif kind == "workspaces" and state.workspaces.forget(key):
             state.announce(ListChanged(key))
         elif kind == "client_sessions" and sessions is not None:
             await sessions.changed_elsewhere(key)

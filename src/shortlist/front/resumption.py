@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from shortlist.access.principal import ANONYMOUS, Principal, principal_of_session
+from shortlist.errors import StoreError
 from shortlist.fairness import gives_way
 from shortlist.front.legacy import OpenSession, serve_legacy_call
 from shortlist.front.server import DualServer
@@ -354,11 +355,22 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if self._sharing is None or session is None:
             return
         stored = await self._sharing.sessions.look_again(session)
+        if stored is None and self._sharing.sessions.is_unsaved(session):
+            return
         if stored is not None:
             if (connection := self._connection(session)) is not None:
                 await self._sharing.changed(connection, stored)
         elif (transport := self._server_instances.get(session)) is not None:
             await self._discard_session(session, transport)
+
+    async def changed_anywhere(self) -> None:
+        """Look every session up again, since changes by other gateways may have been missed."""
+        for key in tuple(self._by_key):
+            try:
+                await self.changed_elsewhere(key)
+            except StoreError as error:
+                logger.debug("sessions could not be looked up again: %s", error)
+                return
 
     async def keep_stored(self) -> None:
         """Keep the sessions that are open here from being forgotten."""

@@ -43,7 +43,11 @@ class SharedSessions:
 
     def is_stored(self, session: str) -> bool:
         """Return whether other gateways, and this one later, can look a session up."""
-        return self.is_reachable and session not in self._unsaved
+        return self.is_reachable and not self.is_unsaved(session)
+
+    def is_unsaved(self, session: str) -> bool:
+        """Return whether a session was opened while the store could not be reached, and waits to be stored."""
+        return session in self._unsaved
 
     def opening(self, scope: Scope, body: bytes, send: Send) -> Send:
         """Return a send that stores the session that a response opens before its client can use it elsewhere."""

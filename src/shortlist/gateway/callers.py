@@ -235,6 +235,11 @@ class Workspaces:
         found.is_stale = True
         return True
 
+    def forget_all(self) -> None:
+        """Read every workspace again when it is next used, since changes elsewhere may have been missed."""
+        for key in self._open:
+            self.forget(key)
+
     async def save(self, caller: Caller) -> None:
         """Save a lasting workspace after a change; one that cannot be saved stays as long as this gateway."""
         key = workspace_key(caller)

@@ -124,11 +124,14 @@ class Postgres:
                 self._prepare()
             with self._pool.connection() as connection:
                 yield connection
-        except (psycopg.errors.ProgrammingError, psycopg.errors.IntegrityError):
-            raise  # a bug of ours, which no retry repairs
         except (psycopg.Error, PoolTimeout) as error:
+            remedy = _remedy(error)
+            if remedy is None:
+                raise  # a bug of ours, which no retry repairs
+            if isinstance(error, _GONE):
+                self._ready = False
             said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            why = f"{self.place}: {said}. Check that PostgreSQL is running and reachable."
+            why = f"{self.place}: {said}. {remedy}"
             if isinstance(error, (PoolTimeout, psycopg.OperationalError)):
                 self._away = (time.monotonic() + AWAY_SECONDS, why)
             raise StoreError(why) from None
@@ -172,6 +175,23 @@ class Postgres:
                 "ahead of" if ahead > 0 else "behind",
                 self.place,
             )
+
+
+_GONE = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+"""The schema was removed, or a backup of an older one was restored; it is brought up to date again."""
+
+
+def _remedy(error: Exception) -> str | None:
+    """Return what an operator can do about an error; None where it is a mistake in a statement."""
+    if isinstance(error, psycopg.errors.DiskFull):
+        return "Free disk space for PostgreSQL."
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return f"Grant the user of the gateway all rights on the schema {SCHEMA!r}."
+    if isinstance(error, _GONE):
+        return "Restore the schema from a backup, or use an empty database."
+    if isinstance(error, (psycopg.ProgrammingError, psycopg.IntegrityError)):
+        return None
+    return "Check that PostgreSQL is running and reachable."
 
 
 def migrations() -> tuple[str, ...]:
