@@ -1,6 +1,7 @@
 """Two gateways on one PostgreSQL: whatever a client began with one of them goes on with the other."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -239,6 +240,33 @@ def test_when_the_gateway_of_a_server_is_killed_its_call_fails_once_and_another_
         assert "may have received the request" in result["content"][0]["text"]
         assert client.call(other.url, "asking__who") != process
         assert Path(f"{file}.calls").read_text() == "called\n"
+
+
+def test_a_gateway_that_hangs_loses_its_server_and_uses_that_of_the_other_when_it_goes_on(
+    pair: tuple[GatewayProcess, GatewayProcess],
+) -> None:
+    one, two = pair
+    clients = {gateway.url: LegacyClient() for gateway in pair}
+    for url, client in clients.items():
+        client.open(url)
+    before = clients[one.url].call(one.url, "asking__who")
+    with psycopg.connect(one.storage) as connection:
+        sql = "SELECT url FROM shortlist.leases WHERE key LIKE 'asking %%'"
+        (running,) = connection.execute(sql).fetchone() or ("",)
+    owner, other = (one, two) if one.url.startswith(running) else (two, one)
+    answers: list[str] = []
+    owner.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: clients[other.url].call(other.url, "asking__who").isdecimal())
+    finally:
+        owner.process.send_signal(signal.SIGCONT)
+
+    def use_one_process() -> bool:
+        answers.extend(client.call(url, "asking__who") for url, client in clients.items())
+        return answers[-1].isdecimal() and answers[-1] == answers[-2]
+
+    wait_until(use_one_process)
+    assert before not in answers
 
 
 def test_a_tool_that_is_approved_with_one_gateway_is_served_by_all(

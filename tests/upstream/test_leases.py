@@ -2,8 +2,9 @@
 
 import json
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -18,8 +19,8 @@ from shortlist.config import ServerSettings
 from shortlist.front import leases as renewing
 from shortlist.front.leases import Lending, SharedLeases
 from shortlist.front.peers import Peers
-from shortlist.storage.shared import Holder, ReplicaStore, SharedStores
-from shortlist.upstream.errors import UpstreamRefused, UpstreamUnavailable
+from shortlist.storage.shared import LEASE_SECONDS, Holder, ReplicaStore, SharedStores
+from shortlist.upstream.errors import UpstreamNotSent, UpstreamRefused, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified
 from shortlist.upstream.leases import ATTACH_PATH
 from shortlist.upstream.pool import UpstreamPool
@@ -74,7 +75,9 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def gateway(store: MemoryLeases, *servers: ServerSettings, **more: Any) -> AsyncIterator[SharingGateway]:
+async def gateway(
+    store: MemoryLeases, *servers: ServerSettings, clock: Callable[[], float] = time.monotonic, **more: Any
+) -> AsyncIterator[SharingGateway]:
     """Run a gateway that takes leases, and lends its servers over HTTP."""
     stores = SharedStores(
         sessions=cast("Any", None),
@@ -86,7 +89,7 @@ async def gateway(store: MemoryLeases, *servers: ServerSettings, **more: Any) ->
         spooled=lambda _: 0,
     )
     peers = Peers(cast("ReplicaStore", None))
-    leases = SharedLeases(stores, peers)
+    leases = SharedLeases(stores, peers, clock)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         peers.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         peers.has_joined.set()
@@ -212,6 +215,28 @@ async def test_a_gateway_that_lost_its_lease_ends_its_process_and_a_running_call
         assert after != before
         assert await one.process() == after
         assert Path(f"{file}.calls").read_text() == "called\n"
+
+
+async def test_a_gateway_that_was_stopped_and_goes_on_sends_nothing_to_a_server_that_another_one_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(renewing, "RENEW_SECONDS", 3_600.0)
+    store, stopped = MemoryLeases(), [0.0]
+    async with (
+        gateway(store, ASKING, clock=lambda: time.monotonic() + stopped[0]) as one,
+        gateway(store, ASKING) as two,
+    ):
+        before = await one.process()
+        assert await two.process() == before
+        key = next(iter(store.holders))
+        store.holders[key] = Holder(str(two.peers.number), two.peers.url)
+        stopped[0] = LEASE_SECONDS + 1
+        with suppress(UpstreamNotSent):  # where the new connection is not there yet
+            assert await one.process() != before
+        await until(lambda: all(each.has_come_back for each in (one, two)))
+        after = await one.process()
+        assert after != before
+        assert await two.process() == after
 
 
 async def test_a_request_to_a_gateway_that_is_stopping_is_not_sent() -> None:

@@ -37,6 +37,7 @@ async def keep_pauses_short() -> None:
         gc.enable()
         while len(asyncio.all_tasks()) > BUSY_TASKS:
             await anyio.sleep(FREEZE_SECONDS[-1])
+            gc.collect()  # what these sessions left must not be frozen
         gc.freeze()
 
 

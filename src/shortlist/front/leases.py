@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from starlette.types import Receive, Scope, Send
 
 from shortlist.errors import StoreError
 from shortlist.front.peers import Peers
-from shortlist.storage.shared import SharedStores
+from shortlist.storage.shared import LEASE_SECONDS, SharedStores
 from shortlist.upstream.framing import LineSplitter, Message, decode, encode
 from shortlist.upstream.leases import ATTACH_PATH, Lease, cancel_at_end
 from shortlist.upstream.pool import UpstreamPool
 
 RENEW_SECONDS = 1.0
+CERTAIN_SECONDS = LEASE_SECONDS - 0.5
+"""For so long after a renewal no other gateway has taken a lease; a process that was stopped looks again."""
 FIRST_LINE_SECONDS = 10.0
 MOST_BYTES = 64 * 1024 * 1024
 """The largest message of another gateway; its clients' messages are bounded by that gateway."""
@@ -42,14 +45,19 @@ class SharedLeases:
     While the store does not answer, nobody can take a lease, so everything stays as it is.
     """
 
-    def __init__(self, stores: SharedStores, peers: Peers) -> None:
+    def __init__(self, stores: SharedStores, peers: Peers, clock: Callable[[], float] = time.monotonic) -> None:
         self._stores = stores
+        self._clock = clock
+        self._looked = clock()
+        """When the leases were last renewed, or could not be since the store did not answer."""
+        self._renewing = anyio.Lock()
         self._peers = peers
         self._replica = str(peers.number)
         self._secret = b""
         self._taken: dict[str, _Taken] = {}
         self._unreleased: set[str] = set()
         """Leases that the store still has as those of this replica."""
+        self._own_thread = anyio.CapacityLimiter(1)  # never waits for threads that others use
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
@@ -65,7 +73,7 @@ class SharedLeases:
         secret = await self._shared_secret()
         key = f"{server} {hmac.digest(secret, recipe.encode(), hashlib.sha256).hex()}"
         holder, url = await self._take(key)
-        lease = Lease(key, None if holder == self._replica else url, f"Bearer {secret.hex()}")
+        lease = Lease(key, None if holder == self._replica else url, f"Bearer {secret.hex()}", self._confirm)
         self._taken[key] = _Taken(lease, holder)
         try:
             yield lease
@@ -112,25 +120,35 @@ class SharedLeases:
             self._unreleased.add(key)
 
     async def _keep_renewing(self) -> None:
-        own = anyio.CapacityLimiter(1)  # never waits for threads that others use
         while True:
             await anyio.sleep(RENEW_SECONDS)
-            asked = dict(self._taken)
-            if not asked:
-                continue
-            try:
-                holders = await anyio.to_thread.run_sync(
-                    self._stores.leases.renew, self._replica, list(asked), limiter=own
-                )
-            except StoreError as error:
-                logger.debug("leases were not renewed: %s", error)
-                continue
-            for key, taken in asked.items():
-                if self._taken.get(key) is taken and holders.get(key) != taken.holder:
-                    logger.warning(
-                        "the lease of %r has ended: another gateway may run this server", key.partition(" ")[0]
-                    )
-                    taken.lease.ended.set()
+            async with self._renewing:
+                await self._renew()
+
+    async def _renew(self) -> None:
+        asked, started = dict(self._taken), self._clock()
+        if not asked:
+            self._looked = started
+            return
+        try:
+            renew = self._stores.leases.renew
+            holders = await anyio.to_thread.run_sync(renew, self._replica, list(asked), limiter=self._own_thread)
+        except StoreError as error:
+            logger.debug("leases were not renewed: %s", error)
+            self._looked = self._clock()  # nobody else can take them meanwhile
+            return
+        self._looked = started
+        for key, taken in asked.items():
+            if self._taken.get(key) is taken and holders.get(key) != taken.holder:
+                logger.warning("the lease of %r has ended: another gateway may run this server", key.partition(" ")[0])
+                taken.lease.ended.set()
+
+    async def _confirm(self) -> None:
+        """Renew the leases before anything is sent, where the last renewal is so old that they may have expired."""
+        if self._clock() - self._looked > CERTAIN_SECONDS:
+            async with self._renewing:
+                if self._clock() - self._looked > CERTAIN_SECONDS:
+                    await self._renew()
 
 
 class Lending:

@@ -7,7 +7,7 @@ over it, and a request that was on its way when the connection ended is not sent
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
@@ -44,6 +44,10 @@ FAILURES: Mapping[str, type[UpstreamError]] = {
 """How a request can fail at the gateway that runs the server."""
 
 
+async def _confirmed() -> None:
+    """Do nothing: a gateway that reaches the server through another one is not the one to ask."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to run one server, held by this gateway or by another."""
@@ -53,6 +57,8 @@ class Lease:
     """Where the gateway that runs the server is reached; None where this one runs it."""
     authorization: str = field(repr=False)
     """Proves to that gateway that this one belongs to the same store."""
+    confirm: Callable[[], Awaitable[None]] = field(default=_confirmed, repr=False)
+    """Look again who holds it, where this process was stopped for so long that it may have expired."""
     ended: anyio.Event = field(default_factory=anyio.Event)
     """Set when it was released, has expired, or another gateway holds it."""
 
@@ -132,9 +138,15 @@ class HeldChannel:
     """A server that this gateway runs; it ends with the lease."""
 
     def __init__(self, inner: Channel, lease: Lease) -> None:
-        self.send, self.post = inner.send, inner.post
+        self.post = inner.post
         self._inner = inner
         self._lease = lease
+
+    async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:
+        await self._lease.confirm()
+        if self._lease.ended.is_set():
+            raise ConnectionFailed("another gateway runs it now", sent=False)
+        await self._inner.send(message, headers, on_pause)
 
     async def run(self, deliver: Deliver) -> None:
         async with anyio.create_task_group() as tasks:
