@@ -12,16 +12,19 @@ import pytest
 
 from shortlist.catalog.readers import tool_from_mcp
 from shortlist.catalog.saved import SavedCatalog
+from shortlist.cli.engine import Known, make_searcher, open_model
 from shortlist.cli.recording import open_telemetry
 from shortlist.cli.teaching import Teacher
-from shortlist.config.settings import ServerSettings, Settings, StdioTransport, TelemetrySettings
+from shortlist.config.settings import SearchSettings, ServerSettings, Settings, StdioTransport, TelemetrySettings
 from shortlist.errors import InvalidInput, StoreError
 from shortlist.index.cache import StoredVectors
 from shortlist.index.index import Index
 from shortlist.models import Server
 from shortlist.storage.local import open_local
+from shortlist.storage.port import StoredVector
+from shortlist.storage.sqlite_vectors import SqliteVectors
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Experiment, Variant, start_experiment
-from tests.fakes import WORKPLACE, HashingEmbedder, catalog
+from tests.fakes import WORKPLACE, HashingEmbedder, catalog, found
 from tests.telemetry.happenings import batch_of, call, search
 
 SKY = ServerSettings(name="sky", transport=StdioTransport(command="sky"))
@@ -251,6 +254,22 @@ def test_a_folder_that_cannot_be_used_ends_nothing(
     damage(tmp_path / folder.lower())
     use()
     assert caplog.records
+
+
+def test_tools_are_found_while_the_vectors_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    settings = SearchSettings(embedder="static", saved_index=False)
+    known = Known(vectors=SqliteVectors(tmp_path / "cache" / "vectors.sqlite"))
+    searcher = make_searcher(catalog(WORKPLACE), settings, open_model(settings), known)
+    assert found(searcher, "create a calendar event")
+
+
+def test_vectors_are_read_from_a_file_that_cannot_be_written(home: Home) -> None:
+    kept = SqliteVectors(home.file("vectors"))
+    kept.put({b"key": StoredVector(1.0, b"codes")})
+    before = snapshot(home.file("vectors"))
+    assert SqliteVectors(home.file("vectors")).get([b"key"]) == {b"key": StoredVector(1.0, b"codes")}
+    assert snapshot(home.file("vectors")) == before, "opening it writes nothing"
 
 
 def test_a_gateway_that_started_with_an_unset_clock_keeps_its_retention(home: Home) -> None:

@@ -55,8 +55,9 @@ def make_searcher(
     catalog: Catalog, settings: SearchSettings, embedder: QueryVectors | None, known: Known = NOTHING_KNOWN
 ) -> Searcher:
     """Make a searcher; a small static model answers until the chosen one has made its vectors."""
+    vectors = known.vectors if known.vectors is not None else local_vectors()
     options = SearchOptions(
-        cache=open_vectors(known.vectors or local_vectors()) if embedder is not None else None,
+        cache=open_vectors(vectors) if embedder is not None else None,
         expansions=known.expansions,
         memory=known.memory,
         together=known.together,

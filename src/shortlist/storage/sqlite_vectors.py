@@ -146,10 +146,16 @@ class SqliteVectors:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
                 raise OSError(f"a newer version of shortlist wrote it: version {version}, this one reads {VERSION}")
+            tables = connection.execute(
+                "SELECT count(*) FROM sqlite_schema WHERE name IN ('vectors', 'uses')"
+            ).fetchone()
+            if (version, tables) == (VERSION, (2,)):
+                return  # a full or read-only disk does not keep anybody from reading
             connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, scale REAL, codes BLOB)")
             connection.execute("CREATE TABLE IF NOT EXISTS uses (key BLOB PRIMARY KEY, day INTEGER) WITHOUT ROWID")
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
+_COUNT_TABLES = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('vectors', 'uses')"
 _READ = "SELECT key, scale, codes, day FROM vectors LEFT JOIN uses USING (key)"
 _FORGET = "DELETE FROM vectors WHERE key NOT IN (SELECT key FROM uses)"
