@@ -115,6 +115,7 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
     started = time.perf_counter()
     import numpy as np
 
+    from shortlist.cli import YOUNG_OBJECTS
     from shortlist.evals.metrics import marks
     from shortlist.index.embedders import shipped
     from shortlist.index.nearest import ApproximateVectorIndex
@@ -123,6 +124,7 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
     from shortlist.models import Query
     from shortlist.search.searcher import Searcher
 
+    gc.set_threshold(*YOUNG_OBJECTS)
     published = _published(size) if kind == "milvus" else None
     imported = time.perf_counter()
     index = load_index(INDEXES / str(size))

@@ -115,6 +115,17 @@ def test_a_collection_that_was_published_before_is_searched_by_the_engine(tmp_pa
     reopened.close()
 
 
+@pytest.mark.parametrize("address", ["missing/folder/index.db", "ftp://milvus"])
+def test_an_address_that_cannot_be_opened_is_reported_and_search_is_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    index = Index.build(catalog(WORKPLACE)).embedded(HashingEmbedder())
+    assert choose_index(f"milvus:{address}")(index) is index
+    assert f"Milvus at {address!r} cannot be opened" in caplog.text
+    assert "Check the address in search.index" in caplog.text
+
+
 def test_an_engine_that_is_down_is_reported_and_every_vector_is_searched_here(
     workplace: tuple[Index, Collection], caplog: pytest.LogCaptureFixture
 ) -> None:

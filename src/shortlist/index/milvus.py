@@ -180,7 +180,8 @@ def _connected(uri: str, token: str) -> Any:
     try:
         return MilvusClient(uri, token=token)
     except (MilvusException, OSError) as error:
-        raise ModelError(f"Milvus at {uri!r} cannot be opened ({error}). Check the address in search.index.") from None
+        reason = error.message if isinstance(error, MilvusException) else error
+        raise ModelError(f"Milvus at {uri!r} cannot be opened ({reason}). Check the address in search.index.") from None
 
 
 class AskedTerms(NamedTuple):

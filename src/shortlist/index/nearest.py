@@ -23,7 +23,7 @@ FEW_PASSING = 20_000
 """When a filter leaves no more rows than this, all of them are looked at."""
 TRAINED_ON = 50_000
 """Vectors that the axes and the codes are trained on."""
-KEPT_SQUARES = 0.92
+KEPT_SQUARES = 0.9
 """Principal axes are kept until they hold this share of the squared components: half of them with the shipped model."""
 OVERSAMPLED = 13
 """Rows looked at for each wanted one: four-bit codes order rows roughly. `benchmarks.growth` prints the recall."""
