@@ -8,6 +8,7 @@ from shortlist.text.queries import (
     MAX_QUERY_TERMS,
     PASTED_WEIGHT,
     analyse,
+    wishes,
     with_kinds,
 )
 from shortlist.text.tokens import terms
@@ -151,3 +152,8 @@ def test_a_synonym_weighs_less_than_the_word() -> None:
 )
 def test_names_of_channels_files_and_repositories_are_said_to_be_such(text: str, said: str) -> None:
     assert with_kinds(text) == said
+
+
+def test_a_yes_before_the_first_wish_does_not_hide_the_second() -> None:
+    found = wishes("yes, show the load of the pods and list slow database queries")
+    assert [wish.text for wish in found] == ["yes, show the load of the pods", "list slow database queries"]

@@ -41,7 +41,7 @@ PARTICLES, MOST_LETTERS = ("up", "in", "on", "off", "out", "down", "over", "back
 """What is often written onto a short word: `standup`, but not `messageon`; and the letters that such a word has."""
 LIKE_A_SLIP = 1.3
 """The most that a slip costs by which an English word may stand for an action: `crate` for `create`."""
-TOO_UNLIKELY = 2.0
+TOO_UNLIKELY = 2.1
 """A word that costs more stays as it was typed: it is a name more often."""
 MOST_WEIGHT = 1.25
 MOST_SLIPS = 2.9
@@ -189,14 +189,17 @@ class Speller:
                 yield Respelling(slips * _weight(word) + rarity - self._familiarity(tools), whole)
         for cut in range(2, len(word) - 1):
             parts = word[:cut], word[cut:]
-            if all(map(self._may_be_joined, parts)) and any(self._lexical.frequency(stem(part)) for part in parts):
+            if self._were_apart(*parts) and any(self._lexical.frequency(stem(part)) for part in parts):
                 yield Respelling(JOINED + abs(len(parts[0]) - len(parts[1])) / 100, " ".join(parts))
 
-    def _may_be_joined(self, part: str) -> bool:
-        """Return whether the space beside a word may have been left out: it is an action, small, or in the catalog."""
-        if part in STOPWORDS or part in ACTIONS:
-            return True
-        return len(part) >= MIN_PART and part in english_words() and bool(self._lexical.frequency(stem(part)))
+    def _were_apart(self, first: str, second: str) -> bool:
+        """Return whether a space was left out: behind an action or beside a small word; `lifecycle` is one word."""
+        if second in STOPWORDS:
+            return self._is_here(first) or first in ACTIONS
+        return (first in ACTIONS or first in STOPWORDS) and self._is_here(second)
+
+    def _is_here(self, word: str) -> bool:
+        return len(word) >= MIN_PART and word in english_words() and bool(self._lexical.frequency(stem(word)))
 
     def _familiarity(self, tools: int) -> float:
         """Return how much likelier a word is because so many tools of the catalog have it."""
@@ -306,7 +309,7 @@ _NEIGHBOURS = {
         other
         for near, others in enumerate(_ROWS)
         for place, other in enumerate(others)
-        if abs(row - near) + abs(at - place) == 1 or (near == row - 1 and place == at + 1)
+        if abs(row - near) + abs(at - place) == 1 or (near - row, place - at) in ((-1, 1), (1, -1))
     }
     | {other for alike in _SOUNDS if letter in alike for other in alike if other != letter}
     for row, letters in enumerate(_ROWS)

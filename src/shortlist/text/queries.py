@@ -106,7 +106,7 @@ _PRODUCTS = read_words("products.txt")
 _ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")
 _FILLER = (
     r"(?:(?:please|pls|can you|could you|would you|i need to|i want to|i'd like to|i have to|just|also|maybe|finally"
-    r"|then|afterwards)\s+)*"
+    r"|then|afterwards|yes|yeah|ok|okay|sure|great|thanks|so|now|hey|hi)[,.!]?\s+)*"
 )
 _JOINT = re.compile(
     r"((?<=[.!?;])\s+|\n+"
