@@ -31,6 +31,10 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "compressed answers, kept results and log messages take memory without bound": (
         "upstream/test_faults.py::test_the_limit_of_a_message_counts_decoded_bytes_of_any_content_type",
+        "upstream/test_bodies.py::test_a_bomb_of_any_encoding_is_refused_and_unpacked_in_small_pieces",
+        "upstream/test_bodies.py::test_what_follows_the_end_of_a_compressed_body_is_not_kept",
+        "upstream/test_bodies.py::test_the_body_of_a_redirect_is_not_read",
+        "upstream/test_bodies.py::test_answers_that_carry_nothing_are_not_read",
         "gateway/test_results.py::test_kept_results_are_bounded_in_bytes_and_the_oldest_go_first",
         "gateway/test_limits.py::test_kept_results_and_resumable_streams_together_take_128_mebibytes_at_most",
         "upstream/test_faults.py::test_a_storm_of_log_messages_is_cut_to_the_allowance_and_counted",
@@ -57,7 +61,8 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     "a damaged or foreign state file, or a clock at 1970, ends the process or its retention": (
         "storage/test_damaged_files.py::test_a_damaged_file_ends_nothing_is_reported_and_is_not_overwritten",
         "storage/test_damaged_files.py::test_a_folder_that_cannot_be_used_ends_nothing",
-        "storage/test_damaged_files.py::test_a_gateway_whose_files_are_all_damaged_serves",
+        "storage/test_running_state.py::test_no_damage_to_any_of_its_files_ends_a_running_gateway_or_the_next_start",
+        "storage/test_damaged_files.py::test_tools_are_found_while_the_vectors_cannot_be_opened",
         "storage/test_damaged_files.py::test_a_gateway_that_started_with_an_unset_clock_keeps_its_retention",
         "index/test_cache.py::test_a_vector_of_the_wrong_size_is_computed_again",
     ),
@@ -111,7 +116,8 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     "a definition or a list of any size is read, scanned and indexed": (
         "catalog/test_readers.py::test_a_bad_tool_is_reported_and_the_rest_load",
         "upstream/test_listing.py::test_tools_beyond_the_size_of_a_list_are_left_out_and_reported",
-        "upstream/test_listing.py::test_a_list_of_prompts_ends_at_its_size",
+        "upstream/test_listing.py::test_a_list_of_prompts_that_is_asked_for_ends_at_its_size",
+        "gateway/test_router.py::test_a_session_has_so_many_subscriptions_and_may_give_one_up_for_another",
     ),
     "half an emoji, an event that cannot be read or a malformed question fails more than itself": (
         "upstream/test_framing.py::test_half_an_emoji_costs_itself_and_nothing_else",
@@ -123,6 +129,14 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "telemetry/test_logs.py::test_a_storm_of_lines_from_one_place_is_cut_and_counted",
         "telemetry/test_logs.py::test_the_next_line_says_how_many_were_left_out",
         "telemetry/test_logs.py::test_a_full_stderr_that_nobody_reads_stops_nothing",
+    ),
+    "a server that floods stderr, stdout or its clients with requests slows the calls of others": (
+        "upstream/test_pool.py::test_a_server_that_floods_its_stderr_is_slowed_and_its_last_lines_are_kept",
+        "upstream/test_faults.py::test_a_server_that_asks_without_end_is_answered_at_a_bearable_pace",
+    ),
+    "a client that leaves with requests waiting logs a traceback, and its call goes on": (
+        "gateway/test_limits.py::"
+        "test_a_client_that_leaves_with_requests_waiting_cancels_the_one_that_runs_and_logs_nothing",
     ),
     "kill -9 leaves processes, damages files or loses events that were written": (
         "cli/test_process.py::test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes",
