@@ -16,7 +16,7 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -135,31 +135,39 @@ async def until_vectors(running: Gateway) -> None:
 
 
 async def _searched(running: Gateway, queries: Queries, seconds: float) -> tuple[float, float, float, float]:
-    """Return searches a second, CPU milliseconds a search, and the p95 of searches and of calls."""
+    """Return searches a second, CPU milliseconds a search, and the p95 of searches and of calls.
+
+    The CPU is that of searches alone; the rest is measured while another client makes calls.
+    """
     clients = [RawClient(running.port, "modern") for _ in range(4)]
     caller = RawClient(running.port, "modern")
     for client in (*clients, caller):
         await client.open()
+    before = usage(running.pid).cpu_seconds
+    alone = await _each(clients, lambda: ("search_tools", {"query": next(queries)}), seconds)
+    cpu = usage(running.pid).cpu_seconds - before
+    times, calls = await asyncio.gather(
+        _each(clients, lambda: ("search_tools", {"query": next(queries)}), seconds),
+        _each([caller], lambda: ("call_tool", CALL), seconds, pause=0.05),
+    )
+    return len(times) / seconds, 1000 * cpu / len(alone), _p95(times), _p95(calls)
+
+
+async def _each(
+    clients: Sequence[RawClient], ask: Callable[[], tuple[str, dict[str, Any]]], seconds: float, pause: float = 0.0
+) -> list[float]:
+    """Let each client ask as soon as its last request was answered; return how long the answers took."""
     times: list[float] = []
-    calls: list[float] = []
-    before, began = usage(running.pid).cpu_seconds, perf_counter()
+    began = perf_counter()
 
-    async def search(client: RawClient) -> None:
-        while perf_counter() - began < seconds:
-            started = perf_counter()
-            await client.call("search_tools", {"query": next(queries)})
+    async def keep_asking(client: RawClient) -> None:
+        while (started := perf_counter()) - began < seconds:
+            await client.call(*ask())
             times.append(perf_counter() - started)
+            await asyncio.sleep(pause)
 
-    async def call() -> None:
-        while perf_counter() - began < seconds:
-            started = perf_counter()
-            await caller.call("call_tool", CALL)
-            calls.append(perf_counter() - started)
-            await asyncio.sleep(0.05)
-
-    await asyncio.gather(*map(search, clients), call())
-    took, cpu = perf_counter() - began, usage(running.pid).cpu_seconds - before
-    return len(times) / took, 1000 * cpu / len(times), _p95(times), _p95(calls)
+    await asyncio.gather(*map(keep_asking, clients))
+    return times
 
 
 def _library_milliseconds(library: ToolFilter, asked: Sequence[str]) -> float:
