@@ -5,8 +5,10 @@ import os
 import random
 import sqlite3
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +127,10 @@ def test_a_planted_effect_in_what_gateways_recorded_is_found_and_no_effect_is_no
     experiment = Experiment.from_data(ab(capsys, "start", "planted", "--variant", "mode=dynamic"))
     store, ledger, rng = events_in(events_path()), Ledger(Privacy(key=b"k")), random.Random(1)
     batch = Batch()
-    for number in range(500):
-        workspace = f"session:{number}"
+    split: defaultdict[str, list[str]] = defaultdict(list)  # as many of each variant, whenever the experiment starts
+    for workspace in (f"session:{number}" for number in range(1_000)):
+        split[experiment.assign(workspace).name].append(workspace)
+    for number, workspace in enumerate(chain(*zip(*(split[name][:250] for name in sorted(split)), strict=True))):
         act: dict[str, Any] = {"caller": "local", "workspace": workspace}
         variant = experiment.assign(workspace)
         events: list[Event] = [Exposed(**act, experiment="planted", variant=variant.name)]
