@@ -40,9 +40,9 @@ def settings(url: str) -> Settings:
     return settings_of(tree, source="driver", environment=os.environ)
 
 
-async def sign_in(whole: Settings) -> None:
+async def sign_in(stack: Stack, whole: Settings) -> None:
     """Open the link of a login and bring its answer back, as a browser does."""
-    logins, target = open_logins(), login_target(SERVER, whole.servers[SERVER].transport)
+    logins, target = open_logins(stack.storage), login_target(SERVER, whole.servers[SERVER].transport)
     assert target is not None
     link = await logins.begin(target, SHARED, REDIRECT)
     async with httpx2.AsyncClient() as browser:
@@ -80,7 +80,7 @@ async def main(url: str) -> None:
             status = stack.pool.status()[SERVER]
             if status.state == "ready" and not await use(stack):
                 return
-            await sign_in(whole)
+            await sign_in(stack, whole)
             await reconnect(stack, whole)
         await use(stack)
 
