@@ -23,7 +23,7 @@ from shortlist.evals.datasets import load_dataset, read_catalogs
 from shortlist.evals.metrics import measure
 from shortlist.evals.tables import Table
 from shortlist.index.index import Index
-from shortlist.index.lexical import FIELD_WEIGHTS, LexicalIndex
+from shortlist.index.lexical import FIELD_WEIGHTS, ExactLexicalIndex
 from shortlist.models import Filters, Query, Tool, ToolId
 from shortlist.search.searcher import Searcher
 from shortlist.text.documents import FIELDS, Document, document, shared_sentences
@@ -73,7 +73,7 @@ class Ours:
         self._ids = list(read.documents)
         self._row = {tool_id: row for row, tool_id in enumerate(self._ids)}
         self._masks = read.masks()
-        self._index = LexicalIndex.build(read.documents.values())
+        self._index = ExactLexicalIndex.build(read.documents.values())
 
     def search(self, query: str, limit: int, server: str | None = None) -> list[ToolId]:
         scores = np.zeros(self._index.size, np.float32)
@@ -85,8 +85,8 @@ class Ours:
         )
 
     def replace(self, tool: Tool, words: Document) -> None:
-        self._index.remove([self._row[tool.id]])
-        (self._row[tool.id],) = self._index.add([words])
+        self._index = self._index.changed([self._row[tool.id]], [words])
+        self._row[tool.id] = len(self._ids)
         self._ids.append(tool.id)
 
 

@@ -54,6 +54,7 @@ class Nobody:
     """The client of a request that is only counted; a new one every time, so that nobody searches in circles."""
 
     caller = Caller(era="modern")
+    answers_in_place = True
 
     def can(self, _: str) -> bool:
         return False

@@ -180,12 +180,12 @@ def _filters(index: Index, embedder: RandomEmbedder) -> dict[str, dict[str, floa
         "read-only": Filters(read_only=True),
         "5,000 ids": Filters(among=frozenset(spread(list(index.rows), 5_000))),
     }
-    index.facets.mask(asked["10 servers"], index.rows, index.size)
+    index.facets.mask(asked["10 servers"], index.ids, index.rows, index.size)
     text = "list the open issues of a project"
     return {
         name: {
             "mask_milliseconds": min(
-                milliseconds(lambda f=f: index.facets.mask(f, index.rows, index.size)) for _ in range(7)
+                milliseconds(lambda f=f: index.facets.mask(f, index.ids, index.rows, index.size)) for _ in range(7)
             ),  # type: ignore[misc]
             "search_milliseconds": min(
                 milliseconds(lambda f=f: searcher.search(Query(text=text, filters=f)))  # type: ignore[misc]

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.text import tokens
 from shortlist.text.tokens import MAX_TERM_LENGTH, STOPWORDS, compact, split_identifier, terms, words
 
 name_parts = st.lists(st.text("abcdefghijklmnopqrstuvwxyz", min_size=2, max_size=8), min_size=1, max_size=5)
@@ -107,3 +108,12 @@ def test_hashes_and_pasted_data_are_no_terms() -> None:
 
 def test_a_word_is_not_lost_in_ansi_or_invisible_characters() -> None:
     assert terms("\x1b[1mcal\u200bendar\x1b[0m") == terms("calendar")
+
+
+def test_words_that_do_not_come_again_do_not_fill_memory() -> None:
+    """A request may be one word of any length, and every request another one."""
+    for number in range(tokens.MAX_REMEMBERED_WORDS + 10):
+        terms(f"w{number}x")
+    terms("y" * 100_000)
+    assert len(tokens._remembered) <= tokens.MAX_REMEMBERED_WORDS
+    assert max(map(len, tokens._remembered)) <= tokens.MAX_REMEMBERED_CHARACTERS

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-MAX_REMEMBERED_WORDS = 200_000
+MAX_REMEMBERED_WORDS = 50_000
 MAX_REMEMBERED_CHARACTERS = 32
 """Longer words hardly come again, and a text may be one word of any length."""
 WORD_BY_WORD = ("BertNormalizer", "BertPreTokenizer")

@@ -26,7 +26,9 @@ _UNCLEAN = re.compile(f"[{_UNSEEN_CHARACTERS}\u2028\u2029]")
 _SPACE = re.compile(r"\s+")
 SENTENCE_END = re.compile(r"\s(?:(?<=[.!?。！？]\s)\s*|(?<=\n)\n*)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-MAX_REMEMBERED_WORDS = 200_000
+MAX_REMEMBERED_WORDS = 50_000
+MAX_REMEMBERED_CHARACTERS = 64
+"""Longer words hardly come again, and a text may be one word of any length."""
 MAX_REMEMBERED_TEXTS = 512
 MAX_TERM_LENGTH = 40
 """Longer runs are keys, hashes or pasted data; as terms they only fill the vocabulary."""
@@ -156,9 +158,11 @@ class _Remembered(dict[str, tuple[str, ...]]):
     """The terms of chunks seen before: a catalog has few different words, and stemming them is most of the work."""
 
     def __missing__(self, chunk: str) -> tuple[str, ...]:
-        if len(self) >= MAX_REMEMBERED_WORDS:
-            self.clear()
-        found = self[chunk] = _ascii_terms(chunk.strip("'_-")) if chunk.isascii() else _terms_of_word(chunk)
+        found = _ascii_terms(chunk.strip("'_-")) if chunk.isascii() else _terms_of_word(chunk)
+        if len(chunk) <= MAX_REMEMBERED_CHARACTERS:
+            if len(self) >= MAX_REMEMBERED_WORDS:
+                self.clear()
+            self[chunk] = found
         return found
 
 
