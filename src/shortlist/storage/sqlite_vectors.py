@@ -156,6 +156,5 @@ class SqliteVectors:
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-_COUNT_TABLES = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('vectors', 'uses')"
 _READ = "SELECT key, scale, codes, day FROM vectors LEFT JOIN uses USING (key)"
 _FORGET = "DELETE FROM vectors WHERE key NOT IN (SELECT key FROM uses)"
