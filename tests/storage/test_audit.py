@@ -1,16 +1,23 @@
 import json
 import os
 import stat
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.cli.recording import open_audit
+from shortlist.config.settings import AuditSettings
 from shortlist.errors import StoreError
 from shortlist.gateway.recording import hash_arguments
-from shortlist.storage.audit import AuditRecord
+from shortlist.storage.audit import AuditLog, AuditRecord
 from shortlist.storage.audit_files import AuditFiles
+from shortlist.storage.local import open_local
+from shortlist.storage.shared import Spool
 
 DAY = 86_400.0
 
@@ -100,3 +107,27 @@ def test_the_order_of_arguments_does_not_change_their_hash(arguments: dict[str, 
     turned = dict(reversed(arguments.items()))
     assert hash_arguments(arguments) == hash_arguments(turned)
     assert json.dumps(arguments) == json.dumps(turned) or len(arguments) > 1
+
+
+class NotedThreads(AuditFiles):
+    """Notes which threads prune and open the log."""
+
+    threads: tuple[int, ...] = ()
+
+    def prune(self, before: float) -> int:
+        self.threads += (threading.get_ident(),)
+        return super().prune(before)
+
+    def log(self, spool: Callable[[], Spool]) -> AuditLog:
+        self.threads += (threading.get_ident(),)
+        return super().log(spool)
+
+
+@pytest.mark.anyio
+async def test_a_gateway_opens_its_audit_log_outside_the_event_loop(tmp_path: Path) -> None:
+    store = NotedThreads(tmp_path)
+    async with open_audit(AuditSettings(enabled=True), replace(open_local(tmp_path), audit=store)) as log:
+        log.record(record())
+    assert len(store.threads) == 2
+    assert threading.get_ident() not in store.threads
+    assert store.checks()[0].closed

@@ -171,6 +171,26 @@ def test_days_that_are_over_are_dropped_whole(storage: Storage, address: str) ->
     assert count == 3  # of the day of the cutoff, only the first half is deleted
 
 
+def test_a_day_whose_partition_another_gateway_dropped_gets_a_new_one(storage: Storage, address: str) -> None:
+    storage.events.append(batch_of([call("s/a")]))
+    with closing(open_postgres(address)) as other:
+        other.events.purge(NOON + 2 * DAY, megabytes=100)
+    storage.events.append(batch_of([call("s/b")]))
+    with psycopg.connect(address, options="-c search_path=shortlist") as connection:
+        assert connection.execute("SELECT count(*) FROM events_other").fetchone() == (0,)
+    assert [event.subject for event in storage.events.events()] == ["s/b"]
+
+
+def test_a_batch_whose_commit_was_not_answered_is_recorded_once(storage: Storage) -> None:
+    batch = batch_of([call("s/a")])
+    batch.spool = ("a spool", 1)
+    storage.events.append(batch)
+    number = batch.entries[0].place.id
+    storage.events.append(batch)
+    assert [event.id for event in storage.events.events()] == [number] == [batch.entries[0].place.id]
+    assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 1}
+
+
 def test_text_that_the_database_cannot_hold_is_kept_as_well_as_it_can(storage: Storage) -> None:
     storage.events.append(batch_of([search("nul \x00 and \udc80 surrogate", "s/a")]))
     (event,) = storage.events.events()

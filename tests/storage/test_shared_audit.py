@@ -1,7 +1,7 @@
 """The audit log in PostgreSQL: nobody changes it, and a database that is away or a killed gateway loses no record."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -9,9 +9,10 @@ import psycopg
 import pytest
 
 from shortlist.errors import StoreError
-from shortlist.storage.audit import AuditRecord
+from shortlist.storage.audit import AuditLog, AuditRecord
 from shortlist.storage.port import Storage
 from shortlist.storage.postgres import audit
+from shortlist.storage.postgres.database import Postgres
 from shortlist.storage.postgres.opening import open_postgres
 from shortlist.storage.shared import Spool
 from shortlist.storage.spool import SpoolFile
@@ -117,3 +118,73 @@ def test_what_a_killed_gateway_left_is_stored_by_the_next_one_once(storage: Stor
     assert sorted(tools(storage)) == ["a", "b", "c", "c"]  # of two trails, whose names are random
     assert {(check.problem, check.closed) for check in storage.audit.checks()} == {("", True)}
     assert list(tmp_path.iterdir()) == []
+
+
+class LostAnswer(audit.PostgresAudit):
+    """A database that commits the first records, and whose answer does not arrive."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def append(self, process: str, records: Sequence[AuditRecord | None], spool: tuple[str, int]) -> None:
+        super().append(process, records, spool)
+        if (happens := self.meanwhile) is not None:
+            self.meanwhile = None
+            happens()
+            raise StoreError("the connection was lost")
+
+
+def test_records_whose_commit_was_not_answered_are_stored_once(
+    storage: Storage, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "RETRY_SECONDS", (0.01, 0.01))
+    with closing(Postgres(address)) as database:
+        store = LostAnswer(database)
+        log = store.log(spool(tmp_path))
+        store.meanwhile = lambda: log.record(record("b"))
+        log.record(record("a"))
+        wait_until(lambda: len(tools(storage)) > 1)
+        log.close()
+    assert tools(storage) == ["a", "b"]
+    assert [(check.problem, check.closed) for check in storage.audit.checks()] == [("", True)]
+
+
+def test_an_unreadable_record_is_set_aside_and_the_others_are_stored(
+    storage: Storage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed = spool(tmp_path)()
+    for left in (audit.spooled(record("a")), b'{"from": "a newer version"}', audit.spooled(record("b"))):
+        killed.append(left)
+    killed.close(discard=False)
+    log = storage.audit.log(spool(tmp_path))
+    wait_until(lambda: tools(storage) == ["a", "b"])  # without a record of this process
+    log.record(record("c"))
+    log.close()
+    assert tools(storage) == ["a", "b", "c"]
+    (kept,) = tmp_path.iterdir()
+    assert f"cannot be read: 1 of 3, kept in {kept}" in caplog.text
+
+
+def test_a_spool_that_cannot_be_opened_is_opened_later(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(audit, "RETRY_SECONDS", (0.01, 0.01))
+    folder = tmp_path / "spool"
+    folder.write_text("a file is in the way")
+    log = storage.audit.log(spool(folder))
+    with pytest.raises(StoreError, match="not open yet"):
+        log.record(record("a"))
+    assert "audit records cannot be kept yet" in caplog.text
+    assert "cannot be written" in caplog.text
+    folder.unlink()
+    wait_until(folder.is_dir)
+    wait_until(lambda: is_kept(log))
+    log.close()
+    assert tools(storage) == ["b"]
+
+
+def is_kept(log: AuditLog) -> bool:
+    try:
+        log.record(record("b"))
+    except StoreError:
+        return False
+    return True

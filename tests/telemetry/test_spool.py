@@ -1,7 +1,10 @@
 """Events of a gateway that shares its store survive a kill: each is recorded once, whoever records it."""
 
 import pickle
+import resource
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from shortlist.errors import StoreError
 from shortlist.storage.port import ALL, Batch, EventQuery, StoredEvent
 from shortlist.storage.spool import SpoolFile
+from shortlist.telemetry import recorder as recorder_module
 from shortlist.telemetry.events import Later
 from shortlist.telemetry.ledger import Ledger
 from shortlist.telemetry.recorder import Recorder, Spooling
@@ -121,6 +125,83 @@ def test_a_spool_reveals_nothing_and_is_useless_with_another_key(tmp_path: Path)
     assert path.stat().st_mode & 0o077 == 0
     assert list(SpoolFile(tmp_path, bytes(32)).left()) == []
     assert path.exists()
+
+
+@contextmanager
+def no_more_than(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond so many bytes, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_record_that_fits_on_a_full_disk_in_part_does_not_spoil_those_after_it(tmp_path: Path) -> None:
+    spool = SpoolFile(tmp_path, KEY)
+    spool.append(b"one")
+    with no_more_than(spool.size + 10), pytest.raises(StoreError, match="Check disk space"):
+        spool.append(b"two")
+    spool.append(b"three")
+    spool.close(discard=False)
+    assert [left.records for left in SpoolFile(tmp_path, KEY).left()] == [(b"one", b"three")]
+
+
+def test_a_spool_that_cannot_begin_anew_goes_on_as_it_is(tmp_path: Path) -> None:
+    folder, moved = tmp_path / "spool", tmp_path / "moved"
+    spool = SpoolFile(folder, KEY)
+    spool.append(b"one")
+    folder.rename(moved)
+    folder.write_text("a file is in the way")
+    spool.renew()
+    spool.append(b"two")
+    assert spool.count == 2
+    spool.close(discard=False)
+    assert [left.records for left in SpoolFile(moved, KEY).left()] == [(b"one", b"two")]
+
+
+def with_the_second_on_a_full_disk(store: SharedEvents, folder: Path) -> Recorder:
+    """Return a recorder with an event that its spool has, and one that it has not."""
+    store.is_away = True
+    made = recorder(store, folder)
+    made(call("s/a"))
+    (path,) = folder.iterdir()
+    with no_more_than(path.stat().st_size):
+        made(call("s/b"))
+    return made
+
+
+def test_events_that_a_full_disk_keeps_from_the_spool_are_recorded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "RETRY_SECONDS", (0.01, 0.01))
+    store = SharedEvents()
+    first = with_the_second_on_a_full_disk(store, tmp_path)
+    store.is_away = False
+    for _ in range(SECONDS * 100):
+        if len(store.tools) == 2:
+            break
+        time.sleep(0.01)
+    first(call("s/c"))  # the disk has space again
+    first.close(SECONDS)
+    after = recorder(store, tmp_path)
+    after.recover()
+    after.close(SECONDS)
+    assert store.tools == ["s/a", "s/b", "s/c"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_that_neither_disk_nor_database_takes_are_counted_as_lost(tmp_path: Path) -> None:
+    store = SharedEvents()
+    first = with_the_second_on_a_full_disk(store, tmp_path)
+    first.close(SECONDS)
+    assert first.lost["store failed"] == 1
+    store.is_away = False
+    after = recorder(store, tmp_path)
+    after.recover()
+    after.close(SECONDS)
+    assert store.tools == ["s/a"]
 
 
 def test_an_event_comes_back_as_it_was_without_tokens_that_were_not_counted() -> None:

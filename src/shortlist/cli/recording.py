@@ -2,10 +2,12 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+
+import anyio.to_thread
 
 from shortlist.config.settings import AuditSettings, TelemetrySettings
 from shortlist.errors import StoreError
@@ -81,7 +83,13 @@ def open_telemetry(settings: TelemetrySettings, storage: Storage) -> Iterator[Te
 
 def _spooling(shared: SharedStores | None) -> Spooling | None:
     """Return what keeps events from being lost with a process, where others count on the same store."""
-    return None if shared is None else Spooling(_spool(shared, "spool"), shared.spooled)
+    if shared is None:
+        return None
+    try:
+        return Spooling(_spool(shared, "spool"), shared.spooled)
+    except StoreError as error:
+        logger.warning("events that have not reached the database are lost when this gateway is killed: %s", error)
+        return None
 
 
 def _spool(shared: SharedStores, name: str) -> Spool:
@@ -90,8 +98,16 @@ def _spool(shared: SharedStores, name: str) -> Spool:
     return SpoolFile(data_folder() / name, shared.key("spool"))
 
 
-def open_audit(storage: Storage, settings: AuditSettings) -> AuditLog:
-    """Return the audit log of this process; first remove the records whose retention has ended."""
+@asynccontextmanager
+async def open_audit(settings: AuditSettings, storage: Storage) -> AsyncIterator[AuditLog]:
+    """Open the audit log of this process; one that is not enabled may be so after a reload."""
+    log = await anyio.to_thread.run_sync(_audit_log, settings, storage)
+    with closing(log):
+        yield log
+
+
+def _audit_log(settings: AuditSettings, storage: Storage) -> AuditLog:
+    """Return the audit log; first remove the records whose retention has ended."""
     if settings.enabled:
         try:
             storage.audit.prune(time.time() - settings.days * DAY)

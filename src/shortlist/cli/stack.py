@@ -29,7 +29,7 @@ from shortlist.cli.signing import SignIns
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.vault import revealed, stored_secret
 from shortlist.cli.words import Words, stamp
-from shortlist.config.settings import AuditSettings, ServerSettings, Settings, TelemetrySettings
+from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.answerer import Answerer
 from shortlist.front.audience import Admission
@@ -62,7 +62,7 @@ WATCH_SECONDS = 0.4
 """How often the configuration is looked at: a change is served within a second."""
 SETTLE_SECONDS = 30.0
 """How long a command waits for servers before it answers without them."""
-NOT_RECORDED, NOT_AUDITED = TelemetrySettings(enabled=False), AuditSettings(enabled=False)
+NOT_RECORDED = TelemetrySettings(enabled=False)
 
 logger = logging.getLogger(__name__)
 
@@ -119,11 +119,17 @@ async def open_stack(  # noqa: PLR0913 - all but two have a default
         no_collection() if models else nullcontext(),
         closing(open_storage(settings.storage)) as storage,
         open_telemetry(settings.telemetry if models else NOT_RECORDED, storage) as telemetry,
-        closing(open_audit(storage, settings.audit if models else NOT_AUDITED)) as audit,
     ):
-        parts = (settings, options, telemetry, storage)
-        opening = _Opening(models, metrics or GatewayMetrics(), start, tokens, audit, shares_servers)
-        async with _open_stack(*parts, opening) as stack:
+        async with (
+            open_audit(settings.audit, storage) if models else nullcontext() as audit,
+            _open_stack(
+                settings,
+                options,
+                telemetry,
+                storage,
+                _Opening(models, metrics or GatewayMetrics(), start, tokens, audit, shares_servers),
+            ) as stack,
+        ):
             stack.search.begin()  # not before: the rest of a start would wait for the thread that indexes
             yield stack
 
@@ -136,7 +142,7 @@ class _Opening:
     metrics: GatewayMetrics
     start: Starting
     tokens: OwnTokens | None
-    audit: AuditLog
+    audit: AuditLog | None
     shares_servers: bool
 
     def servers(self, settings: Settings, known: Catalog) -> dict[str, ServerSettings]:

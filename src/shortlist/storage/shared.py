@@ -125,10 +125,15 @@ class LeftRecords:
 
     name: str
     records: tuple[bytes, ...]
+    """In the order in which they were written; empty for one that cannot be decrypted."""
     path: Path
 
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)
+
+    def set_aside(self) -> Path:
+        """Keep the file under a name that is not read again, and return its path."""
+        return self.path.rename(self.path.with_suffix(".damaged"))
 
 
 class Spool(Protocol):
@@ -144,7 +149,7 @@ class Spool(Protocol):
         ...
 
     def renew(self) -> None:
-        """Begin anew; everything so far has reached the store."""
+        """Begin anew where that is possible, since everything so far has reached the store."""
         ...
 
     def close(self, *, discard: bool) -> None: ...

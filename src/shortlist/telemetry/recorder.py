@@ -97,6 +97,10 @@ class Recorder:
         """Keeps queue and spool in the same order."""
         self._taken = 0
         """How many records of the spool are part of a batch."""
+        self._spool_failed = False
+        """Whether events are queued without the spool until it can begin anew: those in it are the oldest."""
+        self._unspooled = 0
+        """How many events of the batch that is written now are not in the spool."""
         self._queue: deque[Stamped] = deque()
         self._lost: Counter[str] = Counter(dict.fromkeys(get_args(LossReason), 0))
         self._told: Counter[str] = Counter()
@@ -169,12 +173,12 @@ class Recorder:
     def _spool(self, stamped: Stamped) -> None:
         """Queue an event that a kill of this process does not lose."""
         with self._adding:
-            if self._spooling is not None:
+            if self._spooling is not None and not self._spool_failed:
                 try:
                     self._spooling.spool.append(encode_spooled(stamped.at, stamped.event))
                 except StoreError as error:
                     logger.warning("a kill of this gateway may lose events: %s", error)
-                    self._spooling = None
+                    self._spool_failed = True
             self._queue.append(stamped)
 
     def _recover(self, spooling: Spooling) -> None:
@@ -218,8 +222,10 @@ class Recorder:
             self._ledger.enter(batch, self._stamped(EventsLost(count=count, reason=reason)))
         count = min(len(self._queue), BATCH)
         if self._spooling is not None:
-            self._taken += count
-            batch.spool = (self._spooling.spool.name, self._taken)
+            before, spool = self._taken, self._spooling.spool
+            self._taken = min(before + count, spool.count)
+            self._unspooled = count - (self._taken - before)
+            batch.spool = (spool.name, self._taken) if self._taken > before else None
         coming = [self._queue.popleft() for _ in range(count)]
         try:
             self._ledger.catch_up(coming)
@@ -255,7 +261,9 @@ class Recorder:
                 return
             if self._closing.wait(wait):
                 if self._spooling is not None:
-                    self._taken = -1  # the next process with this folder records them
+                    waiting = self._spooling.spool.count - self._taken
+                    self._lose("store failed", self._unspooled + len(self._queue) - waiting)
+                    self._taken = -1  # the next process with this folder records what is in the spool
                     self._queue.clear()
                     return
                 self._lose("store failed", len(batch.entries) + len(self._queue))
@@ -265,9 +273,12 @@ class Recorder:
 
     def _renew_spool(self) -> None:
         with self._adding:
-            if self._spooling is not None and not self._queue and self._spooling.spool.size > SPOOL_BYTES:
-                self._spooling.spool.renew()
-                self._taken = 0
+            if self._spooling is None or self._queue:
+                return
+            spool = self._spooling.spool
+            if self._spool_failed or spool.size > SPOOL_BYTES:
+                spool.renew()
+                self._taken, self._spool_failed = spool.count, False
 
     def _purge(self) -> None:
         """Delete what is too old or too much, once an hour."""

@@ -31,7 +31,7 @@ from shortlist.storage.audit import (
     trail_name,
 )
 from shortlist.storage.postgres.database import Postgres, PostgresConnection, storable
-from shortlist.storage.shared import Spool
+from shortlist.storage.shared import LeftRecords, Spool
 
 MOST_WAITING = 50_000
 """Records that may wait for a database that is away; further ones cannot be kept."""
@@ -53,16 +53,23 @@ class PostgresAudit:
         self._database = database
 
     def log(self, spool: Callable[[], Spool]) -> AuditLog:
-        return SpooledAudit(self, spool)
+        log = SpooledAudit(self, spool)
+        log.open()
+        return log
 
-    def append(self, process: str, records: Sequence[AuditRecord], spool: tuple[str, int]) -> None:
-        """Add records to the trails of a process; with them a spool is stored up to a number, once."""
+    def append(self, process: str, records: Sequence[AuditRecord | None], spool: tuple[str, int]) -> None:
+        """Add those of the records to the trails of a process that are not stored yet.
+
+        They are the last ones of a spool, which holds as many as `spool` says; None stands for an unreadable one.
+        """
         name, count = spool
         with self._database.transaction() as connection:
-            if self._stored(connection, name) >= count:
-                return  # they arrived, though the answer of the database did not
-            people = self._pseudonyms(connection, {record.principal for record in records})
-            for trail, own in groupby(records, key=lambda record: trail_name(record.at, process)):
+            missing = count - self._stored(connection, name)
+            if missing <= 0:
+                return  # all of them arrived, though the answer of the database did not
+            new = [record for record in records[-missing:] if record is not None]
+            people = self._pseudonyms(connection, {record.principal for record in new})
+            for trail, own in groupby(new, key=lambda record: trail_name(record.at, process)):
                 self._extend(connection, trail, [record.line(people[record.principal]) for record in own])
             connection.execute(
                 "INSERT INTO spools VALUES (%s, %s) ON CONFLICT (name) DO UPDATE "
@@ -145,23 +152,31 @@ class SpooledAudit:
         self._waiting: deque[AuditRecord] = deque()
         self._stored = 0
         """How many records of the spool are in the database."""
+        self._has_trail = False
         self._adding = threading.Lock()
         """Keeps queue and spool in the same order."""
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shortlist-audit", daemon=True)
 
+    def open(self) -> None:
+        """Open the spool, and send what earlier processes have left; a spool that does not open is tried again."""
+        try:
+            self._spool = self._open_spool()
+        except StoreError as error:
+            logger.warning("audit records cannot be kept yet: %s", error)
+        self._thread.start()
+
     def record(self, record: AuditRecord) -> None:
         """Keep one record; raise StoreError where it cannot be written, or too many wait for the database."""
         with self._adding:
+            if self._spool is None:
+                raise StoreError("The audit log is not open yet. The log of the gateway says why.")
             if len(self._waiting) >= MOST_WAITING:
                 raise StoreError(
                     f"{MOST_WAITING:,} audit records wait for the database, which does not accept them. "
                     "Check that PostgreSQL is running and reachable."
                 )
-            if self._spool is None:
-                self._spool = self._open_spool()
-                self._thread.start()
             self._spool.append(spooled(record))
             self._waiting.append(record)
         self._wake.set()
@@ -170,14 +185,14 @@ class SpooledAudit:
         """Send what waits, within some seconds; the rest stays in the spool for the next process."""
         self._closing.set()
         self._wake.set()
-        if self._spool is None:
-            return
         self._thread.join(CLOSE_SECONDS)
-        is_done = not self._waiting and not self._thread.is_alive()
-        self._spool.close(discard=is_done)
+        if self._spool is not None:
+            is_done = not self._waiting and not self._thread.is_alive()
+            self._spool.close(discard=is_done)
 
     def _run(self) -> None:
-        self._retried(self._recover)
+        if self._retried(self._ensure_spool):
+            self._retried(self._recover)
         while not self._closing.is_set() or self._waiting:
             self._wake.wait()
             self._closing.wait(GATHER_SECONDS)
@@ -185,7 +200,12 @@ class SpooledAudit:
             while self._waiting:
                 if not self._retried(self._send):
                     return
-        self._retried(lambda: self._store.finish(self._process, self._now()))
+        if self._has_trail:
+            self._retried(lambda: self._store.finish(self._process, self._now()))
+
+    def _ensure_spool(self) -> None:
+        if self._spool is None:
+            self._spool = self._open_spool()
 
     def _retried(self, act: Callable[[], None]) -> bool:
         """Act until the database answers; where the gateway closes, try once more, and return whether it did."""
@@ -213,26 +233,55 @@ class SpooledAudit:
             records = tuple(islice(self._waiting, BATCH))
         self._store.append(self._process, records, (self._spool.name, self._stored + len(records)))
         self._stored += len(records)
+        self._has_trail = True
         with self._adding:
             for _ in records:
                 self._waiting.popleft()
             if not self._waiting and self._spool.size > SPOOL_BYTES:
                 self._spool.renew()
-                self._stored = 0
+                self._stored = self._spool.count
 
     def _recover(self) -> None:
         """Send what earlier processes with this data folder could not send."""
         for left in self._spool.left() if self._spool is not None else ():
             done = self._store.stored(left.name)
-            records = [AuditRecord(**json.loads(record)) for record in left.records[done:]]
-            for start in range(0, len(records), BATCH):
+            records = [_unspooled(record) for record in left.records]
+            for start in range(done, len(records), BATCH):
                 batch = records[start : start + BATCH]
-                self._store.append(self._process, batch, (left.name, done + start + len(batch)))
+                self._store.append(self._process, batch, (left.name, start + len(batch)))
+                self._has_trail = True
+            _put_away(left, records)
+            if len(records) > done:
+                logger.info("stored %d audit records that an earlier process had left", len(records) - done)
+
+
+def _put_away(left: LeftRecords, records: Sequence[AuditRecord | None]) -> None:
+    """Remove a spool whose records are stored; keep one in which some of them cannot be read."""
+    unreadable = records.count(None)
+    try:
+        if unreadable:
+            logger.error(
+                "audit records of an earlier process that cannot be read: %d of %d, kept in %s. The others are stored.",
+                unreadable,
+                len(records),
+                left.set_aside(),
+            )
+        else:
             left.discard()
-            if records:
-                logger.info("stored %d audit records that an earlier process had left", len(records))
+    except OSError as error:
+        logger.warning("%s was stored and cannot be removed: %s", left.path, error)
 
 
 def spooled(record: AuditRecord) -> bytes:
     """Return a record as a spool keeps it."""
     return json.dumps(asdict(record)).encode()
+
+
+def _unspooled(record: bytes) -> AuditRecord | None:
+    """Return the record that a spool has kept; None where it cannot be read."""
+    try:
+        found = AuditRecord(**json.loads(record))
+        day_of(found.at)
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
+    return found

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from shortlist.errors import StoreError
 from shortlist.storage.port import ALL, COUNTED, HOUR, HOURS, Batch, EventQuery, StoredEvent, TrailQuery
 from shortlist.storage.postgres.database import APPENDING, Postgres, PostgresConnection, storable
 from shortlist.storage.rows import (
@@ -39,25 +38,19 @@ class PostgresEvents(StoredTallies):
     def __init__(self, database: Postgres) -> None:
         super().__init__(database.query, "%s")
         self.database = database
-        self._days: set[int] = set()
 
     def append(self, batch: Batch) -> None:
-        try:
-            with self.database.transaction() as connection:
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (APPENDING,))
-                self._number(connection, batch)
-                self._partition(connection, batch)
-                with connection.cursor() as cursor:
-                    rows = [{key: storable(value) for key, value in event_row(e).items()} for e in batch.entries]
-                    cursor.executemany(_INSERT_EVENT, rows)
-                    cursor.executemany(_ADD_WORKSPACE, [workspace_row(w, c) for w, c in batch.workspaces.items()])
-                _add_tallies(connection, batch)
-                if batch.spool is not None:
-                    connection.execute(_NOTE_SPOOL, batch.spool)
-        except StoreError:
-            for entry in batch.entries:
-                entry.place.id = None
-            raise
+        with self.database.transaction() as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (APPENDING,))
+            if batch.spool is not None and connection.execute(_NOTE_SPOOL, batch.spool).fetchone() is None:
+                return  # it arrived with the ids that it has, though the answer of the database did not
+            self._number(connection, batch)
+            _partition(connection, batch)
+            with connection.cursor() as cursor:
+                rows = [{key: storable(value) for key, value in event_row(e).items()} for e in batch.entries]
+                cursor.executemany(_INSERT_EVENT, rows)
+                cursor.executemany(_ADD_WORKSPACE, [workspace_row(w, c) for w, c in batch.workspaces.items()])
+            _add_tallies(connection, batch)
 
     def events(self, query: EventQuery = ALL) -> Iterator[StoredEvent]:
         where, values = _conditions(query)
@@ -111,13 +104,6 @@ class PostgresEvents(StoredTallies):
         for entry, (number,) in zip(batch.entries, ids, strict=True):
             entry.place.id = number
 
-    def _partition(self, connection: PostgresConnection, batch: Batch) -> None:
-        """Make sure that there is a partition for every day; what the clock puts before 2000 is kept apart."""
-        days = partitioned_days(entry.columns["at"] for entry in batch.entries)
-        for day in sorted(days - self._days):
-            connection.execute(partition_sql(day))
-        self._days |= days
-
     def _kept_days(self) -> list[int]:
         sql = (
             "SELECT c.relname FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid "
@@ -129,7 +115,6 @@ class PostgresEvents(StoredTallies):
         with self.database.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (APPENDING,))
             connection.execute(f"DROP TABLE IF EXISTS events_day_{int(day)}")
-        self._days.discard(day)
 
     def _megabytes(self) -> float:
         sql = (
@@ -149,6 +134,17 @@ class PostgresEvents(StoredTallies):
         oldest = f"SELECT id FROM events WHERE {condition} ORDER BY id LIMIT {PURGED_AT_ONCE}"  # noqa: S608
         with self.database.transaction() as connection:
             return connection.execute(f"DELETE FROM events WHERE id IN ({oldest})", (value,)).rowcount  # noqa: S608
+
+
+def _partition(connection: PostgresConnection, batch: Batch) -> None:
+    """Make sure that there is a partition for every day; what the clock puts before 2000 is kept apart.
+
+    Other gateways drop old partitions, so the database is asked each time which ones there are.
+    """
+    days = partitioned_days(entry.columns["at"] for entry in batch.entries)
+    sql = "SELECT day FROM unnest(%s::bigint[]) AS day WHERE to_regclass('events_day_' || day) IS NULL ORDER BY day"
+    for (day,) in connection.execute(sql, (list(days),)).fetchall():
+        connection.execute(partition_sql(day))
 
 
 def partitioned_days(times: Iterable[int]) -> set[int]:
@@ -233,6 +229,7 @@ INSERT INTO times (hour, step, buckets) VALUES (%s, %s, %s)
 ON CONFLICT (hour, step) DO UPDATE SET buckets = excluded.buckets
 """
 _NOTE_SPOOL = (
-    "INSERT INTO spools VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET stored = excluded.stored, at = excluded.at"
+    "INSERT INTO spools VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET stored = excluded.stored, at = excluded.at "
+    "WHERE spools.stored < excluded.stored RETURNING stored"
 )
 _PUT_NOTE = "INSERT INTO notes VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
