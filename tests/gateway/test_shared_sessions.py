@@ -1,10 +1,13 @@
 """Legacy sessions of gateways that share a store: idle ones leave the memory, and come back when they are used."""
 
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 import uvicorn
@@ -28,8 +31,12 @@ class KnownSessions:
     def __init__(self) -> None:
         self.known: dict[str, StoredSession] = {}
         self.is_away = False
+        self.asked_to_open, self.may_open = threading.Event(), threading.Event()
+        self.may_open.set()
 
     def open(self, session: str, stored: StoredSession) -> None:
+        self.asked_to_open.set()
+        self.may_open.wait(DEADLINE_SECONDS)
         self._answer()
         self.known[session] = stored
 
@@ -37,8 +44,9 @@ class KnownSessions:
         self._answer()
         return self.known.get(session)
 
-    def change(self, session: str, level: str, subscriptions: Sequence[str]) -> None:  # noqa: ARG002
+    def change(self, session: str, level: str, subscriptions: Sequence[str]) -> None:
         self._answer()
+        self.known[session] = replace(self.known[session], level=level, subscriptions=tuple(subscriptions))
 
     def touch(self, sessions: Sequence[str]) -> None:  # noqa: ARG002
         self._answer()
@@ -128,7 +136,8 @@ async def test_idle_sessions_beyond_those_that_are_held_leave_the_memory_and_com
                 ended = await session.http.delete(session.url, headers=session.headers)
                 assert ended.status_code == 200
             await held(manager, 0)
-            assert not manager._by_key
+            assert manager._sharing is not None
+            assert not manager._sharing.sessions.keys
             assert not manager._open
 
 
@@ -167,6 +176,44 @@ async def test_a_session_that_ended_elsewhere_ends_here_though_its_notice_was_lo
         await manager.changed_anywhere()
         assert await says(kept, "kept")
         assert (await ended.call("alpha__echo", {"text": "late"})).status_code == 404
+
+
+async def test_a_session_that_is_being_stored_is_not_taken_for_one_that_has_ended() -> None:
+    store = KnownSessions()
+    store.may_open.clear()
+    async with gateway(store, Fixture("alpha")) as (manager, clients), anyio.create_task_group() as tasks:
+        opened: list[RawSession] = []
+
+        async def open_one() -> None:
+            opened.extend(await clients.open(1))
+
+        tasks.start_soon(open_one)
+        await anyio.to_thread.run_sync(store.asked_to_open.wait, DEADLINE_SECONDS)
+        await manager.changed_anywhere()  # the database is back after an outage
+        store.may_open.set()
+        while not opened:
+            await anyio.sleep(0.01)
+        assert await says(opened[0], "kept")
+
+
+async def test_a_log_level_that_was_set_while_the_store_was_away_holds_and_is_stored_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = KnownSessions()
+    with few_held(monkeypatch, 1):
+        async with gateway(store, Fixture("alpha")) as (manager, clients), anyio.create_task_group() as tasks:
+            early = (await clients.open(1))[0]
+            store.is_away = True
+            late = (await clients.open(1))[0]
+            for session in (early, late):
+                answer = messages(await session.post("logging/setLevel", {"level": "debug"}, id=3))[-1]
+                assert answer["result"] == {}
+            store.is_away = False
+            await manager.changed_anywhere()
+            tasks.start_soon(manager.keep_stored)
+            while {stored.level for stored in store.known.values()} != {"debug"} or len(store.known) < 2:
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
 
 
 async def test_a_session_that_could_not_be_stored_stays_in_memory_until_it_is(

@@ -37,7 +37,7 @@ from shortlist.front.sessions import (
     SharedSessions,
 )
 from shortlist.front.streams import use_lean_streams
-from shortlist.storage.shared import StoredSession, session_key
+from shortlist.storage.shared import StoredSession
 
 KEPT_BYTES = 64 * 1024 * 1024
 """For all sessions together; the caller that keeps the most loses its oldest events first."""
@@ -196,8 +196,6 @@ class ResumableSessions(StreamableHTTPSessionManager):
         self._dual = app
         self._connection = connection
         self._open: dict[str, OpenSession] = {}
-        self._by_key: dict[str, str] = {}
-        """Sessions by what the store knows them under, where gateways share it."""
         self.cancelled = 0
         """How many calls of vanished clients were cancelled."""
         self.displaced = 0
@@ -238,7 +236,6 @@ class ResumableSessions(StreamableHTTPSessionManager):
         transport = super()._admit_session(requestor)
         if transport is not None:
             transport._event_store = self.log.session(_owner_key(requestor))
-            self._index(transport.mcp_session_id or "")
         return transport
 
     def _rest_idle(self) -> None:
@@ -261,10 +258,6 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if transport.idle_scope is None or not _is_idle(transport):
             return True
         return connection is not None and bool(cast("JSONRPCDispatcher[Any]", connection.outbound)._in_flight)
-
-    def _index(self, session: str) -> None:
-        if self._sharing is not None:
-            self._by_key[session_key(session)] = session
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Serve a request whose body has arrived; a call whose client disconnects is watched."""
@@ -305,6 +298,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
                     if transport is None:
                         return
                     self._rename(transport, session)
+                    sharing.sessions.serve(session)
                     connection: Connection = await self._task_group.start(
                         self._run_restored, transport, session, stored
                     )
@@ -320,8 +314,6 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if (owner := self._session_owners.pop(made, None)) is not None:
             self._session_owners[session] = owner
         transport.mcp_session_id = session
-        self._by_key.pop(session_key(made), None)
-        self._index(session)
 
     async def _run_restored(
         self,
@@ -351,13 +343,13 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
     async def changed_elsewhere(self, key: str) -> None:
         """Apply what another gateway stored about a session; it ends here where it has ended there."""
-        session = self._by_key.get(key)
+        session = self._sharing.sessions.served(key) if self._sharing is not None else None
         if self._sharing is None or session is None:
             return
         stored = await self._sharing.sessions.look_again(session)
-        if stored is None and self._sharing.sessions.is_unsaved(session):
-            return
         if stored is not None:
+            if self._sharing.sessions.is_changed(session):
+                return  # what the client has asked for here is newer
             if (connection := self._connection(session)) is not None:
                 await self._sharing.changed(connection, stored)
         elif (transport := self._server_instances.get(session)) is not None:
@@ -365,7 +357,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
     async def changed_anywhere(self) -> None:
         """Look every session up again, since changes by other gateways may have been missed."""
-        for key in tuple(self._by_key):
+        for key in self._sharing.sessions.keys if self._sharing is not None else ():
             try:
                 await self.changed_elsewhere(key)
             except StoreError as error:
@@ -430,7 +422,6 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
     async def _end_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
         if self._sharing is not None:
-            self._by_key.pop(session_key(session_id), None)
             self._sharing.sessions.forget(session_id)
         opened = self._open.pop(session_id, None)
         if opened is not None:

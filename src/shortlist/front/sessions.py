@@ -39,15 +39,33 @@ class SharedSessions:
         self._store = store
         self.is_reachable = True
         """Whether the store answered when it was last asked."""
+        self._stored: dict[str, str] = {}
+        """Sessions that are served here and that the store has, by what it knows them under."""
         self._unsaved: dict[str, StoredSession] = {}
+        """Sessions that were opened while the store could not be reached."""
+        self._unchanged: dict[str, tuple[str, tuple[str, ...]]] = {}
+        """Log levels and subscriptions that could not be stored."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return what the store knows the sessions under that are served here."""
+        return tuple(self._stored)
+
+    def served(self, key: str) -> str | None:
+        """Return the session that the store knows under a key, where it is served here."""
+        return self._stored.get(key)
+
+    def serve(self, session: str) -> None:
+        """Note that a session that the store has is served here."""
+        self._stored[session_key(session)] = session
 
     def is_stored(self, session: str) -> bool:
-        """Return whether other gateways, and this one later, can look a session up."""
-        return self.is_reachable and not self.is_unsaved(session)
+        """Return whether other gateways, and this one later, can look a session up as it is now."""
+        return self.is_reachable and session_key(session) in self._stored and not self.is_changed(session)
 
-    def is_unsaved(self, session: str) -> bool:
-        """Return whether a session was opened while the store could not be reached, and waits to be stored."""
-        return session in self._unsaved
+    def is_changed(self, session: str) -> bool:
+        """Return whether a change of a session waits to be stored."""
+        return session in self._unchanged
 
     def opening(self, scope: Scope, body: bytes, send: Send) -> Send:
         """Return a send that stores the session that a response opens before its client can use it elsewhere."""
@@ -75,21 +93,30 @@ class SharedSessions:
 
     def forget(self, session: str) -> None:
         """Stop trying to store a session that this gateway no longer serves."""
+        self._stored.pop(session_key(session), None)
         self._unsaved.pop(session, None)
+        self._unchanged.pop(session, None)
 
     async def save_again(self) -> None:
-        """Store the sessions that were opened while the store could not be reached."""
+        """Store what could not be stored while the store could not be reached."""
         for session, stored in tuple(self._unsaved.items()):
-            if not await self._try("stored", self._store.open, session, stored):
+            if session in self._unsaved and not await self._save(session, stored):
                 return
-            self.forget(session)
+        for session, (level, subscriptions) in tuple(self._unchanged.items()):
+            if session in self._unchanged and self.is_reachable:
+                await self.change(session, level, subscriptions)
 
     async def end(self, session: str) -> None:
         self.forget(session)
         await self._try("ended", self._store.end, session)
 
     async def change(self, session: str, level: str, subscriptions: Sequence[str]) -> None:
-        await self._try("changed", self._store.change, session, level, tuple(subscriptions))
+        """Store what a client has asked for; where that fails, it is stored later."""
+        wanted = (level, tuple(subscriptions))
+        self._unchanged[session] = wanted
+        is_done = session not in self._unsaved and await self._try("changed", self._store.change, session, *wanted)
+        if is_done and self._unchanged.get(session) == wanted:
+            del self._unchanged[session]
 
     async def touch(self, sessions: Sequence[str]) -> None:
         await self._try("kept", self._store.touch, tuple(sessions))
@@ -98,8 +125,16 @@ class SharedSessions:
         message = from_json(body)
         params = message.get("params") if isinstance(message, dict) else None
         stored = StoredSession(owner=owner_of_request(scope), handshake=json.dumps(params or {}))
-        if not await self._try("stored", self._store.open, session, stored):
-            self._unsaved[session] = stored
+        await self._save(session, stored)
+
+    async def _save(self, session: str, stored: StoredSession) -> bool:
+        self._unsaved[session] = stored
+        is_saved = await self._try("stored", self._store.open, session, stored)
+        if is_saved and self._unsaved.pop(session, None) is not None:
+            self.serve(session)
+        elif is_saved and self.served(session_key(session)) is None:
+            await self.end(session)  # it ended while it was stored
+        return is_saved
 
     async def _try(self, what: str, act: Any, *values: Any) -> bool:
         """Change the store; where it cannot be reached, return False: the session goes on here alone."""

@@ -44,7 +44,8 @@ class PostgresSessions:
     def open(self, session: str, stored: StoredSession) -> None:
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO client_sessions (id, owner, handshake, level, subscriptions) VALUES (%s, %s, %s, %s, %s)",
+                "INSERT INTO client_sessions (id, owner, handshake, level, subscriptions) VALUES (%s, %s, %s, %s, %s) "
+                "ON CONFLICT DO NOTHING",  # it arrived, though the answer of the database did not
                 (
                     session_key(session),
                     stored.owner,
