@@ -10,10 +10,12 @@ import anyio
 import pytest
 
 from shortlist.cli import main
-from shortlist.cli.grants import SharedGrants, login_secrets
+from shortlist.cli.grants import SharedGrants, login_places, login_secrets
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import SecretsUnreadable
+from shortlist.paths import data_folder
 from shortlist.storage.postgres.opening import open_postgres
+from shortlist.storage.private import write_private
 from shortlist.storage.secrets import KEY_VARIABLE, FileSecrets, SharedSecrets
 from shortlist.storage.shared import SealedStore
 from shortlist.upstream.grants import SHARED, LoginKey
@@ -116,17 +118,82 @@ def test_a_shared_login_is_exported_and_erased_with_its_caller(
         assert login_secrets(storage).names() == (own,)
 
 
-def test_logins_move_into_the_database_where_gateways_share_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_login_is_found_and_erased_in_both_places_without_the_key(
+    shared_wiki: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(KEY_VARIABLE, KEY)
-    FileSecrets(tmp_path).put("grant:shared:wiki:https://wiki", "a login")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with closing(configured_storage(shared_wiki)) as storage:
+        secrets = login_secrets(storage)
+        (own,) = secrets.names()
+        grant, name = secrets.get(own) or "", own.replace(SHARED, "token:ada")
+        secrets.put(name, grant)
+    monkeypatch.delenv(KEY_VARIABLE)
+    FileSecrets(data_folder()).put(name, grant)
+    assert main(["data", "export", "token:ada", "--config", shared_wiki]) == 1
+    printed = capsys.readouterr()
+    assert [json.loads(line)["server"] for line in printed.out.splitlines()] == ["wiki", "wiki"]
+    assert f"Set {KEY_VARIABLE} to that of the gateways" in printed.err
+    assert main(["data", "erase", "token:ada", "--yes", "--json", "--config", shared_wiki]) == 0
+    assert json.loads(capsys.readouterr().out)["logins"] == 1
+    with closing(configured_storage(shared_wiki)) as storage:
+        assert [place.names() for place in login_places(storage)] == [(), (own,)]
+
+
+LOGIN = "grant:shared:wiki:https://wiki"
+
+
+def logins_in(address: str) -> dict[str, str | None]:
+    with closing(open_postgres(address)) as storage:
+        secrets = login_secrets(storage)
+        return {name: secrets.get(name) for name in secrets.names()}
+
+
+@pytest.mark.parametrize("has_own_key", [True, False], ids=["sealed with secrets.key", "sealed with the shared key"])
+def test_logins_move_into_the_database_where_gateways_share_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], has_own_key: bool
+) -> None:
+    if has_own_key:
+        write_private(tmp_path / "secrets.key", OTHER_KEY.encode())
+    else:
+        monkeypatch.setenv(KEY_VARIABLE, KEY)
+    FileSecrets(tmp_path).put(LOGIN, "a login")
     FileSecrets(tmp_path).put("secret:database", "another")
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
     address = new_database()
     assert main(["storage", "migrate", str(tmp_path), address]) == 0
     assert "logins: 1" in capsys.readouterr().out
-    with closing(open_postgres(address)) as storage:
-        secrets = login_secrets(storage)
-        assert [(name, secrets.get(name)) for name in secrets.names()] == [
-            ("grant:shared:wiki:https://wiki", "a login")
-        ]
+    assert logins_in(address) == {LOGIN: "a login"}
+
+
+def test_logins_that_cannot_be_read_are_reported_before_anything_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_private(tmp_path / "secrets.key", OTHER_KEY.encode())
+    FileSecrets(tmp_path).put(LOGIN, "a login")
+    (tmp_path / "secrets.key").rename(tmp_path / "elsewhere")
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    address = new_database()
+    assert main(["storage", "migrate", str(tmp_path), address]) != 0
+    assert "Nothing was copied" in capsys.readouterr().err
+    (tmp_path / "elsewhere").rename(tmp_path / "secrets.key")
+    assert main(["storage", "migrate", str(tmp_path), address]) == 0
+    assert logins_in(address) == {LOGIN: "a login"}
+
+
+def test_logins_that_were_left_behind_are_copied_later_and_those_in_the_database_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    write_private(tmp_path / "secrets.key", OTHER_KEY.encode())
+    FileSecrets(tmp_path).put(LOGIN, "a login")
+    address = new_database()
+    assert main(["storage", "migrate", str(tmp_path), address]) == 0
+    assert "run this command again with --logins" in capsys.readouterr().out
+    assert main(["storage", "migrate", str(tmp_path), address, "--logins"]) != 0
+    assert "openssl rand -base64 32" in capsys.readouterr().err
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    for kept in ("a login", "a login of today"):
+        assert main(["storage", "migrate", str(tmp_path), address, "--logins"]) == 0
+        assert logins_in(address) == {LOGIN: kept}
+        with closing(open_postgres(address)) as storage:
+            login_secrets(storage).put(LOGIN, "a login of today")

@@ -224,10 +224,10 @@ def test_everything_moves_from_files_into_an_empty_database(
 
 def test_two_that_move_into_one_database_at_once_do_not_mix(tmp_path: Path, address: str) -> None:
     recorded(tmp_path)
-    first = move(tmp_path, address)
+    first = move(tmp_path, address, {})
     next(first)
     with pytest.raises(InvalidInput, match="Another `shortlist storage migrate`"):
-        list(move(tmp_path, address))
+        list(move(tmp_path, address, {}))
     list(first)
     with closing(open_postgres(address)) as storage:
         assert len(list(storage.events.events())) == 4
@@ -239,9 +239,9 @@ def test_a_move_that_fails_leaves_the_database_empty_and_can_be_repeated(tmp_pat
     whole = people.read_bytes()
     people.write_bytes(b"damaged")
     with pytest.raises(StoreError, match=r"people\.json.* cannot be read"):
-        list(move(tmp_path, address))
+        list(move(tmp_path, address, {}))
     people.write_bytes(whole)
-    assert dict(move(tmp_path, address))["tokens"] == 1
+    assert dict(move(tmp_path, address, {}))["tokens"] == 1
 
 
 def recorded(folder: Path) -> Storage:

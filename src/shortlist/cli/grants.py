@@ -15,7 +15,7 @@ from shortlist.errors import SecretsUnreadable, StoreError
 from shortlist.paths import data_folder
 from shortlist.storage.port import Storage
 from shortlist.storage.private import PrivateLock
-from shortlist.storage.secrets import KEY_VARIABLE, FileSecrets, SharedSecrets
+from shortlist.storage.secrets import KEY_VARIABLE, FileSecrets, SharedSecrets, sealed_secret
 from shortlist.upstream.grants import LoginKey, TokenGrant
 from shortlist.upstream.login import Logins
 
@@ -137,15 +137,24 @@ def login_secrets(storage: Storage) -> FileSecrets | SharedSecrets:
     return FileSecrets(data_folder())
 
 
-def move_logins(folder: Path, storage: Storage) -> int | None:
-    """Copy the logins of a data folder into a database, and return how many; None where gateways share none."""
-    target, source = login_secrets(storage), FileSecrets(folder)
-    if not isinstance(target, SharedSecrets):
-        return None
+def login_places(storage: Storage) -> tuple[FileSecrets | SharedSecrets, ...]:
+    """Return every place where logins may be: those of a time before they were shared stay with this user."""
+    own = FileSecrets(data_folder())
+    if storage.shared is None:
+        return (own,)
+    return own, SharedSecrets(storage.shared.grants, os.environ.get(KEY_VARIABLE))
+
+
+def sealed_logins(folder: Path) -> dict[str, bytes] | None:
+    """Return the logins of a data folder as gateways share them in a database; None where they share none.
+
+    Raise StoreError for one that cannot be decrypted.
+    """
+    key, source = os.environ.get(KEY_VARIABLE), FileSecrets(folder)
     names = [name for name in source.names() if name.startswith(GRANT)]
-    for name in names:
-        target.put(name, source.get(name) or "")
-    return len(names)
+    if key is None:
+        return None if names else {}
+    return {name: sealed_secret(key, name, source.get(name) or "") for name in names}
 
 
 def _parsed(key: LoginKey, text: str | None) -> TokenGrant | None:

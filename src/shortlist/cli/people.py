@@ -2,19 +2,19 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
-from shortlist.cli.grants import GRANT, login_secrets
+from shortlist.cli.grants import GRANT, login_places
 from shortlist.cli.logins import caller_key
 from shortlist.cli.reading import say
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.storing import configured_storage
-from shortlist.errors import InvalidInput, NothingRecorded
+from shortlist.errors import InvalidInput, NothingRecorded, StoreError
 from shortlist.models import Json
 from shortlist.storage.port import EventQuery, Storage
 from shortlist.storage.secrets import FileSecrets, SharedSecrets
@@ -35,14 +35,22 @@ def register(subparsers: Any) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    unread: list[Exception] = []
     with closing(configured_storage(arguments.config)) as storage:
-        for kind, record in _kept(storage, arguments.principal):
+        for kind, record in _kept(storage, arguments.principal, unread.append):
             print(json.dumps({"record": kind, **record}, ensure_ascii=False))
-    return 0
+    if unread:
+        say(f"of {len(unread):,} logins only the server is exported: {unread[0]}")
+    return 1 if unread else 0
 
 
-def _kept(storage: Storage, principal: str) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Yield what is kept about a caller, by kind; credentials and hashes of them are left out."""
+def _kept(
+    storage: Storage, principal: str, unread: Callable[[Exception], None]
+) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Yield what is kept about a caller, by kind; credentials and hashes of them are left out.
+
+    `unread` is told of each login that cannot be decrypted.
+    """
     kind, _, name = principal.partition(":")
     for event in _recorded(storage.events.events(EventQuery(caller=name))):
         yield "event", event.json()
@@ -53,10 +61,15 @@ def _kept(storage: Storage, principal: str) -> Iterator[tuple[str, dict[str, Jso
         pass
     for workspace in storage.workspaces.of_owner(name):
         yield "workspace", {"loaded": dict(workspace.loaded), "used": workspace.used}
-    secrets = login_secrets(storage)
-    for server, stored in _grants(secrets, principal):
-        grant = TokenGrant.load(secrets.get(stored) or "{}")
-        yield "grant", {"server": server, "issuer": grant.issuer, "scope": grant.scope, "resource": grant.resource}
+    for login in _logins(storage, principal):
+        try:
+            grant = TokenGrant.load(login.place.get(login.name) or "{}")
+        except (StoreError, ValueError) as error:
+            unread(error)
+            yield "grant", {"server": login.server, "resource": login.resource}
+            continue
+        facts = {"server": login.server, "issuer": grant.issuer, "scope": grant.scope, "resource": grant.resource}
+        yield "grant", facts
     token = storage.tokens.load().get(name) if kind == "token" else None
     if token is not None:
         yield "token", {key: value for key, value in asdict(token).items() if key != "hash"}
@@ -80,11 +93,10 @@ def _erase(arguments: argparse.Namespace) -> int:
 
 def _erased(storage: Storage, principal: str) -> dict[str, int]:
     kind, _, name = principal.partition(":")
-    secrets = login_secrets(storage)
-    grants = tuple(_grants(secrets, principal))
-    for server, stored in grants:
-        secrets.remove(stored)
-        request_restart(server)
+    logins = tuple(_logins(storage, principal))
+    for login in logins:
+        login.place.remove(login.name)
+        request_restart(login.server)
     try:
         # First what was learned: clearing it takes account of the newest events, which are then erased.
         learned, events = storage.exemplars.clear(caller=name), storage.events.erase(name)
@@ -95,19 +107,30 @@ def _erased(storage: Storage, principal: str) -> dict[str, int]:
         "learned pairs": learned,
         "workspaces": storage.workspaces.erase(name),
         "results": storage.results.erase(principal),
-        "logins": len(grants),
+        "logins": len({login.name for login in logins}),
         "tokens": int(kind == "token" and storage.tokens.remove(name)),
         "pseudonyms": int(storage.audit.erase(principal)),
     }
 
 
-def _grants(secrets: FileSecrets | SharedSecrets, principal: str) -> Iterator[tuple[str, str]]:
-    """Yield the servers that a caller is signed in to, and the name of each grant: `grant:PRINCIPAL:SERVER:URL`."""
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """A login of a caller; its name is `grant:PRINCIPAL:SERVER:URL`."""
+
+    place: FileSecrets | SharedSecrets
+    name: str
+    server: str
+    resource: str
+
+
+def _logins(storage: Storage, principal: str) -> Iterator[_Login]:
+    """Yield the logins of a caller, wherever they are kept."""
     start = f"{GRANT}{principal}:"
-    for name in secrets.names():
-        server, _, resource = name.removeprefix(start).partition(":")
-        if name.startswith(start) and resource.startswith("http"):
-            yield server, name
+    for place in login_places(storage):
+        for name in place.names():
+            server, _, resource = name.removeprefix(start).partition(":")
+            if name.startswith(start) and resource.startswith("http"):
+                yield _Login(place, name, server, resource)
 
 
 def _recorded(events: Iterable[Any]) -> Iterator[Any]:

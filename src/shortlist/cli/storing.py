@@ -8,7 +8,7 @@ from typing import Any
 from shortlist.cli.arguments import add_command
 from shortlist.cli.vault import revealed
 from shortlist.config.load import load_settings
-from shortlist.errors import InvalidInput
+from shortlist.errors import InvalidInput, StoreError
 from shortlist.paths import data_folder, find_config
 from shortlist.storage.opening import open_storage
 from shortlist.storage.port import Storage
@@ -26,6 +26,7 @@ def register(subparsers: Any) -> None:
     migrate = add_command(actions, "migrate", "copy everything from a data folder into an empty PostgreSQL database")
     migrate.add_argument("source", metavar="FOLDER", help="the data folder, or its events.sqlite; '-' for your own")
     migrate.add_argument("target", metavar="ADDRESS", help="postgresql://USER:PASSWORD@HOST/DATABASE")
+    migrate.add_argument("--logins", action="store_true", help="copy only the logins, also into a database in use")
     migrate.set_defaults(run=_migrate)
 
 
@@ -38,14 +39,44 @@ def _migrate(arguments: argparse.Namespace) -> int:
         raise InvalidInput(
             "The second argument is not the address of a database: write postgresql://USER@HOST/DATABASE."
         )
-    target = open_storage(arguments.target)  # says what to install where the driver is missing
-    from shortlist.cli.grants import move_logins  # noqa: PLC0415 - other commands do not need the cipher
+    with closing(open_storage(arguments.target)) as target:  # says what to install where the driver is missing
+        return _copy_logins(folder, target) if arguments.logins else _move(folder, arguments.target)
+
+
+def _move(folder: Path, address: str) -> int:
     from shortlist.storage.postgres.moving import move  # noqa: PLC0415 (an optional dependency)
 
-    for what, count in move(folder, arguments.target):
+    logins = _logins(folder)
+    for what, count in move(folder, address, logins or {}):
         print(f"{what}: {count:,}", flush=True)
-    with closing(target):
-        logins = move_logins(folder, target)
-    left = "left in the folder; set SHORTLIST_SECRET_KEY to share them"
-    print(f"logins: {left if logins is None else format(logins, ',')}")
+    if logins is None:
+        print(
+            "logins: left in the folder. To share them, set SHORTLIST_SECRET_KEY and run this command again "
+            "with --logins."
+        )
     return 0
+
+
+def _copy_logins(folder: Path, target: Storage) -> int:
+    """Copy the logins that the database does not have; those in it may be newer."""
+    logins = _logins(folder)
+    if logins is None or target.shared is None:
+        raise InvalidInput(
+            "Gateways share logins only where all of them have the same key. Set SHORTLIST_SECRET_KEY to 32 random "
+            "bytes in base64, as in: openssl rand -base64 32"
+        )
+    known = target.shared.grants.names()
+    missing = [name for name in logins if name not in known]
+    for name in missing:
+        target.shared.grants.put(name, logins[name])
+    print(f"logins: {len(missing):,}")
+    return 0
+
+
+def _logins(folder: Path) -> dict[str, bytes] | None:
+    from shortlist.cli.grants import sealed_logins  # noqa: PLC0415 - other commands do not need the cipher
+
+    try:
+        return sealed_logins(folder)
+    except StoreError as error:
+        raise StoreError(f"Nothing was copied. {error}") from None

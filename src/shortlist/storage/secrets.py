@@ -10,6 +10,8 @@ import json
 import logging
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +49,8 @@ class FileSecrets:
     def put(self, name: str, value: str) -> None:
         with locked(self.path):
             kept = self._read()
-            nonce = secrets.token_bytes(NONCE_BYTES)
             key = self._key.find() if kept else self._key.found_or_made()
-            sealed = nonce + AESGCM(key).encrypt(nonce, value.encode(), name.encode())
-            kept[name] = base64.b64encode(sealed).decode()
+            kept[name] = base64.b64encode(_sealed(AESGCM(key), name, value)).decode()
             self._write(kept)
 
     def remove(self, name: str) -> bool:
@@ -66,14 +66,14 @@ class FileSecrets:
         return tuple(sorted(self._read()))
 
     def _open(self, name: str, sealed: str) -> str:
-        try:
-            raw = base64.b64decode(sealed, validate=True)
-            return AESGCM(self._key.find()).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], name.encode()).decode()
-        except (InvalidTag, ValueError):
-            raise StoreError(
-                f"The secret {name!r} cannot be decrypted: the key is wrong, or {str(self.path)!r} is damaged. "
-                "Set it again, or restore the key."
-            ) from None
+        self._key.find()  # says what to do where there is no key at all
+        for key in self._key.every():
+            with suppress(InvalidTag, ValueError):
+                return _opened(AESGCM(key), name, base64.b64decode(sealed, validate=True))
+        raise StoreError(
+            f"The secret {name!r} cannot be decrypted: the key is wrong, or {str(self.path)!r} is damaged. "
+            "Set it again, or restore the key."
+        )
 
     def _read(self) -> dict[str, str]:
         try:
@@ -93,19 +93,30 @@ class FileSecrets:
 
 
 class SharedSecrets:
-    """Secrets that gateways share in a database; all of them have the same key in SHORTLIST_SECRET_KEY."""
+    """Secrets that gateways share in a database; all of them have the same key in SHORTLIST_SECRET_KEY.
 
-    def __init__(self, store: SealedStore, key: str) -> None:
+    Without the key, secrets can be named and removed, and neither read nor written.
+    """
+
+    def __init__(self, store: SealedStore, key: str | None) -> None:
         self._store = store
-        self._cipher = AESGCM(_parse_key(key))
+        self._key = None if key is None else AESGCM(_parse_key(key))
         self.locked = store.locked
+
+    @property
+    def _cipher(self) -> AESGCM:
+        if self._key is None:
+            raise SecretsUnreadable(
+                f"Shared secrets cannot be decrypted without their key. Set {KEY_VARIABLE} to that of the gateways."
+            )
+        return self._key
 
     def get(self, name: str) -> str | None:
         sealed = self._store.get(name)
         if sealed is None:
             return None
         try:
-            return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], name.encode()).decode()
+            return _opened(self._cipher, name, sealed)
         except (InvalidTag, ValueError):
             raise SecretsUnreadable(
                 f"The shared secret {name!r} cannot be decrypted: {KEY_VARIABLE} differs from that of the gateway that "
@@ -113,8 +124,7 @@ class SharedSecrets:
             ) from None
 
     def put(self, name: str, value: str) -> None:
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        self._store.put(name, nonce + self._cipher.encrypt(nonce, value.encode(), name.encode()))
+        self._store.put(name, _sealed(self._cipher, name, value))
 
     def remove(self, name: str) -> bool:
         return self._store.remove(name)
@@ -165,13 +175,14 @@ class SecretKey:
         write_private(self._path, written.encode())
         return fresh
 
-    def _known(self) -> bytes | None:
+    def every(self) -> Iterator[bytes]:
+        """Yield all keys there are, the one to write with first: a secret may be older than the present key."""
         given = os.environ.get(KEY_VARIABLE)
         if given is not None:
-            return _parse_key(given)
+            yield _parse_key(given)
         kept = read_private(self._path)
         if kept is not None:
-            return _parse_key(kept.decode("ascii", "replace"))
+            yield _parse_key(kept.decode("ascii", "replace"))
         keyring = system_keyring()
         try:
             found = keyring.get_password(SERVICE, self._account) if keyring is not None else None
@@ -179,7 +190,11 @@ class SecretKey:
             raise SecretsUnreadable(
                 f"The key of the secrets cannot be read from the keyring ({error}). Unlock it, or set {KEY_VARIABLE}."
             ) from None
-        return None if found is None else _parse_key(found)
+        if found is not None:
+            yield _parse_key(found)
+
+    def _known(self) -> bytes | None:
+        return next(self.every(), None)
 
 
 def system_keyring() -> Any | None:
@@ -192,6 +207,20 @@ def system_keyring() -> Any | None:
     except Exception:  # an optional package, and backends that cannot say whether they work
         return None
     return backend if is_usable else None
+
+
+def sealed_secret(key: str, name: str, value: str) -> bytes:
+    """Return a secret as gateways with this key share it in a database."""
+    return _sealed(AESGCM(_parse_key(key)), name, value)
+
+
+def _sealed(cipher: AESGCM, name: str, value: str) -> bytes:
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    return nonce + cipher.encrypt(nonce, value.encode(), name.encode())
+
+
+def _opened(cipher: AESGCM, name: str, sealed: bytes) -> str:
+    return cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], name.encode()).decode()
 
 
 def _parse_key(text: str) -> bytes:

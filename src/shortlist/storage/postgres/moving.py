@@ -1,7 +1,7 @@
 """Copies a data folder into an empty database, whole or not at all."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,8 @@ TABLES = (
 BOOLEAN = {("exposures", "counting")}
 
 
-def move(folder: Path, address: str) -> Iterator[tuple[str, int]]:
-    """Copy everything in one transaction and yield how many rows of each kind.
+def move(folder: Path, address: str, logins: Mapping[str, bytes]) -> Iterator[tuple[str, int]]:
+    """Copy everything in one transaction and yield how many rows of each kind; `logins` are encrypted already.
 
     Raise InvalidInput where the database is not empty, or another process is moving into it.
     """
@@ -41,6 +41,9 @@ def move(folder: Path, address: str) -> Iterator[tuple[str, int]]:
             yield "workspaces", _workspaces(connection, folder / "workspaces.sqlite")
             yield from _records(cast("Postgres", _Within(connection)), open_local(folder))
             yield "audit records", _audit(connection, AuditFiles(folder / "audit"))
+            with connection.cursor() as cursor:
+                cursor.executemany("INSERT INTO grants VALUES (%s, %s) ON CONFLICT DO NOTHING", list(logins.items()))
+            yield "logins", len(logins)
             connection.execute("INSERT INTO notes VALUES (%s, '') ON CONFLICT DO NOTHING", (BEGUN,))
     finally:
         database.close()
