@@ -138,6 +138,15 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_limits.py::"
         "test_a_client_that_leaves_with_requests_waiting_cancels_the_one_that_runs_and_logs_nothing",
     ),
+    "a message of many small values, or a stream of line ends, stops the loop for seconds": (
+        "upstream/test_framing.py::test_an_answer_with_too_many_values_fails_its_request_and_is_not_parsed",
+        "upstream/test_framing.py::test_lines_of_an_event_take_no_more_memory_than_their_bytes",
+        "upstream/test_bodies.py::test_a_compressed_stream_of_line_ends_leaves_the_event_loop_to_others",
+        "gateway/test_limits.py::test_a_body_with_too_many_values_is_refused_without_being_parsed",
+    ),
+    "an event id or a session id that is not ASCII ends the connection to its server": (
+        "upstream/test_bodies.py::test_ids_that_a_server_chooses_go_back_as_they_came",
+    ),
     "kill -9 leaves processes, damages files or loses events that were written": (
         "cli/test_process.py::test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes",
         "cli/test_process.py::test_kill_9_loses_only_events_of_the_last_moment",

@@ -71,9 +71,9 @@ def upstream_frame(given: tuple[Any, bytes]) -> None:
         splitter = LineSplitter(LIMIT)
         for chunk in (line[: len(line) // 2], line[len(line) // 2 :] + b"\n", noise + b"\n"):
             for found in splitter.feed(chunk):
-                received = read_line(found, LIMIT)
+                received = read_line(found)
                 if isinstance(found, Oversized):
-                    refusal(found, LIMIT)
+                    refusal(found)
                 if received is not None:
                     wire._take(received)
         for task in waiting:

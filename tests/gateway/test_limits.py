@@ -30,6 +30,7 @@ from shortlist.front.connections import (
 from shortlist.front.http import MAX_BODY_BYTES, build_app
 from shortlist.front.server import RelayedCalls
 from shortlist.front.streams import encode_event
+from shortlist.upstream.framing import MOST_VALUES
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 from tests.gateway.test_http import connect
 
@@ -298,6 +299,14 @@ async def test_requests_that_follow_one_another_are_weighed_one_by_one() -> None
 async def test_a_body_that_declares_too_many_bytes_is_refused_before_it_comes() -> None:
     async with serve(Fixture("alpha")) as served, listening(served, Limits(request_seconds=10_000.0)) as (port, _):
         reader, writer = await ask(port, head(f"Content-Length: {MAX_BODY_BYTES + 1}", target="/mcp"))
+        assert await status(reader) == 413
+        writer.close()
+
+
+async def test_a_body_with_too_many_values_is_refused_without_being_parsed() -> None:
+    body = b"[" + b"[]," * MOST_VALUES + b"0]"
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
+        reader, writer = await ask(port, head(f"Content-Length: {len(body)}", target="/mcp") + body)
         assert await status(reader) == 413
         writer.close()
 

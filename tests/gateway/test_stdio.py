@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from shortlist.upstream.framing import MOST_VALUES
+
 PROGRAM = """
 import subprocess
 import anyio
@@ -83,13 +85,15 @@ def test_a_request_that_is_not_valid_is_answered_so_that_nobody_waits_for_it() -
 
 def test_a_request_over_the_limit_is_answered_with_an_error_and_the_next_one_as_ever() -> None:
     huge, unnamed = ping(7, text="x" * LIMIT), b"x" * (LIMIT + 1) + b"\n"
-    sent = lines_of([ping(1), huge]) + unnamed + lines_of([ping(2)])
+    many = json.dumps(ping(8, values=[0] * (MOST_VALUES + 1)), separators=(",", ":")).encode() + b"\n"
+    sent = lines_of([ping(1), huge]) + unnamed + many + lines_of([ping(2)])
     done = subprocess.run(COMMAND, input=sent, capture_output=True, check=True, timeout=SECONDS)
-    first, refused, nameless, last = sent_back(done.stdout)
+    first, refused, nameless, countless, last = sent_back(done.stdout)
     assert (first, last) == (ping(1), ping(2))
     assert (refused["id"], refused["error"]["code"]) == (7, -32600)
     assert "is over the limit of 2,000,000 (limits.message_bytes)" in refused["error"]["message"]
     assert nameless["id"] is None
+    assert (countless["id"], countless["error"]["code"]) == (8, -32600)
 
 
 def test_who_waits_for_an_answer_over_the_limit_gets_an_error() -> None:

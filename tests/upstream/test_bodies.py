@@ -5,14 +5,16 @@ import zlib
 from collections.abc import AsyncIterator
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 
 from shortlist.upstream.addresses import MAX_METADATA_BYTES, fetch
-from shortlist.upstream.bodies import BodyTooLarge, _Unpacking, decoded, read_body, responding
+from shortlist.upstream.bodies import PIECE_BYTES, BodyTooLarge, _Unpacking, decoded, read_body, responding
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.framing import LineSplitter
-from shortlist.upstream.http import HttpChannel, HttpNotes, SseChannel
+from shortlist.upstream.guarded import guarded_client
+from shortlist.upstream.http import HttpChannel, HttpNotes, SseChannel, _events, http_client
 
 pytestmark = pytest.mark.anyio
 URL, LIMIT, CHUNK = "http://server.test/mcp", 100_000, b"x" * 65_536
@@ -60,7 +62,57 @@ async def test_a_bomb_of_any_encoding_is_refused_and_unpacked_in_small_pieces(en
         await fetch(client_of(encoded(encoding, BOMBS[encoding])), httpx2.Request("GET", URL))
     if encoding in ("gzip", "X-GZip", "deflate"):
         response = encoded(encoding, BOMBS[encoding])
-        assert max([len(piece) async for piece in decoded(response, LIMIT)]) <= LIMIT < MAX_METADATA_BYTES
+        assert max([len(piece) async for piece in decoded(response)]) <= PIECE_BYTES < MAX_METADATA_BYTES
+
+
+async def test_a_compressed_stream_of_line_ends_leaves_the_event_loop_to_others() -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        response = encoded("gzip", gzip.compress(b":\n\n" * 500_000))
+        assert [event async for event in _events(response, LIMIT)] == []
+        tasks.cancel_scope.cancel()
+    assert turns >= 1_500_000 // PIECE_BYTES
+
+
+async def test_every_client_asks_only_for_encodings_that_are_unpacked_within_a_bound() -> None:
+    for client in (guarded_client(), http_client({"authorization": "Bearer x"})):
+        async with client:
+            asked = client.build_request("GET", URL).headers["accept-encoding"]
+        for encoding in asked.split(", "):
+            whole = encoded(encoding, gzip.compress(b"whole") if encoding == "gzip" else zlib.compress(b"whole"))
+            assert await read_body(whole, LIMIT) == b"whole"
+
+
+async def test_ids_that_a_server_chooses_go_back_as_they_came() -> None:
+    answer = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
+    asked: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        content = "id: größe €\nretry: 0\ndata:\n\n".encode() if request.method == "POST" else answer
+        headers = {b"content-type": b"text/event-stream", b"mcp-session-id": "sitzung-ä".encode()}
+        return httpx2.Response(200, headers=headers, stream=httpx2.ByteStream(content))
+
+    received: list[object] = []
+    async with anyio.create_task_group() as tasks:
+        client = httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
+        channel = HttpChannel(URL, client, tasks, LIMIT, HttpNotes())
+        channel._deliver = received.append
+        await channel.send({"jsonrpc": "2.0", "id": 1, "method": "initialize"}, {})
+        await channel.send({"jsonrpc": "2.0", "method": "notifications/cancelled"}, {})
+        await channel.close()
+    assert len(received) == 1
+    raw = dict(asked[1].headers.raw)
+    assert raw[b"last-event-id"].decode() == "größe €"
+    assert {dict(each.headers.raw).get(b"mcp-session-id") for each in asked[2:]} == {"sitzung-ä".encode()}
 
 
 async def test_what_follows_the_end_of_a_compressed_body_is_not_kept() -> None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,9 +11,13 @@ from shortlist.upstream.framing import (
     ERROR_BYTES,
     ERROR_CHARACTERS,
     MENDED_BYTES,
+    MOST_VALUES,
     NOTIFICATION_BYTES,
+    EventSplitter,
     LineSplitter,
     Oversized,
+    TooManyValues,
+    decode,
     read_line,
 )
 
@@ -41,7 +46,7 @@ def test_a_line_over_the_limit_is_dropped_and_the_next_is_whole(length: int, siz
 
 def dropped(message: dict[str, Any]) -> Any:
     (line,) = LineSplitter(LIMIT).feed(json.dumps(message).encode() + b"\n")
-    return read_line(line, LIMIT)
+    return read_line(line)
 
 
 def test_a_dropped_answer_fails_the_request_it_was_for_wherever_its_id_stands() -> None:
@@ -57,23 +62,23 @@ def test_an_id_inside_the_answer_is_never_taken_for_its_own() -> None:
 
 
 def test_a_broken_answer_fails_its_request_and_other_lines_are_no_messages() -> None:
-    broken = read_line(b'{"jsonrpc": "2.0", "id": 3, "result": {"a": \xff}}', LIMIT)
+    broken = read_line(b'{"jsonrpc": "2.0", "id": 3, "result": {"a": \xff}}')
     assert broken is not None
     assert broken["id"] == 3
     assert "error" in broken
-    assert read_line(b"Server listening on port 3000", LIMIT) is None
-    whole = read_line(b'{"jsonrpc": "2.0", "id": 3, "result": {"a": 1}}', LIMIT)
+    assert read_line(b"Server listening on port 3000") is None
+    whole = read_line(b'{"jsonrpc": "2.0", "id": 3, "result": {"a": 1}}')
     assert whole == {"jsonrpc": "2.0", "id": 3, "result": {"a": 1}}
 
 
 @given(st.binary(max_size=200))
 def test_no_line_raises(line: bytes) -> None:
-    read_line(line, LIMIT)
+    read_line(line)
 
 
 def result_of(text: str) -> Any:
     """Return what is read of a result that is written with escapes, as `json.dumps` does."""
-    message = read_line(json.dumps({"jsonrpc": "2.0", "id": 3, "result": {"text": text}}).encode(), LIMIT)
+    message = read_line(json.dumps({"jsonrpc": "2.0", "id": 3, "result": {"text": text}}).encode())
     return message["result"]["text"] if message is not None and "result" in message else None
 
 
@@ -89,15 +94,39 @@ def test_a_long_text_with_half_an_emoji_fails_its_call() -> None:
 
 def test_a_long_error_is_cut_and_keeps_its_code() -> None:
     error = {"code": -32042, "message": "m" * ERROR_BYTES, "data": ["d"]}
-    cut = read_line(json.dumps({"jsonrpc": "2.0", "id": 3, "error": error}).encode(), LIMIT)
+    cut = read_line(json.dumps({"jsonrpc": "2.0", "id": 3, "error": error}).encode())
     assert cut is not None
     assert cut["error"]["code"] == -32042
     assert cut["error"]["message"].startswith("m" * ERROR_CHARACTERS + " … (an error of 65,")
     short = {"jsonrpc": "2.0", "id": 3, "error": {**error, "message": "m"}}
-    assert read_line(json.dumps(short).encode(), LIMIT) == short
+    assert read_line(json.dumps(short).encode()) == short
 
 
 def test_a_notification_over_its_limit_is_dropped_and_a_request_is_not() -> None:
     message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * NOTIFICATION_BYTES}}
-    assert read_line(json.dumps(message).encode(), LIMIT) is None
-    assert read_line(json.dumps({**message, "id": 1}).encode(), LIMIT) is not None
+    assert read_line(json.dumps(message).encode()) is None
+    assert read_line(json.dumps({**message, "id": 1}).encode()) is not None
+
+
+@pytest.mark.parametrize("values", [b"[]," * MOST_VALUES, b"0," * MOST_VALUES, b'{"a":[[1]]},' * (MOST_VALUES // 3)])
+def test_an_answer_with_too_many_values_fails_its_request_and_is_not_parsed(values: bytes) -> None:
+    (line,) = LineSplitter(len(values) + 100).feed(b'{"jsonrpc":"2.0","id":3,"result":{"a":[' + values + b"0]}}\n")
+    failed = read_line(line)
+    assert isinstance(line, Oversized)
+    assert failed is not None
+    assert (failed["id"], failed["error"]["message"]) == (3, "the answer has more than 500,000 JSON values")
+    with pytest.raises(TooManyValues):
+        decode(b"[" + values + b"0]")
+
+
+@pytest.mark.parametrize("text", ["a,[{" * MOST_VALUES, '"a","b",' * MOST_VALUES, "\\," * MOST_VALUES])
+def test_what_a_text_contains_is_not_counted_as_values(text: str) -> None:
+    assert decode(json.dumps({"id": 3, "result": {"text": text}}).encode())["result"]["text"] == text
+
+
+def test_lines_of_an_event_take_no_more_memory_than_their_bytes() -> None:
+    splitter = EventSplitter(10_000_000)
+    assert list(splitter.feed(b"data:ab\n" * 100_000)) == []
+    assert splitter._data.__sizeof__() < 1_000_000
+    (event,) = splitter.feed(b"\n")
+    assert event.data == b"\n".join([b"ab"] * 100_000)

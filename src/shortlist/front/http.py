@@ -14,7 +14,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,7 +28,7 @@ from shortlist.front.peers import Peers
 from shortlist.front.replicas import Replica
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
-from shortlist.upstream.framing import well_formed
+from shortlist.upstream.framing import TOO_MANY_VALUES, has_too_many_values, well_formed
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be refused without tokens
@@ -124,27 +124,11 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal: Principal = scope[PRINCIPAL]
-        if not has_room(self._arriving, principal, self._limits.arriving_requests, alone=principal.anonymous):
-            text = "Too many requests are arriving (limits.arriving_requests)."
-            await PlainTextResponse(text, 503, {"Retry-After": "1"})(scope, receive, send)
+        arrived = await self._arrived(principal, scope, receive)
+        if isinstance(arrived, Response):
+            await arrived(scope, receive, send)
             return
-        self._arriving[principal] += 1
-        try:
-            async with asyncio.timeout(self._limits.request_seconds):
-                body = await _body(receive) if _declared_bytes(scope) <= MAX_BODY_BYTES else None
-        except TimeoutError:
-            text = "The request took too long to arrive (limits.request_seconds)."
-            await PlainTextResponse(text, 408, {"Connection": "close"})(scope, receive, send)
-            return
-        finally:
-            self._arriving[principal] -= 1
-            if not self._arriving[principal]:
-                del self._arriving[principal]
-        if body is None:
-            text = f"The request is over {MAX_BODY_BYTES:,} bytes."
-            await PlainTextResponse(text, 413, {"Connection": "close"})(scope, receive, send)
-            return
-        body = well_formed(body)
+        body = well_formed(arrived)
         if missing := self._border.missing(principal, body):
             headers = self._border.insufficient(scope["path"], missing)
             text = f"The access token needs the scopes {' '.join(missing)} for this request."
@@ -160,6 +144,26 @@ class Endpoint:
             logger.warning("a session cannot be looked up: %s", error)
             text = "The session cannot be looked up at the moment, since the database does not answer."
             await PlainTextResponse(text, 503, {"Retry-After": "1"})(scope, receive, send)
+
+    async def _arrived(self, principal: Principal, scope: Scope, receive: Receive) -> bytes | Response:
+        """Return the body of a request, or the response that refuses it."""
+        if not has_room(self._arriving, principal, self._limits.arriving_requests, alone=principal.anonymous):
+            text = "Too many requests are arriving (limits.arriving_requests)."
+            return PlainTextResponse(text, 503, {"Retry-After": "1"})
+        self._arriving[principal] += 1
+        try:
+            async with asyncio.timeout(self._limits.request_seconds):
+                body = await _body(receive) if _declared_bytes(scope) <= MAX_BODY_BYTES else None
+        except TimeoutError:
+            text = "The request took too long to arrive (limits.request_seconds)."
+            return PlainTextResponse(text, 408, {"Connection": "close"})
+        finally:
+            self._arriving[principal] -= 1
+            if not self._arriving[principal]:
+                del self._arriving[principal]
+        if body is None:
+            return PlainTextResponse(f"The request is over {MAX_BODY_BYTES:,} bytes.", 413, {"Connection": "close"})
+        return PlainTextResponse(f"The request {TOO_MANY_VALUES}.", 413) if has_too_many_values(body) else body
 
 
 def _declared_bytes(scope: Scope) -> int:

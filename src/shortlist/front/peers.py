@@ -134,7 +134,7 @@ class Peers:
     async def _resume(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> bool:
         """Resume a stream where it began; where that replica is gone, end the call that it belonged to."""
         replica, _, rest = headers.get(LAST_EVENT, "").partition("-")
-        if not replica.isdecimal() or int(replica) == self.number or not rest:
+        if not replica.isdecimal() or len(replica) > 7 or int(replica) == self.number or not rest:
             return False
         url = await self._url(replica)
         if url is not None and await self._relay(url, scope, receive, send, b""):
@@ -143,7 +143,7 @@ class Peers:
         if stream in ("", _STANDALONE):
             scope["headers"] = [(name, value) for name, value in scope["headers"] if name != LAST_EVENT.encode()]
             return False
-        number: int | str = int(stream) if stream.isdecimal() else stream
+        number: int | str = int(stream) if stream.isdecimal() and len(stream) < 18 else stream
         error = {"jsonrpc": "2.0", "id": number, "error": {"code": CONNECTION_CLOSED, "message": GONE}}
         await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
         event = encode_event({"event": "message", "data": to_json(error)})

@@ -42,7 +42,7 @@ from shortlist.storage.shared import StoredSession
 KEPT_BYTES = 64 * 1024 * 1024
 """For all sessions together; the caller that keeps the most loses its oldest events first."""
 EVENT_BYTES = 400
-"""What an event takes beside its JSON."""
+"""What an event takes beside its JSON and the name of its stream, which is the id that the client chose."""
 RETRY_MILLISECONDS = 1_000
 """How soon a client whose stream ended comes back."""
 VANISHED_SECONDS = 10.0
@@ -61,7 +61,7 @@ class _Event:
 
     @property
     def bytes(self) -> int:
-        return EVENT_BYTES + len(self.json or b"")
+        return EVENT_BYTES + len(self.stream) + len(self.json or b"")
 
 
 @dataclass(slots=True)

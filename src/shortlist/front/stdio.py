@@ -151,12 +151,11 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
 
     async def _refused(self, line: Oversized) -> SessionMessage | None:
         """Answer a message that is too large to be read; if it is itself an answer, its request gets the error."""
-        limit = self._splitter.limit
-        logger.warning("dropped a message of %s bytes, over limits.message_bytes (%s)", f"{line.size:,}", f"{limit:,}")
+        logger.warning("not served: the message %s", line.reason)
         if line.is_answer:
-            failed = read_line(line, limit)
+            failed = read_line(line)
             return _session_message(failed) if failed is not None else None
-        await self._outbox.send(_session_message(refusal(line, limit)))
+        await self._outbox.send(_session_message(refusal(line)))
         return None
 
     async def _chunk(self) -> bytes:

@@ -4,10 +4,15 @@ import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
+import anyio.lowlevel
 import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
 
 from shortlist.upstream.errors import ConnectionFailed
+
+ENCODINGS = {"accept-encoding": "gzip, deflate"}
+"""What requests ask for: an HTTP client would also name encodings that it can unpack, but not within a bound."""
+PIECE_BYTES = 64 * 1024
 
 
 class BodyTooLarge(Exception):
@@ -22,7 +27,9 @@ async def responding(
 
     The SDK's `stream_within_origin` reads the body of a redirect to its end, however much that is once it is unpacked.
     """
-    request = client.build_request(method, url, headers=dict(headers), content=body)
+    # Encoded here: sessions and event ids are whatever the server named, and the client takes only ASCII as text.
+    encoded = {name.encode(): value.encode() for name, value in headers.items()}
+    request = client.build_request(method, url, headers=encoded, content=body)
     for remaining in reversed(range(client.max_redirects + 1)):
         response = await client.send(request, stream=True, follow_redirects=False)
         try:
@@ -38,7 +45,7 @@ async def responding(
 async def read_body(response: httpx2.Response, limit: int) -> bytes:
     """Read a response within a limit of decoded bytes; raise BodyTooLarge beyond it."""
     parts, size = [], 0
-    async for part in decoded(response, limit):
+    async for part in decoded(response):
         size += len(part)
         if size > limit:
             raise BodyTooLarge(f"the answer is over the limit of {limit:,} bytes")
@@ -46,8 +53,8 @@ async def read_body(response: httpx2.Response, limit: int) -> bytes:
     return b"".join(parts)
 
 
-async def decoded(response: httpx2.Response, limit: int) -> AsyncIterator[bytes]:
-    """Yield decoded bytes in pieces of at most `limit`: a small compressed body can hold gigabytes."""
+async def decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield decoded bytes in small pieces, between which other work runs: a small body can hold gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
     if encoding == "identity":
         async for chunk in response.aiter_raw():
@@ -55,10 +62,11 @@ async def decoded(response: httpx2.Response, limit: int) -> AsyncIterator[bytes]
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise BodyTooLarge(f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
-    unpack = _Unpacking(limit, plain_deflate=encoding == "deflate")
+    unpack = _Unpacking(PIECE_BYTES, plain_deflate=encoding == "deflate")
     async for chunk in response.aiter_raw():
         for piece in unpack.feed(chunk):
             yield piece
+            await anyio.lowlevel.checkpoint()
 
 
 class _Unpacking:

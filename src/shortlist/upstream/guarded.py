@@ -8,6 +8,7 @@ import httpcore2
 import httpx2
 
 from shortlist.upstream.addresses import REQUEST_SECONDS, ForbiddenAddress, is_public
+from shortlist.upstream.bodies import ENCODINGS
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
@@ -59,5 +60,5 @@ def guarded_client(allowed_hosts: Iterable[str] = (), *, allow_private: bool = F
         timeout=httpx2.Timeout(REQUEST_SECONDS),
         follow_redirects=False,
         trust_env=False,
-        headers={"Accept": "application/json"},
+        headers={"accept": "application/json", **ENCODINGS},
     )

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import anyio
+import anyio.lowlevel
 import httpx2
 from anyio.abc import TaskGroup
 from mcp.shared._httpx_utils import redirect_location
@@ -20,7 +21,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from shortlist.config.settings import HttpTransport, SseTransport
-from shortlist.upstream.bodies import BodyTooLarge, decoded, read_body, responding
+from shortlist.upstream.bodies import ENCODINGS, BodyTooLarge, decoded, read_body, responding
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
 from shortlist.upstream.framing import (
@@ -33,6 +34,7 @@ from shortlist.upstream.framing import (
     encode,
     error_message,
     read_line,
+    unreadable,
 )
 from shortlist.upstream.wire import Deliver
 
@@ -48,6 +50,10 @@ RETRY_SECONDS = (0.05, 0.1, 0.2, 0.4)
 RESUME_ATTEMPTS = 3
 RESUME_MILLISECONDS = 1_000
 LONGEST_STREAM_PAUSE = 30.0
+EVENTS_AT_ONCE = 50
+"""After so many events of one server the others get their turn."""
+EVENT_ID_CHARACTERS = 4_096
+"""The id of an event goes back in a header; a longer one is ignored."""
 REFUSAL_BYTES = 64 * 1024
 """How much of an error response is read."""
 _SESSION_HEADER = "mcp-session-id"
@@ -208,8 +214,8 @@ class HttpChannel:
             answer = decode(await read_body(response, self._limit))
         except BodyTooLarge as error:
             answer = error_message(None, INTERNAL_ERROR, f"{error} (see limits.message_bytes)")
-        except ValueError:
-            answer = error_message(None, INTERNAL_ERROR, "the answer is not valid JSON-RPC")
+        except ValueError as error:
+            answer = error_message(None, INTERNAL_ERROR, unreadable(error))
         self._answer(answer, message, stream)
 
     async def _read_events(self, response: httpx2.Response, message: Message | None, stream: _Stream) -> None:
@@ -224,7 +230,7 @@ class HttpChannel:
             self._answer(error_message(None, INTERNAL_ERROR, str(error)), message, stream)
 
     def _take(self, event: ServerSentEvent, message: Message | None, stream: _Stream) -> None:
-        if event.id is not None:
+        if event.id is not None and len(event.id) <= EVENT_ID_CHARACTERS:
             stream.last_event_id = event.id
         if event.retry_milliseconds is not None:
             stream.retry_milliseconds = event.retry_milliseconds
@@ -366,7 +372,7 @@ class SseChannel:
             async for event in self._events:
                 is_message = event.event == "message" and event.data
                 # One that cannot be read fails the request that it names, and nothing else.
-                if is_message and (message := read_line(event.data, len(event.data))) is not None:
+                if is_message and (message := read_line(event.data)) is not None:
                     deliver(message)
         except (ConnectionFailed, EventTooLarge, BodyTooLarge) as error:
             logger.debug("the event stream ended: %s", error)
@@ -419,7 +425,7 @@ async def open_sse(
 def http_client(headers: Any, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
     """Return a client without a read timeout: every request has a deadline of its own, and streams rest for hours."""
     return httpx2.AsyncClient(
-        headers={"accept-encoding": "gzip, deflate", **dict(headers)},
+        headers={**ENCODINGS, **dict(headers)},
         auth=auth,
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE_SECONDS),
@@ -432,9 +438,11 @@ class _Unreachable(ConnectionFailed):
 
 async def _events(response: httpx2.Response, limit: int) -> AsyncIterator[ServerSentEvent]:
     splitter = EventSplitter(limit)
-    async for part in decoded(response, limit):
-        for event in splitter.feed(part):
+    async for part in decoded(response):
+        for number, event in enumerate(splitter.feed(part), 1):
             yield event
+            if number % EVENTS_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
 
 
 def _words(error: Exception) -> str:

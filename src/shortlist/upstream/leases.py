@@ -175,7 +175,7 @@ class ForwardedChannel:
             with suppress(OSError, asyncio.IncompleteReadError, ValueError):
                 while chunk := await self._chunk():
                     for line in self._splitter.feed(chunk):
-                        message = read_line(line, self._splitter.limit)
+                        message = read_line(line)
                         if message is not None:
                             self._take(message, deliver)
             tasks.cancel_scope.cancel()

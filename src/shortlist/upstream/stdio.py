@@ -70,7 +70,7 @@ class StdioChannel:
 
     def _take(self, line: bytes | Oversized, deliver: Deliver) -> bool:
         """Deliver a line, or log it where it is not a message; return whether it was one."""
-        message = read_line(line, self._splitter.limit)
+        message = read_line(line)
         if message is None:
             self._log.note(_stray(line))
             return False
