@@ -1,6 +1,8 @@
 """The engine's local file keeps the contract of every index; a cluster speaks the same protocol and was not tested."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from tests.index.contract import CONTRACT, DIMENSIONS, MODEL, drawn
 
 from shortlist.index import milvus
 from shortlist.index.choosing import choose_index
+from shortlist.index.embedders import Progress, Vectors
 from shortlist.index.index import Index
-from shortlist.index.milvus import Collection, MilvusLexicalIndex, expression
+from shortlist.index.milvus import Collection, MilvusLexicalIndex, by_milvus, expression
 from shortlist.index.nearest import ApproximateVectorIndex
 from shortlist.index.ports import Among
 from shortlist.index.vectors import ExactVectorIndex
@@ -34,24 +37,39 @@ class Drawn:
 
     model_id, dimensions = MODEL, DIMENSIONS
 
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        raise NotImplementedError(texts, progress)
+
+    def embed_query(self, text: str) -> Vectors:
+        raise NotImplementedError(text)
+
+
+def index_of(vectors: Vectors) -> Index:
+    index = Index.build(catalog([tool(f"s{n % 7}/tool_{n}", f"Does {n}.") for n in range(len(vectors))]))
+    return index.with_vectors(Drawn(), np.arange(len(vectors)), vectors)
+
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
-    index = Index.build(catalog([tool(f"s{n % 7}/tool_{n}", f"Does {n}.") for n in range(ROWS)]))
-    index = index.with_vectors(Drawn(), np.arange(ROWS), drawn(ROWS, 1))  # type: ignore[arg-type]
-    collection = Collection.open(str(tmp_path_factory.mktemp("milvus") / "index.db"), index)
+    collection = Collection.open(str(tmp_path_factory.mktemp("milvus") / "index.db"), index_of(drawn(ROWS, 1)))
     yield collection
     collection.close()
 
 
 @pytest.mark.parametrize("clause", CONTRACT, ids=lambda clause: clause.__name__)
-def test_milvus_keeps_the_contract(clause: object, published: Collection) -> None:
+def test_milvus_keeps_the_contract(clause: object, published: Collection, tmp_path: Path) -> None:
     assert callable(clause)
+    with ExitStack() as opened:
 
-    def make(exact: ExactVectorIndex) -> ExactVectorIndex:
-        return ApproximateVectorIndex(exact, published, exact.size)
+        def make(exact: ExactVectorIndex) -> ExactVectorIndex:
+            if exact.size == ROWS:
+                return ApproximateVectorIndex(exact, published, exact.size)
+            index = index_of(exact.vectors(np.arange(exact.size)))
+            collection = Collection.open(str(tmp_path / "index.db"), index)
+            opened.callback(collection.close)
+            return by_milvus(index, collection)
 
-    clause(make, ROWS)
+        clause(make, ROWS)
 
 
 def test_rows_far_from_the_query_are_found_when_only_they_may_answer(
@@ -88,9 +106,53 @@ def test_the_engine_gives_our_lexical_scores(workplace: tuple[Index, Collection]
     assert matched
 
 
-def test_filters_are_pushed_down_and_quoted() -> None:
+def test_filters_are_pushed_down_and_no_name_is_part_of_an_expression() -> None:
     filters = Filters(servers=frozenset({'a"b', "c"}), read_only=True, tags=frozenset({"x"}))
-    assert expression(filters) == 'server in ["a\\"b", "c"] and read_only == 1'
+    assert re.fullmatch(r"server in \[-?\d+, -?\d+\] and read_only == 1", expression(filters))
+
+
+ODD_NAMES = ('a"] or row >= 0 or server in ["', "'\\", "日本 🌧", "new\nline\x00", "x" * 5_000)
+
+
+def test_servers_of_any_name_are_filtered_by_the_engine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    offered = [tool(f"{name}/tool_{n}", f"Does {n}.") for name in ODD_NAMES for n in range(50)]
+    index = Index.build(catalog(offered)).embedded(HashingEmbedder())
+    assert index.dense is not None
+    collection, query = Collection.open(str(tmp_path / "index.db"), index), HashingEmbedder().embed_query("does")[None]
+    for name in ODD_NAMES:
+        among = index.among(Filters(servers=frozenset({name})))
+        found = collection.near(query, 10, among)
+        assert {index.tool(int(row)).server for row in found} == {name}
+        assert len(found) == 10
+    assert not [record for record in caplog.records if record.name == milvus.__name__], "the engine answered each time"
+    collection.close()
+
+
+def test_a_tool_of_a_megabyte_is_published(tmp_path: Path) -> None:
+    large = tool("files/read_everything", " ".join(f"word{n}" for n in range(95_000)))
+    index = Index.build(catalog([*catalog(WORKPLACE).tools.values(), large])).embedded(HashingEmbedder())
+    collection = Collection.open(str(tmp_path / "index.db"), index)
+    near = collection.near(HashingEmbedder().embed_query("word7 word8")[None], index.size, index.among(Filters()))
+    assert len(near) == index.size
+    collection.close()
+
+
+def test_after_many_changes_the_tools_that_are_left_are_published_again(tmp_path: Path) -> None:
+    searcher = Searcher(
+        catalog(WORKPLACE),
+        HashingEmbedder(),
+        options=SearchOptions(arrange=choose_index(f"milvus:{tmp_path / 'x.db'}")),
+    )
+    searcher.prepare()
+    more = [tool(f"new/tool_{n}", f"Does {n}.") for n in range(20)]
+    newer = catalog([*catalog(WORKPLACE).without_server("github").tools.values(), *more])
+    searcher.update(newer)
+    searcher.prepare()
+    dense = searcher.index.dense
+    assert isinstance(dense, ApproximateVectorIndex)
+    assert not dense.is_outdated
+    assert searcher.index.size == len(newer)
+    assert searcher.search(Query(text="does 7")).hits[0].tool.id == "new/tool_7"
 
 
 def test_a_search_by_milvus_answers_like_one_in_this_process(tmp_path: Path) -> None:
@@ -138,3 +200,9 @@ def test_an_engine_that_is_down_is_reported_and_every_vector_is_searched_here(
     found = dense.retrieve(query, 5, index.among(Filters()))
     assert found.rows.tolist() == index.dense.retrieve(query, 5, index.among(Filters())).rows.tolist()
     assert "Searching every vector in this process: Milvus did not answer" in caplog.text
+    dense.retrieve(query, 5, index.among(Filters()))
+    said = [record for record in caplog.records if record.name == milvus.__name__]
+    assert len(said) == 1, "an engine that failed is left alone for a while"
+    collection._away_until = 0.0
+    collection.close()
+    assert len(dense.retrieve(query, 5, index.among(Filters())).rows) == len(found.rows)

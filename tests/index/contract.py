@@ -12,6 +12,8 @@ from shortlist.index.vectors import ExactVectorIndex
 Make: TypeAlias = Callable[[ExactVectorIndex], ExactVectorIndex]
 CANDIDATES, FIRST, DIMENSIONS = 300, 10, 64
 MODEL = "drawn"
+ODD_ROWS = 400
+"""Rows of the smaller indexes, whose vectors are unusual."""
 
 
 def drawn(count: int, seed: int) -> Vectors:
@@ -89,4 +91,36 @@ def shows_updates_at_once(make: Make, count: int) -> None:
     assert count not in older
 
 
-CONTRACT = (finds_what_exact_search_finds, scores_like_exact_search, cuts_after_the_filter, shows_updates_at_once)
+def answers_when_few_or_no_rows_may(make: Make, count: int) -> None:
+    exact = exact_index(count)
+    index, query = make(exact), drawn(1, 9)
+    for left in ([], [0, count // 2, count - 1]):
+        mask: Mask = np.zeros(count, np.bool_)
+        mask[left] = True
+        found, wanted = (each.retrieve(query, CANDIDATES, Among(size=count, rows=mask)) for each in (index, exact))
+        assert found.rows.tolist() == wanted.rows.tolist()
+        assert found.scores.tolist() == wanted.scores.tolist()
+        assert abs(found.mean - wanted.mean) < 0.01
+        assert abs(found.deviation - wanted.deviation) < 0.01
+
+
+def takes_vectors_that_are_all_the_same_or_zero(make: Make, count: int) -> None:
+    query, everything = drawn(1, 9), Among(size=ODD_ROWS)
+    vectors = np.tile(query, (ODD_ROWS, 1))
+    vectors[8:20] = 0
+    found = make(ExactVectorIndex.of(MODEL, vectors)).retrieve(query, FIRST, everything)
+    assert len(found.rows) >= min(FIRST, count)
+    assert min(found.scores) > 0.99
+    assert not set(found.rows.tolist()) & set(range(8, 20)), "a row without a vector is not found"
+    nothing = make(ExactVectorIndex.of(MODEL, np.zeros_like(vectors))).retrieve(query, FIRST, everything)
+    assert not len(nothing.rows)
+
+
+CONTRACT = (
+    finds_what_exact_search_finds,
+    scores_like_exact_search,
+    cuts_after_the_filter,
+    shows_updates_at_once,
+    answers_when_few_or_no_rows_may,
+    takes_vectors_that_are_all_the_same_or_zero,
+)

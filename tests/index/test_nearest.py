@@ -26,7 +26,13 @@ ROWS = 30_000
 @pytest.fixture(scope="module")
 def compressed() -> Make:
     made = ApproximateVectorIndex.over(exact_index(ROWS))
-    return lambda exact: ApproximateVectorIndex(exact, made.finder, moments=Moments.of(exact))
+
+    def make(exact: ExactVectorIndex) -> ExactVectorIndex:
+        if exact.size != ROWS:
+            return ApproximateVectorIndex.over(exact)
+        return ApproximateVectorIndex(exact, made.finder, moments=Moments.of(exact))
+
+    return make
 
 
 @pytest.mark.parametrize("clause", CONTRACT, ids=lambda clause: clause.__name__)
@@ -91,6 +97,22 @@ def test_the_mean_and_deviation_are_those_of_all_rows_that_may_answer() -> None:
         among = Among(size=2_010, rows=mask)
         wanted = newer.exact().retrieve(query, 10, among)
         assert newer._spread(query, among) == pytest.approx((wanted.mean, wanted.deviation), abs=1e-5)
+
+
+def test_a_row_whose_vector_comes_after_compressing_is_found_and_counted() -> None:
+    vectors, query = drawn(2_000, 1), drawn(1, 3)
+    waiting = vectors.copy()
+    waiting[700] = 0
+    index = ApproximateVectorIndex.over(ExactVectorIndex.of("drawn", waiting))
+    filled = index.with_vectors(np.array([700]), query)
+    for among in (Among(size=2_000), Among(size=2_000, rows=np.arange(2_000) != 5)):
+        found, wanted = (each.retrieve(query, 1, among) for each in (filled, filled.exact()))
+        assert found.rows.tolist() == wanted.rows.tolist() == [700]
+        assert filled._spread(query, among) == pytest.approx((wanted.mean, wanted.deviation), abs=1e-5)
+    hidden = Among(size=2_000, rows=np.arange(2_000) != 700)
+    assert 700 not in filled.retrieve(query, 10, hidden).rows
+    assert 700 not in index.retrieve(query, 10, Among(size=2_000)).rows, "the index before the update is unchanged"
+    assert "compressed" not in filled.state(), "it is compressed again before it is saved"
 
 
 def test_a_new_finder_is_due_once_a_fifth_of_the_rows_came_later() -> None:

@@ -13,7 +13,13 @@ from typing import Any, TypeAlias
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.index import Index
-from shortlist.index.nearest import FEW_PASSING, ApproximateVectorIndex, CompressedVectors, is_available
+from shortlist.index.nearest import (
+    FEW_PASSING,
+    FEWEST_DIMENSIONS,
+    ApproximateVectorIndex,
+    CompressedVectors,
+    is_available,
+)
 from shortlist.index.vectors import CAPACITY, ExactVectorIndex, QueryVectors
 
 EmbedderChoice: TypeAlias = Embedder | Mapping[str, Any] | str | None
@@ -117,7 +123,9 @@ def _exactly(index: Index) -> Index:
 
 def _compressed(index: Index) -> Index:
     dense = index.dense
-    if dense is None or len(index) <= FEW_PASSING or _has_finder(dense, CompressedVectors):
+    if dense is None or len(index) <= FEW_PASSING or dense.dimensions < FEWEST_DIMENSIONS:
+        return index
+    if _has_finder(dense, CompressedVectors):
         return index
     return replace(index, dense=ApproximateVectorIndex.over(dense))
 
@@ -132,8 +140,9 @@ def _by_milvus(index: Index, address: str) -> Index:
     dense = index.dense
     if dense is None or _has_finder(dense, Collection):
         return index
+    whole = index if index.size == len(index) else index.compacted()
     try:
-        return replace(index, dense=by_milvus(index, Collection.open(address, index, os.environ.get(MILVUS_TOKEN, ""))))
+        return replace(whole, dense=by_milvus(whole, Collection.open(address, whole, os.environ.get(MILVUS_TOKEN, ""))))
     except ModelError as error:
         logger.warning("Searching every vector in this process: %s", error)
         return index

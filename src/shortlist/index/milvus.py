@@ -1,16 +1,20 @@
 """Milvus as the engine that finds candidates, for those who share one index among machines.
 
-A collection holds one saved index: a row is a tool, with the weights of its words as a sparse vector, its vector, and
-what filters ask for. Stored weights do not depend on other tools, and IDF is a factor of the query, so the inner
-product that the engine returns is the BM25F score of this package. Rows and term numbers are those of the index, which
-is why a collection is never changed: what came later is searched in this process until the next one is published.
+A collection holds one index: a row is a tool, with the weights of its words as a sparse vector, its vector, and what
+filters ask for, as numbers. Stored weights do not depend on other tools, and IDF is a factor of the query, so the inner
+product that the engine returns is the BM25F score of this package. Rows and term numbers are those of the index. That
+is why the name of a collection is a hash of them, and why it is never changed: what came later is searched in this
+process until the next collection is published.
 
 The same client opens a local file (`milvus-lite`) and the address of a server.
 """
 
-import json
+import hashlib
 import logging
+import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,30 +34,39 @@ logger = logging.getLogger(__name__)
 INSERTED_AT_ONCE = 2_000
 MAX_LIMIT = 16_384
 """The most rows that Milvus returns for one search."""
-MAX_LABEL = 1_024
+ANSWER_SECONDS, PUBLISH_SECONDS = 5.0, 120.0
+"""How long a search may take, and one step of publishing."""
+COOL_DOWN_SECONDS = 15.0
+"""How long an engine that failed is not asked, so that not every search waits for it."""
+SCHEMA = 2
 _ROW, _WORDS, _VECTOR = "row", "words", "vector"
 
 
 class Collection:
-    """One saved index in Milvus: opened where it is there, published where it is not."""
+    """One index in Milvus: opened where the engine has it, published where it does not."""
 
     def __init__(self, client: Any, name: str, size: int) -> None:
         self._client, self._name, self._size = client, name, size
+        self._away_until = 0.0
 
     @classmethod
     def open(cls, uri: str, index: Index, token: str = "") -> "Collection":
         """Return the collection of an index, which is published first where the engine does not have it."""
-        client = _connected(uri, token)
-        collection = cls(client, f"shortlist_{index.catalog.fingerprint}", index.size)
-        collection._ask(collection._publish, index)
+        if index.dense is None or index.size != len(index):
+            raise InvalidInput("Only an index with vectors and without removed rows is published: compact it before.")
+        collection = cls(_connected(uri, token), collection_name(index, index.dense), index.size)
+        collection._ask(collection._publish, index, index.dense)
         return collection
 
     def near(self, query: Vectors, limit: int, among: Among) -> Rows:
-        """Return rows that may answer, the nearest to any vector of the query."""
+        """Return rows that may answer, the nearest to any vector of the query; all of them where the engine is away."""
+        if time.monotonic() < self._away_until:
+            return self._passing(among)
         try:
             found = [self._rows(_VECTOR, vector.tolist(), limit, among) for vector in query.astype(np.float32)]
         except ModelError as error:  # the search goes on with every vector, in this process
             logger.warning("Searching every vector in this process: %s", error)
+            self._away_until = time.monotonic() + COOL_DOWN_SECONDS
             return self._passing(among)
         return np.unique(np.concatenate(found))
 
@@ -84,6 +97,7 @@ class Collection:
                 limit=asked,
                 filter=expression(among.filters),
                 search_params={"metric_type": "IP"},
+                timeout=ANSWER_SECONDS,
             )
             rows = np.array([hit[_ROW] for hit in found], np.int64)
             passing = rows if among.rows is None else rows[among.rows[rows]]
@@ -98,53 +112,71 @@ class Collection:
         every = np.arange(self._size)
         return every if among.rows is None else every[among.rows[: self._size]]
 
-    def _publish(self, index: Index) -> None:
-        if self._client.has_collection(self._name):
-            self._client.load_collection(self._name)  # an engine that was restarted has it on disk alone
-            count = self._client.query(self._name, filter="", output_fields=["count(*)"])[0]["count(*)"]
-            if count == index.size:
-                return
-            self._client.drop_collection(self._name)  # somebody was interrupted while publishing it
-        if index.dense is None or index.waiting or index.size != len(index):
-            raise InvalidInput("Only a complete index is published: embed every tool, and save it, before.")
-        self._create(index.dense.dimensions)
+    def _publish(self, index: Index, dense: ExactVectorIndex) -> None:
+        """Fill a collection under a name of its own and rename it, so that nobody opens half of it."""
+        if self._has_all_rows():
+            return
+        mine = f"{self._name}_{secrets.token_hex(4)}"
+        self._create(mine, dense.dimensions)
         for start in range(0, index.size, INSERTED_AT_ONCE):
             rows = range(start, min(start + INSERTED_AT_ONCE, index.size))
-            self._client.insert(self._name, list(_entities(index, index.dense, rows)))
-        self._client.flush(self._name)
+            self._client.insert(mine, list(_entities(index, dense, rows)), timeout=PUBLISH_SECONDS)
+        self._client.flush(mine, timeout=PUBLISH_SECONDS)
+        if self._client.has_collection(self._name):  # another process was faster
+            self._client.drop_collection(mine)
+        else:
+            self._client.rename_collection(mine, self._name)
+        self._client.load_collection(self._name)
 
-    def _create(self, dimensions: int) -> None:
+    def _has_all_rows(self) -> bool:
+        """Return whether the collection is there; one that has lost rows is dropped."""
+        if not self._client.has_collection(self._name, timeout=ANSWER_SECONDS):
+            return False
+        self._client.load_collection(self._name)  # an engine that was restarted has it on disk alone
+        count = self._client.query(self._name, filter="", output_fields=["count(*)"])[0]["count(*)"]
+        if count != self._size:
+            self._client.drop_collection(self._name)
+        return bool(count == self._size)
+
+    def _create(self, name: str, dimensions: int) -> None:
         from pymilvus import DataType  # noqa: PLC0415
 
         schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field(_ROW, DataType.INT64, is_primary=True)
         schema.add_field(_WORDS, DataType.SPARSE_FLOAT_VECTOR)
         schema.add_field(_VECTOR, DataType.FLOAT_VECTOR, dim=dimensions)
-        for name in ("server", "category"):
-            schema.add_field(name, DataType.VARCHAR, max_length=MAX_LABEL)
-        for name in ("read_only", "destructive"):
-            schema.add_field(name, DataType.INT8)
+        for field in ("server", "category"):
+            schema.add_field(field, DataType.INT64)
+        for field in ("read_only", "destructive"):
+            schema.add_field(field, DataType.INT8)
         indexes = self._client.prepare_index_params()
         indexes.add_index(_WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
         indexes.add_index(_VECTOR, index_type="FLAT", metric_type="IP")
-        self._client.create_collection(self._name, schema=schema, index_params=indexes, consistency_level="Strong")
+        self._client.create_collection(name, schema=schema, index_params=indexes, consistency_level="Strong")
 
     def _ask(self, work: Any, *arguments: Any, **named: Any) -> Any:
-        """Call the engine; a failure names the engine and what to do."""
-        from pymilvus.exceptions import MilvusException  # noqa: PLC0415
-
+        """Call the engine; a failure names what to do."""
         try:
             return work(*arguments, **named)
-        except MilvusException as error:
+        except _failures() as error:
             raise ModelError(
-                f"Milvus did not answer ({error.message}). Check the address in search.index, or set it to 'exact'."
+                f"Milvus did not answer ({_reason(error)}). Check the address in search.index, or set it to 'exact'."
             ) from None
+
+
+def collection_name(index: Index, dense: ExactVectorIndex) -> str:
+    """Return a name that differs where the content, the vectors, or the numbers of rows and terms do."""
+    digest = hashlib.blake2b(f"{SCHEMA} {dense.model_id} {index.catalog.fingerprint}".encode(), digest_size=16)
+    digest.update(dense.rows_without_vector().tobytes() + b"\0")
+    for text in chain(index.ids, index.lexical.vocabulary):
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return f"shortlist_{digest.hexdigest()}"
 
 
 def expression(filters: Filters) -> str:
     """Return the filters that the engine can apply as a Milvus expression; tags and single tools are left to us."""
     parts = [
-        f"{field} in {json.dumps(sorted(label[:MAX_LABEL] for label in wanted))}"
+        f"{field} in {sorted(map(_number_of, wanted))}"
         for field, wanted in (("server", filters.servers), ("category", filters.categories))
         if wanted is not None
     ]
@@ -161,27 +193,45 @@ def _entities(index: Index, dense: ExactVectorIndex, rows: range) -> Iterator[di
             _ROW: row,
             _WORDS: dict(zip(terms.tolist(), weights.tolist(), strict=True)) or {0: 0.0},
             _VECTOR: vector.tolist(),
-            "server": tool.server[:MAX_LABEL],
-            "category": tool.category[:MAX_LABEL],
+            "server": _number_of(tool.server),
+            "category": _number_of(tool.category),
             "read_only": -1 if claims[0] is None else int(claims[0]),
             "destructive": -1 if claims[1] is None else int(claims[1]),
         }
 
 
+def _number_of(label: str) -> int:
+    """Return a number for the name of a server or category: no text of a catalog is part of an expression."""
+    digest = hashlib.blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
 def _connected(uri: str, token: str) -> Any:
     try:
         from pymilvus import MilvusClient  # noqa: PLC0415
-        from pymilvus.exceptions import MilvusException  # noqa: PLC0415
     except ImportError:
         raise InvalidInput(
             "Search by Milvus needs the extra 'milvus': run pip install 'shortlist-mcp[milvus]', "
             "or set search.index to 'exact'."
         ) from None
     try:
-        return MilvusClient(uri, token=token)
-    except (MilvusException, OSError) as error:
-        reason = error.message if isinstance(error, MilvusException) else error
-        raise ModelError(f"Milvus at {uri!r} cannot be opened ({reason}). Check the address in search.index.") from None
+        return MilvusClient(uri, token=token, timeout=ANSWER_SECONDS)
+    except _failures() as error:
+        raise ModelError(
+            f"Milvus at {uri!r} cannot be opened ({_reason(error)}). Check the address in search.index."
+        ) from None
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what the client raises where an engine fails; the transport raises ValueError once it is closed."""
+    from grpc import FutureTimeoutError, RpcError  # noqa: PLC0415
+    from pymilvus.exceptions import MilvusException  # noqa: PLC0415
+
+    return MilvusException, RpcError, FutureTimeoutError, OSError, ValueError
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "message", "") or error or type(error).__name__)
 
 
 class AskedTerms(NamedTuple):
@@ -195,7 +245,6 @@ class MilvusLexicalIndex:
 
     def __init__(self, collection: Collection, exact: ExactLexicalIndex) -> None:
         self._collection, self._exact = collection, exact
-        self._placed = exact.size
 
     def match(self, terms: Sequence[QueryTerm], stand_ins: StandIns) -> AskedTerms:
         number, idf = self._exact.vocabulary, self._exact.idf

@@ -27,12 +27,17 @@ KEPT_SQUARES = 0.9
 """Principal axes are kept until they hold this share of the squared components: half of them with the shipped model."""
 OVERSAMPLED = 13
 """Rows looked at for each wanted one: four-bit codes order rows roughly. `benchmarks.growth` prints the recall."""
+FEWEST_DIMENSIONS = 2
+"""Codes stand for pairs of axes, so shorter vectors are not compressed."""
 SAMPLED = 50_000
 """Rows that the mean and deviation are estimated from, where a filter or a query of several parts needs it."""
 AT_ONCE = 50_000
 """Vectors restored to floats at a time."""
 UNPLACED_SHARE = 0.2
 """A new finder is made once this share of the rows came after the last one."""
+
+
+NO_ROWS: Rows = np.empty(0, np.int64)
 
 
 class Finder(Protocol):
@@ -127,12 +132,19 @@ class ApproximateVectorIndex(ExactVectorIndex):
     """Vectors by row of which a query looks at those that a finder names; scores are those of the exact index."""
 
     def __init__(
-        self, exact: ExactVectorIndex, finder: Finder, placed: int | None = None, moments: Moments | None = None
+        self,
+        exact: ExactVectorIndex,
+        finder: Finder,
+        placed: int | None = None,
+        moments: Moments | None = None,
+        late: Rows = NO_ROWS,
     ) -> None:
         super().__init__(exact.model_id, exact._codes, exact._scales, exact._room)
         self.finder = finder
         self._placed = exact.size if placed is None else placed
-        """The rows that the finder knows; later ones are always looked at."""
+        """How many rows there were when the finder was made; later ones are always looked at."""
+        self._late = late
+        """Rows among those whose vectors came after the finder was made; they are always looked at too."""
         self._moments = moments
         """Those of the rows that the finder knows; without them the mean and deviation are those of a sample."""
 
@@ -144,17 +156,20 @@ class ApproximateVectorIndex(ExactVectorIndex):
     @property
     def is_outdated(self) -> bool:
         """Whether the finder lacks so many rows that a new one is due."""
-        return self.size - self._placed > UNPLACED_SHARE * self.size
+        return self.size - self._placed + len(self._late) > UNPLACED_SHARE * self.size
 
     def exact(self) -> ExactVectorIndex:
         """Return the same vectors without the finder."""
         return ExactVectorIndex(self.model_id, self._codes, self._scales, self._room)
 
     def grown(self, size: int) -> "ApproximateVectorIndex":
-        return ApproximateVectorIndex(super().grown(size), self.finder, self._placed, self._moments)
+        return ApproximateVectorIndex(super().grown(size), self.finder, self._placed, self._moments, self._late)
 
     def with_vectors(self, rows: Rows, vectors: Vectors) -> "ApproximateVectorIndex":
-        return ApproximateVectorIndex(super().with_vectors(rows, vectors), self.finder, self._placed, self._moments)
+        filled = rows[(rows < self._placed) & (self._scales[rows] == 0)]
+        late = np.union1d(self._late, filled)
+        more = super().with_vectors(rows, vectors)
+        return ApproximateVectorIndex(more, self.finder, self._placed, self._moments, late)
 
     def retrieve(self, query: Vectors, limit: int, among: Among) -> Candidates:
         """Return the nearest of the rows that were looked at."""
@@ -169,12 +184,17 @@ class ApproximateVectorIndex(ExactVectorIndex):
         if among.rows is not None and np.count_nonzero(among.rows) <= max(FEW_PASSING, OVERSAMPLED * limit):
             few: Rows = among.rows.nonzero()[0]
             return few
-        return np.concatenate([np.sort(self.finder.near(query, limit, among)), self._later(among)])
+        near = self.finder.near(query, limit, among)
+        return np.union1d(near, self._unknown(among)) if self._has_unknown else np.sort(near)
 
-    def _later(self, among: Among) -> Rows:
-        """Return the rows that may answer and that the finder does not know."""
-        later = np.arange(self._placed, self.size)
-        return later if among.rows is None else later[among.rows[self._placed :]]
+    @property
+    def _has_unknown(self) -> bool:
+        return bool(self._placed < self.size or len(self._late))
+
+    def _unknown(self, among: Among) -> Rows:
+        """Return the rows that may answer and whose vectors the finder does not know."""
+        unknown = np.concatenate([self._late, np.arange(self._placed, self.size)])
+        return unknown if among.rows is None else unknown[among.rows[unknown]]
 
     def _spread(self, query: Vectors, among: Among) -> tuple[float, float]:
         """Return the mean and deviation of the rows that may answer, or those of a sample of them."""
@@ -184,8 +204,11 @@ class ApproximateVectorIndex(ExactVectorIndex):
             rows = np.arange(self.size) if among.rows is None else among.rows.nonzero()[0]
             every = self.score(query, rows[:: max(len(rows) // SAMPLED, 1)])
             return mean_and_deviation(every) if len(every) else (0.0, 1.0)
-        more, without = (self.score(query, rows).astype(np.float64) for rows in (self._later(among), hidden))
-        count, (mean, square) = self._placed - len(hidden) + len(more), self._moments.of_scores(query)
+        # A late row is one of the placed ones, in whose moments it counts as zero; a hidden one is taken out as such.
+        unknown, known_hidden = self._unknown(among), np.setdiff1d(hidden, self._late)
+        more, without = (self.score(query, rows).astype(np.float64) for rows in (unknown, known_hidden))
+        later = int(np.count_nonzero(unknown >= self._placed))
+        count, (mean, square) = self._placed - len(hidden) + later, self._moments.of_scores(query)
         if not count:
             return 0.0, 1.0
         mean = (self._placed * mean + float(more.sum() - without.sum())) / count
@@ -194,7 +217,7 @@ class ApproximateVectorIndex(ExactVectorIndex):
 
     def state(self) -> dict[str, NDArray[Any]]:
         state = super().state()
-        if isinstance(self.finder, CompressedVectors) and self._moments is not None and self._placed == self.size:
+        if isinstance(self.finder, CompressedVectors) and self._moments is not None and not self._has_unknown:
             state |= self.finder.state() | {"mean": self._moments.mean, "products": self._moments.products}
         return state
 
@@ -216,11 +239,11 @@ def is_available() -> bool:
 
 
 def _principal_axes(sample: Vectors) -> Vectors:
-    """Return the axes with most of the squared components, an even number of them, the longest first."""
+    """Return the axes with most of the squared components, the longest first and an even number: codes are of pairs."""
     squares, axes = np.linalg.eigh(sample.T @ sample)
     held = np.cumsum(squares[::-1]) / max(float(squares.sum()), 1e-9)
     kept = int(np.searchsorted(held, KEPT_SQUARES)) + 1
-    return np.ascontiguousarray(axes[:, ::-1].T[: min(kept + kept % 2, len(axes))], np.float32)
+    return np.ascontiguousarray(axes[:, ::-1].T[: min(kept + kept % 2, len(axes) - len(axes) % 2)], np.float32)
 
 
 def _faiss() -> Any:
