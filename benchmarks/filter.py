@@ -31,7 +31,7 @@ from benchmarks.measuring import (
 from shortlist.evals.tables import Table
 from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder, Vectors, shipped
-from shortlist.index.index import embed_cached
+from shortlist.index.embedding import embed_cached
 from shortlist.library.filter import ToolFilter
 from shortlist.paths import cache_folder
 from shortlist.storage.sqlite_vectors import SqliteVectors

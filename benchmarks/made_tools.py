@@ -29,7 +29,7 @@ from shortlist.catalog.readers import read_catalog
 from shortlist.evals.tables import Table
 from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder, Vectors, shipped
-from shortlist.index.index import embed_cached
+from shortlist.index.embedding import embed_cached
 from shortlist.models import Tool
 from shortlist.storage.local import local_vectors
 from shortlist.text.documents import embedding_text

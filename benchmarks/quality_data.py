@@ -23,7 +23,7 @@ from shortlist.evals.runner import LIMIT
 from shortlist.evals.significance import Values
 from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder, Progress, Vectors
-from shortlist.index.index import embed_cached
+from shortlist.index.embedding import embed_cached
 from shortlist.index.vectors import QueryVectors
 from shortlist.models import ToolId
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shortlist.catalog.catalog import Catalog
 from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder
-from shortlist.index.index import embed_cached
+from shortlist.index.embedding import embed_cached
 from shortlist.models import Query
 from shortlist.search.fusion import Background
 from shortlist.search.pipeline import Evidence

@@ -1,13 +1,21 @@
 import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shortlist.index import embedding
 from shortlist.index.cache import StoredVectors
+from shortlist.index.embedders import Progress, Vectors
+from shortlist.index.embedding import KEPT_AT_ONCE, PARTS
 from shortlist.index.index import Index
+from shortlist.storage.port import VectorStore
 from shortlist.storage.sqlite_vectors import SqliteVectors, VectorBounds
-from tests.fakes import WORKPLACE, HashingEmbedder, catalog
+from tests.fakes import WORKPLACE, HashingEmbedder, catalog, tool
 
 VECTOR = np.array([0.6, -0.8, 0.0], np.float32)
 
@@ -139,6 +147,71 @@ def test_nothing_is_embedded_twice_over_the_same_cache(tmp_path: Path) -> None:
     assert embedder.embedded == []
     store.clear()
     assert len(store) == 0
+
+
+class Watched(StoredVectors):
+    """A cache of one process that notes when another one holds all that it asks for."""
+
+    def __init__(self, store: VectorStore) -> None:
+        super().__init__(store)
+        self.refused = threading.Event()
+
+    @contextmanager
+    def claim(self, model_id: str, parts: Sequence[int]) -> Iterator[frozenset[int]]:
+        with super().claim(model_id, parts) as mine:
+            if not mine:
+                self.refused.set()
+            yield mine
+
+
+class Slow(HashingEmbedder):
+    """An embedder that works until another process has been refused."""
+
+    def __init__(self, until: threading.Event) -> None:
+        super().__init__()
+        self.until, self.begun = until, threading.Event()
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        self.begun.set()
+        assert self.until.wait(60)
+        return super().embed_documents(texts, progress)
+
+
+def test_processes_that_start_at_once_embed_nothing_twice(tmp_path: Path) -> None:
+    first, second = (Watched(SqliteVectors(tmp_path / "vectors.db")) for _ in range(2))
+    slow, late = Slow(until=second.refused), HashingEmbedder()
+    index = Index.build(catalog(WORKPLACE))
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(index.embedded, slow, cache=first)
+        assert slow.begun.wait(60)
+        other = threads.submit(Index.build(catalog(WORKPLACE)).embedded, late, cache=second)
+        assert one.result().waiting == other.result().waiting == 0
+    assert len(slow.embedded) == len(WORKPLACE)
+    assert late.embedded == [], "it waited, and found the vectors of the other"
+
+
+def test_many_texts_are_shared_between_processes_and_none_is_embedded_twice(tmp_path: Path) -> None:
+    whole = catalog([tool(f"s/tool_{n}", f"Does number {n}.") for n in range(2 * KEPT_AT_ONCE)])
+    embedders = [HashingEmbedder(), HashingEmbedder()]
+    with ThreadPoolExecutor(2) as threads:
+        caches = [StoredVectors(SqliteVectors(tmp_path / "vectors.db")) for _ in embedders]
+        made = [
+            threads.submit(Index.build(whole).embedded, embedder, cache=cache)
+            for embedder, cache in zip(embedders, caches, strict=True)
+        ]
+        assert [index.result().waiting for index in made] == [0, 0]
+    embedded = [text for embedder in embedders for text in embedder.embedded]
+    assert len(embedded) == len(set(embedded)) == len(whole)
+
+
+def test_a_process_that_never_lets_go_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "PATIENCE_SECONDS", 0.0)
+    embedder, stopped = HashingEmbedder(), SqliteVectors(tmp_path / "vectors.db")
+    with StoredVectors(stopped).claim(embedder.model_id, range(PARTS)) as held:
+        assert len(held) == PARTS
+        cache = StoredVectors(SqliteVectors(tmp_path / "vectors.db"))
+        assert Index.build(catalog(WORKPLACE)).embedded(embedder, cache=cache).waiting == 0
+    assert len(embedder.embedded) == len(WORKPLACE)
 
 
 def test_a_vector_of_the_wrong_size_is_computed_again(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What every adapter of the storage port does. A new adapter adds one entry to ADAPTERS and passes the same tests."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -244,6 +245,17 @@ def test_vectors_come_back_by_key(storage: Storage) -> None:
     vector = StoredVector(0.5, b"\x01\x02")
     storage.vectors.put({b"key": vector})
     assert storage.vectors.get([b"key", b"other"]) == {b"key": vector}
+
+
+def test_a_name_is_claimed_once_at_a_time(storage: Storage) -> None:
+    with storage.vectors.claim(["a", "b \x00\ud800"]) as held:
+        assert held == {"a", "b \x00\ud800"}
+        with storage.vectors.claim(["b \x00\ud800", "c"]) as free:
+            assert free == {"c"}
+    with suppress(ZeroDivisionError), storage.vectors.claim(["a"]):
+        raise ZeroDivisionError
+    with storage.vectors.claim(["a", "c"]) as last:
+        assert last == {"a", "c"}
 
 
 SOME = WorkspaceLimits(seconds=1_000, most=10, most_of_owner=10)

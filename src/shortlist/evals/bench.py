@@ -11,7 +11,8 @@ from shortlist.evals.contender import NOTHING_FOUND, Contender, Ranked, Ranker
 from shortlist.evals.learned import Learned
 from shortlist.evals.sweep import Make
 from shortlist.index.embedders import Embedder, Progress, Vectors
-from shortlist.index.index import Index, VectorCache
+from shortlist.index.embedding import VectorCache
+from shortlist.index.index import Index
 from shortlist.index.vectors import query_vectors
 from shortlist.models import Asker, Filters, Query, SearchResult, Tool, ToolId
 from shortlist.search.exemplars import Memory

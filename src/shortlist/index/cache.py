@@ -1,7 +1,8 @@
 """Vectors kept by what was embedded and by which model, so that nothing is embedded twice."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -35,6 +36,13 @@ class StoredVectors:
                 for text, scale, code in zip(vectors, scales, codes, strict=True)
             }
         )
+
+    @contextmanager
+    def claim(self, model_id: str, parts: Sequence[int]) -> Iterator[frozenset[int]]:
+        """Hold those of the parts of a model's texts that no other process embeds now, and yield them."""
+        names = {f"vectors {model_id} {part}": part for part in parts}
+        with self._store.claim(list(names)) as granted:
+            yield frozenset(names[name] for name in granted)
 
 
 def vector_key(model_id: str, text: str) -> bytes:

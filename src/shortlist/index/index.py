@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
 from shortlist.catalog.catalog import Catalog, Layered
 from shortlist.index.columns import Grouped, Growing
 from shortlist.index.embedders import Embedder, Progress, Vectors
+from shortlist.index.embedding import VectorCache, embed_cached
 from shortlist.index.facets import Facets
 from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.ports import Among, Mask, Rows
@@ -38,16 +38,6 @@ MIN_GONE = 1_000
 """Rows of removed tools are cleared away once there are this many and more than are in use."""
 COUNTED_TOOLS = 500
 """Servers with fewer tools are read again as a whole when one of them changes."""
-KEPT_AT_ONCE = 1_024
-"""How many vectors are made before they are kept: what an interruption loses at most."""
-
-
-class VectorCache(Protocol):
-    """Keeps vectors by what was embedded, so that nothing is embedded twice."""
-
-    def get(self, model_id: str, texts: list[str]) -> dict[str, Vectors]: ...
-
-    def put(self, model_id: str, vectors: Mapping[str, Vectors]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,34 +286,3 @@ def _repeated(catalog: Catalog) -> tuple[dict[str, frozenset[str]], dict[str, Co
 
 def _document(tool: Tool, catalog: Catalog, shared: Mapping[str, frozenset[str]]) -> Document:
     return document(tool, catalog.servers[tool.server], shared.get(tool.server, frozenset()))
-
-
-def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
-    """Report the progress of a part as progress of the whole."""
-    return (lambda done, _: progress(start + done, total)) if progress else None
-
-
-def known_vectors(embedder: Embedder, name: str, texts: list[str], cache: VectorCache | None) -> dict[str, Vectors]:
-    """Return the cached vectors of texts; those of a wrong size or with NaN are computed again."""
-    found = cache.get(name, texts) if cache is not None else {}
-    return {
-        text: vector
-        for text, vector in found.items()
-        if vector.shape == (embedder.dimensions,) and np.isfinite(vector).all()
-    }
-
-
-def embed_cached(embedder: Embedder, texts: list[str], cache: VectorCache | None, progress: Progress | None) -> Vectors:
-    """Embed each distinct text once, and not at all if the cache has it; vectors are cached as they are made."""
-    distinct = list(dict.fromkeys(texts))
-    known = known_vectors(embedder, embedder.model_id, distinct, cache)
-    missing = sorted((text for text in distinct if text not in known), key=len)
-    for start in range(0, len(missing), KEPT_AT_ONCE):
-        part = missing[start : start + KEPT_AT_ONCE]
-        fresh = dict(zip(part, embedder.embed_documents(part, _from(start, len(missing), progress)), strict=True))
-        if cache is not None:
-            cache.put(embedder.model_id, fresh)
-        known.update(fresh)
-        if progress:
-            progress(start + len(part), len(missing))
-    return np.stack([known[text] for text in texts]) if texts else np.zeros((0, embedder.dimensions), np.float32)

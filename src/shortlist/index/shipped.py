@@ -1,7 +1,8 @@
 """Vectors that come with the package: the bundled demo is searched by meaning before anything was embedded."""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from shortlist.index.cache import StoredVectors, vector_key
 from shortlist.index.embedders import WEIGHTS, Vectors
-from shortlist.index.index import VectorCache
+from shortlist.index.embedding import SharedVectorCache
 from shortlist.index.vectors import quantise
 from shortlist.storage.port import VectorStore
 
@@ -17,7 +18,7 @@ DEMO_VECTORS = WEIGHTS.parent / "demo" / "vectors.npz"
 """Those of the bundled demo's tools, by the model `small`; `python -m training.demo_vectors` makes them again."""
 
 
-def open_vectors(store: VectorStore) -> VectorCache:
+def open_vectors(store: VectorStore) -> SharedVectorCache:
     """Return a cache over a store, with the vectors of the package below it."""
     return ShippedVectors(StoredVectors(store))
 
@@ -25,7 +26,7 @@ def open_vectors(store: VectorStore) -> VectorCache:
 class ShippedVectors:
     """A cache that also gives what a file holds; keys name model and text, so that an outdated file gives nothing."""
 
-    def __init__(self, cache: VectorCache, path: Path = DEMO_VECTORS) -> None:
+    def __init__(self, cache: SharedVectorCache, path: Path = DEMO_VECTORS) -> None:
         self._cache, self._path = cache, path
 
     def get(self, model_id: str, texts: list[str]) -> dict[str, Vectors]:
@@ -35,6 +36,9 @@ class ShippedVectors:
 
     def put(self, model_id: str, vectors: Mapping[str, Vectors]) -> None:
         self._cache.put(model_id, vectors)
+
+    def claim(self, model_id: str, parts: Sequence[int]) -> AbstractContextManager[frozenset[int]]:
+        return self._cache.claim(model_id, parts)
 
     @cached_property
     def _shipped(self) -> Mapping[bytes, Vectors]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from shortlist.index.index import VectorCache
+from shortlist.index.embedding import VectorCache
 from shortlist.index.vectors import CAPACITY
 from shortlist.search.rerank import RERANKED, Reranker
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.index.embedders import Embedder, Vectors
-from shortlist.index.index import Index, VectorCache, known_vectors
+from shortlist.index.embedding import VectorCache, known_vectors
+from shortlist.index.index import Index
 from shortlist.index.ports import NOTHING, Candidates, Rows
 from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Exemplar, Scores, ToolId

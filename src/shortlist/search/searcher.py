@@ -13,7 +13,8 @@ import numpy as np
 from shortlist.catalog.catalog import Catalog
 from shortlist.errors import InvalidQuery, ModelError, ShortlistError, ToolNotFound
 from shortlist.index.embedders import Embedder, Progress, Vectors
-from shortlist.index.index import Index, IndexChange, VectorCache, as_it_is, embed_cached
+from shortlist.index.embedding import VectorCache, embed_cached
+from shortlist.index.index import Index, IndexChange, as_it_is
 from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read

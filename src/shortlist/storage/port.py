@@ -7,6 +7,7 @@ nothing was changed. `tests/storage` runs the same contract tests on every adapt
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -328,6 +329,13 @@ class VectorStore(Protocol):
 
     def put(self, vectors: Mapping[bytes, StoredVector]) -> None:
         """Keep vectors, and drop those that were not used for longest beyond the store's size."""
+        ...
+
+    def claim(self, names: Sequence[str]) -> AbstractContextManager[frozenset[str]]:
+        """Hold those of the names that nobody holds, and yield them: only one process at a time does a piece of work.
+
+        The end of a process releases what it held. A store that cannot tell who holds what grants every name.
+        """
         ...
 
 

@@ -4,16 +4,18 @@ So nobody fails because of it: what cannot be read is computed again, and what c
 file is moved aside; one of a newer version, or one that cannot be opened, is left unchanged and not used.
 """
 
+import hashlib
 import logging
 import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from shortlist.storage.port import StoredVector
+from shortlist.storage.private import PrivateLock
 from shortlist.storage.sqlite import use_rollback_journal
 
 logger = logging.getLogger(__name__)
@@ -76,6 +78,13 @@ class SqliteVectors:
             if self._unchecked >= self._bounds.checked_every:
                 self._unchecked = 0
                 self._prune(connection)
+
+    @contextmanager
+    def claim(self, names: Sequence[str]) -> Iterator[frozenset[str]]:
+        """Hold names by locks on files, which the system releases when a process ends."""
+        folder = self._path.with_name(f"{self._path.stem}-claims")
+        with ExitStack() as held:
+            yield frozenset(name for name in names if _is_free(folder, name, held))
 
     def __len__(self) -> int:
         with self._connected() as connection:
@@ -154,6 +163,16 @@ class SqliteVectors:
             connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, scale REAL, codes BLOB)")
             connection.execute("CREATE TABLE IF NOT EXISTS uses (key BLOB PRIMARY KEY, day INTEGER) WITHOUT ROWID")
             connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _is_free(folder: Path, name: str, held: ExitStack) -> bool:
+    """Lock a name until `held` is closed; return whether nobody else holds it."""
+    try:
+        lock = PrivateLock(folder / hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).hexdigest())
+        held.callback(lock.close)
+        return lock.try_acquire()
+    except OSError:  # where no lock can be, everybody works
+        return True
 
 
 _READ = "SELECT key, scale, codes, day FROM vectors LEFT JOIN uses USING (key)"

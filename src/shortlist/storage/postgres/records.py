@@ -5,7 +5,8 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -29,6 +30,8 @@ from shortlist.storage.tokens import token_of
 logger = logging.getLogger(__name__)
 
 LOOKUP = 1_000
+_CLAIM = """SELECT place FROM unnest(%s::text[]) WITH ORDINALITY AS asked (name, place)
+WHERE pg_try_advisory_xact_lock(hashtextextended(name, 0))"""
 _DEFINITION = "kind, name, text, cause, reasons, before, before_name"
 
 
@@ -105,6 +108,22 @@ class PostgresVectors:
                 cursor.execute("DELETE FROM vectors WHERE used < current_date - 90")
         except StoreError as error:
             self._report(error)
+
+    @contextmanager
+    def claim(self, names: Sequence[str]) -> Iterator[frozenset[str]]:
+        """Hold names by advisory locks of one transaction, which the database releases when its connection ends."""
+        held, granted = ExitStack(), frozenset(names)
+        try:
+            connection = held.enter_context(self._database.filling())
+            found = connection.execute(_CLAIM, ([storable(name) for name in names],)).fetchall()
+            granted = frozenset(names[place - 1] for (place,) in found)
+        except StoreError as error:
+            self._report(error)
+        try:
+            yield granted
+        finally:
+            with suppress(StoreError):  # the database went away meanwhile, and the locks with it
+                held.close()
 
     def _note_use(self, keys: list[bytes]) -> None:
         if keys:
