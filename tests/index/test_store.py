@@ -191,6 +191,19 @@ def test_any_damaged_file_is_noticed_on_loading(tmp_path: Path, file: str, damag
         load_index(tmp_path / "index")
 
 
+@pytest.mark.parametrize("file", [file for file in READ_WHOLE if file.endswith(".npy")])
+def test_a_column_that_claims_more_than_memory_holds_is_damaged(tmp_path: Path, file: str) -> None:
+    saved(tmp_path / "index", catalog(WORKPLACE))
+    path = tmp_path / "index" / file
+    column = np.load(path)
+    with path.open("wb") as damaged:
+        claimed = {"descr": column.dtype.str, "fortran_order": False, "shape": (2**48, *column.shape[1:])}
+        np.lib.format.write_array_header_1_0(damaged, claimed)
+        damaged.write(column.tobytes())
+    with pytest.raises(IndexFormatError, match="build it again"):
+        load_index(tmp_path / "index")
+
+
 @pytest.mark.parametrize(
     ("file", "key"),
     [
