@@ -43,11 +43,11 @@ class Entry:
 
 def entry_of(hit: Hit, detail: Detail, name_of: NameOf, note: str = "") -> Entry:
     """Make a hit showable at a level of detail."""
-    tool = hit.tool
+    tool, name = hit.tool, name_of(hit.tool.id)
     length = COMPACT_DESCRIPTION if detail == "compact" else STANDARD_DESCRIPTION
     return Entry(
-        name=name_of(tool.id),
-        signature=signature_of(tool, name_of(tool.id)),
+        name=name,
+        signature=signature_of(tool, name),
         description=one_line(tool.description or tool.title, length),
         score=hit.score,
         family=tuple(name_of(member) for member in hit.family if member != tool.id),
@@ -82,13 +82,9 @@ def entry_row(entry: Entry) -> dict[str, Json]:
     }
 
 
+@lru_cache(maxsize=8_192)
 def signature_of(tool: Tool, name: str) -> str:
     """Write `name(a: string, b?: int)`: required arguments first, in the schema's order."""
-    return _signature(tool, name)
-
-
-@lru_cache(maxsize=8_192)
-def _signature(tool: Tool, name: str) -> str:
     parameters = parameters_of(tool)
     required = [p for p in parameters if p.required]
     optional = [p for p in parameters if not p.required]

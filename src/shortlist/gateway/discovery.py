@@ -61,11 +61,10 @@ async def _search_tools(call: ToolCall, request: SearchRequest) -> McpResult:
     starting = state.connecting(seen)
     narrowing = await _narrowing(call, request)
     workspace = state.workspaces.for_circles(seen.caller)
-    plain = [_query(call, text, request, narrowing, workspace) for text in request.queries]
-    asker = state.asker(seen.caller)
-    queries = [replace(query, pipeline=seen.variant.pipeline, asker=asker) for query in plain]
+    queries = [_query(call, text, request, narrowing, workspace) for text in request.queries]
     found_all = [_in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
-    results = [_working_first(result, seen.tools, state.down()) for result in found_all]
+    down = state.down()
+    results = [_working_first(result, seen.tools, down) for result in found_all] if down else found_all
     found = frozenset(hit.tool.id for result in results for hit in result.hits)
     if starting and not all(map(_fits, results)):
         from shortlist.gateway.arrivals import after_arrival  # noqa: PLC0415 - only at a cold start
@@ -100,6 +99,9 @@ def _asked(request: SearchRequest) -> dict[str, Json]:
 
 def _in_reach(result: SearchResult, tools: ScopedCatalog, offset: int) -> SearchResult:
     """Keep what is in reach: the index may be behind the catalog, and it knows the words of every tool."""
+    is_all_in_reach = all(hit.tool.id in tools and not hit.family for hit in result.hits)
+    if is_all_in_reach and not offset and not result.did_you_mean:
+        return result
     hits = tuple(
         hit._replace(family=tuple(i for i in hit.family if i in tools)) if hit.family else hit
         for hit in result.hits
@@ -144,6 +146,8 @@ def _query(
         recent_servers=tuple(dict.fromkeys(tools[i].server for i in recent)),
         relation=relation_of(ask_of(text).text, called=bool(recent)),
         collapse=True,
+        pipeline=call.seen.variant.pipeline,
+        asker=call.state.asker(call.seen.caller),
     )
 
 

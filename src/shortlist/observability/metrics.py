@@ -105,10 +105,9 @@ class Instruments:
     def observe(self, family: Family, value: float, *labels: str) -> None:
         with self._lock:
             series = self.distributions.setdefault(family, {})
-            labels = _bounded(series, labels)
-            if labels not in series:
-                series[labels] = Distribution([0] * (len(family.buckets) + 1))
-            found = series[labels]
+            if (found := series.get(labels)) is None:
+                labels = _bounded(series, labels)
+                found = series.setdefault(labels, Distribution([0] * (len(family.buckets) + 1)))
             found.counts[bisect_left(family.buckets, value)] += 1
             found.total += value
         for mirror in self._mirrors:
@@ -270,7 +269,7 @@ class GatewayMetrics:
 
     def searched(self, result: SearchResult) -> None:
         """Time a search and its steps."""
-        self.instruments.observe(SEARCH_SECONDS, sum(step.milliseconds for step in result.steps) / 1000)
+        self.instruments.observe(SEARCH_SECONDS, result.milliseconds / 1000)
         for step in result.steps:
             self.instruments.observe(STEP_SECONDS, step.milliseconds / 1000, step.name)
 
@@ -336,9 +335,13 @@ def _span(name: str, kind: SpanKind, attributes: Mapping[str, Any]) -> Iterator[
         yield span
 
 
-@contextmanager
-def search_span(query: Query) -> Iterator["SearchSpan"]:
+def search_span(query: Query) -> AbstractContextManager["SearchSpan"]:
     """Open the span of one search; its steps become child spans when the result is known."""
+    return _search_span(query) if is_traced() else _UNTRACED_SEARCH
+
+
+@contextmanager
+def _search_span(query: Query) -> Iterator["SearchSpan"]:
     attributes = {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.data_source.id": DATA_SOURCE,
@@ -369,6 +372,9 @@ class SearchSpan:
             )
             began += int(step.milliseconds * 1_000_000)
             child.end(began)
+
+
+_UNTRACED_SEARCH = nullcontext(SearchSpan(INVALID_SPAN))
 
 
 def upstream_span(

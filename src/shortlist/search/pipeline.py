@@ -142,9 +142,11 @@ class HitSignals(Mapping[str, Signal]):
 
     def __getitem__(self, name: str) -> Signal:
         """Place the hit among the candidates: the best of every retriever, so a rank that matters is exact."""
-        scores = self._found.signals[name]
-        own = scores[self._found.rows == self._row]
-        score = float(own[0]) if len(own) else 0.0  # a copy is shown behind its original and has no score of its own
+        rows, scores = self._found.rows, self._found.signals[name]
+        at = int(rows.searchsorted(self._row))
+        if at == len(rows) or rows.item(at) != self._row:
+            return Signal(0.0)  # a copy is shown behind its original and has no score of its own
+        score = float(scores.item(at))
         return Signal(score, int(np.count_nonzero(scores > score)) + 1 if score > 0 else None)
 
     def __iter__(self) -> Iterator[str]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
+from pydantic_core import to_json
+
 from shortlist.errors import StoreError
 from shortlist.storage.port import (
     COUNTED,
@@ -43,7 +45,7 @@ RowReading: TypeAlias = Callable[[str, Sequence[Any]], Iterable[tuple[Any, ...]]
 
 
 def event_row(entry: EventRow) -> dict[str, Any]:
-    data = json.dumps(entry.columns["data"], ensure_ascii=False, separators=(",", ":"))
+    data = to_json(entry.columns["data"]).decode()
     search = entry.search.id if entry.search else None
     return {**dict.fromkeys(COLUMNS), **entry.columns, "id": entry.place.id, "search": search, "data": data}
 

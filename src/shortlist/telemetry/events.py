@@ -131,7 +131,7 @@ class ToolsListed(CallerEvent):
     upfront: Tokens
 
     def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
-        return {"data": {"tools": self.tools, "upfront": self.upfront}}
+        return {"data": {"tools": self.tools, "upfront": count(self.upfront)}}
 
     def tallies(self, known: Attribution) -> Iterable[Tally]:  # noqa: ARG002
         return Tally("tokens", "list", count(self.tokens)), Tally("upfront", "", count(self.upfront))
@@ -292,7 +292,7 @@ class Called(CallerEvent):
             "program": self.program,
         }
         subject = privacy.name(self.tool) if self.outcome == "unknown" else self.tool
-        return {"subject": subject, "outcome": self.outcome, "tokens": self.tokens or None, "data": _known(data)}
+        return {"subject": subject, "outcome": self.outcome, "tokens": count(self.tokens) or None, "data": _known(data)}
 
     def tallies(self, known: Attribution) -> Iterator[Tally]:
         yield Tally("calls", self.outcome)
@@ -462,7 +462,7 @@ class CatalogChanged(Event):
     upfront: Tokens = 0
 
     def columns(self, privacy: Privacy) -> Columns:  # noqa: ARG002
-        data = {"tools": self.tools, "fingerprint": self.fingerprint, "upfront": self.upfront}
+        data = {"tools": self.tools, "fingerprint": self.fingerprint, "upfront": count(self.upfront)}
         return {"subject": self.server, "data": data}
 
 

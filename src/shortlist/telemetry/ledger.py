@@ -25,7 +25,6 @@ from shortlist.telemetry.events import (
     Called,
     CallerEvent,
     Event,
-    Later,
     Searched,
     SessionOpened,
     ToolsListed,
@@ -274,7 +273,7 @@ class Ledger:
 
     def enter(self, batch: Batch, stamped: Stamped) -> None:
         """Add an event to a batch; work that was deferred on the request's path is done here."""
-        event, place, hour = _settled(stamped.event), EventPlace(), int(stamped.at // HOUR)
+        event, place, hour = stamped.event, EventPlace(), int(stamped.at // HOUR)
         trail = self._trail(event.workspace) if isinstance(event, CallerEvent) else Trail()
         known = _attribute(trail, event, place, stamped.seconds, hour)
         columns = {"at": int(stamped.at * 1000), **_columns(event, known, self._privacy)}
@@ -298,23 +297,13 @@ class Ledger:
         return trail
 
 
-def _settled(event: Event) -> Event:
-    """Return the same event with its tokens counted."""
-    late = {
-        name: count(getattr(event, name))
-        for name in ("tokens", "upfront")
-        if isinstance(getattr(event, name, 0), Later)
-    }
-    return replace(event, **late) if late else event
-
-
 def _columns(event: Event, known: Attribution, privacy: Privacy) -> Columns:
     """Return all columns of an event but its id, its time and the id of the search it belongs to."""
     shared: Columns = {
         "kind": event.kind,
         "caller": getattr(event, "caller", None),
         "workspace": privacy.workspace(event.workspace) if isinstance(event, CallerEvent) else None,
-        "tokens": getattr(event, "tokens", None),
+        "tokens": count(event.tokens) if hasattr(event, "tokens") else None,
         "milliseconds": getattr(event, "milliseconds", None),
         "rank": known.rank,
         "miss": event.miss(known),

@@ -23,7 +23,6 @@ _UNSEEN_CHARACTERS = (
 )
 _UNSEEN = re.compile(f"[{_UNSEEN_CHARACTERS}]")
 _UNCLEAN = re.compile(f"[{_UNSEEN_CHARACTERS}\u2028\u2029]")
-_SPACE = re.compile(r"\s+")
 SENTENCE_END = re.compile(r"\s(?:(?<=[.!?。！？]\s)\s*|(?<=\n)\n*)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 MAX_REMEMBERED_WORDS = 50_000
@@ -73,7 +72,7 @@ def cleaned(value: Any) -> Any:
 
 def one_line(text: str, length: int | None = None) -> str:
     """Return cleaned text on one line, shortened at a word boundary with an ellipsis."""
-    line = _SPACE.sub(" ", clean_text(text)).strip()
+    line = " ".join(clean_text(text).split())
     if length is None or len(line) <= length:
         return line
     cut = line[: length - 1]
