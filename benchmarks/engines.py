@@ -9,6 +9,7 @@ import argparse
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from statistics import fmean
 from typing import Any, Protocol
@@ -289,10 +290,10 @@ def _timed(name: str, sample: int) -> dict[str, Any]:
     queries = [case.query for case in spread(load_dataset(name).cases, sample)]
     read = Read.of(catalog)
     engines = {engine: make(read) for engine, make in ENGINES.items() if engine in _installed(_small(read))}
-    building = {e: milliseconds(lambda e=e: ENGINES[e](read)) for e in engines}  # type: ignore[misc]
+    building = {e: milliseconds(partial(ENGINES[e], read)) for e in engines}
     server = _largest_server(catalog)
     plain = interleaved({e: lambda q, i=i: i.search(q, LIMIT) for e, i in engines.items()}, queries)  # type: ignore[misc]
-    within = {e: lambda q, i=i: i.search(q, LIMIT, server) for e, i in engines.items()}  # type: ignore[misc]
+    within = {e: lambda q, i=i: i.search(q, LIMIT, server) for e, i in engines.items()}
     filtered = interleaved(within, queries, 1)
     updating = {engine: _updating(index, read) for engine, index in engines.items()}
     return {"tools": len(catalog), "build": building, "search": plain, "filtered": filtered, "update": updating}
@@ -362,7 +363,7 @@ def _best(scores: Any, ids: Sequence[ToolId], limit: int) -> list[ToolId]:
     found = np.flatnonzero(scores)
     if len(found) > limit:
         found = found[np.argpartition(scores[found], len(found) - limit)[len(found) - limit :]]
-    pairs = sorted(zip((-scores[found]).tolist(), (ids[row] for row in found), strict=True))
+    pairs = sorted(zip((-scores[found]).tolist(), (ids[row] for row in found.tolist()), strict=True))
     return [tool_id for _, tool_id in pairs]
 
 

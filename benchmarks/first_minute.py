@@ -118,7 +118,7 @@ def descendants(pid: int) -> list[int]:
 def megabytes(pids: Sequence[int]) -> float:
     """Return the PSS of some processes together."""
     texts = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids)
-    return sum(int(re.search(r"Pss:\s+(\d+)", text)[1]) for text in texts) / 1024  # type: ignore[index]
+    return sum(int(found) for text in texts for found in re.findall(r"^Pss:\s+(\d+)", text, re.MULTILINE)) / 1024
 
 
 def light(rounds: int) -> list[tuple[str, float, float]]:
@@ -191,9 +191,9 @@ def main() -> None:
     table = Table(
         title="The first minute",
         columns=("what", "measured", "target", "holds"),
-        rows=[
+        rows=tuple(
             (name, f"{value:.2f}", f"≤ {target:g}", "yes" if value <= target else "no") for name, value, target in rows
-        ],
+        ),
     )
     publish("first-minute", [table], {"servers": arguments.servers, "first": first, "later": later, "rows": rows})
 

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,8 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
     imported = time.perf_counter()
     index = load_index(INDEXES / str(size))
     assert index.dense is not None
-    exact = replace(index, dense=ExactVectorIndex.restore(index.dense.model_id, index.dense.state()))
+    every_vector = ExactVectorIndex.restore(index.dense.model_id, index.dense.state())
+    exact = replace(index, dense=every_vector)
     if published is not None:
         from shortlist.index.milvus import Collection, by_milvus
 
@@ -146,10 +148,9 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
     first = time.perf_counter() - before
     queries = [Query(text=case["query"], limit=10) for case in cases]
     answers = [[hit.tool.id for hit in searcher.search(query).hits] for query in queries]
-    times = [milliseconds(lambda query=query: searcher.search(query)) for _ in range(ROUNDS) for query in queries]
+    times = [milliseconds(partial(searcher.search, query)) for _ in range(ROUNDS) for query in queries]
     groups = [[frozenset(group) for group in case["gold_groups"]] for case in cases]
     recall = [sum(marks(found, wanted)[:10]) / len(wanted) for found, wanted in zip(answers, groups, strict=True)]
-    memory = _memory()
     found = {
         "tools": size,
         "kind": kind,
@@ -159,7 +160,7 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
         "p50": round(float(np.percentile(times, 50)), 1),
         "p95": round(float(np.percentile(times, 95)), 1),
         "recall_10": round(float(np.mean(recall)), 4),
-        **memory,
+        **_memory(),
     }
     if published is not None:
         found["published_seconds"] = published
@@ -171,7 +172,7 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
         for vectors in asked_for:
             named = len(index.dense.finder.near(vectors, CANDIDATES, everything))
             assert named < size, "the engine did not answer, and this process compared every vector"
-            near, all_near = (d.retrieve(vectors, CANDIDATES, everything).rows for d in (index.dense, exact.dense))
+            near, all_near = (d.retrieve(vectors, CANDIDATES, everything).rows for d in (index.dense, every_vector))
             shares.append(len(np.intersect1d(near, all_near)) / len(all_near))
         same = [
             [hit.tool.id for hit in other.search(query).hits] == answer
@@ -293,7 +294,7 @@ def _line(f: Mapping[str, Any]) -> tuple[str, ...]:
 def _build_seconds(f: Mapping[str, Any]) -> float:
     seconds: Mapping[str, float] = f["built"]["cpu_seconds"]
     unused = 0 if f["kind"] == "approximate" else seconds["compressed"]
-    return sum(seconds.values()) - unused + float(f.get("published_seconds", 0))
+    return float(sum(seconds.values()) - unused + f.get("published_seconds", 0))
 
 
 def _extrapolated(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -304,7 +305,7 @@ def _extrapolated(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
     def at(value: Any) -> float:
         low, high = (float(value(f)) for f in (one, two))
-        return high + (high - low) / (two["tools"] - one["tools"]) * (EXTRAPOLATED - two["tools"])
+        return high + (high - low) * float((EXTRAPOLATED - two["tools"]) / (two["tools"] - one["tools"]))
 
     return [
         (

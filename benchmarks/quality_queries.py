@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from benchmarks.quality_checks import SIGNIFICANT, paired
+from benchmarks.quality_checks import paired
 from benchmarks.quality_data import Answers
 
 from shortlist.evals.cells import label
+from shortlist.evals.compare import SIGNIFICANT
 from shortlist.evals.tables import Table
 
 COMPARED = ("ndcg@10", "top1")

@@ -14,7 +14,6 @@ legacy sessions are opened, weighed and ended again.
 
 import argparse
 import asyncio
-import sys
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -184,4 +183,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from shortlist.storage.port import Batch, EventQuery
 from shortlist.storage.sqlite import Database
 from shortlist.storage.sqlite_events import SqliteEvents
 from shortlist.telemetry.events import Called, Described, Event, Searched, SessionOpened, ToolsListed
-from shortlist.telemetry.figures import FIGURES, Tallied, latency, stats
+from shortlist.telemetry.figures import FIGURES, Figure, Tallied, latency, stats
 from shortlist.telemetry.ledger import Ledger, Stamped, UsedTogether
 from shortlist.telemetry.measures import FoundTool
 from shortlist.telemetry.redaction import Privacy
@@ -128,6 +129,10 @@ def interval(on: "np.ndarray[Any, Any]", off: "np.ndarray[Any, Any]") -> tuple[f
 # The store
 
 
+def _computed(figure: Figure, events: SqliteEvents) -> object:
+    return figure.compute(tallied(events))
+
+
 def store(folder: Path, events: int) -> Found:
     """Fill a store as the recorder does, and time every question that is asked of it."""
     path = folder / "events.sqlite"
@@ -147,7 +152,7 @@ def store(folder: Path, events: int) -> Found:
         ),
         "tools used together": lambda: UsedTogether.of(opened.pairs()),
         "tallies by the hour": lambda: opened.series(("searches", "calls", "tokens", "upfront")),
-        **{f"figure {name}": lambda name=name: FIGURES[name].compute(tallied(opened)) for name in FIGURES},
+        **{f"figure {name}": partial(_computed, figure, opened) for name, figure in FIGURES.items()},
         "figure latency": lambda: latency(tallied(opened)),
         "ab_test_sessions": lambda: opened.database.query("SELECT * FROM ab_test_sessions"),
         "ab_tool_events, counted": lambda: opened.database.query(
@@ -223,8 +228,8 @@ def happenings(events: int) -> Iterator[Stamped]:
 
 def session(chance: random.Random, weights: Sequence[float], workspace: str) -> Iterator[Event]:
     act = {"caller": "local", "workspace": workspace}
-    yield SessionOpened(**act, mode="search", tools=4, tokens=120)  # type: ignore[arg-type]
-    yield ToolsListed(**act, tools=4, tokens=360, upfront=60_000)  # type: ignore[arg-type]
+    yield SessionOpened(**act, mode="search", tools=4, tokens=120)
+    yield ToolsListed(**act, tools=4, tokens=360, upfront=60_000)
     for _ in range(chance.randint(1, 20)):
         hits = tuple(dict.fromkeys(chance.choices(range(TOOLS), weights, k=5)))
         yield Searched(
@@ -237,7 +242,7 @@ def session(chance: random.Random, weights: Sequence[float], workspace: str) -> 
             steps={name: chance.lognormvariate(0, 1) for name in STEPS},
         )
         if chance.random() < 0.3:
-            yield Described(**act, tools=(tool(hits[0]),), tokens=chance.randint(100, 900))  # type: ignore[arg-type]
+            yield Described(**act, tools=(tool(hits[0]),), tokens=chance.randint(100, 900))
         for _ in range(chance.randint(0, 2)):
             picked = chance.choice(hits) if chance.random() < 0.9 else chance.randrange(TOOLS)
             outcome = chance.choices(("ok", "error", "invalid_arguments", "failed"), (88, 6, 4, 2))[0]

@@ -17,7 +17,7 @@ import pytest
 from tests.upstream.support import ENVIRONMENT, SERVERS, pool_of
 
 from shortlist.config.settings import IsolationSettings, ServerSettings, StdioTransport
-from shortlist.upstream.errors import UpstreamError
+from shortlist.errors import UpstreamError
 from shortlist.upstream.pool import UpstreamPool
 
 pytestmark = [
@@ -77,6 +77,7 @@ def running(argument: str) -> list[str]:
 async def test_without_a_sandbox_the_server_reads_the_key(home: Path) -> None:
     """Without this, the tests below would also pass where the server tries nothing."""
     open_server = hostile()
+    assert isinstance(open_server.transport, StdioTransport)
     transport = replace(
         open_server.transport, isolation=IsolationSettings(), environment={**ENVIRONMENT, "HOME": str(home)}
     )

@@ -158,7 +158,7 @@ def report(samples: Sequence[Sample], theta: NDArray[np.float32]) -> dict[str, f
 
 def leave_one_out(samples: Sequence[Sample], adaptive: bool, newness: float) -> dict[str, float]:
     """nDCG@10 on each source by weights fitted on the others: what an unseen set would get."""
-    found = {}
+    found: dict[str, float] = {}
     for group in sorted({group_of(s.task) for s in samples if s.answerable}):
         inside = [s for s in samples if group_of(s.task) == group]
         outside = [s for s in samples if group_of(s.task) != group]

@@ -244,7 +244,7 @@ def _in_chunks(encoder: Encoder, material: Material, recipe: Recipe, batch: Batc
         for part in chunks_by_length(table, rows, recipe.tokens_a_chunk):
             with autocast(material.device):
                 again = encoder(*table.batch(rows[part]))
-            again.backward(leaf.grad[part])  # type: ignore[index]
+            again.backward(leaf.grad[part])
     return float(loss.detach())
 
 

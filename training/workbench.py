@@ -80,7 +80,7 @@ class Workbench:
 
     def judge_embedder(self, name: str, embed: Embed, *, evaluation: bool = True) -> Score:
         """Print and keep how a model does: the development part decides, the evaluation sets only inform."""
-        development = evaluate(self.dev, embed, lenient=False)
+        development = dict(evaluate(self.dev, embed, lenient=False))
         development["MACRO of the development part"] = development_macro(development)
         self.keep(f"{name} development", development)
         if evaluation:

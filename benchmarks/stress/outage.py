@@ -53,7 +53,7 @@ class Caller:
         self._made += 1
         name = f"{self._era}-{self._number}-{self._made}"
         server = "local" if self._made % STDIO_EVERY == 0 else "bench"
-        arguments = {"name": f"{server}__echo", "arguments": {"text": name, "id": name}}
+        arguments: dict[str, object] = {"name": f"{server}__echo", "arguments": {"text": name, "id": name}}
         started = perf_counter()
         outcome = await self._outcome(self._clients[self._made % 2], arguments, name)
         self._run.times[phase].append(perf_counter() - started)

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 
 from shortlist.cli import main, stack
+from shortlist.cli.pauses import keep_pauses_short
 
 TICK_SECONDS = 0.005
 WRITE_SECONDS = 2.0
@@ -62,7 +63,7 @@ class Pauses:
 
 def run() -> int:
     """Serve, watched."""
-    pauses, keep_short = Pauses(), stack.keep_pauses_short
+    pauses, keep_short = Pauses(), keep_pauses_short
     gc.callbacks.append(pauses.collected)
     path = Path(os.environ["PAUSES_FILE"])
     threading.Thread(target=pauses.write_now_and_then, args=[path], daemon=True).start()

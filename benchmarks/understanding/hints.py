@@ -36,4 +36,5 @@ def _preferred(setup: Setup, hint: dict[str, Any]) -> tuple[Filters, ...]:
     if "category" in hint:
         return (Filters(categories=frozenset({hint["category"]})),)
     key = next(iter(hint))
-    return (Filters(**{key: frozenset(hint[key])}),)
+    limits: dict[str, Any] = {key: frozenset(hint[key])}
+    return (Filters(**limits),)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from shortlist.catalog.readers import read_catalog, tool_from_mcp
 from shortlist.disclosure.budget import estimate_tokens
@@ -102,7 +103,7 @@ class Agents:
             at += self._chance.expovariate(1 / 9)
             yield Stamped(at, at, event)
 
-    def _task(self, who: dict[str, str], limit: int) -> Iterator[CallerEvent]:
+    def _task(self, who: dict[str, Any], limit: int) -> Iterator[CallerEvent]:
         chance, task = self._chance, self._chance.choice(self._tasks)
         yield self._searched(who, task.query, task, limit)
         found = task.tool in {hit.tool.id for hit in task.answer.hits[:limit]}
@@ -117,7 +118,7 @@ class Agents:
         if chance.random() < 0.3:
             yield TaskReported(**who, completed=chance.random() < 0.9)
 
-    def _searched(self, who: dict[str, str], query: str, task: Task, limit: int) -> Searched:
+    def _searched(self, who: dict[str, Any], query: str, task: Task, limit: int) -> Searched:
         answer = task.answer
         hits = answer.hits[:limit]
         return Searched(
@@ -134,7 +135,7 @@ class Agents:
             },
         )
 
-    def _called(self, who: dict[str, str], tool: str) -> Called:
+    def _called(self, who: dict[str, Any], tool: str) -> Called:
         outcome = self._chance.choice(OUTCOMES)
         if tool.startswith(("vault/", "postgres/")) and self._chance.random() < 0.2:
             outcome = "error"

@@ -140,8 +140,8 @@ def main() -> None:
     HELD_OUT.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
     head = json.loads(OUT.read_text("utf-8"))
     head["classifier"] = PassageClassifier().card.digest
-    for kind, (suspicious, dangerous) in limits.items():
-        head[kind] = {"words": WORDS[kind], "suspicious": round(suspicious, 2), "dangerous": round(dangerous, 2)}
+    for kind, (lower, upper) in limits.items():
+        head[kind] = {"words": WORDS[kind], "suspicious": round(lower, 2), "dangerous": round(upper, 2)}
     OUT.write_text(json.dumps(head) + "\n", "utf-8")
     print({kind: [round(limit, 2) for limit in each] for kind, each in limits.items()}, len(pooled["english"]), "tools")
 

@@ -6,7 +6,7 @@ itself. A sentence names every family that it has a part of: a family is held ou
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +56,8 @@ def gerund(verb: str) -> str:
 
 
 def _inflected(act: str, form: str) -> str:
-    change = {"base": str, "third": third, "gerund": gerund}[form]
+    forms: dict[str, Callable[[str], str]] = {"base": str, "third": third, "gerund": gerund}
+    change = forms[form]
     return _VERB.sub(lambda found: change(found[1]), act)
 
 
@@ -144,7 +145,7 @@ def _sentence(
         text = f"{chance.choice(parts['opener'])} {text}"
     if chance.random() < 0.3:
         text = f"{text} {chance.choice(parts['why'])}"
-    families = () if family == "ordinary" else (family,)
+    families: tuple[str, ...] = () if family == "ordinary" else (family,)
     if families and chance.random() < 0.25:
         tail = chance.choice(list(tails))
         text, families = f"{text} {chance.choice(tails[tail])}", tuple(dict.fromkeys((*families, tail)))

@@ -265,9 +265,7 @@ def _look_alike(tool: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     if kind == "name":
         return {
             **tool,
-            "name": name.replace(
-                letter, chr(_LOOKS[ord(letter)]) if isinstance(_LOOKS[ord(letter)], int) else _LOOKS[ord(letter)], 1
-            ),
+            "name": name.replace(letter, letter.translate(_LOOKS), 1),
         }
     if kind == "wide":
         return {**tool, "name": "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in name)}

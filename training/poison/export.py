@@ -85,7 +85,8 @@ def four_bits(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[n
     widest = np.take_along_axis(blocks, np.abs(blocks).argmax(2)[..., None], 2)
     scales = np.where(widest == 0, 1, widest / -8).astype(np.float32)
     numbers = (np.clip(np.round(blocks / scales), -8, 7) + 8).astype(np.uint8)
-    return numbers[..., 0::2] | numbers[..., 1::2] << 4, scales[..., 0]
+    packed = (numbers[..., 0::2] | numbers[..., 1::2] << np.uint8(4)).astype(np.uint8)
+    return packed, scales[..., 0]
 
 
 def model(weights: Weights) -> onnx.ModelProto:

@@ -1,6 +1,7 @@
 """Which families, voices, writers and servers each fold of the classifier's training leaves out."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class Fold:
     servers: frozenset[int] = frozenset()
 
 
-def folds(names: dict[str, list]) -> list[Fold]:
+def folds(names: dict[str, list[Any]]) -> list[Fold]:
     families = sorted({family for each, _, _ in names["learned"] for family in each} - {"hard_negative"})
     voices = sorted({voice for _, voice, _ in names["learned"]} - {"composed", "plain"})
     chance = np.random.RandomState(3)
@@ -37,7 +38,7 @@ def folds(names: dict[str, list]) -> list[Fold]:
 
 
 def learned(
-    fold: Fold, raw: dict[str, np.ndarray], names: dict[str, list]
+    fold: Fold, raw: dict[str, np.ndarray], names: dict[str, list[Any]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the texts that a fold learns from: bad, good, and good ones of real tools."""
     servers = sorted(fold.servers)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -220,7 +221,7 @@ def main() -> None:
     common = (token for token, _ in counts.most_common() if token not in known)
     kept = sorted(known | set(islice(common, VOCABULARY - len(known))))
     flat, lengths = ragged(ids)
-    arrays: dict[str, np.ndarray] = {
+    arrays: dict[str, Any] = {
         "kept": np.array(kept, np.int32),
         "ids": flat.astype(np.uint16),
         "lengths": lengths.astype(np.uint8),

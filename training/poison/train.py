@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -129,7 +130,7 @@ class Lesson:
     close: Tensor
 
 
-def lesson_of(fold: Fold, raw: dict[str, np.ndarray], names: dict[str, list]) -> Lesson:
+def lesson_of(fold: Fold, raw: dict[str, np.ndarray], names: dict[str, list[Any]]) -> Lesson:
     bad, good, real = learned(fold, raw, names)
     by_writers = np.array([source != "own" for _, _, source in names["learned"]])
     close = np.unique(raw["learned"][by_writers])
@@ -219,7 +220,7 @@ def highest(found: np.ndarray, raw: dict[str, np.ndarray], group: str) -> np.nda
     return best
 
 
-def report(fold: Fold, found: np.ndarray, raw: dict[str, np.ndarray], names: dict[str, list]) -> str:
+def report(fold: Fold, found: np.ndarray, raw: dict[str, np.ndarray], names: dict[str, list[Any]]) -> str:
     real = highest(found, raw, "real")
     held = real[np.isin(raw["real_fold"], sorted(fold.servers))] if fold.servers else real
     limits = [float(np.quantile(held, 1 - rate)) for rate in (0.01, 0.003, 0.0005)]
