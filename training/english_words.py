@@ -4,25 +4,31 @@
 
 A word is ordinary if a request or a tool text has it and the dictionary (Debian's wamerican) does too, or if so many
 texts have it that it cannot be a typing error: names of products, words of the trade. The rest of the dictionary is a
-list of its own: such a word is never taken for a typing error, and says nothing about the language of a request.
+list of its own, with words that several servers use and those of `words/modern.txt`: such a word is never taken for a
+typing error, and says nothing about the language of a request.
 """
 
 import argparse
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from shortlist.text.languages.glossing import LATIN
 from shortlist.text.languages.lexicon import FUNCTION_WORD
 from shortlist.text.tokens import STOPWORDS
-from training.bench import Folder, data_folder
+from training.bench import Folder, data_folder, folders
 from training.lexicon import WORDS
 
 SHIPPED = Path("src/shortlist/text/data/english.txt")
 RARER = Path("src/shortlist/text/data/dictionary.txt")
+MODERN = WORDS / "modern.txt"
 SEEN_BY = 25
 """Servers and requests that must have a word which no dictionary has."""
+USED_BY = 4
+"""Servers whose texts must have a word for it not to be a typing error, whatever the dictionary says."""
+MIN_NAME = 4
+"""Letters of a name that is kept in small letters too, as people type it: `lyon`."""
 SHORT_WORD = 5
 """Dictionary words up to this length are all kept: they are near so many others that they would be corrected first."""
 FOREIGN_BELOW = 250
@@ -33,22 +39,29 @@ ENGLISH_TOO = frozenset({"as", "come", "die", "fin", "fort", "hat", "man", "me",
 _WORD = re.compile(r"(?<![\w./:=@#<{&-])[A-Za-z][a-z]{1,17}(?![\w/:=@>}-]|\.\w)")
 
 
+def words_by_server(data: Path) -> Mapping[str, set[str]]:
+    """Return the words in the tool texts of each server."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for folder in _folders(data):
+        for tool in folder.tools:
+            found[f"{folder.name}/{tool.server}"] |= {word.lower() for word in _WORD.findall(tool.description)}
+    return found
+
+
 def words_of(data: Path) -> Counter[str]:
     """Count the servers and requests in which each word stands."""
     found: Counter[str] = Counter()
-    by_server: defaultdict[str, set[str]] = defaultdict(set)
-    for folder in [*(data / "train").iterdir(), *(data / "catalogs").iterdir()]:
-        if not (folder / "tools.jsonl.gz").exists():
-            continue
-        for tool in Folder(folder).tools:
-            by_server[f"{folder.name}/{tool.server}"] |= {word.lower() for word in _WORD.findall(tool.description)}
-        if folder.name in ("authored", "labelled"):
-            for case in Folder(folder).cases:
-                if case.query.isascii():
-                    found.update({word.lower() for word in _WORD.findall(case.query)})
-    for words in by_server.values():
+    for folder in (each for each in _folders(data) if each.name in ("authored", "labelled")):
+        for case in folder.cases:
+            if case.query.isascii():
+                found.update({word.lower() for word in _WORD.findall(case.query)})
+    for words in words_by_server(data).values():
         found.update(words)
     return found
+
+
+def _folders(data: Path) -> list[Folder]:
+    return [*folders(data, "train"), *folders(data, "catalogs")]
 
 
 def ordinary(counts: Counter[str], dictionary: Path) -> list[str]:
@@ -63,10 +76,14 @@ def ordinary(counts: Counter[str], dictionary: Path) -> list[str]:
     return sorted(every, key=lambda word: (-counts[word], word))
 
 
-def rarer(words: list[str], dictionary: Path) -> list[str]:
-    """Return the plain words of the dictionary that are not among the ordinary ones."""
-    listed = {word for word in dictionary.read_text("utf-8").split() if word.isascii() and word.isalpha()}
-    return sorted({word for word in listed if word.islower() and len(word) > 2} - set(words))
+def rarer(words: Collection[str], listed: Collection[str], data: Path) -> list[str]:
+    """Return the plain words and longer names of the dictionary, of servers and of today that are not ordinary."""
+    used = Counter(word for server in words_by_server(data).values() for word in server)
+    names = {word.lower() for word in listed if word.istitle() and len(word) >= MIN_NAME}
+    modern = MODERN.read_text("utf-8").split()
+    every = {*listed, *names, *modern, *(word for word, count in used.items() if count >= USED_BY)}
+    plain = {word for word in every if word.isascii() and word.isalpha() and word.islower() and len(word) > 2}
+    return sorted(plain.difference(words))
 
 
 def _function_words() -> Iterator[str]:
@@ -85,7 +102,7 @@ def main() -> None:
     words = ordinary(words_of(options.data), options.dictionary)
     options.out.write_text("\n".join(words) + "\n", "utf-8")
     print(f"{len(words)} words, {options.out.stat().st_size} bytes")
-    others = rarer(words, options.dictionary)
+    others = rarer(words, options.dictionary.read_text("utf-8").split(), options.data)
     RARER.write_text("\n" + "\n".join(others) + "\n", "utf-8")
     print(f"{len(others)} rarer words, {RARER.stat().st_size} bytes")
 

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.measuring import publish
-from benchmarks.understanding import chats, hints, languages, pastes, real_servers, wishes
+from benchmarks.understanding import chats, hints, languages, pastes, real_servers, typos, wishes
 from benchmarks.understanding.row import Row, Setup, as_data, table
 
 from shortlist import ToolFilter
@@ -16,6 +16,7 @@ from shortlist.evals.datasets import demo_catalog
 
 PARTS: Mapping[str, Callable[[Setup], Sequence[Row]]] = {
     "languages": languages.rows,
+    "typos": typos.rows,
     "pastes": pastes.rows,
     "chats": chats.rows,
     "wishes": wishes.rows,

@@ -3,21 +3,17 @@
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from benchmarks.understanding.row import Row, Setup
+from benchmarks.understanding.searchers import searcher_over
 
 from shortlist.evals.cases import Case
-from shortlist.evals.datasets import data_root, golden, load_dataset, read_catalogs
+from shortlist.evals.datasets import data_root, golden, load_dataset
 from shortlist.evals.metrics import marks, ndcg, recall, strict_groups, top_1
-from shortlist.index.cache import StoredVectors
-from shortlist.index.embedders import shipped
 from shortlist.models import Query
-from shortlist.paths import cache_folder
-from shortlist.search.searcher import Searcher, SearchOptions
-from shortlist.storage.sqlite_vectors import SqliteVectors
+from shortlist.search.searcher import Searcher
 from shortlist.text.languages.detecting import NAMES
 
 LIMIT = 10
@@ -45,7 +41,7 @@ def rows(setup: Setup) -> list[Row]:
 
 
 def _language_rows(setup: Setup) -> Iterator[Row]:
-    searcher = _searcher(setup.embedding, load_dataset("authored_dev").catalogs)
+    searcher = searcher_over(setup.embedding, load_dataset("authored_dev").catalogs)
     requests = list(_requests())
     found = {request: _ask(searcher, request.query, request.gold) for request in requests}
     clean = {request.english: _ask(searcher, request.english, request.gold) for request in requests}
@@ -68,7 +64,7 @@ def _language_rows(setup: Setup) -> Iterator[Row]:
 
 def _golden_rows(setup: Setup) -> Iterator[Row]:
     dataset = golden()
-    searcher = _searcher(setup.embedding, dataset.catalogs)
+    searcher = searcher_over(setup.embedding, dataset.catalogs)
     for segment, first, within_five in (("languages", 60.0, None), ("typos", 83.3, 95.8)):
         cases = dataset.only(split="test", segment=segment).cases
         yield Row(request=f"golden {segment}", metric="top-1", values=_golden(searcher, cases, 1), asked=first)
@@ -101,10 +97,3 @@ def _ask(searcher: Searcher, text: str, gold: tuple[str, ...]) -> Asked:
     groups = strict_groups(gold)
     met = marks([hit.tool.id for hit in found.hits], groups)
     return Asked(ndcg(LIMIT)(met, len(groups)), found.confidence.level == "none")
-
-
-def _searcher(embedding: str, catalogs: Sequence[Path]) -> Searcher:
-    cache = StoredVectors(SqliteVectors(cache_folder() / "vectors.sqlite"))
-    searcher = Searcher(read_catalogs(catalogs).catalog, shipped(embedding), options=SearchOptions(cache=cache))
-    searcher.prepare()
-    return searcher

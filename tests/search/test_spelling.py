@@ -46,6 +46,7 @@ def test_a_typing_error_becomes_a_whole_word(speller: Speller, typed: str, meant
         "секрте",
         "play it louder and faster",
         "an untidier crate plus a brazier",
+        "read the wifi secret by sms from lyon",
     ],
 )
 def test_ordinary_words_names_and_pasted_text_are_not_corrected(speller: Speller, text: str) -> None:
@@ -81,6 +82,10 @@ def test_a_word_that_a_team_has_given_a_meaning_is_not_corrected() -> None:
         ("merge branchinto main", "merge branch into main"),
         ("read a sec ret", "read a secret"),
         ("list the pods of jubernetes", "list the pods of kubernetes"),
+        ("ilst the pods", "list the pods"),
+        ("delte the tab fom the valut", "delete the tab from the vault"),
+        ("howmany pods", "how many pods"),
+        ("read the secret of the intermezo", "read the secret of the intermezzo"),
     ],
 )
 def test_the_commoner_word_is_meant_and_spaces_left_out_or_typed_into_a_word_are_seen(
@@ -108,3 +113,23 @@ def test_a_rare_name_is_not_turned_into_a_rare_word(speller: Speller) -> None:
 
 def test_an_english_request_with_typing_errors_is_not_taken_for_another_language() -> None:
     assert read_query("opeh a pr frm my branch") is None
+
+
+def test_the_words_beside_it_tell_which_word_was_meant(speller: Speller) -> None:
+    assert speller("what is the wether like").text == "what is the weather like"
+    assert speller("i wonder wether it is a secret").text == "i wonder whether it is a secret"
+
+
+def test_an_english_word_that_never_stands_there_is_read_as_one_of_the_catalog_that_does() -> None:
+    song = Tool(id="music/play", server="music", name="play_song", description="Play a song.")
+    speller = Speller(Index.build(Catalog.of((*TOOLS, song))))
+    assert [each.text for each in speller.readings("play teh son by Nina")] == [
+        "play the son by Nina",
+        "play the song by Nina",
+    ]
+
+
+def test_wishes_with_typing_errors_are_told_apart() -> None:
+    found = Searcher(Catalog.of(TOOLS)).search(Query(text="lsit the pods and raed a secrte from the vault", limit=4))
+    assert {hit.tool.id for hit in found.hits[:2]} == {"k8s/pods", "vault/read"}
+    assert {hit.wish for hit in found.hits[:2]} == {"list the pods", "read a secret from the vault"}

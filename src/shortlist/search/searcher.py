@@ -35,7 +35,7 @@ from shortlist.search.pipeline import (
 )
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import ACTIONS, Spelled
+from shortlist.search.spelling import ACTIONS, Spelled, respelled
 from shortlist.search.wishes import serve_each
 from shortlist.text.asks import Ask
 from shortlist.text.languages.lexicon import strange_words
@@ -270,7 +270,8 @@ class Searcher:
         """Find the best tools for a query."""
         ask = ask_of(clean_text(query.text))
         result = self._run(query, self._answer, ask)
-        if query.mode == "hybrid" and (apart := wishes(ask.text)):
+        meant = respelled(ask.text, result.did_you_mean) if result.did_you_mean else ask.text
+        if query.mode == "hybrid" and (apart := wishes(meant)):
             result = serve_each(result, apart, self._answers(query, apart))
         reranker = self._options.reranker
         return result if reranker is None else reranked(result, reranker, self._options.rerank_top)
@@ -317,7 +318,7 @@ class Searcher:
         """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
         ready = self._current()
         speller = (ready.uncopied or ready).parts.speller
-        apart = wishes(ask_of(clean_text(text)).text)
+        apart = wishes(speller(ask_of(clean_text(text)).text).text)
         queries = map(asked_text, (text, *(wish.query for wish in apart)))
         spellings = [reading.text for query in queries for reading in speller.readings(query)]
         return tuple(dict.fromkeys(text for each in spellings for text in texts_to_read(self._texts(each))))

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from string import ascii_lowercase
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 from shortlist.index.index import Index
 from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word, strange_words
 from shortlist.text.languages.reading import read_query
+from shortlist.text.pairs import START, seen_together
 from shortlist.text.queries import Expansions, shipped_expansions
 from shortlist.text.tokens import STOPWORDS, ascii_words, read_words, stem, terms
 
@@ -34,23 +35,40 @@ ROWS_FOR_SPELLING = 12
 SWAPPED, DOUBLED, MISSING, NEIGHBOUR, EXTRA, OTHER_LETTER, FIRST_LETTER = 1.0, 1.0, 1.1, 1.25, 1.3, 1.5, 0.4
 """What a slip costs: letters swapped, a letter doubled or a double written once, a letter missing, one typed for its
 neighbour on the keyboard or a vowel for a vowel, one too many, any other; and the first letter of a word more."""
+USUAL_PLACE = 3
+"""How often another word must have been seen between two others for one that was not to be a mistake."""
+USUAL_PAIR = 3
+"""How often two words must follow each other to be taken apart wherever they were joined."""
+PASSES = 2
+"""A word is first read beside its neighbours as typed, then beside what was meant by them."""
 JOINED, MIN_PART = 1.2, 3
 """What it costs to leave out a space, as in `findbranch`; and the letters of the shortest word with a meaning."""
 ACTIONS = read_words("actions.txt")
+ENDINGS = frozenset({"", "s", "es", "ed", "er", "ers", "ing", "ings", "ly", "al", "able", "ment", "ments"})
+"""What a word of the catalog may have behind it to be another form of it: `merges`, but not `mergee`."""
 PARTICLES, MOST_LETTERS = ("up", "in", "on", "off", "out", "down", "over", "back"), 5
 """What is often written onto a short word: `standup`, but not `messageon`; and the letters that such a word has."""
 LIKE_A_SLIP = 1.3
 """The most that a slip costs by which an English word may stand for an action: `crate` for `create`."""
-TOO_UNLIKELY = 2.1
+TOO_UNLIKELY = 2.4
 """A word that costs more stays as it was typed: it is a name more often."""
 MOST_WEIGHT = 1.25
 MOST_SLIPS = 2.9
 """What the slips in one word cost together at most: two of the usual ones."""
 IN_CATALOG, OFTEN = 0.5, 0.5
 """What it counts that the catalog has a word, and how much more one that all of its tools have."""
+IN_CONTEXT = 0.1
+"""What it counts that a word was seen beside its neighbour, for each doubling of how often."""
+MOST_CANDIDATES = 12
+"""Words that are compared by their neighbours."""
+RARE = 1.1
+"""The rarity of a word that only the dictionary has."""
 
 _PLAIN_WORD = re.compile(r"(?<![\w./:=@#<{'\"`&+-])[A-Za-z][a-z]{2,24}(?![\w/:=@>}'\"`+-]|\.\w)")
 """A word that stands alone and is not spelled like a name: no part of a path, an address or a quotation."""
+
+_TOKEN = re.compile(r"[A-Za-z]+(?:'[a-z]+)?|\S")
+_BREAKS = frozenset('.!?;:,()[]"')
 
 _TORN = re.compile(r"(?<![\w./:=@#<{'\"`&+-])(?=([A-Za-z][a-z]*) ([a-z]+)(?![\w/:=@>}'\"`+-]|\.\w))")
 """Two such words side by side; the next pair begins with the second of them."""
@@ -78,7 +96,7 @@ class Speller:
         self._expansions = expansions
         """Words that a team has given a meaning, and the shipped ones; None: the shipped ones."""
         self._lexical = index.lexical
-        self.corrections = lru_cache(maxsize=2_000)(self._corrections)
+        self.candidates = lru_cache(maxsize=2_000)(self._candidates)
         self.meant_action = lru_cache(maxsize=2_000)(self._meant_action)
         self.knows = lru_cache(maxsize=2_000)(self._is_known)
         """Remembered by word: queries are made of the same few words."""
@@ -90,9 +108,10 @@ class Speller:
     def readings(self, text: str) -> tuple[Spelled, ...]:
         """Return what a text may say, the likeliest spelling first; of several, the answers to them tell which it is.
 
-        Another reading has the second choice for one of the words, or an action for a first word that is English but
+        Another reading has the second choice for one of the words; or an action for a first word that is English but
         neither an action nor in the catalog: requests begin with what is to be done, so "crate a ticket" may say
-        "create".
+        "create"; or words of the catalog that usually stand there for English ones that do not: "the son that is
+        playing".
         """
         if not text.isascii():
             return (Spelled(text, {}),)
@@ -102,19 +121,36 @@ class Speller:
             first, others = Spelled(text, {}), list[Spelled]()
         else:
             first, others = self._corrected(text, strange)
-        acting = self._with_action(first)
-        return tuple(islice((first, *([acting] if acting else ()), *others), MAX_READINGS))
+        acting, unmistaken = self._with_action(first), self._unmistaken(first)
+        return tuple(islice((first, *filter(None, (acting, unmistaken)), *others), MAX_READINGS))
 
     def _corrected(self, text: str, strange: Sequence[str]) -> tuple[Spelled, list[Spelled]]:
         joined = dict(self._torn(text, strange))
         for torn, word in joined.items():
             text = text.replace(torn, word)
         left = [word for word in strange if word in text.lower()]
-        choices = {word: found for word in left if (found := self.corrections(word))}
+        choices: dict[str, tuple[str, ...]] = {}
+        for _ in range(PASSES):
+            words = _in_order(text, {word: found[0] for word, found in choices.items()})
+            choices = {word: found for word in left if (found := self._in_context(word, words))}
         best = {word: found[0] for word, found in choices.items()}
         every = [best, *(best | {word: found[1]} for word, found in choices.items() if len(found) > 1)]
-        first, *others = [Spelled(_replaced(text, each), joined | each) for each in every]
+        first, *others = [Spelled(respelled(text, each), joined | each) for each in every]
         return first, others
+
+    def _in_context(self, word: str, words: Sequence["_Word"]) -> tuple[str, ...]:
+        """Return what was likely meant by a word between its neighbours, and another that is nearly as likely."""
+        at = next((n for n, each in enumerate(words) if each.typed == word), None)
+        if at is None:
+            return ()
+        before = words[at - 1].meant.rpartition(" ")[2] if at else START
+        after = words[at + 1].meant.partition(" ")[0] if at + 1 < len(words) else ""
+        ranked = sorted(
+            Respelling(each.cost - IN_CONTEXT * _seen_between(before, each.word, after), each.word)
+            for each in self.candidates(word)
+        )
+        most = min(TOO_UNLIKELY, ranked[0].cost + NEARLY) if ranked else 0.0
+        return tuple(islice((each.word for each in ranked if each.cost <= most), 2))
 
     def _with_action(self, spelled: Spelled) -> Spelled | None:
         typed, space, rest = spelled.text.partition(" ")
@@ -132,15 +168,32 @@ class Speller:
         best = min(near, default=None)
         return best.word if best and best.cost <= LIKE_A_SLIP else None
 
+    def _unmistaken(self, spelled: Spelled) -> Spelled | None:
+        """Replace words that were never seen beside their neighbours by words of the catalog that were."""
+        words = [each.typed for each in _in_order(spelled.text, {})]
+        around = zip([START, *words], words, [*words[1:], ""], strict=False)
+        meant = {word: found for before, word, after in around if (found := self._usual(before, word, after))}
+        changed = respelled(spelled.text, meant)
+        return Spelled(changed, {**spelled.corrected, **meant}) if changed != spelled.text else None
+
+    def _usual(self, before: str, word: str, after: str) -> str | None:
+        has = self._lexical.frequency
+        if len(word) < MIN_PART or word in STOPWORDS or word not in english_words() or has(stem(word)):
+            return None
+        if _seen_between(before, word, after):
+            return None
+        near = [(_seen_between(before, each, after), each) for each in _one_slip_from(word) if has(stem(each))]
+        seen, meant = max(near, default=(0, ""))
+        return meant if seen >= USUAL_PLACE and meant in english_words() else None
+
     def _torn(self, text: str, strange: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield words that a space was typed into: `acknowle dge`."""
         for found in _TORN.finditer(text):
             head, tail = found[1], found[2]
-            if not {head.lower(), tail}.isdisjoint(strange) and self._is_word(head.lower() + tail):
+            whole, parts = head.lower() + tail, {head.lower(), tail}
+            is_here = bool(self._lexical.frequency(stem(whole)))
+            if not parts.isdisjoint(strange) and (is_here or (whole in english_words() and parts <= set(strange))):
                 yield f"{head} {tail}", head + tail
-
-    def _is_word(self, word: str) -> bool:
-        return word in english_words() or bool(self._lexical.frequency(stem(word)))
 
     def _strange(self, text: str, unknown: set[str]) -> list[str]:
         """Return those of some words that stand alone in a text and are not spelled like names."""
@@ -172,28 +225,37 @@ class Speller:
         if len(found) != 1 or not self._lexical.frequency(found[0]):
             return not found
         whole = self._whole_word(found[0], word)
-        return whole is None or word.startswith(whole) or DamerauLevenshtein.distance(word, whole) > 1
+        return whole is None or _is_form(word, whole)
 
-    def _corrections(self, word: str) -> tuple[str, ...]:
-        """Return the word that was likely meant, and another that is nearly as likely."""
+    def _candidates(self, word: str) -> tuple[Respelling, ...]:
+        """Return the words that may have been meant, the likeliest first, whatever stands beside them."""
         found: dict[str, float] = {}
-        for cost, meant in sorted(self._candidates(word)):
+        for cost, meant in sorted(chain(self._respelled(word), self._split(word))):
             found.setdefault(meant, cost)
-        best = next(iter(found.values()), math.inf)
-        return tuple(islice((w for w, cost in found.items() if cost <= min(TOO_UNLIKELY, best + NEARLY)), 2))
+        if not found:
+            found = {meant: slip_cost(word, meant) * _weight(word) + RARE for meant in _rare_words_alike(word)}
+        return tuple(islice((Respelling(cost, meant) for meant, cost in found.items()), MOST_CANDIDATES))
 
-    def _candidates(self, word: str) -> Iterator[Respelling]:
+    def _respelled(self, word: str) -> Iterator[Respelling]:
         for whole, tools in self._alike(word):
             rarity, slips = _rarity(whole), slip_cost(word, whole)
             if slips <= MOST_SLIPS and (len(word) > SHORT or _is_plain(word, whole, tools > 0 or rarity <= COMMON)):
                 yield Respelling(slips * _weight(word) + rarity - self._familiarity(tools), whole)
+
+    def _split(self, word: str) -> Iterator[Respelling]:
+        """Yield two words where the space between them may have been left out."""
         for cut in range(2, len(word) - 1):
             parts = word[:cut], word[cut:]
-            if self._were_apart(*parts) and any(self._lexical.frequency(stem(part)) for part in parts):
-                yield Respelling(JOINED + abs(len(parts[0]) - len(parts[1])) / 100, " ".join(parts))
+            if self._were_apart(*parts):
+                together = IN_CONTEXT * seen_together(*parts)
+                yield Respelling(JOINED - together + abs(len(parts[0]) - len(parts[1])) / 100, " ".join(parts))
 
     def _were_apart(self, first: str, second: str) -> bool:
         """Return whether a space was left out: behind an action or beside a small word; `lifecycle` is one word."""
+        if min(len(first), len(second)) >= MIN_PART and seen_together(first, second) >= USUAL_PAIR:
+            return True
+        if not any(self._lexical.frequency(stem(part)) for part in (first, second)):
+            return False
         if second in STOPWORDS:
             return self._is_here(first) or first in ACTIONS
         return (first in ACTIONS or first in STOPWORDS) and self._is_here(second)
@@ -238,6 +300,46 @@ class Speller:
         return f"{tool.server} {re.sub('(?<=[a-z])(?=[A-Z])', ' ', tool.name)} {tool.title} {tool.description}"
 
 
+class _Word(NamedTuple):
+    """A word of a text, and what is taken to be meant by it."""
+
+    typed: str
+    meant: str
+
+
+def _in_order(text: str, meant: Mapping[str, str]) -> list[_Word]:
+    """Return the words of a text; each punctuation mark stands for a start."""
+    tokens = (START if token in _BREAKS else token.lower() for token in _TOKEN.findall(text))
+    return [_Word(token, meant.get(token, token)) for token in tokens]
+
+
+def _seen_between(before: str, word: str, after: str) -> int:
+    first, _, rest = word.partition(" ")
+    return seen_together(before, first) + (seen_together(rest.rpartition(" ")[2] or first, after) if after else 0)
+
+
+def _rare_words_alike(word: str) -> Iterator[str]:
+    """Yield words that only the dictionary has and that one slip turns into a word; the first letter is right."""
+    if len(word) >= LONG:
+        alike = filter(is_dictionary_word, _one_slip_from(word))
+        yield from sorted(alike, key=lambda each: (slip_cost(word, each), each))
+
+
+def _one_slip_from(word: str) -> set[str]:
+    """Return all that one slip behind the first letter makes of a word."""
+    return {
+        head + middle + tail
+        for at in range(1, len(word) + 1)
+        for head, rest in [(word[:at], word[at:])]
+        for middle, tail in [
+            *((letter, rest) for letter in ascii_lowercase),
+            *((letter, rest[1:]) for letter in ascii_lowercase if rest),
+            *([("", rest[1:])] if rest else []),
+            *([(rest[1] + rest[0], rest[2:])] if len(rest) > 1 else []),
+        ]
+    } - {word}
+
+
 def _is_plain(typed: str, meant: str, is_usual: bool) -> bool:
     """Return whether three letters are certainly a slip: two were swapped, or one is missing of a usual word."""
     return sorted(typed) == sorted(meant) or (is_usual and len(meant) > len(typed))
@@ -260,7 +362,7 @@ def slip_cost(typed: str, meant: str) -> float:
                 doubled = i > 1 and typed[i - 1] == typed[i - 2]
                 ways.append(rows[i - 1][j] + (DOUBLED if doubled else first + EXTRA))
             if i > 1 and j > 1 and typed[i - 2 : i] == meant[j - 1] + meant[j - 2]:
-                ways.append(rows[i - 2][j - 2] + SWAPPED + FIRST_LETTER * (i == 2))
+                ways.append(rows[i - 2][j - 2] + SWAPPED)
             rows[i][j] = min(ways, default=0.0)
     return rows[-1][-1]
 
@@ -285,15 +387,26 @@ def _within(word: str, known: Sequence[str], reach: int) -> list[str]:
     return [found for found, _, _ in near]
 
 
+def _is_form(word: str, other: str) -> bool:
+    """Return whether a word is another one with an ending, or without its plural."""
+    if other in (f"{word}s", f"{word}es"):
+        return True
+    ending = word.removeprefix(other) if word.startswith(other) else "?"
+    return ending in (("", "s", "d", "r", "rs", "ly") if other.endswith("e") else ENDINGS)
+
+
 def _is_short_word(word: str) -> bool:
-    return len(word) <= MOST_LETTERS and word in english_words()
+    return MIN_PART <= len(word) <= MOST_LETTERS and word in english_words()
 
 
 def _actions_alike(word: str) -> list[str]:
     return [each for each in ACTIONS if each[0] == word[0] and abs(len(each) - len(word)) <= 1]
 
 
-def _replaced(text: str, corrected: Mapping[str, str]) -> str:
+def respelled(text: str, corrected: Mapping[str, str]) -> str:
+    """Write a text with some of its words corrected."""
+    for torn in (each for each in corrected if " " in each):
+        text = text.replace(torn, corrected[torn])
     return _PLAIN_WORD.sub(lambda found: _like(found[0], corrected.get(found[0].lower())), text)
 
 

@@ -135,19 +135,27 @@ def _latin_language(clause: str) -> str | None:
             votes[language] += 0.5 * min(2, sum(map(lower.count, letters)))
     if max(votes.values(), default=0) < ENOUGH and len(strange) * 2 < len(words):
         return None
-    known = _one_word_forms()
+    known = {word: _languages_with(word) for word in strange}
     for word in strange:
-        plain = fold(word)
-        shorter = plain[:-1] if len(plain) > 4 else plain  # a plural, mostly
-        for language in known.get(plain) or known.get(shorter) or NOWHERE:
+        for language in known[word]:
             votes[language] += 1.0 if language not in tables.get(word, NOWHERE) else 0.2
     asked = _core(written)
     # Ties are broken by name: sets, whose order changes from process to process, gave the votes.
     best, found = min(votes.items(), key=lambda vote: (-vote[1], vote[0]), default=("", 0.0))
+    told = not is_plain or any(
+        best in languages or best in tables.get(word, NOWHERE) for word, languages in known.items()
+    )
     against = CORE_WEIGHT * sum(best not in tables.get(word, NOWHERE) for word in asked)
     against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, NOWHERE) for word in words)
     needed = ENOUGH if len(words) > 2 else 1.0
-    return best if found >= needed and found > against else None
+    # Words that are English too are not enough: in "delte the tab", `the` and `tab` are Hindi.
+    return best if told and found >= needed and found > against else None
+
+
+def _languages_with(word: str) -> frozenset[str]:
+    """Return the languages that have a word, or the word that it seems to be the plural of."""
+    known, plain = _one_word_forms(), fold(word)
+    return known.get(plain) or (known.get(plain[:-1]) if len(plain) > 4 else None) or NOWHERE
 
 
 @cache
