@@ -71,6 +71,8 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "numkong": frozenset({"index.vectors"}),
     "faiss": frozenset({"index.nearest"}),
     "pymilvus": frozenset({"index.milvus"}),
+    "grpc": frozenset({"index.milvus"}),
+    "obstore": frozenset({"index.bucket"}),
     "sqlite3": frozenset({"storage"}),
     "cryptography": frozenset({"storage.secrets", "storage.spool"}),
     "keyring": frozenset({"storage.secrets"}),

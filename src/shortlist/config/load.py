@@ -336,12 +336,14 @@ def _search(shape: SearchShape, variables: Variables, source: str) -> SearchSett
         if choice.path:
             given["path"] = str(Path(source).parent / Path(choice.path).expanduser())
     saved = shape.saved_index
+    if isinstance(saved, str) and "://" not in saved:
+        saved = str(Path(source).parent / Path(saved).expanduser())
     return SearchSettings(
         **chosen,
         dimensions=shape.dimensions,
         pipeline=shape.pipeline,
         index=shape.index,
-        saved_index=str(Path(source).parent / Path(saved).expanduser()) if isinstance(saved, str) else saved,
+        saved_index=saved,
     )
 
 

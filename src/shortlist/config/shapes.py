@@ -379,7 +379,7 @@ class SearchShape(Shape):
     index: str = "exact"
     """How the nearest vectors are found: exact, approximate, or milvus:ADDRESS. Example: `"approximate"`"""
     saved_index: bool | str = True
-    """Save the index for the next start: in the cache folder, or in a folder that replicas share. Example: `false`"""
+    """Save the index: in the cache folder, or in a folder or a bucket that replicas share. Example: `"s3://b/indexes"`"""
 
 
 class CodeShape(Shape):

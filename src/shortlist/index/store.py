@@ -38,7 +38,7 @@ A start does not read a mapped column, and processes share its pages. But a prog
 process that looks at it (SIGBUS), so an index that is read in a moment is read.
 """
 _Parts: TypeAlias = Callable[[str], Mapping[str, NDArray[Any]]]
-_HEADER, _CATALOG, _TOOLS = "index.json", "catalog.json", "tools.jsonl"
+HEADER, _CATALOG, _TOOLS = "index.json", "catalog.json", "tools.jsonl"
 
 
 def save_index(index: Index, folder: Path) -> None:
@@ -58,7 +58,7 @@ def load_index(folder: Path, known: Catalog | None = None) -> Index:
     Its tools come from the `known` catalog where that has the same content.
     """
     try:
-        header: dict[str, Any] = from_json((folder / _HEADER).read_bytes(), cache_strings="none")
+        header: dict[str, Any] = from_json((folder / HEADER).read_bytes(), cache_strings="none")
         version = header["version"]
         if version == VERSION:
             same = known is not None and known.fingerprint == header["fingerprint"]
@@ -99,7 +99,7 @@ def _write(index: Index, folder: Path) -> None:
         "shared": {name: sorted(found) for name, found in compact.shared.items() if found},
     }
     described = {"servers": [asdict(server) for server in compact.catalog.servers.values() if _is_described(server)]}
-    for name, part_of_it in ((_HEADER, header), (_CATALOG, described)):
+    for name, part_of_it in ((HEADER, header), (_CATALOG, described)):
         (folder / name).write_text(json.dumps(part_of_it, ensure_ascii=False), "utf-8")
 
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from shortlist.catalog.catalog import Catalog
+from shortlist.index.bucket import open_saved
 from shortlist.index.choosing import choose_index
 from shortlist.index.embedders import Embedder
-from shortlist.index.saved import SavedCopies, SavedIndexes, indexes_folder
+from shortlist.index.saved import SavedCopies
 from shortlist.search.families import ANY_ORDER
 from shortlist.search.searcher import Searcher, SearchOptions
 
@@ -24,7 +25,7 @@ class SearchChoices(Protocol):
 
     @property
     def saved_index(self) -> bool | str:
-        """Whether the index is saved, or the folder for it."""
+        """Whether the index is saved, or the folder or bucket for it."""
         ...
 
 
@@ -40,7 +41,7 @@ def open_searcher(
     chosen = replace(options, pipeline=choices.pipeline, arrange=choose_index(choices.index))
     if not choices.saved_index:
         return Searcher(catalog, embedder, fallback=fallback, options=chosen)
-    saved = SavedIndexes(indexes_folder(choices.saved_index), embedder.model_id if embedder is not None else None)
+    saved = open_saved(choices.saved_index, embedder.model_id if embedder is not None else None)
     copies = SavedCopies(saved) if options.order is not ANY_ORDER else None
     kept = replace(chosen, keep=saved.keep, copies=copies)
     return Searcher(saved.open(catalog), embedder, fallback=fallback, options=kept)
