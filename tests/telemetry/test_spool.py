@@ -10,14 +10,20 @@ from pathlib import Path
 import pytest
 
 from shortlist.errors import StoreError
+from shortlist.gateway.callers import Caller
+from shortlist.gateway.recording import FinishedSearch, Recording
+from shortlist.index.index import Index
+from shortlist.models import Query
+from shortlist.search.searcher import Searcher
 from shortlist.storage.port import ALL, Batch, EventQuery, StoredEvent
 from shortlist.storage.spool import SpoolFile
 from shortlist.telemetry import recorder as recorder_module
-from shortlist.telemetry.events import Later
+from shortlist.telemetry.events import Event, Later, Searched
 from shortlist.telemetry.ledger import Ledger
 from shortlist.telemetry.recorder import Recorder, Spooling
 from shortlist.telemetry.redaction import Privacy
 from shortlist.telemetry.spooling import decode_spooled, encode_spooled
+from tests.fakes import WORKPLACE, catalog
 from tests.telemetry.happenings import NOON, call, search
 
 KEY = bytes(range(32))
@@ -208,6 +214,17 @@ def test_an_event_comes_back_as_it_was_without_tokens_that_were_not_counted() ->
     asked = search("find gold", "s/a", tokens=Later(lambda: 12))
     found = decode_spooled(encode_spooled(NOON, asked))
     assert (found.at, found.event) == (NOON, search("find gold", "s/a", tokens=0))
+
+
+def test_what_a_search_found_comes_back_with_what_each_retriever_made_of_it() -> None:
+    events: list[Event] = []
+    answer = FinishedSearch(answer={}, limit=5, offset=0, mode="hybrid", filters={})
+    result = Searcher(Index.build(catalog(WORKPLACE))).search(Query(text="create a calendar event"))
+    Recording(events.append).searched(Caller(), answer, [result])
+    found = decode_spooled(encode_spooled(NOON, events[0])).event
+    assert isinstance(found, Searched)
+    assert [dict(hit.signals) for hit in found.hits] == [dict(hit.signals) for hit in result.hits]
+    assert found.hits[0].signals["lexical"].rank == 1
 
 
 def test_only_events_are_read_from_a_spool() -> None:

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.models import Annotations, Hit, Json, Parameter, Tool, ToolId
@@ -28,8 +27,7 @@ _EFFECTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """One hit, ready to be shown: its wire name, its text, and what stands for it."""
 
     name: str
@@ -50,7 +48,7 @@ def entry_of(hit: Hit, detail: Detail, name_of: NameOf, note: str = "") -> Entry
         signature=signature_of(tool, name),
         description=one_line(tool.description or tool.title, length),
         score=hit.score,
-        family=tuple(name_of(member) for member in hit.family if member != tool.id),
+        family=tuple(name_of(member) for member in hit.family if member != tool.id) if hit.family else (),
         note=note,
         more=_MORE[detail](tool),
     )

@@ -4,7 +4,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -281,12 +281,12 @@ class Front:
 
     def _round(self, context: RequestContext, caller: Caller) -> Round:
         """Read the metadata of a request; a modern server also gets the settings of a legacy session."""
-        turn = _round(context)
-        meta = {**turn.meta, CLIENT_CAPABILITIES_META_KEY: _answerable(context)}
-        if caller.era == "modern":
-            return replace(turn, meta=meta)
-        level = self.router.level(self.audience.linked(caller)) or DEFAULT_LOG_LEVEL
-        return replace(turn, meta={LOG_LEVEL_META: level, **meta})
+        params = context.params or {}
+        meta = {**_relayed_meta(params), CLIENT_CAPABILITIES_META_KEY: _answerable(context)}
+        if caller.era == "legacy":
+            meta.setdefault(LOG_LEVEL_META, self.router.level(self.audience.linked(caller)) or DEFAULT_LOG_LEVEL)
+        answers, state = params.get("inputResponses"), params.get("requestState")
+        return Round(meta=meta, answers=answers, state=state, task=_task_wish(context))
 
     def _bound_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the schema that the SDK checks headers of a `tools/call` against, for a tool in the caller's reach."""
@@ -301,7 +301,7 @@ class Front:
         era = _era(context)
         local = LOCAL_CLIENT.get(self._client) if request is None else None
         return Caller(
-            principal=OWNER if request is None else request.scope.get(PRINCIPAL, NOBODY),
+            principal=_principal(context),
             era=era,
             session=self._session(context) if era == "legacy" else None,
             handle=request.path_params.get(HANDLE_PARAMETER) if request is not None else None,
@@ -330,7 +330,7 @@ class Front:
 
         async def handle(context: RequestContext, params: Any) -> dict[str, Any]:
             try:
-                with self.audience.running(self.caller(context).principal):
+                with self.audience.running(_principal(context)):
                     result = await handler(context, params)
                     kind = result.pop("resultType", "complete")
                     return {**result, "resultType": kind} if _era(context) == "modern" else result
@@ -349,6 +349,12 @@ class Front:
         return self.audience.link(self.caller(context), connection_of(context))
 
 
+def _principal(context: RequestContext) -> Principal:
+    """Return who the border recognised; a request that came by no HTTP is from the user of this machine."""
+    request = context.request
+    return OWNER if request is None else request.scope.get(PRINCIPAL, NOBODY)
+
+
 def _era(context: RequestContext) -> Era:
     return "modern" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
 
@@ -361,13 +367,12 @@ def _answerable(context: RequestContext) -> dict[str, Any]:
     return declared.model_dump(mode="json", by_alias=True, exclude_none=True, include=_ASKED)
 
 
-def _round(context: RequestContext) -> Round:
-    params = context.params or {}
+def _relayed_meta(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a request without what belongs to this hop."""
     meta = params.get("_meta") or {}
     kept = {k: v for k, v in meta.items() if not k.startswith(RESERVED_META) or k == LOG_LEVEL_META}
     kept.pop("progressToken", None)  # the next hop has its own
-    answers, state = params.get("inputResponses"), params.get("requestState")
-    return Round(meta=kept, answers=answers, state=state, task=_task_wish(context))
+    return kept
 
 
 def _task_wish(context: RequestContext) -> TaskWish | None:

@@ -391,7 +391,7 @@ def _entries(request: SearchRequest, results: Sequence[SearchResult], around: Su
     for hit in sorted((hit for r in results if _fits(r) for hit in r.hits), key=lambda hit: hit.rank):
         merged.setdefault(hit.tool.id, hit)
     if request.detail == "python" and around.show is not None:
-        return tuple(replace(around.show(hit), note=around.note_of(hit)) for hit in merged.values())
+        return tuple(around.show(hit)._replace(note=around.note_of(hit)) for hit in merged.values())
     detail: Detail = "compact" if request.detail == "python" else request.detail
     return tuple(entry_of(hit, detail, around.name_of, around.note_of(hit)) for hit in merged.values())
 

@@ -294,7 +294,7 @@ def _act(caller: Caller) -> dict[str, str]:
 
 
 def _found(hit: Hit) -> FoundTool:
-    return FoundTool(tool=hit.tool.id, rank=hit.rank, score=hit.score, signals=hit.signals, family=hit.family)
+    return FoundTool(hit.tool.id, hit.rank, hit.score, hit.signals, hit.family)
 
 
 def answer_tokens(answer: Mapping[str, Json]) -> int:

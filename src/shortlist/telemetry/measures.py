@@ -2,22 +2,27 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 from shortlist.models import Json, Signal, ToolId
 from shortlist.storage.port import EventPlace, TallyName
 
+NO_SIGNALS: Mapping[str, Signal] = {}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundTool:
+
+class FoundTool(NamedTuple):
     """A hit as it was returned; near-duplicates that it stands for were found at its rank."""
 
     tool: ToolId
     rank: int
     score: float
-    signals: Mapping[str, Signal] = field(default_factory=dict)
+    signals: Mapping[str, Signal] = NO_SIGNALS
     family: tuple[ToolId, ...] = ()
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        """Keep the signals in a spool, not the candidates that they are worked out from."""
+        return type(self), tuple(self._replace(signals=dict(self.signals)))
 
     def json(self) -> dict[str, Json]:
         signals = {name: [round(signal.score, 4), signal.rank] for name, signal in self.signals.items()}
