@@ -123,11 +123,17 @@ class CountedClassifier:
         self.milliseconds = 0.0
         self._model = PassageClassifier()
 
-    def __call__(self, texts: Sequence[str]) -> list[float | None]:
+    def glance(self, texts: Sequence[str]) -> Sequence[Sequence[tuple[float, Any]]]:
         started = time.process_time()
-        scores = self._model(texts)
+        windows = self._model.glance(texts)
         self.milliseconds += (time.process_time() - started) * 1000
-        return scores
+        return windows
+
+    def read(self, window: Any) -> float:
+        started = time.process_time()
+        score = self._model.read(window)
+        self.milliseconds += (time.process_time() - started) * 1000
+        return score
 
 
 class LocalVectors(QueryVectors):

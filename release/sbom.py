@@ -10,6 +10,7 @@ from release.distributions import SOURCE, Distribution
 CARRIED = {
     "weights/small/model.onnx": ("all-MiniLM-L6-v2, fine-tuned for tools", "Apache-2.0"),
     "weights/small/tokenizer.json": ("all-MiniLM-L6-v2 tokenizer", "Apache-2.0"),
+    "weights/scanner/model.onnx": ("passage classifier, from the layers of all-MiniLM-L6-v2", "Apache-2.0"),
     "weights/static/vectors.npy": ("static word-piece vectors, distilled from all-MiniLM-L6-v2", "Apache-2.0"),
 }
 """Files in a wheel that were made from the work of others; THIRD_PARTY_NOTICES has their terms."""

@@ -59,6 +59,7 @@ def test_the_bill_names_packages_and_carried_models() -> None:
     assert [part["name"] for part in bill["components"] if part["type"] == "library"] == ["numpy"]
     carried = [part for part in bill["components"] if part["type"] != "library"]
     assert len(carried) == len(CARRIED)
+    assert [str(path) for path in CORE.files if path.suffix == ".onnx" and str(path) not in CARRIED] == []
     assert all(len(part["hashes"][0]["content"]) == 64 for part in carried)
 
 

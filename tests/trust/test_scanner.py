@@ -11,8 +11,6 @@ import pytest
 from shortlist.catalog.readers import read_catalog
 from shortlist.cli import main
 from shortlist.cli.pinning import open_scanner
-from shortlist.errors import ModelError
-from shortlist.index.embedders import WEIGHTS
 from shortlist.index.passages import PassageClassifier
 from shortlist.trust.definitions import (
     MAX_CHARACTERS,
@@ -22,7 +20,6 @@ from shortlist.trust.definitions import (
     sentences_of,
     surroundings,
 )
-from shortlist.trust.head import shipped_head
 from shortlist.trust.scanner import Scanner
 
 
@@ -270,20 +267,3 @@ def test_the_classifier_flags_what_is_said_in_everyday_words(classifying: Scanne
 )
 def test_the_classifier_lets_honest_advice_pass(classifying: Scanner, description: str) -> None:
     assert classifying.scan(tool(description)).level == "clean"
-
-
-def test_the_thresholds_belong_to_the_shipped_classifier() -> None:
-    assert PassageClassifier().card.digest == shipped_head().classifier
-
-
-def test_a_damaged_classifier_is_refused(tmp_path: Path) -> None:
-    for name in ("model.json", "pairs.npy", "model.onnx"):
-        (tmp_path / "scanner").mkdir(exist_ok=True)
-        (tmp_path / "scanner" / name).write_bytes((WEIGHTS / "scanner" / name).read_bytes())
-    (tmp_path / "small").mkdir()
-    (tmp_path / "small" / "tokenizer.json").write_bytes((WEIGHTS / "small" / "tokenizer.json").read_bytes())
-    assert PassageClassifier(tmp_path / "scanner")(["Adds two numbers and returns the sum."]) == [None]
-
-    (tmp_path / "scanner" / "model.onnx").write_bytes(b"\0" * 100)
-    with pytest.raises(ModelError, match="damaged"):
-        PassageClassifier(tmp_path / "scanner")(["Adds two numbers and returns the sum."])

@@ -130,7 +130,7 @@ class OnnxEmbedder:
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         session, tokenizer = self._parts()
         if len(texts) > FEW_TEXTS and not self.is_shared:
-            with _PROGRAM:
+            with PROGRAM:
                 session = onnx_session(self._folder / MODEL_FILE, threads=1)
         rows = iter(range(len(texts)))
 
@@ -157,7 +157,7 @@ class OnnxEmbedder:
 
     def _vector(self, session: Any, tokenizer: Any, text: str, tokens: int) -> Vectors:
         ids = np.array([tokenizer.encode(text[:MAX_TEXT_CHARS]).ids[:tokens] or [0]], np.int64)
-        with _PROGRAM:
+        with PROGRAM:
             (vectors,) = session.run(None, _inputs(ids, masked=self._masked))
         vector: Vectors = _unit(np.asarray(vectors, np.float32)[:, : self.dimensions])[0]
         return vector
@@ -165,7 +165,7 @@ class OnnxEmbedder:
     def _parts(self) -> tuple[Any, Any]:
         with self._lock:
             if self._loaded is None:
-                with _PROGRAM:
+                with PROGRAM:
                     self._loaded = self._load()
             return self._loaded
 
@@ -312,7 +312,7 @@ class _Program:
             self._changed.wait_for(lambda: not self._running, LAST_TEXT_SECONDS)
 
 
-_PROGRAM = _Program()
+PROGRAM = _Program()
 
 
 def _side_by_side(work: Callable[[Progress | None], None], progress: Progress | None) -> None:

@@ -157,7 +157,10 @@ def windows_of(sentences: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def passages_of(text: str) -> Iterator[Sentence]:
-    """Yield runs of sentences that are classified together; each begins with the last sentence of the one before."""
+    """Yield runs of sentences that are classified together; each begins with the last sentence of the one before.
+
+    Where a sentence is so long that it was cut, the text around the cut is a passage of its own.
+    """
     sentences = sentences_of(text)
     start = 0
     while start < len(sentences):
@@ -168,10 +171,16 @@ def passages_of(text: str) -> Iterator[Sentence]:
             and sentences[end].end - sentences[start].start <= MAX_PASSAGE
         ):
             end += 1
-        first, last = sentences[start].start, sentences[end - 1].end
-        passage = text[first:last]
-        if len(passage.split()) >= SHORTEST_PASSAGE or (not passage.isascii() and len(passage) >= SHORTEST_UNSPACED):
-            yield Sentence(passage, first, last)
+        yield from _passage(text, sentences[start].start, sentences[end - 1].end)
         if end == len(sentences):
             return
+        cut = sentences[end].start
+        if cut == sentences[end - 1].end and cut - sentences[end - 1].start == MAX_SENTENCE:
+            yield from _passage(text, cut - MAX_PASSAGE // 2, min(sentences[end].end, cut + MAX_PASSAGE // 2))
         start = end - 1 if end - start > 1 else end
+
+
+def _passage(text: str, start: int, end: int) -> Iterator[Sentence]:
+    passage = text[start:end]
+    if len(passage.split()) >= SHORTEST_PASSAGE or (not passage.isascii() and len(passage) >= SHORTEST_UNSPACED):
+        yield Sentence(passage, start, end)

@@ -28,15 +28,25 @@ _FAMILY_STARTS = np.searchsorted(_FAMILY_OF[_BY_FAMILY], np.arange(len(_FAMILIES
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """How the classifier's score of a passage and the evidence in its words become one score, and what it means."""
+    """How the scores of a passage by its words and by the classifier become one score, and what it means."""
 
     words: float
     """How much the evidence in words counts beside the classifier's score."""
+    quick: float
+    """How much the classifier's quick score counts."""
+    least: float
+    most: float
+    """The bounds of the classifier's slower score, which is often too sure."""
     suspicious: float
     dangerous: float
 
-    def score(self, classified: float, words: float) -> float:
-        return classified + self.words * min(max(words, LEAST_WORDS), MOST_WORDS)
+    def score(self, read: float, quick: float, words: float) -> float:
+        bounded = min(max(words, LEAST_WORDS), MOST_WORDS)
+        return min(max(read, self.least), self.most) + self.quick * quick + self.words * bounded
+
+    def highest(self, quick: float, words: float) -> float:
+        """Return the highest score that a passage may have once the classifier has read it."""
+        return self.score(self.most, quick, words)
 
 
 @dataclass(frozen=True, slots=True)

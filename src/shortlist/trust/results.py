@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from shortlist.trust.definitions import MAX_CHARACTERS, ToolDefinition
-from shortlist.trust.verdicts import DefinitionScanner
+from shortlist.trust.verdicts import OVERSIZED, DefinitionScanner
 
 MAX_INSPECTED = 2_000_000
 """Longer results are read up to here; the rest counts as not inspected."""
+TOO_MUCH = "more text than can be inspected"
 MAX_DEPTH = 64
 Inspect: TypeAlias = Callable[[str, Any], str]
 """Takes a server and a result, and returns what was found in it, in words; empty where it is clean."""
@@ -27,9 +28,11 @@ def inspect_result(scanner: DefinitionScanner, server: str, result: Any) -> str:
         return "a secret"
     for start in range(0, min(len(text), MAX_INSPECTED), MAX_CHARACTERS):
         part = text[start : start + MAX_CHARACTERS]
-        if scanner.scan(ToolDefinition("result", server, {"description": part})).level != "clean":
-            return "instructions to the model"
-    return "more text than can be inspected" if len(text) > MAX_INSPECTED else ""
+        verdict = scanner.scan(ToolDefinition("result", server, {"description": part}))
+        if verdict.level != "clean":
+            unread = all(reason.family == OVERSIZED for reason in verdict.reasons)
+            return TOO_MUCH if unread else "instructions to the model"
+    return TOO_MUCH if len(text) > MAX_INSPECTED else ""
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:

@@ -7,11 +7,12 @@ definition, which is bounded, and verdicts are kept by content.
 import hashlib
 import json
 import re
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import (
     NO_SURROUNDINGS,
     Neighbours,
-    Sentence,
     TextField,
     ToolDefinition,
     fields_of,
@@ -31,13 +31,13 @@ from shortlist.trust.definitions import (
 )
 from shortlist.trust.encodings import COMMAND, decoded, is_prose, joined_letters
 from shortlist.trust.features import patterns_in
-from shortlist.trust.head import LEAST_WORDS, TOGETHER, Head, shipped_head
+from shortlist.trust.head import LEAST_WORDS, MOST_WORDS, TOGETHER, Head, Mixture, shipped_head
 from shortlist.trust.patterns import PATTERNS
 from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, Window, read_text
-from shortlist.trust.verdicts import LEVELS, Reason, ScanVerdict, Severity
+from shortlist.trust.verdicts import LEVELS, OVERSIZED, Reason, ScanVerdict, Severity
 
-Classify: TypeAlias = Callable[[Sequence[str]], Sequence[float | None]]
-"""A score for each passage, high where it tells the model more than how to use its tool; None where it is clean."""
+MAX_READS = 64
+"""How many windows of a definition the classifier reads: those that may score highest."""
 PASSAGES = 2
 """How many passages of a definition are named as reasons: the worst."""
 MAX_REASONS = 8
@@ -74,6 +74,16 @@ ReadableText: TypeAlias = tuple[TextField, str, tuple[int, int] | None]
 """A text as a reader sees it, the field that holds it, and where in the field, unless it is the field's whole text."""
 
 
+class Classifier(Protocol):
+    """Scores passages, high where they tell the model more than how to use their tool."""
+
+    def glance(self, texts: Sequence[str]) -> Sequence[Sequence[tuple[float, Any]]]:
+        """Return the windows of each text: a quick score, and what `read` takes."""
+
+    def read(self, window: Any) -> float:
+        """Return the score of a window by a slower reading."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlaggedPassage:
     """A passage that is not clean, by how much its score is above the threshold."""
@@ -83,14 +93,38 @@ class FlaggedPassage:
     level: Severity
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadWindow:
+    """A window of a passage that may turn out suspicious, with what is known of it before the classifier reads it."""
+
+    passage: Window
+    window: Any
+    quick: float
+    words: float
+    mixture: Mixture
+
+    @property
+    def most(self) -> float:
+        """How far above the threshold it may score."""
+        return self.mixture.highest(self.quick, self.words) - self.mixture.suspicious
+
+    @property
+    def could_be_dangerous(self) -> bool:
+        return self.mixture.highest(self.quick, self.words) > self.mixture.dangerous
+
+
 class Scanner:
     """Judges definitions; without a classifier, because no model runtime is installed, by concepts in their words."""
 
-    def __init__(self, classify: Classify | None = None, head: Head | None = None) -> None:
-        self._classify = classify
+    def __init__(
+        self, classifier: Classifier | None = None, head: Head | None = None, max_reads: int = MAX_READS
+    ) -> None:
+        self._classifier = classifier
         self._head = head or shipped_head()
+        self._max_reads = max_reads
+        self._changing = threading.Lock()
         self._kept: OrderedDict[str, ScanVerdict] = OrderedDict()
-        self._scores: dict[str, float | None] = {}
+        self._glances: dict[str, Sequence[tuple[float, Any]]] = {}
 
     def scan(self, definition: ToolDefinition, around: Neighbours = NO_SURROUNDINGS) -> ScanVerdict:
         """Judge one definition."""
@@ -106,10 +140,14 @@ class Scanner:
             if verdict is None:
                 verdict = self._judge(definition, around)
             if key:
-                self._kept[key] = verdict
-                if len(self._kept) > KEPT_VERDICTS:
-                    self._kept.popitem(last=False)
+                self._keep(key, verdict)
             yield verdict
+
+    def _keep(self, key: str, verdict: ScanVerdict) -> None:
+        with self._changing:
+            self._kept[key] = verdict
+            if len(self._kept) > KEPT_VERDICTS:
+                self._kept.popitem(last=False)
 
     def _judge(self, definition: ToolDefinition, around: Neighbours) -> ScanVerdict:
         fields, oversized = fields_of(definition)
@@ -119,9 +157,13 @@ class Scanner:
             if not _hides_nothing(field.text):
                 reasons += [*_odd_characters(field), *_comments(field)]
                 texts += [(field, text, span) for text, span in _uncovered(field, reasons)]
-        classify = self._classify
-        findings = self._by_classifier(classify, texts, around) if classify else self._by_words(texts, around)
-        reasons += _worst(findings, self._head)
+        if self._classifier is None:
+            reasons += _worst(self._by_words(texts, around), self._head)
+        else:
+            candidates = sorted(self._candidates(self._classifier, texts, around), key=lambda each: -each.most)
+            read, unread = candidates[: self._max_reads], candidates[self._max_reads :]
+            reasons += _worst(_by_classifier(self._classifier, read), self._head)
+            reasons += _unread(unread, len(candidates))
         return _verdict(reasons)
 
     def _by_words(self, texts: Iterable[ReadableText], around: Neighbours) -> Iterator[FlaggedPassage]:
@@ -137,34 +179,38 @@ class Scanner:
                     found = Window(field, window.text, start, end, window.concepts)
                     yield FlaggedPassage(found, float(score) - head.suspicious_words, level)
 
-    def _by_classifier(
-        self, classify: Classify, texts: Iterable[ReadableText], around: Neighbours
-    ) -> Iterator[FlaggedPassage]:
-        """Yield the passages that the classifier and their words find suspicious or dangerous together."""
+    def _candidates(
+        self, classifier: Classifier, texts: Iterable[ReadableText], around: Neighbours
+    ) -> Iterator[UnreadWindow]:
+        """Yield the windows that may turn out suspicious, by their quick score and the evidence in their words."""
         head = self._head
-        passages = [(field, span, passage) for field, text, span in texts for passage in passages_of(text)]
-        for (field, span, passage), classified in zip(passages, self._classified(classify, passages), strict=True):
-            if classified is None:
+        passages = {
+            passage.text: (field, span, passage) for field, text, span in texts for passage in passages_of(text)
+        }  # a text that is repeated is read once
+        for (field, span, passage), windows in zip(
+            passages.values(), self._glanced(classifier, tuple(passages)), strict=True
+        ):
+            quickest = max(quick for quick, _ in windows)
+            if not any(each.highest(quickest, MOST_WORDS) > each.suspicious for each in (head.english, head.foreign)):
                 continue
             mixture = head.foreign if concepts().is_foreign(readable(passage.text)) else head.english
             spoken, words = self._evidence(TextField(field.path, passage.text), around)
-            score = mixture.score(classified, words)
-            if score > mixture.suspicious:
-                level: Severity = "dangerous" if score > mixture.dangerous else "suspicious"
-                start, end = span or (passage.start, passage.end)
-                yield FlaggedPassage(Window(field, passage.text, start, end, spoken), score - mixture.suspicious, level)
+            place = span or (passage.start, passage.end)
+            for quick, window in windows:
+                if mixture.highest(quick, words) > mixture.suspicious:
+                    yield UnreadWindow(Window(field, passage.text, *place, spoken), window, quick, words, mixture)
 
-    def _classified(
-        self, classify: Classify, passages: Sequence[tuple[TextField, object, Sentence]]
-    ) -> Iterator[float | None]:
-        """Yield the classifier's scores; those of short passages are kept, since many tools have them."""
-        kept = self._scores
-        new = [text for text in dict.fromkeys(passage.text for _, _, passage in passages) if text not in kept]
-        scores = dict(zip(new, classify(new), strict=True)) if new else {}
-        yield from [scores[p.text] if p.text in scores else kept[p.text] for _, _, p in passages]
-        if len(kept) > KEPT_TEXTS:
-            kept.clear()
-        kept.update({text: score for text, score in scores.items() if len(text) <= SHORT_TEXT})
+    def _glanced(self, classifier: Classifier, texts: Sequence[str]) -> Iterator[Sequence[tuple[float, Any]]]:
+        """Yield the windows of texts; those of short ones are kept, since many tools have them."""
+        found = {text: self._glances.get(text) for text in texts}
+        new = [text for text, windows in found.items() if windows is None]
+        fresh = dict(zip(new, classifier.glance(new), strict=True)) if new else {}
+        short = {text: windows for text, windows in fresh.items() if len(text) <= SHORT_TEXT}
+        with self._changing:
+            if len(self._glances) > KEPT_TEXTS:
+                self._glances = {}
+            self._glances.update(short)
+        return (found[text] or fresh[text] for text in texts)
 
     def _evidence(self, passage: TextField, around: Neighbours) -> tuple[int, float]:
         """Return the concepts in a passage, and the highest score of its windows by their words."""
@@ -175,6 +221,25 @@ class Scanner:
         for window, _ in windows:
             spoken |= window.concepts
         return spoken, float(self._head.word_scores(np.array([row for _, row in windows], np.float32)).max())
+
+
+def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -> Iterator[FlaggedPassage]:
+    """Yield the passages that the classifier and their words find suspicious or dangerous together."""
+    for each in candidates:
+        mixture = each.mixture
+        score = mixture.score(classifier.read(each.window), each.quick, each.words)
+        if score > mixture.suspicious:
+            level: Severity = "dangerous" if score > mixture.dangerous else "suspicious"
+            yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
+
+
+def _unread(unread: Sequence[UnreadWindow], total: int) -> Iterator[Reason]:
+    """Yield that there were more passages to read than the classifier reads of one definition."""
+    if unread:
+        window = unread[0].passage
+        why = f"only {total - len(unread)} of {total} passages that call for a closer look were read"
+        level: Severity = "dangerous" if unread[0].could_be_dangerous else "suspicious"
+        yield Reason(OVERSIZED, window.field.path, (window.start, window.end), why, level)
 
 
 def _uncovered(field: TextField, reasons: list[Reason]) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -221,7 +286,7 @@ def _oversized(fields: Sequence[TextField], oversized: bool) -> Iterator[Reason]
     if oversized:
         last = fields[-1]
         why = "the definition is too large to be read whole"
-        yield Reason("oversized", last.path, (0, len(last.text)), why, "dangerous")
+        yield Reason(OVERSIZED, last.path, (0, len(last.text)), why, "dangerous")
 
 
 def _odd_characters(field: TextField) -> Iterator[Reason]:

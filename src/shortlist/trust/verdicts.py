@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import importlib.util
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -11,6 +12,8 @@ from shortlist.trust.definitions import Neighbours, ToolDefinition
 
 Severity: TypeAlias = Literal["clean", "suspicious", "dangerous"]
 LEVELS: tuple[Severity, ...] = ("clean", "suspicious", "dangerous")
+OVERSIZED = "oversized"
+"""The family of definitions that are too large to be read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +40,21 @@ class ScanVerdict:
 
 @functools.cache
 def scanner_version() -> str:
-    """Return a digest of the scanner's code and data; what was accepted under another one is scanned again."""
-    return digest_of(resources.files("shortlist.trust"))
+    """Return a digest of all that a verdict depends on; what was accepted under another one is scanned again.
+
+    That is the scanner's code and data, the classifier's, and whether a runtime for the classifier is installed.
+    """
+    package = resources.files("shortlist")
+    classifier = (package / "index" / "passages.py", package / "weights" / "scanner" / "model.json")
+    runtime = "with" if importlib.util.find_spec("onnxruntime") else "without"
+    return digest_of(package / "trust", *classifier, note=f"{runtime} a classifier")
 
 
-def digest_of(package: Traversable) -> str:
-    """Return a digest of the modules of a package and of its data."""
+def digest_of(package: Traversable, *more: Traversable, note: str = "") -> str:
+    """Return a digest of the modules of a package, of its data, of other files, and of a note."""
     modules = [file for file in package.iterdir() if file.name.endswith(".py")]
-    files = [*modules, *(file for file in package.joinpath("data").iterdir() if file.is_file())]
-    digest = hashlib.sha256()
+    files = [*modules, *(file for file in package.joinpath("data").iterdir() if file.is_file()), *more]
+    digest = hashlib.sha256(note.encode())
     for name, content in sorted((file.name, file.read_bytes()) for file in files):
         digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]
