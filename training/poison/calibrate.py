@@ -16,64 +16,70 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shortlist.index.passages import PassageClassifier, is_foreign
+from shortlist.index.passages import PassageClassifier
 from shortlist.trust.concepts import concepts, readable
-from shortlist.trust.definitions import NO_SURROUNDINGS, TextField
+from shortlist.trust.definitions import NO_SURROUNDINGS, TextField, ToolDefinition
 from shortlist.trust.head import LEAST_WORDS, MOST_WORDS, shipped_head
 from shortlist.trust.reading import read_text
-from training.poison.export import FLOOR, GATE, MOST, PAIRS_WEIGHT
+from shortlist.trust.scanner import Scanner
+from shortlist.trust.verdicts import LEVELS
+from training.poison.corpus import corpus
 from training.poison.fit import OUT
 from training.poison.folds import Fold, folds
+from training.poison.written import written
 
 Floats = NDArray[np.float32]
 RATES = {"english": (0.0023, 0.0003), "foreign": (0.0007, 0.0001)}
 """Suspicious and dangerous, as shares of all held-out real tools. Many tools of `eval/` are in the catalogs too, and
 the final classifier was trained on those, so that fewer of them are flagged."""
-WORDS = {"english": 0.9, "foreign": 2.4}
-"""How much the evidence in words counts: the classifier knows English best."""
+WEIGHTS = {
+    "english": {"words": 0.9, "quick": 2.0, "least": -8.0, "most": 3.0},
+    "foreign": {"words": 2.4, "quick": 2.0, "least": -8.0, "most": 3.0},
+}
+"""How much each score counts, and the bounds of the classifier's; the classifier knows English best."""
 CLEAN = -99.0
 HELD_OUT = Path(__file__).parent / "held_out.json"
 
 
 class Scores:
-    """The scores of all texts, and which of them are in other languages."""
+    """The scores of all windows of texts, and which of them are in other languages."""
 
     def __init__(self, folder: Path, scores: Path) -> None:
         self.raw = dict(np.load(folder / "tables.npz"))
         self.names = json.loads((folder / "names.json").read_text())
         self.texts = json.loads((folder / "texts.json").read_text())
         self.scored = np.load(scores)
-        judged = np.unique(np.concatenate([self.raw[f"{group}_passages"] for group in ("real", "written", "example")]))
-        self.foreign, self.spared = np.zeros((2, len(self.texts)), np.bool_)
+        rows = len(self.raw["lengths"])
+        self.text_of = np.arange(rows)
+        for row, text in self.names["later"]:
+            self.text_of[row] = text
+        groups = [self.raw[f"{group}_passages"] for group in ("real", "written", "example", "rule")]
+        judged = np.unique(self.text_of[np.unique(np.concatenate(groups))])
+        foreign, words = np.zeros(len(self.texts), np.bool_), np.full(len(self.texts), LEAST_WORDS, np.float32)
         for text in judged:
-            self.foreign[text] = concepts().is_foreign(readable(self.texts[text]))
-            self.spared[text] = is_foreign(self.texts[text])
-        self._words: dict[int, float] = {}
+            foreign[text] = concepts().is_foreign(readable(self.texts[text]))
+            words[text] = self._words(self.texts[text])
+        self.foreign, self.words = foreign[self.text_of], words[self.text_of]
 
-    def words(self, text: int) -> float:
+    @staticmethod
+    def _words(text: str) -> float:
         """Return the evidence in the words of a text."""
-        if text not in self._words:
-            rows = [row for _, row in read_text(TextField("description", self.texts[text]), NO_SURROUNDINGS)]
-            found = shipped_head().word_scores(np.array(rows, np.float32)) if rows else np.array([LEAST_WORDS])
-            self._words[text] = min(max(float(found.max()), LEAST_WORDS), MOST_WORDS)
-        return self._words[text]
+        rows = [row for _, row in read_text(TextField("description", text), NO_SURROUNDINGS)]
+        found = shipped_head().word_scores(np.array(rows, np.float32)) if rows else np.array([LEAST_WORDS])
+        return min(max(float(found.max()), LEAST_WORDS), MOST_WORDS)
 
     def highest(self, fold: Fold, group: str) -> dict[str, Floats]:
         """Return the highest score among the passages of each definition, English and foreign."""
         passages, counts = self.raw[f"{group}_passages"], self.raw[f"{group}_counts"]
         owner = np.repeat(np.arange(len(counts)), counts)
-        if group == "real":
-            kept = np.isin(self.raw["real_fold"], sorted(fold.servers))[owner]
-            owner, passages = owner[kept], passages[kept]
-        network, pairs = (self.scored[f"{fold.name}.{part}"].astype(np.float32) for part in ("network", "pairs"))
-        read = self.spared | ((network > FLOOR) & (pairs > GATE))
-        score = np.clip(network, -MOST, MOST) + PAIRS_WEIGHT * pairs
-        found = {kind: np.full(len(counts), CLEAN, np.float32) for kind in WORDS}
-        for definition, text in zip(owner, passages, strict=True):
-            if read[text]:
-                kind = "foreign" if self.foreign[text] else "english"
-                value = score[text] + WORDS[kind] * self.words(int(text))
-                found[kind][definition] = max(found[kind][definition], value)
+        network, quick = (self.scored[f"{fold.name}.{part}"].astype(np.float32) for part in ("network", "pairs"))
+        found = {}
+        for kind, weights in WEIGHTS.items():
+            score = np.clip(network, weights["least"], weights["most"]) + weights["quick"] * quick
+            score += weights["words"] * self.words
+            of_kind = self.foreign[passages] == (kind == "foreign")
+            found[kind] = np.full(len(counts), CLEAN, np.float32)
+            np.maximum.at(found[kind], owner[of_kind], score[passages[of_kind]])
         return found
 
 
@@ -86,35 +92,63 @@ def thresholds(real: dict[str, Floats]) -> dict[str, tuple[float, float]]:
     }
 
 
-def levels(best: dict[str, Floats], limits: dict[str, tuple[float, float]], number: int) -> tuple[bool, bool]:
-    """Return whether a definition is flagged, and whether it is dangerous."""
+class _Blind:
+    """A classifier that finds nothing in any text: what is left is what the structure of a definition tells."""
+
+    def glance(self, texts: Sequence[str]) -> list[list[tuple[float, None]]]:
+        return [[(CLEAN, None)] for _ in texts]
+
+    def read(self, _: object) -> float:
+        return CLEAN
+
+
+def structural(definitions: Sequence[ToolDefinition]) -> list[int]:
+    """Return the level of each definition by checks that nothing is learned for."""
+    scanner = Scanner(_Blind())
+    return [LEVELS.index(scanner.scan(each).level) for each in definitions]
+
+
+def levels(
+    best: dict[str, Floats], limits: dict[str, tuple[float, float]], number: int, least: int
+) -> tuple[bool, bool]:
+    """Return whether a definition is flagged, and whether it is dangerous, by its text or at least by its structure."""
     above = [[best[kind][number] > limit for limit in limits[kind]] for kind in limits]
-    return any(each[0] for each in above), any(each[1] for each in above)
+    return least > 0 or any(each[0] for each in above), least > 1 or any(each[1] for each in above)
+
+
+def groups_of(fold: Fold, writer: str, family: str, tone: str, language: str) -> list[str]:
+    """Return the groups that a poisoned definition counts in, as far as a fold left them out."""
+    found = [f"family {family}", "ALL families, written"] if family in fold.families else []
+    if writer in fold.sources:
+        spoken = "English" if language == "en" else "other languages"
+        found += ["ALL writers", f"writer {writer}", f"writers, {tone}", f"writers, {spoken}"]
+    return found
 
 
 def held_out(
     scores: Scores, every: Sequence[Fold], limits: dict[str, tuple[float, float]]
 ) -> dict[str, list[tuple[bool, bool]]]:
-    """Return the levels of definitions by the folds that left out their families or writers."""
+    """Return the levels of definitions by the folds that left out their families, writers or rules."""
     rows: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    of_written = structural([each.definition for each in written()])
+    of_examples = structural([ToolDefinition(e.id, e.server, e.tool, e.server_instructions) for e in corpus()])
     for fold in every:
         best = scores.highest(fold, "written")
         for number, (writer, poisoned, family, _, tone, language) in enumerate(scores.names["written"]):
-            groups: list[str] = []
-            if family in fold.families and poisoned:
-                groups += [f"family {family}", "ALL families, written"]
-            if writer in fold.sources and poisoned:
-                spoken = "English" if language == "en" else "other languages"
-                groups += ["ALL writers", f"writer {writer}", f"writers, {tone}", f"writers, {spoken}"]
+            groups = groups_of(fold, writer, family, tone, language) if poisoned else []
             if writer in fold.sources and not poisoned:
-                groups += ["writers, honest twins and hard negatives"]
+                groups = ["writers, honest twins and hard negatives"]
             for group in groups:
-                rows[group].append(levels(best, limits, number))
+                rows[group].append(levels(best, limits, number, of_written[number]))
         best = scores.highest(fold, "example") if fold.families else {}
         for number, (_, family, *_) in enumerate(scores.names["examples"]):
             if family in fold.families:
                 for group in (f"family {family}", "ALL families, own corpus"):
-                    rows[group].append(levels(best, limits, number))
+                    rows[group].append(levels(best, limits, number, of_examples[number]))
+    for fold in (each for each in every if "rules0" in each.sources):
+        best = scores.highest(fold, "rule")
+        rules = range(0, len(best["english"]), 2)
+        rows["honest rules in a strong voice"] = [levels(best, limits, number, 0) for number in rules]
     return rows
 
 
@@ -128,7 +162,9 @@ def main() -> None:
     by_family = [fold for fold in every if fold.families]
     held = [np.isin(scores.raw["real_fold"], sorted(fold.servers)) for fold in by_family]
     real = [scores.highest(fold, "real") for fold in by_family]
-    pooled = {kind: np.concatenate([each[kind][part] for each, part in zip(real, held, strict=True)]) for kind in WORDS}
+    pooled = {
+        kind: np.concatenate([each[kind][part] for each, part in zip(real, held, strict=True)]) for kind in WEIGHTS
+    }
     limits = thresholds(pooled)
     rows = held_out(scores, every, limits)
     table = {
@@ -141,7 +177,7 @@ def main() -> None:
     head = json.loads(OUT.read_text("utf-8"))
     head["classifier"] = PassageClassifier().card.digest
     for kind, (lower, upper) in limits.items():
-        head[kind] = {"words": WORDS[kind], "suspicious": round(lower, 2), "dangerous": round(upper, 2)}
+        head[kind] = {**WEIGHTS[kind], "suspicious": round(lower, 2), "dangerous": round(upper, 2)}
     OUT.write_text(json.dumps(head) + "\n", "utf-8")
     print({kind: [round(limit, 2) for limit in each] for kind, each in limits.items()}, len(pooled["english"]), "tools")
 

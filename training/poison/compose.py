@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+ORDINARY = 0.4
+"""The share of composed sentences that ask for what real descriptions ask for."""
 _VERB = re.compile(r"\^(\w+)")
 _SIBILANT = re.compile(r"(?:s|x|z|ch|sh)$")
 _CONSONANT_Y = re.compile(r"[^aeiou]y$")
@@ -31,7 +33,8 @@ def sections() -> dict[str, list[str]]:
     """Read the parts, by their headings; a heading may come again."""
     found: dict[str, list[str]] = {}
     heading = ""
-    for line in (FOLDER / "clauses.txt").read_text("utf-8").splitlines():
+    texts = [(FOLDER / name).read_text("utf-8") for name in ("clauses.txt", "clauses_more.txt")]
+    for line in "\n".join(texts).splitlines():
         if line.startswith("[") and line.endswith("]") and line != "[system]":
             heading = line.strip("[]")
         elif line and not line.startswith("# "):
@@ -86,7 +89,7 @@ MOODS: Mapping[str, str] = {
 
 
 def composed(count: int, seed: int = 18) -> list[Composed]:
-    """Make English sentences, about a third of them ordinary."""
+    """Make English sentences, some of them ordinary."""
     chance = random.Random(seed)
     parts = sections()
     acts = {name.removeprefix("act "): found for name, found in parts.items() if name.startswith("act ")}
@@ -94,7 +97,7 @@ def composed(count: int, seed: int = 18) -> list[Composed]:
     bad = [name for name in acts if name != "ordinary"]
     made: dict[str, Composed] = {}
     while len(made) < count:
-        family = "ordinary" if chance.random() < 0.33 else chance.choice(bad)
+        family = "ordinary" if chance.random() < ORDINARY else chance.choice(bad)
         sentence = _sentence(chance, acts[family], family, parts, tails)
         made.setdefault(sentence.text, sentence)
     return list(made.values())
@@ -145,10 +148,11 @@ def _sentence(
         text = f"{chance.choice(parts['opener'])} {text}"
     if chance.random() < 0.3:
         text = f"{text} {chance.choice(parts['why'])}"
-    families: tuple[str, ...] = () if family == "ordinary" else (family,)
-    if families and chance.random() < 0.25:
-        tail = chance.choice(list(tails))
-        text, families = f"{text} {chance.choice(tails[tail])}", tuple(dict.fromkeys((*families, tail)))
+    families: tuple[str, ...] = () if family == "ordinary" else tuple(family.split())
+    if chance.random() < 0.25:
+        tail = chance.choice([name for name in tails if name != "ordinary"]) if families else "ordinary"
+        text = f"{text} {chance.choice(tails[tail])}"
+        families = tuple(dict.fromkeys((*families, tail))) if families else ()
     if chance.random() < 0.08:
         text = chance.choice((str.lower, str.upper))(text) if "{" not in text else text
     return Composed(text, families, mood)

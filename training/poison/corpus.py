@@ -25,6 +25,7 @@ SEED = 18
 PER_PAYLOAD = 4
 """How many definitions each payload appears in, with other carriers, places and slots."""
 PER_DISGUISE = 45
+PAYLOADS = ("payloads.txt", "payloads_more.txt", "payloads_prose.txt")
 _HEADING = re.compile(r"\[[a-z_]+\]")
 
 
@@ -58,7 +59,7 @@ class Example:
 
 def payloads() -> list[Payload]:
     found, family = [], ""
-    texts = [(FOLDER / name).read_text("utf-8") for name in ("payloads.txt", "payloads_more.txt")]
+    texts = [(FOLDER / name).read_text("utf-8") for name in PAYLOADS]
     for line in "\n".join(texts).splitlines():
         if _HEADING.fullmatch(line):
             family = line.strip("[]")

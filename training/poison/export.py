@@ -17,10 +17,6 @@ from onnx import TensorProto, helper, numpy_helper
 HEADS, WIDTH, EPSILON = 12, 384, 1e-12
 BLOCK = 32
 PIECES = 30_522
-GATE, FLOOR = -3.0, -4.5
-"""Passages whose word pieces and pairs score no higher are clean, and those that the network scores no higher."""
-MOST, PAIRS_WEIGHT = 3.0, 2.0
-"""The bound of the network's score, and the weight of the pairs' score: of several, the best on held-out families."""
 LARGEST_WEIGHT = 99.95
 """The percentile of the weights that int8 reaches to."""
 OPSET = 20
@@ -140,10 +136,6 @@ def main() -> None:
         "pieces": PIECES,
         "scale": round(scale, 8),
         "bias": round(float(weights["pairs_bias"][0]), 6),
-        "gate": GATE,
-        "floor": FLOOR,
-        "most": MOST,
-        "pairs_weight": PAIRS_WEIGHT,
     }
     (options.out / "model.json").write_text(json.dumps(card, indent=1) + "\n")
     print(f"{target.stat().st_size:,} + {pairs.stat().st_size:,} bytes")

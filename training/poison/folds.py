@@ -27,7 +27,8 @@ def folds(names: dict[str, list[Any]]) -> list[Fold]:
     chance = np.random.RandomState(3)
     families, voices = list(chance.permutation(families)), list(chance.permutation(voices))
     kinds = [("family", {"families": frozenset(families[i::FAMILY_FOLDS])}) for i in range(FAMILY_FOLDS)]
-    kinds += [("writer", {"sources": frozenset((source,))}) for source in ("a", "b", "own")]
+    kinds += [("writer", {"sources": frozenset((source,))}) for source in ("a", "b", "d", "e", "own")]
+    kinds += [("rules", {"sources": frozenset(("rules0",))})]
     kinds += [("voice", {"voices": frozenset(voices[i::VOICE_FOLDS])}) for i in range(VOICE_FOLDS)]
     found = [Fold("final")]
     for number, (kind, left) in enumerate(kinds):

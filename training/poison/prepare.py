@@ -2,14 +2,15 @@
 
     python -m training.poison.prepare --out FOLDER
 
-`eval/` is tokenized too, to be scored by the finished model; nothing is fitted on it. The tables hold
-token ids alone, so that `training.poison.train` needs no data but this folder.
+Nothing of `eval/` is in them. The tables hold token ids alone, so that `training.poison.train` needs no data but this
+folder.
 """
 
 import argparse
 import gzip
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,26 +25,32 @@ from tokenizers import Tokenizer
 import shortlist.weights
 from shortlist.catalog.readers import read_catalog
 from shortlist.demo import CATALOG
+from shortlist.index.passages import PassageClassifier, windows
 from shortlist.trust.characters import unmasked
 from shortlist.trust.definitions import MAX_PASSAGE, ToolDefinition, fields_of, passages_of, sentences_of
 from training.bench import data_folder
 from training.poison.compose import composed, translated
 from training.poison.corpus import FOLDER, Example, corpus, filled, payloads
-from training.poison.fit import REAL, definition_of, real_tools
+from training.poison.fit import REAL, real_tools
 from training.poison.written import Written, written
 
-MAX_TOKENS = 96
 VOCABULARY = 9_800
 OFTEN = 3
 """Word pieces that the classifier knows: those that come so often in what is labelled bad, and the commonest of all.
 
 Others are read as the nearest of these.
 """
-PER_PAYLOAD, PER_WRITTEN = 4, 6
-COMPOSED = 5_000
+PER_PAYLOAD, PER_WRITTEN, PER_RULE = 4, 6, 6
+COMPOSED = 12_000
 MIXED = 8_000
 """Pairs of legitimate texts side by side: sentences that do not belong together are not poisoned for that."""
 SERVER_FOLDS = 20
+NEARLY_WORST = 1.0
+"""How close to the worst passage of a poisoned definition another must score to be taken for poisoned too."""
+SHIPPED = PassageClassifier()
+RULES = ("rules0", "rules1")
+"""The sources of honest rules; a fold leaves out one of them."""
+_LANGUAGE = re.compile(r"^[a-z]{2}: ")
 TOKENIZER = Path(next(iter(shortlist.weights.__path__))) / "small" / "tokenizer.json"
 
 
@@ -120,14 +127,26 @@ def own(maker: Maker) -> None:
         maker.add(c.text, bool(c.families), c.families, "composed", "own")
     for c in translated():
         maker.add(c.text, bool(c.families), c.families, "composed", "own")
-    for name in ("negatives.txt", "negatives_languages.txt"):
-        for line in (FOLDER / name).read_text("utf-8").splitlines():
+    for name, separator in (("negatives.txt", " | "), ("negatives_languages.txt", ": ")):
+        for line in (FOLDER / name).read_text("utf-8").splitlines() * PER_PAYLOAD:
             if line and not line.startswith("#"):
-                for _ in range(PER_PAYLOAD):
-                    maker.add(line.partition(" | " if name == "negatives.txt" else ": ")[2], False, (), "plain", "own")
+                maker.add(line.partition(separator)[2], False, (), "plain", "own")
     with gzip.open(data_folder() / "languages" / "train.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             maker.add(str(json.loads(line)["query"]), False, (), "plain", "own", bare=0.6)
+
+
+def of_rules(maker: Maker) -> None:
+    """Add honest sentences in a strong voice."""
+    for number, rule in enumerate(rules()):
+        for _ in range(PER_RULE):
+            maker.add(rule, False, (), "plain", RULES[number % len(RULES)])
+
+
+def rules() -> list[str]:
+    """Return the honest sentences in a strong voice."""
+    lines = (FOLDER / "rules.txt").read_text("utf-8").splitlines()
+    return [_LANGUAGE.sub("", line) for line in lines if line and not line.startswith("#")]
 
 
 def mixed(maker: Maker, rows: Sequence[Sequence[int]], folds: Sequence[int]) -> None:
@@ -151,24 +170,44 @@ def of_writers(maker: Maker, pairs: Sequence[Written]) -> None:
         other = twins.get((w.writer, w.pair, not w.poisoned))
         shared = set(passages(other.definition)) if other else set()
         known = set(_sentences(other.definition)) if other else set()
-        families = (w.family,)
+        families = () if w.family.startswith("honest") else (w.family,)
+        poison = set(passages(w.definition)) - shared if other else set(worst_passages(w.definition))
         for p in passages(w.definition):
-            if not w.poisoned or p not in shared:
+            if not w.poisoned or p in poison:
                 maker.found.append(Labelled(maker.texts.number(p), w.poisoned, families, w.voice, w.writer, -1))
         fresh = [s for s in _sentences(w.definition) if s not in known and len(s.split()) >= 5]
-        if fresh and (len(fresh) <= 3 or not w.poisoned):
+        if fresh and (other or not w.poisoned) and (len(fresh) <= 3 or not w.poisoned):
             for _ in range(PER_WRITTEN):
                 text = " ".join(fresh[:4]) if w.poisoned else maker.chance.choice(fresh)
                 maker.add(text, w.poisoned, families, w.voice, w.writer, bare=0.2)
+
+
+def worst_passages(definition: ToolDefinition) -> list[str]:
+    """Return the passages of a poisoned definition without a partner that the shipped classifier finds the worst."""
+    every = passages(definition)
+    best = [max(quick for quick, _ in windows) for windows in SHIPPED.glance(every)]
+    return [passage for passage, score in zip(every, best, strict=True) if score > max(best) - NEARLY_WORST]
 
 
 def _sentences(definition: ToolDefinition) -> list[str]:
     return [s.text for f in fields_of(definition)[0] for s in sentences_of(unmasked(f.text))]
 
 
-def ragged(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+def ragged(rows: Sequence[Sequence[int] | np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     lengths = np.array([len(row) for row in rows], np.int32)
     return np.array([n for row in rows for n in row], np.int32), lengths
+
+
+def cut(texts: Sequence[str]) -> tuple[list[np.ndarray], dict[int, list[int]]]:
+    """Return the tokens of each text, and after them the later windows of long texts, with their rows by text."""
+    encoded = [np.array(e.ids, np.int64) for e in Tokenizer.from_file(str(TOKENIZER)).encode_batch(texts)]
+    rows = [next(windows(ids)) for ids in encoded]
+    later: dict[int, list[int]] = {}
+    for text, ids in enumerate(encoded):
+        for window in islice(windows(ids), 1, None):
+            later.setdefault(text, []).append(len(rows))
+            rows.append(window)
+    return rows, later
 
 
 def definition_of_example(example: Example) -> ToolDefinition:
@@ -182,18 +221,13 @@ def demo_tools() -> Iterator[ToolDefinition]:
         )
 
 
-def union_tools() -> list[ToolDefinition]:
-    with gzip.open(data_folder() / "eval" / "mcp_union" / "tools.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return [definition_of(json.loads(line)) for line in lines]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--written", type=Path)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    real, union, demo = list(real_tools(*REAL)), union_tools(), list(demo_tools())
+    real, demo = list(real_tools(*REAL)), list(demo_tools())
     pairs = written(options.written) if options.written else written()
     maker = Maker(real)
     number = maker.texts.number
@@ -201,6 +235,7 @@ def main() -> None:
     real_folds = [server_fold(d.server) for d in real]
     mixed(maker, real_rows, real_folds)
     own(maker)
+    of_rules(maker)
     of_writers(maker, pairs)
     for tool in demo:
         maker.found += [Labelled(number(p), False, (), "plain", "demo", -1) for p in passages(tool)]
@@ -208,13 +243,17 @@ def main() -> None:
     examples = corpus()
     groups = {
         "real": real_rows,
-        "union": [[number(p) for p in passages(d)] for d in union],
         "demo": [[number(p) for p in passages(d)] for d in demo],
         "example": [[number(p) for p in passages(definition_of_example(e))] for e in examples],
         "written": [[number(p) for p in passages(w.definition)] for w in pairs],
+        "rule": [[number(unmasked(filled(rule, "tool", random.Random(18))))] for rule in rules()],
     }
     texts = list(maker.texts.numbers)
-    ids = [e.ids[:MAX_TOKENS] for e in Tokenizer.from_file(str(TOKENIZER)).encode_batch(texts)]
+    ids, later = cut(texts)
+    groups = {
+        name: [[*row, *(n for text in row for n in later.get(text, ()))] for row in rows]
+        for name, rows in groups.items()
+    }
     counts = Counter(token for row in ids[:trained] for token in row)
     in_bad = Counter(token for f in maker.found if f.bad for token in ids[f.text])
     known = {0, 100, 101, 102, 103} | {token for token, count in in_bad.items() if count >= OFTEN}
@@ -234,6 +273,7 @@ def main() -> None:
         arrays[f"{name}_passages"], arrays[f"{name}_counts"] = ragged(rows)
     np.savez_compressed(options.out / "tables.npz", **arrays)
     names = {
+        "later": [[row, text] for text, rows in later.items() for row in rows],
         "learned": [[list(f.families), f.voice, f.source] for f in maker.found],
         "examples": [[e.id, e.family, e.voice, e.language, e.place] for e in examples],
         "written": [[w.writer, w.poisoned, w.family, w.voice, w.tone, w.language] for w in pairs],
@@ -243,7 +283,7 @@ def main() -> None:
     covered = sum(counts[token] for token in kept) / counts.total()
     by_source = Counter((f.source, f.bad) for f in maker.found)
     print(
-        f"{len(real)} + {len(union)} + {len(demo)} tools, {len(texts)} texts, {trained} to train on, {by_source}; "
+        f"{len(real)} + {len(demo)} tools, {len(texts)} texts, {trained} to train on, {by_source}; "
         f"{len(counts)} word pieces seen, {covered:.4%} kept; {flat.size} tokens, mean {lengths.mean():.1f}; "
         f"{(options.out / 'tables.npz').stat().st_size:,} bytes"
     )

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from training.poison.base import small_weights
 from training.poison.folds import Fold, folds, learned
@@ -27,6 +28,10 @@ from training.poison.network import MASK_TOKEN, Classifier, Linear, from_encoder
 
 TOKENS_A_BATCH = 24_000
 MASKED = 0.12
+SMOOTHING = 0.02
+"""How far labels are from certainty: some of them are wrong."""
+AVERAGED = 0.998
+"""The decay of the moving average of the weights, which are the final ones."""
 HARD_SHARE, HARD_TIMES = 0.03, 3
 LAYERS = 6
 FINE_EPOCHS = 2
@@ -142,8 +147,9 @@ def trained(
     tables: Tables, model: Classifier, lesson: Lesson, epochs: int, rate: float, close_times: int
 ) -> Classifier:
     """Fine-tune on labels; real texts that look worst come more often from the second epoch on."""
-    labels = torch.zeros(len(tables.lengths), device="cuda")
-    labels[lesson.bad] = 1
+    labels = torch.full((len(tables.lengths),), SMOOTHING, device="cuda")
+    labels[lesson.bad] = 1 - SMOOTHING
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(AVERAGED))
     every = torch.cat([lesson.bad, lesson.good, lesson.real, lesson.close.repeat(close_times - 1)])
     steps = int(epochs * (sum(1 for _ in tables.batches(every, shuffle=False)) * 4 + 1) * 1.03)
     optimise, step = optimiser(model, rate), 0
@@ -160,8 +166,10 @@ def trained(
             loss = nn.functional.binary_cross_entropy_with_logits(logits, labels[rows])
             stepped(model, optimise, loss, step, steps)
             step += 1
+            average.update_parameters(model)
         worst = scores(model, tables, lesson.real)[lesson.real]
         extra = lesson.real[worst.argsort(descending=True)[: int(HARD_SHARE * len(worst))]].repeat(HARD_TIMES - 1)
+    model.load_state_dict(average.module.state_dict())
     return model
 
 
@@ -224,12 +232,8 @@ def report(fold: Fold, found: np.ndarray, raw: dict[str, np.ndarray], names: dic
     real = highest(found, raw, "real")
     held = real[np.isin(raw["real_fold"], sorted(fold.servers))] if fold.servers else real
     limits = [float(np.quantile(held, 1 - rate)) for rate in (0.01, 0.003, 0.0005)]
-    union, demo = highest(found, raw, "union"), highest(found, raw, "demo")
-    lines = [
-        f"limits {[round(x, 2) for x in limits]} n={len(held)} "
-        f"union {[round(float((union > x).mean()) * 100, 3) for x in limits]} % "
-        f"demo {[int((demo > x).sum()) for x in limits]}"
-    ]
+    demo = highest(found, raw, "demo")
+    lines = [f"limits {[round(x, 2) for x in limits]} n={len(held)} demo {[int((demo > x).sum()) for x in limits]}"]
 
     def row(name: str, best: np.ndarray) -> None:
         if len(best):
@@ -267,6 +271,8 @@ def report(fold: Fold, found: np.ndarray, raw: dict[str, np.ndarray], names: dic
     for tone in ("blatant", "plain", "subtle"):
         row(f"written, {tone}", best[left & poisoned & (tones == tone)])
     row("written, honest", best[left & ~poisoned])
+    if "rules0" in fold.sources:
+        row("rules, left out", highest(found, raw, "rule")[::2])
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """Pairs of definitions, one poisoned and one honest, by the same hand: `written/*.jsonl`.
 
 Each line has a pair's number, its label, family, voice, tone, language, and the tool. An honest one without a partner
-is a hard negative. Files of one folder are by one writer.
+is a hard negative. Files of one folder are by one writer; those of `e` stand alone, without partners.
 """
 
 import json
@@ -42,6 +42,22 @@ SAME_FAMILY = {
     "schema-payload": "schema_smuggling",
     "schema-placement": "schema_smuggling",
     "obfuscated": "encoded",
+    "hide-from-user": "concealment",
+    "shadow-other-tool": "shadowing",
+    "precedence": "preference",
+    "role-override": "override",
+    "silent-side-effect": "redirection",
+    "param-smuggling": "argument_smuggling",
+    "output-instruction": "result_tampering",
+    "redirect": "redirection",
+    "disable-safety": "safety_off",
+    "download-run": "code_execution",
+    "supply-chain": "code_execution",
+    "conditional-trigger": "delayed",
+    "emotional-pressure": "threat",
+    "recon": "context_leak",
+    "consent-forgery": "consent_bypass",
+    "cost-drain": "resource_drain",
 }
 """Names of families that the corpus has under another name: a family is held out under all its names."""
 
