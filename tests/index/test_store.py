@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,23 @@ def test_processes_that_share_a_folder_open_what_one_of_them_saved_and_keep_thei
     assert not any(tool_id.startswith("s4/") for tool_id in found(Searcher(one), "thing number", limit=1_000))
     assert "new/brew_coffee" not in other.rows
     assert len(list(tmp_path.iterdir())) == 1, "a tenth has to change before another is saved"
+
+
+def test_an_index_is_opened_from_a_folder_that_cannot_be_written_while_another_process_removes_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = many(SAVED_FROM)
+    SavedIndexes(tmp_path, None).keep(Index.build(whole))
+    (place,) = tmp_path.iterdir()
+    place.with_name(f"{place.name}-removed").symlink_to(tmp_path / "nowhere")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert isinstance(SavedIndexes(tmp_path, None).open(whole).ids, Growing)
+    newer = many(SAVED_FROM, tool("new/brew_coffee"))
+    assert isinstance(SavedIndexes(tmp_path, None).open(newer).ids, Growing), "that of an older catalog is updated"
 
 
 def test_a_truncated_index_is_reported_and_the_tools_are_indexed_again(

@@ -74,10 +74,6 @@ class Collection:
         """Return rows that may answer, those with the largest inner product with the weights of a query's terms."""
         return self._rows(_WORDS, dict(weights), limit, among)
 
-    def drop(self) -> None:
-        """Remove the collection from the engine, for all who share it."""
-        self._ask(self._client.drop_collection, self._name)
-
     def close(self) -> None:
         self._client.close()
 
@@ -214,6 +210,8 @@ def _connected(uri: str, token: str) -> Any:
             "Search by Milvus needs the extra 'milvus': run pip install 'shortlist-mcp[milvus]', "
             "or set search.index to 'exact'."
         ) from None
+    # The client prints a traceback for every failure; each is raised to us too, and reported in one line.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     try:
         return MilvusClient(uri, token=token, timeout=ANSWER_SECONDS)
     except _failures() as error:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -58,7 +59,8 @@ class SavedIndexes:
                 continue
             if index.catalog is not catalog and _share_changed(index.catalog, catalog) > CHANGED_SHARE:
                 continue
-            place.touch()
+            with suppress(OSError):  # replicas may share a folder that only one of them writes
+                os.utime(place)
             self.newest = place, index.catalog
             return index if index.catalog is catalog else index.updated(catalog)[0]
         return Index.build(catalog)
@@ -82,8 +84,7 @@ class SavedIndexes:
         own = self._place(catalog)
         if own.exists():
             return [own]
-        others = sorted(self._folder.glob(f"{self._prefix()}-*"), key=lambda place: place.stat().st_mtime)
-        return others[-1:]
+        return sorted(self._folder.glob(f"{self._prefix()}-*"), key=_used_at)[-1:]
 
     def _place(self, catalog: Catalog) -> Path:
         return self._folder / f"{self._prefix()}-{catalog.fingerprint}"
@@ -93,8 +94,7 @@ class SavedIndexes:
         return f"{own_version()}-{model}"
 
     def _forget(self) -> None:
-        places = sorted(self._folder.glob("[!.]*"), key=lambda place: place.stat().st_mtime)
-        for place in places[:-KEPT]:
+        for place in sorted(self._folder.glob("[!.]*"), key=_used_at)[:-KEPT]:
             shutil.rmtree(place, ignore_errors=True)
 
 
@@ -131,6 +131,14 @@ class SavedCopies:
             written = place.with_suffix(f".{secrets.token_hex(4)}")
             written.write_text(json.dumps({"order": order, "copies": originals}), "utf-8")
             written.replace(place)
+
+
+def _used_at(place: Path) -> float:
+    """Return when an index was last used; zero where another process has just removed it."""
+    try:
+        return place.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _share_changed(older: Catalog, newer: Catalog) -> float:
