@@ -63,42 +63,42 @@ class Collection:
         if time.monotonic() < self._away_until:
             return self._passing(among)
         try:
-            found = [self._rows(_VECTOR, vector.tolist(), limit, among) for vector in query.astype(np.float32)]
+            return self._rows(_VECTOR, query.astype(np.float32).tolist(), limit, among)
         except ModelError as error:  # the search goes on with every vector, in this process
             logger.warning("Searching every vector in this process: %s", error)
             self._away_until = time.monotonic() + COOL_DOWN_SECONDS
             return self._passing(among)
-        return np.unique(np.concatenate(found))
 
     def holding(self, weights: Mapping[int, float], limit: int, among: Among) -> Rows:
         """Return rows that may answer, those with the largest inner product with the weights of a query's terms."""
-        return self._rows(_WORDS, dict(weights), limit, among)
+        return self._rows(_WORDS, [dict(weights)], limit, among)
 
     def close(self) -> None:
         self._client.close()
 
-    def _rows(self, field: str, vector: Any, limit: int, among: Among) -> Rows:
-        """Ask for more until enough rows pass: the engine applies filters, but knows neither scopes nor removed rows.
+    def _rows(self, field: str, vectors: list[Any], limit: int, among: Among) -> Rows:
+        """Return the rows that may answer and are nearest to any of the vectors, ascending.
 
-        Where even the most that it returns are not enough, return all rows that may answer: the cut comes after.
+        Ask for more until enough pass: the engine applies filters, but knows neither scopes nor removed rows. Where
+        even the most that it returns are not enough, return all rows that may answer: the cut comes after.
         """
         wanted = limit
         while True:
             asked = min(wanted, MAX_LIMIT)
-            (found,) = self._ask(
+            answers = self._ask(
                 self._client.search,
                 self._name,
-                data=[vector],
+                data=vectors,
                 anns_field=field,
                 limit=asked,
                 filter=expression(among.filters),
                 search_params={"metric_type": "IP"},
                 timeout=ANSWER_SECONDS,
             )
-            rows = np.array([hit[_ROW] for hit in found], np.int64)
-            passing = rows if among.rows is None else rows[among.rows[rows]]
-            if len(passing) >= limit or len(rows) < asked:
-                return passing
+            found = [np.array([hit[_ROW] for hit in answer], np.int64) for answer in answers]
+            passing = [rows if among.rows is None else rows[among.rows[rows]] for rows in found]
+            if all(len(p) >= limit or len(rows) < asked for rows, p in zip(found, passing, strict=True)):
+                return np.unique(np.concatenate(passing))
             if asked == MAX_LIMIT:
                 return self._passing(among)
             wanted *= 4
@@ -257,7 +257,7 @@ class MilvusLexicalIndex:
             return NOTHING
         # The sum is never below the best of synonyms, so more rows are asked for where a term has some.
         deeper = limit if all(len(term) < 2 for term in query.terms) else 4 * limit
-        rows = np.sort(self._collection.holding(summed, deeper, among))
+        rows = self._collection.holding(summed, deeper, among)
         scores = self.score(query, rows)
         chosen = best(scores, limit)
         return Candidates(rows[chosen], scores[chosen], len(rows))
