@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -26,8 +27,9 @@ from shortlist.config.settings import (
     hash_token,
 )
 from shortlist.errors import InvalidConfig
-from shortlist.front.audience import TOLD_AT_ONCE
+from shortlist.front.notices import MOST_UNREAD, MOST_WAITING, SENT_AT_ONCE, Notice, Notices
 from shortlist.gateway.state import ListChanged, Seams
+from shortlist.gateway.tasks import BackgroundTasks, Work
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Tool
 from shortlist.upstream.events import Notified, ToolsChanged
@@ -272,8 +274,8 @@ async def test_a_malformed_notification_of_a_server_ends_nothing(caplog: pytest.
                     await anyio.sleep(0)
             tasks.cancel_scope.cancel()
         assert (await client.list_tools()).tools
-    assert served.gateway.state.background.failures == {"a log entry of 'a'": 1}
-    assert "a log entry of 'a' failed" in caplog.text
+    assert served.gateway.state.background.failures == {"a notification of 'a'": 1}
+    assert "a notification of 'a' failed" in caplog.text
 
 
 class Reluctant(Fixture):
@@ -320,7 +322,40 @@ async def test_a_thousand_clients_are_told_of_a_change_a_few_at_a_time() -> None
         for name in map(str, range(1_000)):
             del audience._links[name]
         tasks.cancel_scope.cancel()
-    assert max(told.values()) <= TOLD_AT_ONCE
+    assert max(told.values()) <= SENT_AT_ONCE
+
+
+async def test_what_servers_announce_without_end_waits_within_bounds_and_changes_are_told_once() -> None:
+    """Clients that take nothing cost a few tasks each, and hear of a change when they read again."""
+    spawned, taken, reads, background = 0, Counter[str](), anyio.Event(), BackgroundTasks()
+
+    async with anyio.create_task_group() as tasks:
+
+        def spawn(_: str, work: Work) -> None:
+            nonlocal spawned
+            spawned += 1
+            tasks.start_soon(background.contained, "a test", work)
+
+        async def take(what: str) -> None:
+            await reads.wait()
+            taken[what] += 1
+
+        notices = Notices(spawn)
+        for number in range(3 * MOST_WAITING):
+            notices.put(Notice(number % 10, "loud", partial(take, "log")))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while notices._waiting:
+                await anyio.sleep(0)
+        for _ in range(100):
+            notices.put(Notice(0, "", partial(take, "change"), "tools"))
+        assert len(notices._waiting) == 1
+        assert spawned <= 10 * MOST_UNREAD + 2
+        reads.set()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not taken["change"]:
+                await anyio.sleep(0)
+    assert taken == {"log": 10 * MOST_UNREAD, "change": 1}
+    assert notices.dropped == {"loud": 3 * MOST_WAITING - 10 * MOST_UNREAD}
 
 
 async def test_advice_names_only_tools_in_reach() -> None:

@@ -17,6 +17,7 @@ from shortlist.upstream.framing import (
     LineSplitter,
     Oversized,
     TooManyValues,
+    countable,
     decode,
     read_line,
 )
@@ -112,7 +113,7 @@ def test_a_notification_over_its_limit_is_dropped_and_a_request_is_not() -> None
 def test_an_answer_with_too_many_values_fails_its_request_and_is_not_parsed(values: bytes) -> None:
     (line,) = LineSplitter(len(values) + 100).feed(b'{"jsonrpc":"2.0","id":3,"result":{"a":[' + values + b"0]}}\n")
     failed = read_line(line)
-    assert isinstance(line, Oversized)
+    assert isinstance(countable(line), Oversized)
     assert failed is not None
     assert (failed["id"], failed["error"]["message"]) == (3, "the answer has more than 500,000 JSON values")
     with pytest.raises(TooManyValues):

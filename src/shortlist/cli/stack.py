@@ -35,6 +35,7 @@ from shortlist.front.answerer import Answerer
 from shortlist.front.audience import Admission
 from shortlist.front.leases import SharedLeases
 from shortlist.front.peers import Peers
+from shortlist.front.probes import watch_clients
 from shortlist.front.server import Front, ObservedRequests, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch
 from shortlist.gateway.ports import ToolSearch
@@ -43,7 +44,7 @@ from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, Tool, ToolId
 from shortlist.observability.logs import lines_left_out, quieter
-from shortlist.observability.metrics import DROPPED, LINES_DROPPED, REFUSED, RUNNING, GatewayMetrics, note_on_span
+from shortlist.observability.metrics import DROPPED, LINES_DROPPED, GatewayMetrics, note_on_span
 from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.audit import AuditLog
 from shortlist.storage.opening import open_storage
@@ -237,8 +238,7 @@ async def _open_stack(
     async with gateway, news.following(changes), anyio.create_task_group() as tasks:
         front = Front(gateway, answerer)
         admission = Admission(settings.limits)
-        metrics.instruments.read(REFUSED, lambda: {(why,): count for why, count in admission.refused.items()})
-        metrics.instruments.read(RUNNING, lambda: {(): admission.running})
+        watch_clients(metrics.instruments, admission, front.audience.notices)
         front.server.middleware += [ObservedRequests(metrics.measure), admission, RelayedCalls(front.server)]
         stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission, news, peers, leases)
         if models:

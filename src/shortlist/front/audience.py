@@ -5,7 +5,7 @@ streams and running requests end.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +37,7 @@ from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits
 from shortlist.errors import RequestRefused
 from shortlist.fairness import has_room
+from shortlist.front.notices import Notice, Notices
 from shortlist.gateway.asking import question
 from shortlist.gateway.callers import OPEN_LINK, Caller, Exchange, client_key, session_of, workspace_key
 from shortlist.gateway.relayed_tasks import STATUS, renamed
@@ -51,10 +52,8 @@ RequestContext: TypeAlias = ServerRequestContext[Any, Any]
 LOG_METHOD = "notifications/message"
 _CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 MAX_STREAMS = 1_024
-TOLD_AT_ONCE = 10
 BUSY_SECONDS = 1
 """When a refused request may be tried again."""
-TURN_SECONDS = 0.005
 REVOKED = "The access of this client was revoked"
 _LIST_EVENTS: Mapping[str, ServerEvent] = {
     "notifications/prompts/list_changed": PromptsListChanged(),
@@ -197,6 +196,7 @@ class Audience:
         """Those over HTTP, by the id of their session."""
         self._streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]] = {}
         self._running: dict[anyio.CancelScope, Principal] = {}
+        self.notices = Notices(self._spawn)
         self.first_request = 0
         """Where the ids of requests to clients begin, so that those of several gateways differ."""
         self.end_sessions: Callable[[Callable[[Principal], bool]], Work] | None = None
@@ -298,19 +298,12 @@ class Audience:
         return self._state.view_of(caller).server_in_reach(caller.principal, server)
 
     def _tools_changed(self, change: ListChanged) -> None:
-        links = [link for link in self._links.values() if self._concerns(link.caller, change)]
-        if links:
-            self._spawn("telling clients that their tools changed", partial(self._tell_in_turns, links))
+        for link in self._links.values():
+            if self._concerns(link.caller, change):
+                self.notices.put(Notice(link, "", link.connection.send_tool_list_changed, "tools"))
         for caller, listener in tuple(self._streams.values()):
             if self._concerns(caller, change):
                 listener(ToolsListChanged())
-
-    async def _tell_in_turns(self, links: Sequence[Link]) -> None:
-        """Notify a few clients at a time: a thousand at once would stall every call for half a second."""
-        for start in range(0, len(links), TOLD_AT_ONCE):
-            for link in links[start : start + TOLD_AT_ONCE]:
-                self._spawn("telling a client that its tools changed", link.connection.send_tool_list_changed)
-            await anyio.sleep(TURN_SECONDS)
 
     def _logged(self, event: Notified) -> None:
         """Pass on a log entry, which names no request: to the calls in flight where all have one principal.
@@ -324,7 +317,7 @@ class Audience:
             link = self.linked(exchange.caller)
             wanted = link is None or self._router.wants(link, level)
             if wanted and (is_alone or self._has_server(exchange.caller, event.server)):
-                self._spawn(f"a log entry of {event.server!r}", partial(exchange.log, event.params))
+                self.notices.put(Notice(exchange, event.server, partial(exchange.log, event.params)))
         for link in () if working else tuple(self._links.values()):
             if self._router.wants(link, level):
                 self._notify(link, event)
@@ -335,7 +328,8 @@ class Audience:
             if caller is None or not self._has_server(caller, event.server):
                 continue
             if isinstance(holder, Link):
-                self._spawn("telling of a resource", partial(holder.connection.send_resource_updated, uri))
+                work = partial(holder.connection.send_resource_updated, uri)
+                self.notices.put(Notice(holder, event.server, work, f"resource {uri}"))
             elif holder in self._streams:
                 self._streams[holder][1](ResourceUpdated(uri))
 
@@ -359,8 +353,10 @@ class Audience:
 
     def _notify(self, link: Link, event: Notified) -> None:
         if self._has_server(link.caller, event.server):
-            params = dict(event.params) or None
-            self._spawn(f"{event.method} of {event.server!r}", partial(link.connection.notify, event.method, params))
+            work = partial(link.connection.notify, event.method, dict(event.params) or None)
+            # A list that changed is told once. A log entry or the end of a question is different each time.
+            subject = event.method if event.method in _LIST_EVENTS else None
+            self.notices.put(Notice(link, event.server, work, subject))
 
     # Who is asked
 

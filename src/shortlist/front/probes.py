@@ -7,10 +7,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from shortlist.access.principal import NOBODY
+from shortlist.front.audience import Admission
 from shortlist.front.border import Border
+from shortlist.front.notices import Notices
 from shortlist.front.server import PRINCIPAL
 from shortlist.gateway.state import GatewayState
-from shortlist.observability.metrics import CONTENT_TYPE, Instruments
+from shortlist.observability.metrics import CONTENT_TYPE, NOTICES_DROPPED, REFUSED, RUNNING, Instruments
 
 LIMITED = "This token may not see every server, and the metrics name them all."
 
@@ -46,3 +48,10 @@ def is_searchable(state: GatewayState) -> bool:
     if len(state.everything.catalog):
         return True
     return not state.arriving and "connecting" not in state.upstreams.states.values()
+
+
+def watch_clients(instruments: Instruments, admission: Admission, notices: Notices) -> None:
+    """Let the instruments read how many requests run, and what clients were refused and not told."""
+    instruments.read(RUNNING, lambda: {(): admission.running})
+    instruments.read(REFUSED, lambda: {(why,): count for why, count in admission.refused.items()})
+    instruments.read(NOTICES_DROPPED, lambda: {(server,): count for server, count in notices.dropped.items()})

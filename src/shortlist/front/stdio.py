@@ -29,6 +29,7 @@ from shortlist.upstream.framing import (
     LineSplitter,
     Message,
     Oversized,
+    countable,
     error_message,
     read_line,
     refusal,
@@ -136,6 +137,7 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
             self._lines.extend(self._splitter.feed(await self._chunk()))
 
     async def _item(self, line: bytes | Oversized) -> SessionMessage | Exception | None:
+        line = countable(line)
         if isinstance(line, Oversized):
             return await self._refused(line)
         try:

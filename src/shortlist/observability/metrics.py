@@ -188,6 +188,11 @@ NOTIFICATIONS_DROPPED = Family(
     help="Notifications of a server over its allowance (limits.notifications_per_second).",
     labels=("server",),
 )
+NOTICES_DROPPED = Family(
+    name="shortlist.client.notifications.dropped",
+    help="Notifications of a server that clients did not get, because they take none or too many were waiting.",
+    labels=("server",),
+)
 REFUSED = Family(
     name="shortlist.requests.refused",
     help="Requests that were refused at a limit or at shutdown, by reason.",

@@ -86,8 +86,6 @@ class LineSplitter:
     def _take(self) -> bytes | Oversized:
         line = bytes(self._kept) if self._size <= self.limit else self._oversized()
         self._kept, self._size, self._head, self._tail = bytearray(), 0, b"", b""
-        if isinstance(line, bytes) and has_too_many_values(line):
-            return Oversized(len(line), line[:EDGE_BYTES], line[-EDGE_BYTES:], TOO_MANY_VALUES)
         return line
 
     def _oversized(self) -> Oversized:
@@ -181,6 +179,13 @@ def has_too_many_values(data: bytes) -> bool:
         return False
     bare = data.replace(rb"\\", b"").replace(rb"\"", b"")  # of escapes, so that each quote begins or ends a string
     return bare.count(b'"') > 4 * MOST_VALUES or sum(map(_marks, bare.split(b'"')[::2])) > MOST_VALUES
+
+
+def countable(line: bytes | Oversized) -> bytes | Oversized:
+    """Return a line, or what stands for it where it has too many values to be parsed."""
+    if isinstance(line, Oversized) or not has_too_many_values(line):
+        return line
+    return Oversized(len(line), line[:EDGE_BYTES], line[-EDGE_BYTES:], TOO_MANY_VALUES)
 
 
 def _marks(data: bytes) -> int:
