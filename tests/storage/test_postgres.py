@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,9 @@ import pytest
 
 from shortlist.cli import main
 from shortlist.errors import InvalidInput, StoreError
+from shortlist.index.cache import StoredVectors
+from shortlist.index.embedding import KEPT_AT_ONCE
+from shortlist.index.index import Index
 from shortlist.storage.audit import AuditRecord
 from shortlist.storage.local import open_local
 from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
@@ -24,6 +28,7 @@ from shortlist.storage.postgres.moving import move
 from shortlist.storage.postgres.opening import open_postgres
 from shortlist.storage.shared import Holder, SharedStores, Spool, StoredSession
 from shortlist.telemetry.events import Exposed
+from tests.fakes import HashingEmbedder, catalog, tool
 from tests.storage.postgres import is_running, new_database
 from tests.telemetry.happenings import NOON, batch_of, call, search
 
@@ -67,12 +72,30 @@ def test_gateways_that_start_at_once_make_one_schema_and_lose_no_event(address: 
         assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 40}
 
 
+def test_replicas_that_start_at_once_on_an_empty_store_embed_nothing_twice(address: str) -> None:
+    tools = catalog([tool(f"s/tool_{n}", f"Does number {n}.") for n in range(2 * KEPT_AT_ONCE)])
+    embedders, ready = [HashingEmbedder(), HashingEmbedder()], threading.Barrier(2)
+
+    def start(embedder: HashingEmbedder) -> int:
+        with closing(open_postgres(address)) as storage:
+            index = Index.build(tools)
+            ready.wait(60)
+            return index.embedded(embedder, cache=StoredVectors(storage.vectors)).waiting
+
+    with ThreadPoolExecutor(2) as replicas:
+        assert list(replicas.map(start, embedders)) == [0, 0]
+    embedded = [text for embedder in embedders for text in embedder.embedded]
+    assert len(embedded) == len(set(embedded)) == len(tools)
+
+
 def test_a_server_that_cannot_be_reached_is_a_clear_error_without_the_password() -> None:
     with closing(open_postgres(NOWHERE)) as storage:
         with pytest.raises(StoreError, match=r"127.0.0.1:1/nothing.*Check that PostgreSQL is running") as refused:
             storage.events.append(batch_of([call("s/a")]))
         assert "hunter2" not in str(refused.value)
         assert storage.vectors.get([b"key"]) == {}
+        with storage.vectors.claim(["part"]) as granted:
+            assert granted == {"part"}, "whoever cannot ask others works"
         assert storage.catalogs.load("sky") is None
 
 
