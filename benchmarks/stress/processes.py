@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any
 UPSTREAM = Path(__file__).with_name("upstream.py")
 READY_SECONDS = 900.0
 """How long servers may take: the tools of a large catalog are all examined at its first start."""
+COUNT_SECONDS = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -82,6 +84,17 @@ class Gateway:
         found: dict[str, float] = json.loads((self.folder / "pauses.json").read_text())
         return found
 
+    def live_objects(self) -> Counter[str]:
+        """Return how many objects of each type are alive in a gateway that runs `benchmarks.stress.counted`."""
+        path, deadline = self.folder / "counts.json", monotonic() + COUNT_SECONDS
+        path.unlink(missing_ok=True)
+        os.kill(self.pid, signal.SIGUSR1)
+        while not path.exists():
+            if monotonic() > deadline:
+                raise RuntimeError("the gateway did not count its objects")
+            sleep(0.05)
+        return Counter(json.loads(path.read_text()))
+
     def get(self, path: str) -> str:
         """Return what a path answers; raise RuntimeError with the end of the log where the gateway is gone."""
         try:
@@ -136,7 +149,7 @@ def gateway(
         if pins is not None and pins.is_file():
             pinned.parent.mkdir(parents=True)
             shutil.copy(pins, pinned)
-        environment = {**os.environ, "HOME": name, "PAUSES_FILE": str(folder / "pauses.json"), **folders}
+        environment = {**os.environ, "HOME": name, **_written_to(folder), **folders}
         serve = ["serve", "--http", "127.0.0.1:0", "--open", "--config", str(config)]
         command = [sys.executable, "-m", module, *serve]
         with log.open("wb") as out, subprocess.Popen([*command, *arguments], env=environment, stderr=out) as process:
@@ -154,6 +167,10 @@ def gateway(
                     process.wait(15)
                 except subprocess.TimeoutExpired:
                     process.kill()
+
+
+def _written_to(folder: Path) -> dict[str, str]:
+    return {"PAUSES_FILE": str(folder / "pauses.json"), "COUNTS_FILE": str(folder / "counts.json")}
 
 
 def _port(log: Path, process: "subprocess.Popen[bytes]") -> int:
