@@ -2,8 +2,9 @@
 
 import pickle
 import resource
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,10 +38,16 @@ class SharedEvents:
         self.tools: list[str] = []
         self.stored: dict[str, int] = {}
         self.is_away = False
+        self.batches = 0
+        self.meanwhile: Callable[[], None] | None = None
+        """What happens while a batch is written."""
 
     def append(self, batch: Batch) -> None:
         if self.is_away:
             raise StoreError("the database is away")
+        self.batches += 1
+        if self.meanwhile is not None:
+            self.meanwhile()
         self.tools += [entry.columns["subject"] for entry in batch.entries]
         if batch.spool is not None:
             self.stored[batch.spool[0]] = batch.spool[1]
@@ -53,6 +60,14 @@ class SharedEvents:
 
     def erase(self, caller: str) -> int:
         raise NotImplementedError
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(SECONDS * 100):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("the condition never held")
 
 
 def recorder(store: SharedEvents, folder: Path) -> Recorder:
@@ -154,17 +169,79 @@ def test_a_record_that_fits_on_a_full_disk_in_part_does_not_spoil_those_after_it
     assert [left.records for left in SpoolFile(tmp_path, KEY).left()] == [(b"one", b"three")]
 
 
-def test_a_spool_that_cannot_begin_anew_goes_on_as_it_is(tmp_path: Path) -> None:
+def test_a_spool_keeps_what_is_not_stored_under_its_numbers(tmp_path: Path) -> None:
+    spool = SpoolFile(tmp_path, KEY)
+    for record in (b"one", b"two", b"three"):
+        spool.append(record)
+    assert spool.renew(2, [b"three"])
+    spool.append(b"four")
+    assert spool.count == 4
+    spool.close(discard=False)
+    (left,) = SpoolFile(tmp_path, KEY).left()
+    assert left.since(0) == left.since(2) == (2, (b"three", b"four"))
+    assert left.since(3) == (3, (b"four",))
+    assert left.since(4) == (4, ())
+
+
+def test_a_spool_that_cannot_be_made_smaller_goes_on_as_it_is(tmp_path: Path) -> None:
     folder, moved = tmp_path / "spool", tmp_path / "moved"
     spool = SpoolFile(folder, KEY)
     spool.append(b"one")
     folder.rename(moved)
-    folder.write_text("a file is in the way")
-    spool.renew()
+    assert not spool.renew(1, [])
     spool.append(b"two")
-    assert spool.count == 2
     spool.close(discard=False)
-    assert [left.records for left in SpoolFile(moved, KEY).left()] == [(b"one", b"two")]
+    assert [left.since(0) for left in SpoolFile(moved, KEY).left()] == [(0, (b"one", b"two"))]
+
+
+def test_a_spool_does_not_grow_under_a_steady_load_and_its_events_are_recorded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "SPOOL_BYTES", 0)
+    monkeypatch.setattr(recorder_module, "GATHER_SECONDS", 0.0)
+    store = SharedEvents()
+    first = recorder(store, tmp_path)
+    (path,) = tmp_path.iterdir()
+    sizes = []
+
+    def another() -> None:
+        """Let an event come while others are written."""
+        sizes.append(path.stat().st_size)
+        if len(sizes) < 20:
+            first(call(f"s/{len(sizes)}"))
+        elif len(sizes) == 20:
+            shutil.copy(path, tmp_path.parent / path.name)  # what a process that is killed now leaves
+
+    store.meanwhile = another
+    first(call("s/0"))
+    wait_until(lambda: len(store.tools) == 20)
+    first.close(SECONDS)
+    assert max(sizes[1:]) < 3 * sizes[0]
+    (tmp_path.parent / path.name).rename(path)
+    after = recorder(store, tmp_path)
+    after.recover()
+    after.close(SECONDS)
+    assert store.tools == [f"s/{number}" for number in range(20)]
+
+
+def test_events_that_come_while_a_batch_is_written_are_gathered_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SharedEvents()
+    recording = recorder(store, tmp_path)
+
+    def another() -> None:
+        if store.batches == 1:
+            monkeypatch.setattr(recorder_module, "GATHER_SECONDS", float(SECONDS))
+            recording(call("s/b"))
+
+    store.meanwhile = another
+    recording(call("s/a"))
+    wait_until(lambda: store.tools == ["s/a"])
+    recording(call("s/c"))
+    recording.close(SECONDS)
+    assert store.tools == ["s/a", "s/b", "s/c"]
+    assert store.batches == 2
 
 
 def with_the_second_on_a_full_disk(store: SharedEvents, folder: Path) -> Recorder:
@@ -185,10 +262,7 @@ def test_events_that_a_full_disk_keeps_from_the_spool_are_recorded_once(
     store = SharedEvents()
     first = with_the_second_on_a_full_disk(store, tmp_path)
     store.is_away = False
-    for _ in range(SECONDS * 100):
-        if len(store.tools) == 2:
-            break
-        time.sleep(0.01)
+    wait_until(lambda: len(store.tools) == 2)
     first(call("s/c"))  # the disk has space again
     first.close(SECONDS)
     after = recorder(store, tmp_path)
@@ -228,6 +302,10 @@ def test_what_a_search_found_comes_back_with_what_each_retriever_made_of_it() ->
 
 
 def test_only_events_are_read_from_a_spool() -> None:
-    for record in (pickle.dumps((1.0, print)), pickle.dumps((1.0, "text")), b"", b"\x80\x05."):
+    event = call("s/a")
+    for record in (
+        *(pickle.dumps((1.0, print, [])), pickle.dumps((1.0, "text", [])), pickle.dumps((1.0, type(event), ["one"]))),
+        *(pickle.dumps((1, type(event), [])), pickle.dumps((1.0, event)), b"", b"\x80\x05."),
+    ):
         with pytest.raises(ValueError, match="not an event"):
             decode_spooled(record)

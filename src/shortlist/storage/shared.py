@@ -127,6 +127,13 @@ class LeftRecords:
     records: tuple[bytes, ...]
     """In the order in which they were written; empty for one that cannot be decrypted."""
     path: Path
+    first: int = 0
+    """The number of the first one; those before it are stored."""
+
+    def since(self, stored: int) -> tuple[int, tuple[bytes, ...]]:
+        """Return the records after so many that are stored, and how many come before them."""
+        before = max(stored, self.first)
+        return before, self.records[before - self.first :]
 
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -141,15 +148,19 @@ class Spool(Protocol):
 
     name: str
     count: int
+    """Records so far."""
     size: int
-    """Records so far, and the bytes that they take."""
+    """Bytes of those that are kept."""
 
     def append(self, record: bytes) -> None:
         """Keep a record; raises StoreError where that is not possible."""
         ...
 
-    def renew(self) -> None:
-        """Begin anew where that is possible, since everything so far has reached the store."""
+    def renew(self, first: int, records: Sequence[bytes]) -> bool:
+        """Keep only these records, of which the first has the number `first`; return whether that was possible.
+
+        Those before them have reached the store.
+        """
         ...
 
     def close(self, *, discard: bool) -> None: ...

@@ -28,7 +28,9 @@ RETRY_SECONDS = (0.5, 30.0)
 CLOSE_SECONDS = 3.0
 PURGE_SECONDS = 3_600.0
 SPOOL_BYTES = 1_000_000
-"""A spool of this size begins anew as soon as all of it is stored."""
+"""From a spool of this size, what is stored is removed."""
+FEW = 200
+"""Requests wait while so many events at most are written to a smaller spool."""
 DAY = 86_400.0
 YEAR_2020 = 1_577_836_800.0
 """A clock that shows an earlier time is not set, as on a machine that has just booted; nothing is deleted by it."""
@@ -183,9 +185,9 @@ class Recorder:
 
     def _recover(self, spooling: Spooling) -> None:
         for left in spooling.spool.left():
-            done = spooling.stored(left.name)
-            for start in range(done, len(left.records), BATCH):
-                batch, records = Batch(), left.records[start : start + BATCH]
+            before, left_over = left.since(spooling.stored(left.name))
+            for start in range(0, len(left_over), BATCH):
+                batch, records = Batch(), left_over[start : start + BATCH]
                 for record in records:
                     try:
                         found = decode_spooled(record)
@@ -193,12 +195,12 @@ class Recorder:
                     except Exception:  # one bad event must not take the others with it
                         logger.exception("an event of an earlier process could not be recorded")
                         self._lose("unwritable", 1)
-                batch.spool = (left.name, start + len(records))
+                batch.spool = (left.name, before + start + len(records))
                 self._store.append(batch)
                 self._ledger.written(batch)
             left.discard()
-            if len(left.records) > done:
-                logger.info("recorded %d events that an earlier process had left", len(left.records) - done)
+            if left_over:
+                logger.info("recorded %d events that an earlier process had left", len(left_over))
 
     def _run(self) -> None:
         if self._spooling is not None:
@@ -212,6 +214,9 @@ class Recorder:
             self._wake.clear()
             while self._queue:
                 self._write(self._gather())
+                if len(self._queue) < BATCH and not self._closing.is_set():
+                    self._wake.set()
+                    break  # gather first: a transaction for each event would cost the requests more
             self._purge()
 
     def _gather(self) -> Batch:
@@ -273,12 +278,12 @@ class Recorder:
 
     def _renew_spool(self) -> None:
         with self._adding:
-            if self._spooling is None or self._queue:
+            if self._spooling is None or len(self._queue) > FEW:
                 return
             spool = self._spooling.spool
             if self._spool_failed or spool.size > SPOOL_BYTES:
-                spool.renew()
-                self._taken, self._spool_failed = spool.count, False
+                waiting = [encode_spooled(stamped.at, stamped.event) for stamped in self._queue]
+                self._spool_failed = not spool.renew(self._taken, waiting) and self._spool_failed
 
     def _purge(self) -> None:
         """Delete what is too old or too much, once an hour."""

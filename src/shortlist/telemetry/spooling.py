@@ -2,8 +2,8 @@
 
 import io
 import pickle
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from shortlist.telemetry.events import Event, Later
@@ -20,22 +20,29 @@ class SpooledEvent:
 
 
 def encode_spooled(at: float, event: Event) -> bytes:
-    """Return an event as bytes; tokens that have not been counted yet are left out."""
-    uncounted: Mapping[str, Any] = {
-        name: 0 for name in ("tokens", "upfront") if isinstance(getattr(event, name, 0), Later)
-    }
-    return pickle.dumps((at, replace(event, **uncounted) if uncounted else event), pickle.HIGHEST_PROTOCOL)
+    """Return an event as bytes; tokens that have not been counted yet are left out.
+
+    A request waits for this: the values of an event take half the time of the event itself.
+    """
+    kind: Any = type(event)
+    values = [0 if isinstance(value := getattr(event, name), Later) else value for name in _names(kind)]
+    return pickle.dumps((at, kind, values), pickle.HIGHEST_PROTOCOL)
 
 
 def decode_spooled(record: bytes) -> SpooledEvent:
     """Return the event of a record; raise ValueError for anything else."""
     try:
-        at, event = _EventsOnly(io.BytesIO(record)).load()
-    except (pickle.UnpicklingError, TypeError, AttributeError, EOFError, ImportError, IndexError) as error:
+        at, kind, values = _EventsOnly(io.BytesIO(record)).load()
+        if not issubclass(kind, Event) or not isinstance(at, float):
+            raise ValueError("it is of another type")
+        return SpooledEvent(at, kind(**dict(zip(_names(kind), values, strict=True))))
+    except (pickle.UnpicklingError, TypeError, AttributeError, EOFError, ImportError, IndexError, ValueError) as error:
         raise ValueError(f"not an event: {error}") from None
-    if not isinstance(event, Event) or not isinstance(at, float):
-        raise ValueError("not an event")
-    return SpooledEvent(at, event)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 class _EventsOnly(pickle.Unpickler):

@@ -41,7 +41,9 @@ RETRY_SECONDS = (0.5, 10.0)
 """How long to wait before a database that failed is tried again: at first, and at most."""
 CLOSE_SECONDS = 3.0
 SPOOL_BYTES = 1_000_000
-"""A spool of this size begins anew as soon as all of it is stored."""
+"""From a spool of this size, what is stored is removed."""
+FEW = 200
+"""Calls wait while so many records at most are written to a smaller spool."""
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +202,9 @@ class SpooledAudit:
             while self._waiting:
                 if not self._retried(self._send):
                     return
+                if len(self._waiting) < BATCH and not self._closing.is_set():
+                    self._wake.set()
+                    break  # gather first: a transaction for each record would cost the calls more
         if self._has_trail:
             self._retried(lambda: self._store.finish(self._process, self._now()))
 
@@ -237,22 +242,21 @@ class SpooledAudit:
         with self._adding:
             for _ in records:
                 self._waiting.popleft()
-            if not self._waiting and self._spool.size > SPOOL_BYTES:
-                self._spool.renew()
-                self._stored = self._spool.count
+            if self._spool.size > SPOOL_BYTES and len(self._waiting) <= FEW:
+                self._spool.renew(self._stored, [spooled(record) for record in self._waiting])
 
     def _recover(self) -> None:
         """Send what earlier processes with this data folder could not send."""
         for left in self._spool.left() if self._spool is not None else ():
-            done = self._store.stored(left.name)
-            records = [_unspooled(record) for record in left.records]
-            for start in range(done, len(records), BATCH):
+            before, left_over = left.since(self._store.stored(left.name))
+            records = [_unspooled(record) for record in left_over]
+            for start in range(0, len(records), BATCH):
                 batch = records[start : start + BATCH]
-                self._store.append(self._process, batch, (left.name, start + len(batch)))
+                self._store.append(self._process, batch, (left.name, before + start + len(batch)))
                 self._has_trail = True
             _put_away(left, records)
-            if len(records) > done:
-                logger.info("stored %d audit records that an earlier process had left", len(records) - done)
+            if records:
+                logger.info("stored %d audit records that an earlier process had left", len(records))
 
 
 def _put_away(left: LeftRecords, records: Sequence[AuditRecord | None]) -> None:
