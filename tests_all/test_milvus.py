@@ -21,7 +21,7 @@ from shortlist.index.choosing import choose_index
 from shortlist.index.embedders import Progress, Vectors
 from shortlist.index.index import Index
 from shortlist.index.milvus import Collection, MilvusLexicalIndex, by_milvus, expression
-from shortlist.index.nearest import ApproximateVectorIndex
+from shortlist.index.nearest import ApproximateVectorIndex, Moments
 from shortlist.index.ports import Among
 from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Filters, Query
@@ -64,7 +64,7 @@ def test_milvus_keeps_the_contract(clause: object, published: Collection, tmp_pa
 
         def make(exact: ExactVectorIndex) -> ExactVectorIndex:
             if exact.size == ROWS:
-                return ApproximateVectorIndex(exact, published, exact.size)
+                return ApproximateVectorIndex(exact, published, moments=Moments.of(exact))
             index = index_of(exact.vectors(np.arange(exact.size)))
             collection = Collection.open(str(tmp_path / "index.db"), index)
             opened.callback(collection.close)
@@ -124,7 +124,7 @@ def test_servers_of_any_name_are_filtered_by_the_engine(tmp_path: Path, caplog: 
         among = index.among(Filters(servers=frozenset({name})))
         found = collection.near(query, 10, among)
         assert {index.tool(int(row)).server for row in found} == {name}
-        assert len(found) == 10
+        assert 10 <= len(found) < 50, "the engine made the cut"
     assert not [record for record in caplog.records if record.name == milvus.__name__], "the engine answered each time"
     collection.close()
 
@@ -194,7 +194,7 @@ def test_an_engine_that_is_down_is_reported_and_every_vector_is_searched_here(
 ) -> None:
     index, collection = workplace
     assert index.dense is not None
-    searcher = Searcher(replace(index, dense=ApproximateVectorIndex(index.dense, collection, index.size)))
+    searcher = Searcher(replace(index, dense=by_milvus(index, collection)))
     dense, query = searcher.index.dense, HashingEmbedder().embed_query("read a file")[None]
     assert dense is not None
     server_manager_instance.release_server(str(tmp_path / "index.db"))

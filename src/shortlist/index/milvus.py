@@ -23,7 +23,7 @@ from shortlist.errors import InvalidInput, ModelError
 from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex, StandIns
-from shortlist.index.nearest import ApproximateVectorIndex
+from shortlist.index.nearest import ApproximateVectorIndex, Moments
 from shortlist.index.ports import NOTHING, Among, Candidates, Rows
 from shortlist.index.vectors import ExactVectorIndex, best
 from shortlist.models import Filters, Scores
@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 INSERTED_AT_ONCE = 2_000
 MAX_LIMIT = 16_384
 """The most rows that Milvus returns for one search."""
+SPARE_SHARE = 0.125
+"""The engine compares a query's vector as it is, this package rounded: near the cut their orders differ a little."""
 ANSWER_SECONDS, PUBLISH_SECONDS = 5.0, 120.0
 """How long a search may take, and one step of publishing."""
 COOL_DOWN_SECONDS = 15.0
@@ -63,7 +65,8 @@ class Collection:
         if time.monotonic() < self._away_until:
             return self._passing(among)
         try:
-            return self._rows(_VECTOR, query.astype(np.float32).tolist(), limit, among)
+            more = limit + int(limit * SPARE_SHARE)
+            return self._rows(_VECTOR, query.astype(np.float32).tolist(), more, among)
         except ModelError as error:  # the search goes on with every vector, in this process
             logger.warning("Searching every vector in this process: %s", error)
             self._away_until = time.monotonic() + COOL_DOWN_SECONDS
@@ -275,4 +278,4 @@ def by_milvus(index: Index, collection: Collection) -> ApproximateVectorIndex:
     """Return the vectors of an index, of which the engine finds the nearest."""
     if index.dense is None:
         raise InvalidInput("An index without vectors cannot be searched by them: embed it before.")
-    return ApproximateVectorIndex(index.dense, collection, index.size)
+    return ApproximateVectorIndex(index.dense, collection, moments=Moments.of(index.dense))
