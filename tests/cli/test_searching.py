@@ -1,5 +1,6 @@
 """`shortlist search` and `shortlist explain` as real processes: whose tools they search, and how soon."""
 
+import io
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
+from shortlist.cli import main
 from shortlist.storage.sqlite_vectors import SqliteVectors
 
 PROGRAM = [sys.executable, "-m", "shortlist.cli"]
@@ -124,3 +126,13 @@ def test_words_of_ones_own_are_understood_wherever_they_are_said(run: Run, start
     mine.unlink()
     gone = run("serve", "--config", str(config))
     assert (gone.returncode, "mine.txt cannot be read" in gone.stderr, "Traceback" in gone.stderr) == (2, True, False)
+
+
+def test_a_request_that_is_too_long_for_an_argument_is_read_from_stdin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog = tmp_path / "tools.json"
+    catalog.write_text(json.dumps([{"name": name, "description": name} for name in ("open_ticket", "read_log")]))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("line 7 of the log\n" * 60_000 + "open a ticket"))
+    assert main(["search", "-", "--catalog", str(catalog), "--embedder", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hits"][0]["name"] == "open_ticket"

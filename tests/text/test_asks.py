@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.text.asks import MAX_ASK_CHARS, read_ask
-from shortlist.text.queries import query_of
+from shortlist.text.queries import ask_of, query_of
 
 LOG = "\n".join(
     f"2026-03-0{n % 9 + 1} 10:{n % 60:02}:00,123 ERROR [checkout] connection to postgres timed out after {n} ms"
@@ -120,3 +120,21 @@ def test_facts_that_a_writer_tells_about_a_case_belong_to_the_request() -> None:
     message = f"Hey, I'm planning solar panels for a client. {facts}\n\n{ask}"
     assert read_ask(message).text == message.strip()
     assert not read_ask(message).pasted
+
+
+def test_lines_that_differ_in_nothing_but_numbers_are_pasted() -> None:
+    lines = "\n".join(f"log line {number} of the run" for number in range(40))
+    assert ask_of(f"{lines}\nopen a jira ticket").text == "open a jira ticket"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("mute notifications? no wait, set me as away on slack", "set me as away on slack"),
+        ("delete it. scratch that, archive the page", "archive the page"),
+        ("wait, no pods are listed", "wait, no pods are listed"),
+        ("explain what i meant to say", "explain what i meant to say"),
+    ],
+)
+def test_a_request_that_is_taken_back_is_not_asked(text: str, asked: str) -> None:
+    assert ask_of(text).text == asked

@@ -1,6 +1,7 @@
 """Arguments that several commands share, checked before any work is done."""
 
 import os
+import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ def add_command(subparsers: Any, name: str, what: str | None = None) -> Argument
 
 def add_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def request(text: str) -> str:
+    """Return what to search for; `-` reads it from stdin, where it may be longer than the system lets arguments be."""
+    return sys.stdin.read() if text == "-" else text
 
 
 def count(text: str) -> int:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from shortlist.cli.arguments import add_command, add_json, count
+from shortlist.cli.arguments import add_command, add_json, count, request
 from shortlist.cli.relaying import ask_gateway
 
 MODES = ("hybrid", "lexical", "dense", "fuzzy", "regex", "prefix", "exact")
@@ -20,7 +20,7 @@ EMBEDDER, PIPELINE = "small", "default"
 def register(subparsers: Any) -> None:
     """Add `search`, `explain`, `demo` and `embed-info`."""
     search = add_command(subparsers, "search")
-    search.add_argument("query", help="what the tool should do, in quotes")
+    search.add_argument("query", type=request, help="what the tool should do, in quotes; - reads it from stdin")
     _add_catalog(search)
     _common(search)
     search.add_argument("--limit", type=count, default=5, help="how many tools to show (default: 5)")
@@ -29,7 +29,7 @@ def register(subparsers: Any) -> None:
     search.add_argument("--read-only", action="store_true", default=None, help="only tools annotated as read-only")
     search.set_defaults(run=_here("search"), relay=_ask, command="search")
     explain = add_command(subparsers, "explain")
-    explain.add_argument("query", help="what the tool should do, in quotes")
+    explain.add_argument("query", type=request, help="what the tool should do, in quotes; - reads it from stdin")
     explain.add_argument("tool", nargs="?", help="the tool's name or id; the first hit if left out")
     _add_catalog(explain)
     _common(explain)

@@ -17,7 +17,7 @@ from shortlist.text.languages.lexicon import english_ranks, english_words, is_di
 from shortlist.text.languages.reading import read_query
 from shortlist.text.pairs import START, seen_together
 from shortlist.text.queries import Expansions, shipped_expansions
-from shortlist.text.tokens import STOPWORDS, ascii_words, read_words, stem, terms
+from shortlist.text.tokens import STOPWORDS, ascii_words, distinct_words, read_words, stem, terms
 
 SHORT, LONG = 3, 6
 """Words of three letters are corrected to common words alone; two errors are looked for from six letters on."""
@@ -133,6 +133,8 @@ class Speller:
         for _ in range(PASSES):
             words = _in_order(text, {word: found[0] for word, found in choices.items()})
             choices = {word: found for word in left if (found := self._in_context(word, words))}
+        if len(choices) < len(left) and english_words().isdisjoint(distinct_words(text)):
+            choices = {}  # neither English nor nearly so
         best = {word: found[0] for word, found in choices.items()}
         every = [best, *(best | {word: found[1]} for word, found in choices.items() if len(found) > 1)]
         first, *others = [Spelled(respelled(text, each), joined | each) for each in every]

@@ -6,6 +6,7 @@ them, are the ask. All of it takes time in proportion to the length of the messa
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
@@ -74,6 +75,16 @@ _POINTS = re.compile(r"\b(?:this|it|that|these|those|them|below|above|following|
 _ADDRESSED = re.compile(r"\b(?:i|me|my|we|us|our|you|your|please)\b|\?", re.IGNORECASE)
 _WRITER = re.compile(rf"{_LEAD}(?:i|we)['’](?:m|re|ve|d|ll)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|(?<=:)\s+(?=[A-Z\"“])")
+
+_TAKEN_BACK = re.compile(
+    r"\b(?:no,? wait|wait,? no|scratch that|never ?mind(?: that)?|nvm|actually,? no|(?<!what )i meant(?: to)?)\b"
+    r"[\s,:;.!-]+",
+    re.IGNORECASE,
+)
+"""What takes back the request before it: "mute it, no wait, archive it"."""
+ALIKE = 3
+"""Lines that differ in nothing but numbers are pasted from so many on."""
+_NUMBERS = re.compile(r"\d+")
 
 _FENCE = re.compile(r"\s{0,3}(```|~~~)")
 _LOG = re.compile(
@@ -151,6 +162,15 @@ def _read_long(text: str) -> Ask:
     return Ask(_both_ends(asked), pasted[:MAX_PASTE_CHARS], len(text) - len(asked), is_clear=clear)
 
 
+def last_said(text: str) -> str:
+    """Return a request without what it takes back itself: "mute it, no wait, archive it" asks to archive."""
+    kept = text
+    for found in _TAKEN_BACK.finditer(text):
+        if _starts_like_a_request(text[found.end() :]):
+            kept = text[found.end() :]
+    return kept
+
+
 def _blocks(text: str) -> list[_Block]:
     """Cut a message into paragraphs and runs of pasted lines."""
     lines = _ends(text.split("\n"))
@@ -181,6 +201,7 @@ def _kinds(lines: list[str]) -> list[str]:
     _mark_mail(lines, kinds)
     _mark_repeated(lines, kinds, _SPEAKER, "quote")
     _mark_tables(lines, kinds)
+    _mark_alike(lines, kinds)
     return kinds
 
 
@@ -242,6 +263,14 @@ def _mark_repeated(lines: list[str], kinds: list[str], pattern: re.Pattern[str],
         beside = (number > 0 and found[number - 1]) or (number + 1 < len(found) and found[number + 1])
         if is_one and beside:
             kinds[number] = kind
+
+
+def _mark_alike(lines: list[str], kinds: list[str]) -> None:
+    shapes = [_NUMBERS.sub("0", line[:LINE_HEAD]).strip() for line in lines]
+    counts = Counter(shapes)
+    for number, shape in enumerate(shapes):
+        if shape and not kinds[number] and counts[shape] >= ALIKE:
+            kinds[number] = "repeated"
 
 
 def _mark_tables(lines: list[str], kinds: list[str]) -> None:

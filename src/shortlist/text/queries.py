@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from shortlist.errors import InvalidInput
-from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, Ask, quoted, read_ask
+from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, Ask, last_said, quoted, read_ask
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.reading import GlossedText, read_query
 from shortlist.text.tokens import (
@@ -124,10 +124,10 @@ _ONE = re.compile(r"\bones?\b", re.IGNORECASE)
 _CHANNEL = re.compile(r"(?<![\w&/#])#(?=[a-z][\w-]*[a-z])", re.IGNORECASE)
 """The sign of a chat channel's name: `#dev`; not of an issue's number."""
 _FILE_NAME = re.compile(
-    r"(?<![\w./\\:@-])[\w-]+\.(?:md|txt|py|ts|tsx|jsx|json|ya?ml|toml|ini|cfg|conf|env|html?|css|go|rs|rb|java|cpp|sh|sql|log|xml|csv)"
+    r"(?<![\w./\\:@-])(?:[\w-]+/)*[\w-]+\.(?:md|txt|py|ts|tsx|jsx|json|ya?ml|toml|ini|cfg|conf|env|html?|css|go|rs|rb|java|cpp|sh|sql|log|xml|csv)"
     r"(?![\w./-]|\.\w)"
 )
-"""The name of a text file that stands alone: `draft.md`; not an address or a part of a path."""
+"""The name of a text file, also in a folder: `draft.md`, `src/cart.py`; not an address or a part of a whole path."""
 _REPOSITORY = re.compile(
     r"(?:(?<=\bin )|(?<=\bon )|(?<=\bof )|(?<=\bfor )|(?<=\bfrom )|(?<=\bto )|(?<=\binto ))"
     r"[a-z][\w-]{2,}/[a-z][\w-]+(?![\w./-]*/|\.\w|\w)"
@@ -336,7 +336,8 @@ def _pasted_by(signs: tuple[str, ...]) -> re.Pattern[str]:
 def ask_of(text: str) -> Ask:
     """Separate the request from pasted text; a short line is all request."""
     stripped = text.strip()
-    return Ask(stripped) if len(stripped) <= SHORT and "\n" not in stripped else read_ask(stripped)
+    is_line = len(stripped) <= SHORT and "\n" not in stripped
+    return Ask(last_said(stripped)) if is_line else read_ask(stripped)
 
 
 def query_of(ask: Ask) -> str:
