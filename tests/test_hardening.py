@@ -49,6 +49,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_resumption.py::test_what_an_ended_session_was_sent_is_forgotten",
         "cli/test_process.py::test_what_a_gateway_loads_at_its_start_is_left_out_of_garbage_collection",
         "gateway/test_cost.py::test_a_request_leaves_nothing_to_the_garbage_collector",
+        "test_validation.py::test_the_first_check_imports_the_validator_beside_the_event_loop",
         "cli/test_pauses.py::test_freed_memory_is_returned_though_something_behind_it_is_still_used",
     ),
     "one failed answer fails the other calls of its server, and back-off hides a server that is up again": (

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -153,3 +155,26 @@ async def test_what_takes_long_is_checked_in_a_process_that_is_killed_when_its_t
     schema, arguments = HEAVY["unique items"]
     tool = Tool(id="s/t", name="t", definition=json.dumps({"inputSchema": schema}))
     assert (await check_call(tool, arguments)).violations
+
+
+FIRST_CHECK = """
+import sys, threading
+import anyio
+from shortlist.models import Tool
+from shortlist.validation import check_call
+
+class Watch:
+    threads = set()
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("jsonschema", "referencing"):
+            self.threads.add(threading.current_thread())
+
+sys.meta_path.insert(0, Watch())
+found = anyio.run(check_call, Tool(id="s/t", name="t", definition='{"inputSchema": {"required": ["n"]}}'), {})
+assert len(found.violations) == 1
+assert Watch.threads and threading.main_thread() not in Watch.threads, Watch.threads
+"""
+
+
+def test_the_first_check_imports_the_validator_beside_the_event_loop() -> None:
+    subprocess.run([sys.executable, "-c", FIRST_CHECK], check=True, timeout=120)

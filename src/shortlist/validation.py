@@ -3,8 +3,8 @@
 JSON Schema 2020-12, or the older draft that a schema names. References are resolved inside the document only, work is
 bounded, and patterns run on a linear-time engine. A schema that cannot be evaluated this way never blocks a call: the
 caller is told that nothing was checked. What takes more than a few steps is checked in a worker process. The
-validator is imported with the first call: that takes a sixth of a second, and a gateway that only searches never
-needs it.
+validator is imported with the first call, in a thread: that takes a sixth of a second, and a gateway that only searches
+never needs it.
 """
 
 import json
@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 
+import anyio.to_thread
 import re2
 
 from shortlist.models import Json, Tool
@@ -34,6 +35,8 @@ MAX_SCHEMA_CHARACTERS = 400_000
 MAX_VIOLATIONS = 5
 MAX_PATTERN_CHARACTERS = 1_000
 SHOWN_ALTERNATIVES = 20
+
+_is_loaded = threading.Event()
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Any]
 Validator: TypeAlias = Any
@@ -69,6 +72,8 @@ class TooManySteps(Unevaluable):
 
 async def check_call(tool: Tool, arguments: Mapping[str, Json]) -> Check:
     """Check arguments without keeping the event loop: small ones here, the rest in a worker process."""
+    if not _is_loaded.is_set():
+        await anyio.to_thread.run_sync(_load)
     if _size(arguments) <= INLINE_VALUES:
         try:
             return _check(tool.definition, arguments, INLINE_STEPS, INLINE_VALUES)
@@ -78,6 +83,12 @@ async def check_call(tool: Tool, arguments: Mapping[str, Json]) -> Check:
         return await run_apart(_check_whole, tool.definition, dict(arguments), seconds=WORKER_SECONDS)
     except WorkerFailed as reason:
         return Check(unchecked=f"checking its schema did not end: {reason}")
+
+
+def _load() -> None:
+    """Import the validator, and let it read what it reads once."""
+    _check('{"inputSchema": {"properties": {"text": {"type": "string"}}}}', {"text": ""}, INLINE_STEPS, INLINE_VALUES)
+    _is_loaded.set()
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Json]) -> Check:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
+from string import ascii_lowercase
 from typing import Any
 
 from benchmarks.stress.client import ENVELOPE, RawClient
@@ -33,8 +34,13 @@ LIMITS: dict[str, Any] = {
     "results_bytes": 1_000_000,
     "resumption_bytes": 1_000_000,
     "workspaces": 100,
+    "calls_per_client": 500,
 }
 """So little that all of it can be filled before the first input."""
+FILLING = LIMITS["sessions"] + 1
+"""Searches and results that fill what is bounded; their words fill the caches, the largest of which has 50,000."""
+WORDS = 550
+"""In each of them: as many as a query of 4,000 characters holds."""
 CONNECTIONS = 16
 BATCH = 500
 LEAST_BATCHES = 16
@@ -207,12 +213,20 @@ async def over_http(count: int, number: int) -> Report:
 
 async def _fill(running: Gateway) -> None:
     """Open as many sessions as there may be, and keep as many results: few inputs open a session."""
-    for number in range(LIMITS["sessions"] + 1):
+    for number in range(FILLING):
         client = RawClient(running.port, "legacy")
         await client.open()
-        await client.call("search_tools", {"query": f"say text {number} back"})
-        await client.call("call_tool", {**ECHO, "arguments": {"text": "a long answer " * 4_000}})
+        for name, arguments in _filling(number):
+            await client.call(name, arguments)
         client.close()
+
+
+def _filling(number: int) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Return a search and a call with a large result, whose words occur nowhere else."""
+    dice = random.Random(f"filling {number}")
+    words = ["".join(dice.choices(ascii_lowercase, k=6)) for _ in range(WORDS)]
+    text = " ".join(words)
+    return ("search_tools", {"query": text}), ("call_tool", {**ECHO, "arguments": {"text": f"{text} " * 15}})
 
 
 async def _sent(running: Gateway, data: bytes) -> str:
@@ -260,6 +274,8 @@ async def _serve_lines(folder: Path, count: int, number: int, era: str, report: 
         raise RuntimeError("the gateway was started without pipes")
     try:
         opening = [_opening(era)]
+        if count >= BATCH * LEAST_BATCHES:
+            opening += [encoded(message) for number in range(FILLING) for message in _filling_messages(number)]
         sizes = []
         for batch in range(0, count, BATCH):
             lines = [encoded(m).replace(b"\n", b" ") for m in messages(min(BATCH, count - batch), number + batch)]
@@ -276,6 +292,12 @@ async def _serve_lines(folder: Path, count: int, number: int, era: str, report: 
     finally:
         process.kill()
         await process.wait()
+
+
+def _filling_messages(number: int) -> Iterator[dict[str, Any]]:
+    for name, arguments in _filling(number):
+        params = {"name": name, "arguments": arguments, "_meta": ENVELOPE}
+        yield {"jsonrpc": "2.0", "id": f"fill-{name}-{number}", "method": "tools/call", "params": params}
 
 
 def _opening(era: str) -> bytes:
