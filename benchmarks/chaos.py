@@ -181,6 +181,8 @@ async def one_call(client: RawClient, planned: PlannedCall, tally: Tally) -> str
                 return "left"
             answer = await client.request("tools/call", _params(server, call))
     except TimeoutError:
+        step = "opening a session" if client.era == "legacy" and not client.session else "calling"
+        tally.examples.append(f"lost while {step}: {call}, fault {planned.fault or 'none'}")
         client.close()
         return "lost"
     except Refused as error:
