@@ -275,3 +275,36 @@ async def test_searches_that_wait_for_a_provider_hold_up_no_other() -> None:
         assert [result.query.text for result in found] == ["two"]
         leave.set()
     assert {result.query.text for result in found} == {"two", *slow}
+
+
+async def test_a_search_whose_caller_left_before_it_began_is_not_made() -> None:
+    leave, asked = threading.Event(), list[str]()
+
+    class Waiting(Slow):
+        def search(self, query: Query) -> SearchResult:
+            asked.append(query.text)
+            assert leave.wait(DEADLINE_SECONDS)
+            return super().search(query)
+
+    engine = Engine.over(Waiting(ONE))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(engine_module.SEARCHES_AT_ONCE):
+            tasks.start_soon(engine.search, Query(text="stays"))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while len(asked) < engine_module.SEARCHES_AT_ONCE:
+                await anyio.sleep(0.001)
+        with anyio.move_on_after(0) as left:
+            await engine.search(Query(text="leaves"))
+        assert left.cancelled_caught
+        leave.set()
+    assert await seen(engine) == 1
+    assert "leaves" not in asked
+
+
+async def test_threads_that_have_nothing_to_search_end_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "IDLE_SECONDS", 0.01)
+    threads = engine_module.SearchThreads(1)
+    for _ in range(2):
+        worker = await threads.run(threading.current_thread)
+        await anyio.to_thread.run_sync(worker.join, DEADLINE_SECONDS)
+        assert not worker.is_alive()

@@ -4,12 +4,16 @@ The searcher is made when it is first needed. A changed catalog is indexed in th
 query waits for it for a moment, then is answered from the index there is. Vectors follow in a thread of their own.
 """
 
+import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from contextvars import copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -30,6 +34,8 @@ SEARCHES_AT_ONCE = 2
 """More threads would only compete for the interpreter's lock, also with the event loop."""
 WAITING_AT_ONCE = 16
 """How many searches wait for a provider's vectors; they hold no thread that another search needs."""
+IDLE_SECONDS = 10.0
+"""How long a thread waits for the next search before it ends."""
 
 
 class Preparable(Protocol):
@@ -58,6 +64,61 @@ class Preparable(Protocol):
     def explained(self, query: Query) -> Any: ...
 
 
+_Job: TypeAlias = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+class SearchThreads:
+    """A few threads that search for an event loop; handing a search over costs half of what `anyio.to_thread` does."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._running = 0
+        self._changing = threading.Lock()
+        """Guards the number of running threads."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run work in one of the threads; if the caller is cancelled, work that has begun ends by itself."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._jobs.put((partial(copy_context().run, work), loop, answer))
+        with self._changing:
+            if self._running < self._most:
+                self._running += 1
+                threading.Thread(target=self._work, name="shortlist-search", daemon=True).start()
+        return await answer
+
+    def _work(self) -> None:
+        while True:
+            try:
+                _do(*self._jobs.get(timeout=IDLE_SECONDS))
+            except Empty:
+                with self._changing:
+                    if self._jobs.empty():  # a job that comes from here on starts a thread of its own
+                        self._running -= 1
+                        return
+
+
+def _do(work: Callable[[], Any], loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Any]") -> None:
+    if answer.cancelled():
+        return
+    try:
+        settle = partial(_settle, answer, work(), None)
+    except BaseException as error:  # whoever waits for the answer gets it
+        settle = partial(_settle, answer, None, error)
+    with suppress(RuntimeError):  # the event loop is closed, and nobody waits
+        loop.call_soon_threadsafe(settle)
+
+
+def _settle(answer: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if answer.cancelled():
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
+
+
 class Engine:
     """Searches a catalog that changes, without ever blocking the event loop."""
 
@@ -84,7 +145,8 @@ class Engine:
         self._embedder: threading.Thread | None = None
         self._unembedded = threading.Event()
         self._changed_at = 0.0
-        self._limiters: tuple[anyio.CapacityLimiter, anyio.CapacityLimiter] | None = None
+        self._threads = SearchThreads(SEARCHES_AT_ONCE)
+        self._waiting: anyio.CapacityLimiter | None = None
 
     @classmethod
     def over(cls, searcher: Preparable) -> "Engine":
@@ -138,18 +200,14 @@ class Engine:
             self._index_soon()
 
     async def _in_a_thread(self, query: Query, work: Callable[[Preparable], T]) -> T:
-        if self._limiters is None:
-            self._limiters = anyio.CapacityLimiter(SEARCHES_AT_ONCE), anyio.CapacityLimiter(WAITING_AT_ONCE)
-        searching, waiting = self._limiters
         known = self._searcher
         if known is None and self._load_model is not None:
             load, self._load_model = self._load_model, None
             threading.Thread(target=_loaded, args=(load,), name="shortlist-model", daemon=True).start()
         if known is not None and known.waits:
-            await anyio.to_thread.run_sync(known.fetch, query, abandon_on_cancel=True, limiter=waiting)
-        return await anyio.to_thread.run_sync(
-            lambda: work(self._caught_up()), abandon_on_cancel=True, limiter=searching
-        )
+            self._waiting = self._waiting or anyio.CapacityLimiter(WAITING_AT_ONCE)
+            await anyio.to_thread.run_sync(known.fetch, query, abandon_on_cancel=True, limiter=self._waiting)
+        return await self._threads.run(lambda: work(self._caught_up()))
 
     def _caught_up(self) -> Preparable:
         """Wait until the index has the newest catalog: a moment if an older one has tools, else until it is there."""
