@@ -4,10 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.models import Confidence, Filters, Query
-from shortlist.search.caution import beside_a_paste, mostly_pasted, with_taken_words
+from shortlist.search.caution import as_asked, beside_a_paste, with_other_words
 from shortlist.search.fusion import CONFIDENCE_FEATURES, FARTHEST, HIGH, MEDIUM, NONE_AT_MOST, Calibration
 from shortlist.search.pipeline import Matrix
 from shortlist.search.searcher import Searcher
+from shortlist.text.asks import Ask
 from tests.fakes import searcher
 
 
@@ -107,7 +108,8 @@ def test_level_and_probability_never_contradict_each_other(right: float, present
 @given(chances, chances)
 def test_a_lowered_confidence_keeps_level_and_probability_together(right: float, present: float) -> None:
     judged = calibration(right=right, present=present).judge(features())
-    for lowered in (with_taken_words(judged), beside_a_paste(judged), mostly_pasted(judged, 5_000)):
+    pasted = (Ask("x", "y"), Ask("x", characters=5_000, is_clear=False), Ask("x", asks=False))
+    for lowered in (with_other_words(judged), *(as_asked(judged, ask) for ask in pasted)):
         assert agrees(lowered)
         assert lowered.probability <= judged.probability
 

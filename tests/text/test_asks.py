@@ -138,3 +138,39 @@ def test_lines_that_differ_in_nothing_but_numbers_are_pasted() -> None:
 )
 def test_a_request_that_is_taken_back_is_not_asked(text: str, asked: str) -> None:
     assert ask_of(text).text == asked
+
+
+RUNBOOK = """# Moving the shop to another host
+
+## Before
+Ask the owner for a window. Please tell support, and check that you can log in.
+
+## Steps
+1. Stop the workers and create a dump of the database.
+2. Upload the dump, restore it and run the checks.
+3. Restart the workers. Open a ticket if they fail.
+
+## Afterwards
+Send everybody a message. Delete the dump, and remove the old host from the list."""
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "make a pdf out of this",
+        "which language is this?",
+        "can you put that into the wiki?",
+        "traduce esto al alemán",
+        "schreib das in eine datei",
+        "fasse das bitte zusammen und zeig es mir",
+    ],
+)
+def test_a_paragraph_that_points_at_instructions_is_the_request(ask: str) -> None:
+    assert read_ask(f"{ask}\n\n{RUNBOOK}").text == ask
+    assert read_ask(f"{RUNBOOK}\n\n{ask}").text == ask
+
+
+def test_a_long_message_that_asks_nobody_may_be_pasted() -> None:
+    recipe = "Chop the onions and fry them. Add the carrots and keep it warm. " * 12
+    assert not read_ask(recipe).asks
+    assert read_ask(f"{recipe}\n\nCould you help me with the shopping, and where do they sell good carrots?").asks

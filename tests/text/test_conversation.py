@@ -26,6 +26,12 @@ POSTED = (ChatTurn("user", "post the release notes in slack"), ChatTurn("assista
         (LISTED, "something else: book a meeting with Karim", "new", ""),
         (LISTED, "send Lena a private message on slack that lunch is at 12", "new", ""),
         ((), "merge it", "new", ""),
+        (LISTED, "onu sil", "continues", "the pods in production"),
+        (LISTED, "szczegóły tego drugiego", "continues", "the pods in production"),
+        (LISTED, "それを消して", "continues", "the pods in production"),
+        (LISTED, "帮我看看明天北京的天气怎么样", "new", ""),
+        (WEATHER, "¿y en Cádiz?", "repeats", "what's the weather in Lisbon?"),
+        (WEATHER, "大阪は？", "repeats", "what's the weather in Lisbon?"),
     ],
 )
 def test_the_last_turn_takes_what_it_needs(

@@ -29,7 +29,7 @@ from shortlist.library.turn import Turn
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.remote import ProviderUnavailable
-from shortlist.search.caution import beside_a_paste, with_taken_words
+from shortlist.search.caution import beside_a_paste, with_other_words
 from shortlist.search.explain import Explanation
 from shortlist.search.fusion import NO_MATCH
 from shortlist.search.opening import open_searcher
@@ -126,8 +126,8 @@ class ToolFilter:
             standing, seen = self._find(alone, self._look_up(alone, turn), narrowing)
             if standing.confidence.level == "high":  # a topic that changed without a word about it
                 asked, found, view = alone, standing, seen
-        if asked.relation in MIXED_WITH_EARLIER:
-            found = replace(found, confidence=with_taken_words(found.confidence))
+        if asked.relation in MIXED_WITH_EARLIER or (context.asked.is_short_gloss and _leaves_the_chat(found, asked)):
+            found = replace(found, confidence=with_other_words(found.confidence))
         if context.has_paste:
             found = replace(found, confidence=beside_a_paste(found.confidence))
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
@@ -341,6 +341,11 @@ class ToolFilter:
         better = reranked(found, self._reranker, self._setup.rerank_top)
         turn.step("rerank", f"by {self._reranker.model_id}")
         return better
+
+
+def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:
+    """Return whether tools were called before, and what was found first is not of their servers."""
+    return bool(asked.recent_servers and found.hits) and found.hits[0].tool.server not in asked.recent_servers
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from shortlist.models import Confidence
 from shortlist.search.fusion import SURE
+from shortlist.text.asks import Ask
 
 PASTED_AT_MOST = 0.35
 """The maximum confidence for a paste without a request; within `low`."""
@@ -11,8 +12,17 @@ MEDIUM_AT_MOST = 0.74
 """The maximum confidence for a query that says only part of what is meant; within `medium`."""
 
 
-def with_taken_words(confidence: Confidence) -> Confidence:
-    """Lower a high confidence to medium: words taken from earlier turns match tools that were not asked for now."""
+def as_asked(confidence: Confidence, ask: Ask) -> Confidence:
+    """Lower the confidence as far as a message was pasted, or may have been."""
+    if not ask.is_clear:
+        return _mostly_pasted(confidence, ask.characters)
+    if not ask.asks:
+        return with_other_words(confidence)
+    return beside_a_paste(confidence) if ask.pasted else confidence
+
+
+def with_other_words(confidence: Confidence) -> Confidence:
+    """Lower a high confidence to medium: words of earlier turns, or of a paste, match what was not asked for now."""
     return _medium(confidence) if confidence.level == "high" else confidence
 
 
@@ -21,7 +31,7 @@ def beside_a_paste(confidence: Confidence) -> Confidence:
     return _medium(confidence) if confidence.level == "high" and confidence.probability < SURE else confidence
 
 
-def mostly_pasted(confidence: Confidence, characters: int) -> Confidence:
+def _mostly_pasted(confidence: Confidence, characters: int) -> Confidence:
     """Lower the confidence of an answer to a message in which nothing reads like a request."""
     reason = f"nothing in {characters:,} characters reads like a request"
     return replace(

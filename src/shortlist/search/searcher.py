@@ -19,7 +19,7 @@ from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.caution import beside_a_paste, mostly_pasted
+from shortlist.search.caution import as_asked
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explanation, explain
@@ -471,10 +471,7 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
         at_large=at_large(ready.fitted.background, search.request),
     )
     judged = ready.fitted.calibration.judge(features, proven, missing_product(search.request, ready.index))
-    ask = search.ask
-    if not ask.is_clear:
-        return mostly_pasted(judged, ask.characters)
-    return beside_a_paste(judged) if ask.pasted else judged
+    return as_asked(judged, search.ask)
 
 
 def _hits(search: _Search) -> tuple[Hit, ...]:

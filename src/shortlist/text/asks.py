@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
+from shortlist.text.languages.reading import glossed
 from shortlist.text.tokens import one_line, read_words, terms
 
 SHORT = 400
@@ -38,6 +39,8 @@ QUOTE_CHARS = 180
 """The length of a quote that the reader of queries knows: quoted words weigh a third of those that ask."""
 SHORT_ASK, BESIDE = 200, 160
 """A request of at most this length, next to text of at least this length, is about that text."""
+LONG_TEXT = 350
+"""A paragraph of one sentence that points at text of at least this length is the request, whatever that text says."""
 MOSTLY = 0.4
 """A message with a smaller share of pasted text is a request at length, and is searched whole."""
 NARRATIVE, NARRATIVE_RUN = 500, 250
@@ -72,6 +75,7 @@ _TEXT_ACTIONS = frozenset(
 _FIRST_WORD = re.compile(rf"[\s\"'“(]*{_LEAD}([a-z]+)", re.IGNORECASE)
 _PLEASE = re.compile(r"\b(?:please|pls|bitte|for me|so that)\b", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:this|it|that|these|those|them|below|above|following|here|attached)\b", re.IGNORECASE)
+_POINTS_AT_TEXT = re.compile(rf"{_POINTS.pattern}|\\b(?:her|him|his)\\b", re.IGNORECASE)
 _ADDRESSED = re.compile(r"\b(?:i|me|my|we|us|our|you|your|please)\b|\?", re.IGNORECASE)
 _WRITER = re.compile(rf"{_LEAD}(?:i|we)['’](?:m|re|ve|d|ll)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|(?<=:)\s+(?=[A-Z\"“])")
@@ -121,6 +125,8 @@ class Ask(NamedTuple):
     characters: int = 0
     is_clear: bool = True
     """False where nothing in a long message reads like a request."""
+    asks: bool = True
+    """False where a long message is searched whole and neither of its ends asks somebody: it may be pasted."""
 
 
 class _Block(NamedTuple):
@@ -152,7 +158,9 @@ def _read_long(text: str) -> Ask:
     if not any(block.is_pasted for block in blocks):
         blocks = _introduced(text) or _with_narrative(blocks)
     if sum(len(block.text) for block in blocks if block.is_pasted or block.in_letter) < MOSTLY * len(text):
-        return Ask(_both_ends(text))
+        blocks = _set_apart(text)
+        if not blocks:
+            return Ask(_both_ends(text), asks=len(text) <= MAX_PASTE_CHARS or _asks_at_an_end(text))
     asking = _asking(blocks)
     if not asking:
         return Ask(_both_ends(text, MAX_PASTE_CHARS), "", len(text), is_clear=False)
@@ -306,6 +314,34 @@ def _introduced(text: str) -> list[_Block]:
     more = _MORE_BELOW.search(rest, max(len(rest) - SHORT_ASK, 0))
     tail = [_Block(more[1], is_pasted=False)] if more and _starts_like_a_request(more[1]) else []
     return [_Block(ask, is_pasted=False), _Block(rest, is_pasted=True), *tail]
+
+
+def _asks_at_an_end(text: str) -> bool:
+    return any("?" in end or _REQUESTS_MORE.search(end) for end in (text[:SHORT], text[-SHORT:]))
+
+
+def _set_apart(text: str) -> list[_Block]:
+    """Cut off a first or last paragraph, one sentence, that points at the rest: "make a pdf of this", beside a runbook.
+
+    So does a request in another language than the rest. The rest may be written like a request itself, as instructions,
+    minutes and advertisements are. A paragraph that begins in lower case and ends without a full stop is more likely to
+    be typed than pasted.
+    """
+    first, _, below = text.partition("\n\n")
+    above, _, last = text.rpartition("\n\n")
+    found = [
+        (_request_score(said) + 1.0 * ask[:1].islower() + 1.0 * (ask[-1:] != "."), ask, rest, is_first)
+        for ask, rest, is_first in ((first.strip(), below.strip(), True), (last.strip(), above.strip(), False))
+        if len(ask) <= SHORT_ASK and len(rest) >= LONG_TEXT and not _SENTENCE.search(ask)
+        for said in [glossed(ask) or ask]
+        if (_POINTS_AT_TEXT.search(said) or (said is not ask and not glossed(rest[:LONG_TEXT])))
+        and (_starts_like_a_request(said) or ask.endswith("?"))
+    ]
+    if not found:
+        return []
+    _, ask, rest, is_first = max(found)
+    blocks = [_Block(ask, is_pasted=False), _Block(rest, is_pasted=True)]
+    return blocks if is_first else blocks[::-1]
 
 
 def _is_about(ask: str, rest: str) -> bool:

@@ -8,6 +8,9 @@ A last turn stands in one of six relations to the turns before, and each takes s
 - accepts: it agrees to an offer ("yes please"); the offer is what is asked for.
 - fills: it answers a question ("Japanese"); the request that is still open is what is asked for.
 - corrects: it rejects the last answer ("not slack, discord"); the request is taken less what is rejected.
+
+A turn in another language is read by its own words and by its English gloss, so that its pronouns point back as English
+ones do.
 """
 
 import re
@@ -17,6 +20,7 @@ from typing import Literal, TypeAlias
 
 from shortlist.models import Relation
 from shortlist.text.asks import quoted, read_ask
+from shortlist.text.languages.reading import glossed
 from shortlist.text.queries import query_of
 from shortlist.text.tokens import read_words, terms
 
@@ -44,7 +48,8 @@ def _pattern(*alternatives: str) -> re.Pattern[str]:
 _YES = _pattern(
     r"^\W*(?:(?:ok|okay|great|perfect)[\s,.!]+)?"
     r"(?:yes|yep|yeah|yup|sure|ok|okay|go ahead|please do|do it|do that|go for it|sounds good|absolutely|definitely"
-    r"|of course|why not|correct|right|exactly|ja|gerne|sí|si|oui|sim|tak|да|evet|はい|好|好的|हाँ)\b"
+    r"|of course|why not|correct|right|exactly|ja|gerne|sí|si|claro|oui|sim|tak|да|evet|vâng|نعم"
+    r"|はい|네|응|好|好的|是的|हाँ)\b"
     r"(?:[\s,.!]+(?:please|pls|do it|do that|go ahead|thanks|thank you|that would be great|bitte))*[\s.!]*"
 )
 _OFFER = _pattern(
@@ -75,13 +80,16 @@ _REJECTED = _pattern(r"\b(?:not|no|nicht|kein|non) (?:in |the |those |that |an? 
 _REPEATS = _pattern(
     r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b",
     r"\b(?:too|as well|also)\b[\s.!?]*$",
-    _START + r"(?:what about|how about|and|or|also|now)\b",
+    _START + r"(?:what about|how about|and|or|also|now|und|y|et|и|а)\b",
+    r"(?:は|呢|은|는)[?？]\s*$",
 )
 _POINTS_BACK = _pattern(
     r"\b(?:it|its|it's|that|this|them|they|these|those|there|then|him|her|his|he|she|both|here|one|ones|instead|first"
-    r"|second|third|last|latest|newest|oldest|other|rest|das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b"
+    r"|second|third|last|latest|newest|oldest|other|rest|das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b",
+    r"\b(?:onu|onun|bunu|şunu|tego|tę|ją|его|её|их|nó)\b|[它这那]|それ|これ|あれ|그거|그걸|이거|이걸",
 )
 _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
+_QUESTION_MARKS = ("?", "？", "؟")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -115,10 +123,15 @@ class Asked:
     @property
     def may_stand_alone(self) -> bool:
         """Return whether the request may be a new topic after all, which only a search can decide."""
-        words = len(terms(self.text))
+        words = _words(self.text)
         return self.relation in ("continues", "repeats") and (
-            words >= FEW_WORDS or (words > 1 and not _POINTS_BACK.search(self.text))
+            words >= FEW_WORDS or (words > 1 and not _matches(_POINTS_BACK, self.text))
         )
+
+    @property
+    def is_short_gloss(self) -> bool:
+        """Return whether the request is a few words of another language, whose gloss alone is weak evidence."""
+        return bool(glossed(self.text)) and _words(self.text) < SELF_CONTAINED
 
 
 def asked_now(text: str, earlier: Sequence[ChatTurn], *, called: bool = False) -> Asked:
@@ -135,17 +148,28 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
     """Return how a request relates to the turns before it, or to the calls before it if no turns are known."""
     if not (earlier or called) or _CHANGES_TOPIC.match(ask):
         return "new"
-    said, acts, words = _said_last(earlier), _acts(ask), len(terms(ask))
+    said, acts, words = _said_last(earlier), _acts(ask), _words(ask)
     if _accepts(ask, said):
         return "accepts"
-    if _CORRECTS.search(ask):
+    if _matches(_CORRECTS, ask):
         return "corrects"
     if _fills(ask, said) and not acts and words < SELF_CONTAINED:
         return "fills"
-    if _REPEATS.search(ask) and not acts and words <= FEW_WORDS:
+    if _matches(_REPEATS, ask) and not acts and words <= FEW_WORDS:
         return "repeats"
-    points = _POINTS_BACK.search(ask) and words < SELF_CONTAINED
+    points = _matches(_POINTS_BACK, ask) and words < SELF_CONTAINED
     return "continues" if points or words <= (FEW_WORDS - 1 if acts else FEW_WORDS) else "new"
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> bool:
+    """Search a text, or what it says in English."""
+    return bool(pattern.search(text) or pattern.search(glossed(text)))
+
+
+def _words(text: str) -> int:
+    """Count the informative words of a text; of another language all but one count, by the gloss without spaces."""
+    said = glossed(text)
+    return max(len(terms(said)), len(text.split()) - 1) if said else len(terms(text))
 
 
 def _accepts(ask: str, said: str) -> bool:
@@ -154,11 +178,13 @@ def _accepts(ask: str, said: str) -> bool:
 
 
 def _fills(ask: str, said: str) -> bool:
-    return said.rstrip().endswith("?") and not _QUESTION.match(ask)
+    return said.rstrip().endswith(_QUESTION_MARKS) and not (_QUESTION.match(ask) or ask.endswith(_QUESTION_MARKS))
 
 
 def _acts(ask: str) -> bool:
-    """Return whether a request names its own action; "do" and "make" leave it to the turns before."""
+    """Return whether a request names its own action (a foreign one anywhere); "do" leaves it to earlier turns."""
+    if said := glossed(ask):
+        return not _ACTIONS.isdisjoint(said.lower().split())
     rest = re.sub(_START, "", ask, flags=re.IGNORECASE)
     first = _WORD.search(rest)
     return bool(first and first[0].lower() in _ACTIONS and first[0].lower() != "repeat")

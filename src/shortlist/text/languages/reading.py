@@ -54,6 +54,12 @@ def read_query(text: str) -> GlossedText | None:
     return read(text)
 
 
+def glossed(text: str) -> str:
+    """Return what a text of another language says, with one English word for each of its own; empty for English."""
+    reading = read_query(text)
+    return reading.readings[1] if reading is not None and reading.languages else ""
+
+
 def read(text: str) -> GlossedText | None:
     """Read a text; None where all of it is English or has no words."""
     asked = _QUOTED.sub(" ", text) if _has_quotes(text) else text
