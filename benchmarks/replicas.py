@@ -9,9 +9,9 @@ Starts a PostgreSQL, a server over HTTP, the replicas, and nginx with the config
 One of the replicas runs a server over stdio; when it is killed, another one does. Every call has a unique id, and the
 servers write down the ids that they receive. A replica is killed with SIGKILL every few seconds and started again. The
 run fails where a call does not end within its deadline, an answer is wrong, a server gets an id twice, a client loses
-its session, its loaded tools or its large result, or the recorded calls differ from the calls of the clients. A call
-that was cut off by a kill ends in an error; whether it was recorded depends on the moment of the kill, so the recorded
-calls may exceed the answered ones by at most those.
+its session, its loaded tools or its large result, or the dashboard's totals differ from what the clients counted. A
+call that was cut off by a kill ends in an error; whether it was recorded depends on the moment of the kill, so the
+totals may exceed the answered ones by at most those.
 """
 
 import argparse
@@ -42,6 +42,7 @@ from tests.storage.postgres import VARIABLE, new_database, server
 
 from shortlist.evals.tables import Table, to_markdown
 from shortlist.storage.postgres.opening import open_postgres
+from shortlist.telemetry.figures import stats
 
 CONFIGURATION = Path(__file__).parents[1] / "deploy" / "compose" / "nginx.conf"
 CALL_SECONDS = 30.0
@@ -274,13 +275,28 @@ async def load(port: int, replicas: list[KilledReplica], arguments: argparse.Nam
     return outcome
 
 
-def recorded_calls(address: str, least: int) -> int:
-    """Return how many successful calls are recorded, once that no longer grows and is not below a number."""
-    deadline, before = monotonic() + SETTLE_SECONDS, -1
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """The totals that the dashboard shows, and the successful calls among them."""
+
+    calls: int
+    ok: int
+    searches: int
+    of_tools: int
+    """The calls of all tools in its table."""
+
+
+def dashboard(address: str, least: Outcome) -> Dashboard:
+    """Return the totals, computed as for the dashboard, once they no longer grow and contain what was answered."""
+    deadline, before = monotonic() + SETTLE_SECONDS, Dashboard(-1, -1, -1, -1)
     with closing(open_postgres(address)) as storage:
         while True:
-            now = int(storage.tallies.sums(names=("calls",)).get(("calls", "ok"), 0))
-            if (now == before and now >= least) or monotonic() > deadline:
+            shown = stats(storage.tallies)
+            ok = int(storage.tallies.sums(names=("calls",)).get(("calls", "ok"), 0))
+            calls, searches = (int(shown.figures[name] or 0) for name in ("calls", "searches"))
+            now = Dashboard(calls, ok, searches, int(sum(tool.calls for tool in shown.tools)))
+            is_all = now.ok >= least.calls["answered"] and now.searches >= least.searches["answered"]
+            if (now == before and is_all) or monotonic() > deadline:
                 return now
             before = now
             sleep(2)
@@ -310,15 +326,22 @@ def run(arguments: argparse.Namespace, address: str) -> tuple[list[tuple[str, st
         port = stack.enter_context(balancer(folder / "balancer", [replica.port for replica in replicas]))
         outcome = asyncio.run(load(port, replicas, arguments))
         kills = sum(replica.kills for replica in replicas)
-        recorded = recorded_calls(address, outcome.calls["answered"])
+        shown = dashboard(address, outcome)
         received = Counter(line.split()[1] for line in seen.read_text().splitlines())
-    return _rows(outcome, kills, recorded, received), outcome
+    return _rows(outcome, kills, shown, received), outcome
 
 
-def _rows(outcome: Outcome, kills: int, recorded: int, received: Counter[str]) -> list[tuple[str, str, str, bool]]:
-    calls = outcome.calls
+def _rows(outcome: Outcome, kills: int, shown: Dashboard, received: Counter[str]) -> list[tuple[str, str, str, bool]]:
+    """Compare what clients saw with what the server and the dashboard counted.
+
+    Whether a request that a kill cut off was counted depends on the moment of the kill; any other is counted once.
+    """
+    calls, searches = outcome.calls, outcome.searches
     cut, twice = calls["cut off"] + calls["late"] + calls["JSON-RPC error"], sum(n > 1 for n in received.values())
-    extra = recorded - calls["answered"]
+    cut_searches = searches.total() - searches["answered"]
+    told = calls["answered"] + calls["failed with a reason"]
+    extra_ok, extra = shown.ok - calls["answered"], shown.calls - told
+    extra_searches = shown.searches - searches["answered"]
     return [
         ("replicas killed", f"{kills}", "", True),
         ("calls answered", f"{calls['answered']:,}", "", True),
@@ -331,7 +354,20 @@ def _rows(outcome: Outcome, kills: int, recorded: int, received: Counter[str]) -
         ("sessions lost", f"{outcome.lost['session']}", "0", outcome.lost["session"] == 0),
         ("loaded tools lost", f"{outcome.lost['loaded tools']}", "0", outcome.lost["loaded tools"] == 0),
         ("large results lost", f"{outcome.lost['large result']}", "0", outcome.lost["large result"] == 0),
-        ("calls recorded beyond those answered", f"{extra}", f"0 to {cut}", 0 <= extra <= cut),
+        ("calls on the dashboard", f"{shown.calls:,}", f"{told:,} to {told + cut:,}", 0 <= extra <= cut),
+        ("successful ones beyond those answered", f"{extra_ok}", f"0 to {cut}", 0 <= extra_ok <= cut),
+        (
+            "calls of all tools on the dashboard",
+            f"{shown.of_tools:,}",
+            f"{shown.calls:,}",
+            shown.of_tools == shown.calls,
+        ),
+        (
+            "searches on the dashboard",
+            f"{shown.searches:,}",
+            f"{searches['answered']:,} to {searches.total():,}",
+            0 <= extra_searches <= cut_searches,
+        ),
     ]
 
 
