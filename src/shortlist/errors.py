@@ -11,6 +11,7 @@ ShortlistError
 ├── ModelError             weights or a model runtime that cannot be used
 ├── StoreError             stored records that cannot be read or written
 │   ├── NothingRecorded    nothing has been stored yet
+│   ├── NotStorable        a value that the store refuses however often it is tried
 │   └── SecretsUnreadable  the file of all secrets is damaged or may not be read
 ├── DatasetMissing         benchmark or eval data that is not on this machine
 ├── TunedOnReportedSplit   an eval that would report on what it was fitted on
@@ -79,6 +80,10 @@ class StoreError(ShortlistError):
 
 class NothingRecorded(StoreError):
     """Nothing has been stored yet."""
+
+
+class NotStorable(StoreError):
+    """What a store refuses however often it is tried, such as a name that is too long."""
 
 
 class SecretsUnreadable(StoreError):

@@ -2,6 +2,7 @@
 
 import json
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import psycopg
 import pytest
 
 from shortlist.cli import main
-from shortlist.errors import InvalidInput, StoreError
+from shortlist.errors import InvalidInput, NotStorable, StoreError
 from shortlist.index.cache import StoredVectors
 from shortlist.index.embedding import KEPT_AT_ONCE
 from shortlist.index.index import Index
@@ -214,6 +215,25 @@ def test_a_batch_whose_commit_was_not_answered_is_recorded_once(storage: Storage
     assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 1}
 
 
+def test_names_and_queries_that_no_index_holds_keep_no_other_event_from_being_recorded(storage: Storage) -> None:
+    one, other = (f"s/{secrets.token_urlsafe(6_000)}" for _ in range(2))
+    asked = "".join(chr(0x4E00 + secrets.randbelow(20_000)) for _ in range(1_000))
+    for events in ([search(asked, one), call(one), call(other)], [call(one, "error")], [call("s/a")]):
+        storage.events.append(batch_of(events))
+    storage.exemplars.learn()
+    assert storage.tallies.sums(names=("calls",)) == {("calls", "ok"): 3, ("calls", "error"): 1}
+    named = [event.subject for event in storage.events.events() if event.kind == "called"]
+    assert named[0] == named[2] != named[1]
+    assert named[3] == "s/a"
+
+
+def test_a_statement_that_the_database_refuses_does_not_keep_others_from_it(storage: Storage) -> None:
+    with pytest.raises(NotStorable, match="It was not stored; everything else still is"):
+        storage.tokens.put(StoredToken(name=secrets.token_urlsafe(6_000), hash="sha256:1", created=1.0))
+    storage.tokens.put(StoredToken(name="ci", hash="sha256:1", created=1.0))
+    assert set(storage.tokens.load()) == {"ci"}
+
+
 def test_text_that_the_database_cannot_hold_is_kept_as_well_as_it_can(storage: Storage) -> None:
     storage.events.append(batch_of([search("nul \x00 and \udc80 surrogate", "s/a")]))
     (event,) = storage.events.events()
@@ -243,6 +263,15 @@ def test_everything_moves_from_files_into_an_empty_database(
         assert batch.entries[0].place.id == 5
     assert main(["storage", "migrate", str(tmp_path), address]) == 2
     assert "is not empty" in capsys.readouterr().err
+
+
+def test_names_that_no_index_holds_are_moved_shortened(tmp_path: Path, address: str) -> None:
+    name, storage = f"s/{secrets.token_urlsafe(6_000)}", open_local(tmp_path)
+    storage.events.append(batch_of([search("find it", name), call(name)]))
+    storage.exemplars.learn()
+    assert dict(move(tmp_path, address, {}))["exemplars"] == 1
+    with closing(open_postgres(address)) as after:
+        assert [str(event.subject)[:100] for event in after.events.events() if event.kind == "called"] == [name[:100]]
 
 
 def test_two_that_move_into_one_database_at_once_do_not_mix(tmp_path: Path, address: str) -> None:

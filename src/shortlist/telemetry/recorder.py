@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from shortlist.errors import StoreError
+from shortlist.errors import NotStorable, StoreError
 from shortlist.storage.port import Batch, EventStore
 from shortlist.storage.shared import Spool
 from shortlist.telemetry.events import Event, EventsLost, RecordEvent
@@ -251,6 +251,10 @@ class Recorder:
         while True:
             try:
                 self._store.append(batch)
+            except NotStorable as error:
+                logger.error("events could not be recorded: %s", error)
+                self._lose("unwritable", len(batch.entries))
+                return
             except StoreError as error:
                 if not failed:
                     logger.warning("events cannot be recorded at the moment; calls still work: %s", error)

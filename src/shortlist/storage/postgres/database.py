@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: pooled, migrated under a lock, and every error a StoreError that says what to do."""
 
+import hashlib
 import logging
 import threading
 import time
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from shortlist.errors import NothingRecorded, StoreError
+from shortlist.errors import NothingRecorded, NotStorable, StoreError
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 PostgresConnection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
@@ -27,6 +28,9 @@ AWAY_SECONDS = 2.0
 """After a failed connection, how long others fail at once instead of waiting for theirs."""
 MOST_CONNECTIONS = 8
 BEGUN = "begun"
+LONGEST_KEY = 500
+"""Bytes of a text in a key: PostgreSQL holds 2,704 of a whole key, which has up to four texts."""
+KEY_DIGITS = 16
 SKEW_SECONDS = 5.0
 """How far the clock of a gateway may be from that of the database before it is reported."""
 _OPTIONS = f"-c search_path={SCHEMA} -c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s"
@@ -132,7 +136,9 @@ class Postgres:
                 self._ready = False
             said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             why = f"{self.place}: {said}. {remedy}"
-            if isinstance(error, (PoolTimeout, psycopg.OperationalError)):
+            if isinstance(error, _REFUSED):
+                raise NotStorable(why) from None
+            if _is_away(error):
                 self._away = (time.monotonic() + AWAY_SECONDS, why)
             raise StoreError(why) from None
 
@@ -181,8 +187,21 @@ _GONE = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
 """The schema was removed, or a backup of an older one was restored; it is brought up to date again."""
 
 
+_REFUSED = (psycopg.errors.ProgramLimitExceeded, psycopg.DataError)
+"""What was to be stored does not fit, as a name of many thousand characters does not fit into an index."""
+
+
+def _is_away(error: Exception) -> bool:
+    """Return whether the server cannot be reached; one that only refused or cancelled a statement can."""
+    if not isinstance(error, psycopg.OperationalError):
+        return isinstance(error, PoolTimeout)
+    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P")) or error.sqlstate == "53300"
+
+
 def _remedy(error: Exception) -> str | None:
     """Return what an operator can do about an error; None where it is a mistake in a statement."""
+    if isinstance(error, _REFUSED):
+        return "It was not stored; everything else still is."
     if isinstance(error, psycopg.errors.DiskFull):
         return "Free disk space for PostgreSQL."
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
@@ -206,6 +225,15 @@ def storable(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return value.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def key_text(text: str) -> str:
+    """Return a text that is part of a key; one that is too long for an index is cut off, and ends in a hash."""
+    encoded = str(storable(text)).encode()
+    if len(encoded) <= LONGEST_KEY:
+        return encoded.decode()
+    digest = hashlib.sha256(encoded).hexdigest()[:KEY_DIGITS]
+    return f"{encoded[: LONGEST_KEY - KEY_DIGITS - 3].decode(errors='ignore')}…{digest}"
 
 
 def _without_password(url: str) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from shortlist.storage.port import ALL, COUNTED, HOUR, HOURS, Batch, EventQuery, StoredEvent, TrailQuery
-from shortlist.storage.postgres.database import APPENDING, Postgres, PostgresConnection, storable
+from shortlist.storage.port import ALL, COUNTED, HOUR, HOURS, Batch, EventQuery, EventRow, StoredEvent, TrailQuery
+from shortlist.storage.postgres.database import APPENDING, Postgres, PostgresConnection, key_text, storable
 from shortlist.storage.rows import (
     COLUMNS,
     DAY,
@@ -47,8 +47,7 @@ class PostgresEvents(StoredTallies):
             self._number(connection, batch)
             _partition(connection, batch)
             with connection.cursor() as cursor:
-                rows = [{key: storable(value) for key, value in event_row(e).items()} for e in batch.entries]
-                cursor.executemany(_INSERT_EVENT, rows)
+                cursor.executemany(_INSERT_EVENT, [_event_row(entry) for entry in batch.entries])
                 cursor.executemany(_ADD_WORKSPACE, [workspace_row(w, c) for w, c in batch.workspaces.items()])
             _add_tallies(connection, batch)
 
@@ -147,6 +146,13 @@ def _partition(connection: PostgresConnection, batch: Batch) -> None:
         connection.execute(partition_sql(day))
 
 
+def _event_row(entry: EventRow) -> dict[str, Any]:
+    row = {key: storable(value) for key, value in event_row(entry).items()}
+    if row["kind"] == "called" and row["subject"] is not None:
+        row["subject"] = key_text(row["subject"])
+    return row
+
+
 def partitioned_days(times: Iterable[int]) -> set[int]:
     """Return the days that get a partition, of times in milliseconds since 1970."""
     return {day for day in (int(at) // DAY_MILLISECONDS for at in times) if day * DAY >= YEAR_2000}
@@ -180,9 +186,9 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
 def _add_tallies(connection: PostgresConnection, batch: Batch) -> None:
     rows = tally_rows(batch.tallies)
     with connection.cursor() as cursor:
-        cursor.executemany(_ADD_TALLY, [tuple(map(storable, row)) for row in rows.plain])
-        cursor.executemany(_ADD_TOOL, [{key: storable(value) for key, value in row.items()} for row in rows.tools])
-        cursor.executemany(_ADD_PAIR, [tuple(map(storable, row)) for row in rows.pairs])
+        cursor.executemany(_ADD_TALLY, [(hour, name, key_text(key), value) for hour, name, key, value in rows.plain])
+        cursor.executemany(_ADD_TOOL, [{**row, "tool": key_text(row["tool"])} for row in rows.tools])
+        cursor.executemany(_ADD_PAIR, [(key_text(one), key_text(other), *rest) for one, other, *rest in rows.pairs])
         cursor.executemany(_PUT_TIMES, list(_with_known(connection, rows.times)))
 
 

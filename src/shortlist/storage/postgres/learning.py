@@ -99,6 +99,8 @@ _MATCHING = (
 )
 _READ_NOTE = "SELECT value FROM notes WHERE name = %s"
 _PUT_NOTE = "INSERT INTO notes VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+LONGEST_QUERY = 1_000
+"""Bytes of a query that is learned: it is part of a key."""
 _ADD_UP = f"""
 INSERT INTO exemplars ({", ".join(_PAIR)})
 SELECT call.caller, call.subject, search.subject, count(*) FILTER (WHERE call.outcome = 'ok'),
@@ -106,6 +108,7 @@ SELECT call.caller, call.subject, search.subject, count(*) FILTER (WHERE call.ou
 FROM events AS call JOIN events AS search ON search.id = call.search
 WHERE call.id > %(start)s AND call.id <= %(end)s AND call.kind = 'called' AND call.outcome IN ('ok', 'error')
   AND search.kind = 'searched' AND search.subject IS NOT NULL AND search.subject NOT LIKE 'hash:%%'
+  AND octet_length(search.subject) <= {LONGEST_QUERY}
 GROUP BY call.caller, call.subject, search.subject
 ON CONFLICT (caller, tool, query) DO UPDATE SET
   successes = exemplars.successes + excluded.successes, errors = exemplars.errors + excluded.errors,

@@ -12,7 +12,15 @@ from shortlist.storage.audit_files import AuditFiles
 from shortlist.storage.files import declared_format
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
-from shortlist.storage.postgres.database import BEGUN, MOVING, Parameters, Postgres, PostgresConnection, storable
+from shortlist.storage.postgres.database import (
+    BEGUN,
+    MOVING,
+    Parameters,
+    Postgres,
+    PostgresConnection,
+    key_text,
+    storable,
+)
 from shortlist.storage.postgres.events import partition_sql, partitioned_days
 from shortlist.storage.postgres.records import PostgresPins, PostgresPrograms, PostgresTokens
 from shortlist.storage.sqlite import SqliteFile
@@ -22,6 +30,8 @@ TABLES = (
 )
 """Of the record of events, as both stores have them."""
 BOOLEAN = {("exposures", "counting")}
+KEYS = {"tallies": ("key",), "tools": ("tool",), "pairs": ("one", "other"), "exemplars": ("tool", "query")}
+"""Texts that may be too long for a key."""
 
 
 def move(folder: Path, address: str, logins: Mapping[str, bytes]) -> Iterator[tuple[str, int]]:
@@ -115,13 +125,17 @@ def _copy(connection: PostgresConnection, file: SqliteFile, table: str) -> int:
     listed = ", ".join(columns)
     with connection.cursor().copy(f"COPY {table} ({listed}) FROM STDIN") as copy:
         for row in file.rows(f"SELECT {listed} FROM {table}"):  # noqa: S608
-            copy.write_row([_value(table, name, value) for name, value in zip(columns, row, strict=True)])
+            copy.write_row(_row(table, dict(zip(columns, row, strict=True))))
             count += 1
     return count
 
 
-def _value(table: str, column: str, value: Any) -> Any:
-    return bool(value) if (table, column) in BOOLEAN else storable(value)
+def _row(table: str, values: dict[str, Any]) -> list[Any]:
+    keys = KEYS.get(table, ("subject",) if values.get("kind") == "called" else ())
+    return [
+        bool(value) if (table, name) in BOOLEAN else key_text(value) if name in keys and value else storable(value)
+        for name, value in values.items()
+    ]
 
 
 def _audit(connection: PostgresConnection, source: AuditFiles) -> int:
