@@ -34,6 +34,13 @@ def test_the_answer_says_which_language_it_read() -> None:
     assert any("German" in note and "file" in note for note in found.notes)
 
 
+def test_several_senses_of_a_word_are_shown_as_alternatives() -> None:
+    searcher = Searcher(Catalog.of(ENGLISH))
+    query = Query(text="zmniejsz zdjęcie")
+    assert "image/photo" in searcher.search(query).notes[0]
+    assert "'zdjęcie' read as image/photo/picture" in searcher.explain(query, "mail/send").text()
+
+
 def test_an_english_answer_has_no_such_note() -> None:
     assert Searcher(Catalog.of(ENGLISH)).search(Query(text="delete the file from the folder")).notes == ()
 

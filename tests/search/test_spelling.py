@@ -53,6 +53,15 @@ def test_ordinary_words_names_and_pasted_text_are_not_corrected(speller: Speller
     assert speller(text) == (text, {})
 
 
+def test_words_are_joined_only_to_words_that_exist() -> None:
+    on_call = Tool(
+        id="pager/oncalls", name="list_oncalls", description="List who is on-call, and secrets of the vault."
+    )
+    speller = Speller(Index.build(Catalog.of((*TOOLS, on_call))))
+    assert speller("who is on calll").text == "who is on call"
+    assert speller("read the sec ret").text == "read the secret"
+
+
 def test_no_word_of_the_catalog_is_corrected(speller: Speller) -> None:
     for tool in TOOLS:
         assert speller(tool.description).corrected == {}

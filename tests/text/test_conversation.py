@@ -18,6 +18,7 @@ POSTED = (ChatTurn("user", "post the release notes in slack"), ChatTurn("assista
     [
         (LISTED, "kill it", "continues", "the pods in production"),
         (LISTED, "restart", "continues", "the pods in production"),
+        ((ChatTurn("user", "show me PR 91 in acme/site"),), "merge it", "continues", "PR 91 in acme/site"),
         (WEATHER, "and in Porto?", "repeats", "what's the weather in Lisbon?"),
         (WEATHER, "do it again for Faro", "repeats", "what's the weather in Lisbon?"),
         (OFFERED, "yes please", "accepts", "open a bug in Jira for that\ncreate it"),

@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict
 from typing import Any
 
 from shortlist.catalog.catalog import Catalog
@@ -23,7 +22,7 @@ from shortlist.storage.local import local_vectors
 from shortlist.text.queries import Expansions
 
 
-def _searcher_of(options: argparse.Namespace, catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
+def searcher_of(options: argparse.Namespace, catalog: Catalog, expansions: Expansions | None = None) -> Searcher:
     """Build a searcher from the command line, and wait until its vectors are there."""
     engine = SearchOptions(pipeline=options.pipeline, cache=open_vectors(local_vectors()), expansions=expansions)
     searcher = Searcher(catalog, choose_embedder(options.embedder)[0], options=engine)
@@ -41,7 +40,7 @@ def search(options: argparse.Namespace) -> int:
     """Search once, and exit with 1 where nothing fits."""
     filters = Filters(servers=frozenset(options.servers) if options.servers else None, read_only=options.read_only)
     query = Query(text=options.query, limit=options.limit, mode=options.mode, filters=filters)
-    searcher = _searcher_of(options, *find_catalog(options))
+    searcher = searcher_of(options, *find_catalog(options))
     unknown = (filters.servers or frozenset()) - searcher.catalog.servers.keys()
     if unknown:
         raise InvalidInput(f"No server {min(unknown)!r}. There are {', '.join(searcher.catalog.servers)}.")
@@ -52,24 +51,10 @@ def search(options: argparse.Namespace) -> int:
     return 0 if result.confidence.level != "none" else 1
 
 
-def explain(options: argparse.Namespace) -> int:
-    """Explain the rank of a tool, or of the first hit."""
-    searcher = _searcher_of(options, *find_catalog(options))
-    query = Query(text=options.query, limit=20)
-    named = names_of(searcher.catalog.members).by_name.get(options.tool, options.tool)
-    found = named or next((hit.tool.id for hit in searcher.search(query).hits), None)
-    if found is None:
-        print("null" if options.json else "Nothing was found, so there is nothing to explain.")
-        return 1
-    explanation = searcher.explain(query, found)
-    print(json.dumps(asdict(explanation), ensure_ascii=False, indent=2) if options.json else explanation.text())
-    return 0
-
-
 def demo(options: argparse.Namespace) -> int:
     """Search the bundled catalog: a few queries, or those that are typed."""
     catalog = read_tools(CATALOG)
-    searcher = _searcher_of(options, catalog)
+    searcher = searcher_of(options, catalog)
     name_of = _names(searcher)
     print(f"{len(catalog)} tools of {len(catalog.servers)} servers. Say what you want to do; an empty line ends it.\n")
     if not sys.stdin.isatty():

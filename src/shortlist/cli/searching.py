@@ -29,11 +29,16 @@ def register(subparsers: Any) -> None:
     search.add_argument("--read-only", action="store_true", default=None, help="only tools annotated as read-only")
     search.set_defaults(run=_here("search"), relay=_ask, command="search")
     explain = add_command(subparsers, "explain")
-    explain.add_argument("query", type=request, help="what the tool should do, in quotes; - reads it from stdin")
-    explain.add_argument("tool", nargs="?", help="the tool's name or id; the first hit if left out")
+    explain.add_argument(
+        "query", nargs="?", type=request, help="what the tool should do, in quotes; - reads it from stdin"
+    )
+    explain.add_argument("tool", nargs="?", help="the tool's name or id (default: the first hit)")
+    explain.add_argument(
+        "--chat", metavar="FILE", help="explain for the messages of a chat, as JSON; - reads them from stdin"
+    )
     _add_catalog(explain)
     _common(explain)
-    explain.set_defaults(run=_here("explain"))
+    explain.set_defaults(run=_here("explain", "explaining"))
     demo = add_command(subparsers, "demo")
     _common(demo)
     demo.set_defaults(run=_here("demo"))
@@ -71,9 +76,9 @@ def _ask(options: argparse.Namespace) -> int | None:
     return ask_gateway(options)
 
 
-def _here(work: str) -> Callable[[argparse.Namespace], int]:
+def _here(work: str, module: str = "finding") -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
-        status: int = getattr(import_module("shortlist.cli.finding"), work)(options)
+        status: int = getattr(import_module(f"shortlist.cli.{module}"), work)(options)
         return status
 
     return run

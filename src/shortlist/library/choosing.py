@@ -7,9 +7,12 @@ from shortlist.library.options import FilterOptions
 from shortlist.library.results import ScoredTool
 from shortlist.library.scores import chances
 from shortlist.library.view import Narrowing, View
-from shortlist.models import Query, SearchResult, ToolId
+from shortlist.models import Confidence, Query, SearchResult, ToolId
+from shortlist.search.caution import beside_a_paste, with_other_words
 from shortlist.search.pipeline import DEPTH
 
+MIXED_WITH_EARLIER = ("continues", "repeats", "corrects")
+"""Relations whose query mixes the words of the last turn with those of earlier ones."""
 RECALLED = 3
 """Tools called last that stay within reach, as far as they take no more than a third of the places."""
 
@@ -27,6 +30,29 @@ def query_of(context: Context, view: View, options: FilterOptions, narrowing: Na
         relation=context.asked.relation,
         diverse=options.diverse,
     )
+
+
+def standing_alone(context: Context, asked: Query) -> Query | None:
+    """Return the query for the last message alone, if it may be a new topic; `is_new_topic` decides by its answer."""
+    return replace(asked, text=context.asked.text, relation="new") if context.asked.may_stand_alone else None
+
+
+def is_new_topic(alone: SearchResult) -> bool:
+    """Return whether the answer to the last message alone shows that the topic changed without a word about it."""
+    return alone.confidence.level == "high"
+
+
+def cautious(confidence: Confidence, found: SearchResult, context: Context) -> Confidence:
+    """Lower a high confidence if the query has words of earlier turns or of a short gloss, or is about pasted text."""
+    asked = found.query
+    if asked.relation in MIXED_WITH_EARLIER or (context.asked.is_short_gloss and _leaves_the_chat(found, asked)):
+        confidence = with_other_words(confidence)
+    return beside_a_paste(confidence) if context.pasted else confidence
+
+
+def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:
+    """Return whether tools were called before, and what was found first is not of their servers."""
+    return bool(asked.recent_servers and found.hits) and found.hits[0].tool.server not in asked.recent_servers
 
 
 def recalled(asked: Query, narrowing: Narrowing, limit: int) -> tuple[ToolId, ...]:

@@ -13,12 +13,13 @@ import anyio.to_thread
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import Names
 from shortlist.code.report import ProgramReport
-from shortlist.errors import InvalidInput, ModelError, ToolNotFound
+from shortlist.errors import InvalidInput, InvalidQuery, ModelError, ToolNotFound
 from shortlist.index.choosing import EmbedderChoice, choose_embedder, static_model
 from shortlist.index.index import IndexChange
 from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import COOL_DOWN_SECONDS
-from shortlist.library.choosing import choose, query_of, recalled
+from shortlist.library.choosing import cautious, choose, is_new_topic, query_of, recalled, standing_alone
+from shortlist.library.explaining import explain_turn
 from shortlist.library.messages import read_context
 from shortlist.library.options import Choices, FilterOptions
 from shortlist.library.reading import SourceReading
@@ -29,7 +30,6 @@ from shortlist.library.turn import Turn
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Query, SearchResult, Tool, ToolId
 from shortlist.remote import ProviderUnavailable
-from shortlist.search.caution import beside_a_paste, with_other_words
 from shortlist.search.explain import Explanation
 from shortlist.search.fusion import NO_MATCH
 from shortlist.search.opening import open_searcher
@@ -42,9 +42,6 @@ from shortlist.text.queries import read_expansions
 
 BY_VECTORS = ("hybrid", "dense")
 """The modes of search that ask for a query's vector."""
-
-MIXED_WITH_EARLIER = ("continues", "repeats", "corrects")
-"""Relations whose query mixes the words of the last turn with those of earlier ones."""
 SHOWN_PROBLEMS = 5
 """Tools that could not be read and are named in the warning about them."""
 
@@ -121,15 +118,11 @@ class ToolFilter:
         looked = self._look_up(asked, turn) if narrowing.evaluated else _Vector("nothing to search")
         turn.step("embedding", looked.outcome)
         found, view = self._find(asked, looked, narrowing)
-        if context.asked.may_stand_alone and narrowing.evaluated:
-            alone = replace(asked, text=context.asked.text, relation="new")
+        if narrowing.evaluated and (alone := standing_alone(context, asked)) is not None:
             standing, seen = self._find(alone, self._look_up(alone, turn), narrowing)
-            if standing.confidence.level == "high":  # a topic that changed without a word about it
+            if is_new_topic(standing):
                 asked, found, view = alone, standing, seen
-        if asked.relation in MIXED_WITH_EARLIER or (context.asked.is_short_gloss and _leaves_the_chat(found, asked)):
-            found = replace(found, confidence=with_other_words(found.confidence))
-        if context.has_paste:
-            found = replace(found, confidence=beside_a_paste(found.confidence))
+        found = replace(found, confidence=cautious(found.confidence, found, context))
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
         must = tuple(dict.fromkeys((*narrowing.always, *recalled(asked, narrowing, options.limit))))
@@ -154,13 +147,24 @@ class ToolFilter:
         """Run the core's own search; `fields` are those of `Query`: mode, limit, filters, collapse and so on."""
         return self._ask(Query(text=text, **fields))
 
-    def explain(self, text: str, tool: str, **fields: Any) -> Explanation:
-        """Explain the rank of a tool, given by id or name, for a query."""
-        tool_id = self.tool(tool).id
-        asked = Query(text=text, **fields)
-        looked = self._look_up(asked, Turn(self.defaults))
+    def explain(self, query: Chat, tool: str | None = None, **fields: Any) -> Explanation:
+        """Explain the rank of a tool, given by id or name, or of the first hit, for a text or a chat.
+
+        `fields` are the options of `filter` and the fields of `Query`.
+        """
+        choices = {name: value for name, value in fields.items() if name in Choices.__annotations__}
+        turn = Turn(replace(self.defaults, **choices))
+        options, view = turn.options, self._view
+        tool_id = self.tool(tool).id if tool is not None else None
+        context = read_context(query, messages=options.context_messages, tokens=options.max_context_tokens)
+        asked = query_of(context, view, options, view.narrow(options))
+        asked = replace(asked, **{name: value for name, value in fields.items() if name not in choices})
+        looked = self._look_up(asked, turn)
         with self._lock:
-            return self._ready(looked).explain(asked, tool_id)
+            found = explain_turn(self._ready(looked), context, asked, tool_id)
+        if found is None:
+            raise InvalidQuery("Nothing was found, so there is nothing to explain. Name a tool to see why.")
+        return found
 
     def smart_select(
         self, query: Chat, *, limit: int = SELECTED, model: LanguageModel | Literal["auto"] | None = "auto"
@@ -341,11 +345,6 @@ class ToolFilter:
         better = reranked(found, self._reranker, self._setup.rerank_top)
         turn.step("rerank", f"by {self._reranker.model_id}")
         return better
-
-
-def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:
-    """Return whether tools were called before, and what was found first is not of their servers."""
-    return bool(asked.recent_servers and found.hits) and found.hits[0].tool.server not in asked.recent_servers
 
 
 @dataclass(frozen=True, slots=True)

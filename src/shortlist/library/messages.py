@@ -40,8 +40,9 @@ class Context:
     text: str
     asked: Asked
     called: tuple[str, ...] = ()
-    has_paste: bool = False
-    """Whether the last turn holds pasted text besides the request."""
+    pasted: int = 0
+    """Characters of pasted text in the last turn, besides the request."""
+    is_chat: bool = False
 
 
 def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, tokens: int) -> Context:
@@ -49,7 +50,7 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     if isinstance(source, str):
         ask = read_ask(clean_text(source))
         asked = Asked(_present(query_of(ask)))
-        return Context(clip(asked.text, tokens), asked, has_paste=bool(ask.pasted))
+        return Context(clip(asked.text, tokens), asked, pasted=ask.characters)
     turns = read_turns([source] if isinstance(source, Mapping) else source)
     spoken = [position for position, turn in enumerate(turns) if turn.text]
     if not spoken:
@@ -60,7 +61,7 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     asked = asked_now(turns[asking].text, [turns[position] for position in before], called=bool(calls))
     said_since = [turns[position].text for position in spoken if position > asking][-1:] if messages > 1 else []
     text = "\n".join((_present(asked.query), *(quoted(said[:TAKEN_CHARS]) for said in said_since)))
-    return Context(clip(text, tokens), asked, calls, has_paste=bool(read_ask(turns[asking].text).pasted))
+    return Context(clip(text, tokens), asked, calls, pasted=read_ask(turns[asking].text).characters, is_chat=True)
 
 
 def read_turns(messages: Iterable[Any]) -> list[ChatTurn]:

@@ -22,7 +22,7 @@ from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.caution import as_asked
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
-from shortlist.search.explain import Explanation, explain
+from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
 from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to, missing_product
 from shortlist.search.pipeline import (
@@ -89,14 +89,6 @@ class SearchOptions:
 
 
 DEFAULTS = SearchOptions()
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """An answer, and why each of its hits is there, in their order."""
-
-    result: SearchResult
-    explanations: tuple[Explanation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +260,20 @@ class Searcher:
 
     def search(self, query: Query) -> SearchResult:
         """Find the best tools for a query."""
+        return self._searched(query)[0]
+
+    def _searched(self, query: Query) -> tuple[SearchResult, dict[Wish, SearchResult]]:
+        """Search; also return the answers to the wishes that the query was taken apart into."""
+        answers: dict[Wish, SearchResult] = {}
         ask = ask_of(clean_text(query.text))
         result = self._run(query, self._answer, ask)
         meant = respelled(ask.text, result.did_you_mean) if result.did_you_mean else ask.text
         if query.mode == "hybrid" and (apart := wishes(meant)):
-            result = serve_each(result, apart, self._answers(query, apart))
-        reranker = self._options.reranker
-        return result if reranker is None else reranked(result, reranker, self._options.rerank_top)
+            found = self._answers(query, apart)
+            result, answers = serve_each(result, apart, found), dict(zip(apart, found, strict=True))
+        if self._options.reranker is not None:
+            result = reranked(result, self._options.reranker, self._options.rerank_top)
+        return result, answers
 
     def _answers(self, query: Query, apart: Sequence[Wish]) -> list[SearchResult]:
         """Search for each wish; one that says little, or is unclear, by the servers of the wishes beside it."""
@@ -293,15 +292,20 @@ class Searcher:
             found[unclear] = self._run(beside, self._answer)
         return found
 
-    def explained(self, query: Query) -> Explained:
-        """Search, and explain every hit."""
-        return self._run(query, self._explained)
+    def explained(self, query: Query, choose: Callable[[SearchResult], Sequence[ToolId]] = every_hit) -> Explained:
+        """Search, and explain every hit or other tools, each for the wish that it serves."""
+        result, answers = self._searched(query)
+
+        def explanations(asked: Query, tools: Sequence[ToolId]) -> list[Explanation]:
+            return self._run(asked, lambda search: [_explanation(search, tool) for tool in tools])
+
+        return explain_answer(result, answers, choose(result), explanations)
 
     def explain(self, query: Query, tool_id: ToolId) -> Explanation:
         """Explain the rank of a tool, found or not."""
         if tool_id not in self.index.rows:
             raise ToolNotFound(tool_id, suggestions=self.similar_names(tool_id))
-        return self._run(query, lambda search: _explanation(search, tool_id))
+        return self.explained(query, lambda _: (tool_id,)).explanations[0]
 
     def similar_names(self, name: str, limit: int = 3) -> tuple[ToolId, ...]:
         """Return the ids most similar to this one."""
@@ -409,10 +413,6 @@ class Searcher:
             notes=(*self._notes(ready, search.failure), *_reading_notes(request)),
             did_you_mean=request.corrected,
         )
-
-    def _explained(self, search: _Search) -> Explained:
-        result = self._answer(search)
-        return Explained(result, tuple(_explanation(search, hit.tool.id) for hit in result.hits))
 
     def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:
         if failure and failure != self.failure:

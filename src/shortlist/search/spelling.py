@@ -193,7 +193,7 @@ class Speller:
         for found in _TORN.finditer(text):
             head, tail = found[1], found[2]
             whole, parts = head.lower() + tail, {head.lower(), tail}
-            is_here = bool(self._lexical.frequency(stem(whole)))
+            is_here = self._is_a_word_here(whole)
             if not parts.isdisjoint(strange) and (is_here or (whole in english_words() and parts <= set(strange))):
                 yield f"{head} {tail}", head + tail
 
@@ -228,6 +228,13 @@ class Speller:
             return not found
         whole = self._whole_word(found[0], word)
         return whole is None or _is_form(word, whole)
+
+    def _is_a_word_here(self, word: str) -> bool:
+        """Return whether the catalog has a word, spelled right: `oncalll` only shares the stem of `on-call`."""
+        if not self._lexical.frequency(stem(word)):
+            return False
+        whole = self._whole_word(stem(word), word)
+        return is_dictionary_word(word) if whole is None else _is_form(word, whole)
 
     def _candidates(self, word: str) -> tuple[Respelling, ...]:
         """Return the words that may have been meant, the likeliest first, whatever stands beside them."""

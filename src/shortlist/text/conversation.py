@@ -91,6 +91,8 @@ _POINTS_BACK = _pattern(
 _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
 _QUESTION_MARKS = ("?", "？", "؟")
 _WORD = re.compile(r"[^\W\d_]+")
+_FOR_WHOM = re.compile(r"^(?:me|us)\s+(?=\S)", re.IGNORECASE)
+"""Whom an action is for, as in "show me"; it is not part of the thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ def _corrected(ask: str, earlier: Sequence[ChatTurn]) -> str:
 def _without_action(request: str) -> str:
     rest = re.sub(_START + r"(?:(?:can|could|would) you\s+)?", "", request, flags=re.IGNORECASE)
     first, _, objects = rest.partition(" ")
-    return objects if first.lower() in _ACTIONS and objects else rest
+    return _FOR_WHOM.sub("", objects) if first.lower() in _ACTIONS and objects else rest
 
 
 _TAKEN = {

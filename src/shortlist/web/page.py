@@ -8,7 +8,7 @@ from shortlist.access.catalog import ScopedCatalog
 from shortlist.errors import ShortlistError, StoreError
 from shortlist.gateway.state import GatewayState
 from shortlist.models import Query, Tool, ToolId
-from shortlist.search.searcher import Explained
+from shortlist.search.explain import Explained
 from shortlist.storage.port import Storage, TallyName, TallyStore
 from shortlist.telemetry.figures import ToolFigures, stats_of
 from shortlist.telemetry.of_caller import CallerTallies

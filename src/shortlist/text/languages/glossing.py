@@ -76,13 +76,13 @@ class Gloss(NamedTuple):
     """It asks, points or joins: its English word is for models, which were trained on whole sentences."""
 
 
-def written_out(units: Sequence[Gloss], senses: int = 2, at_least: float = ALSO_LIKELY) -> str:
+def written_out(units: Sequence[Gloss], senses: int = 2, at_least: float = ALSO_LIKELY, joint: str = " ") -> str:
     """Write a gloss as one line for a model: each word with up to so many of its senses that are likely enough.
 
     An unknown word is written as it is, unless the model cannot read its letters.
     """
     said = (
-        " ".join(s.english for s in unit.senses[:senses] if s.weight >= at_least) if unit.senses else unit.text
+        joint.join(s.english for s in unit.senses[:senses] if s.weight >= at_least) if unit.senses else unit.text
         for unit in units
         if unit.senses or not (unit.function or _UNREADABLE.search(unit.text))
     )

@@ -42,7 +42,8 @@ class GlossedText(NamedTuple):
         """Describe the recognised language, for the notes of an answer."""
         found = " and ".join(NAMES[language] for language in self.languages)
         missing = " and ".join(NAMES[language] for language in self.unknown)
-        notes = [f"Read word by word from {found}: {self.text}." if found else ""]
+        said = written_out(self.units, joint="/")
+        notes = [f"Read word by word from {found}: {said}." if found else ""]
         if missing:
             notes.append(f"{missing} is not among the supported languages: its words were searched unchanged.")
         return " ".join(filter(None, notes))

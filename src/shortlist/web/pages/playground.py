@@ -11,15 +11,12 @@ from shortlist.errors import ShortlistError
 from shortlist.gateway.discovery import Surroundings, search_answer
 from shortlist.gateway.tools import SearchRequest
 from shortlist.models import Filters, Hit, Query, SearchResult, ToolId
-from shortlist.search.explain import Explanation
+from shortlist.search.explain import FEATURE_MEANINGS, SMALLEST_PART, Explained, Explanation
 from shortlist.search.presets import PIPELINES
-from shortlist.search.searcher import Explained
 from shortlist.text.tokens import one_line
 from shortlist.web.page import Page, Visit
 
 LIMITS = (5, 10, 20)
-SMALLEST_PART = 0.01
-"""Smaller contributions are not shown."""
 
 MEANINGS: Mapping[str, str] = {
     "default": "lexical and dense search, weighted by the query",
@@ -48,21 +45,20 @@ class ExplainedHit:
     elsewhere: int | None
 
     @property
-    def parts(self) -> list[tuple[str, float]]:
-        """Contributions of the features, the largest first."""
-        shown = [(name, value) for name, value in self.why.parts.items() if abs(value) >= SMALLEST_PART]
-        return sorted(shown, key=lambda part: -abs(part[1]))
+    def parts(self) -> list[tuple[str, str, float]]:
+        """The name, meaning and contribution of each feature, the largest first."""
+        return [(name, FEATURE_MEANINGS.get(name, ""), value) for name, value in self.why.shown]
 
     @property
     def largest_part(self) -> float:
-        return max((abs(value) for _, value in self.parts), default=1.0)
+        return max((abs(value) for _, _, value in self.parts), default=1.0)
 
     @property
     def boost(self) -> float | None:
         """What the stages added to the fused score."""
-        if not self.why.parts:
+        if not self.why.parts or self.why.score is None:
             return None
-        added = self.hit.score - sum(self.why.parts.values())
+        added = self.why.score - sum(self.why.parts.values())
         return added if abs(added) >= SMALLEST_PART else 0.0
 
 
