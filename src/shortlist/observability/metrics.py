@@ -274,7 +274,7 @@ class GatewayMetrics:
 
     def searched(self, result: SearchResult) -> None:
         """Time a search and its steps."""
-        self.instruments.observe(SEARCH_SECONDS, result.milliseconds / 1000)
+        self.instruments.observe(SEARCH_SECONDS, sum(step.milliseconds for step in result.steps) / 1000)
         for step in result.steps:
             self.instruments.observe(STEP_SECONDS, step.milliseconds / 1000, step.name)
 

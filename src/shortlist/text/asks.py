@@ -86,6 +86,8 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 )
 """What takes back the request before it: "mute it, no wait, archive it"."""
+TAKING_BACK = frozenset({"wait", "scratch", "mind", "nevermind", "nvm", "actually", "meant"})
+"""Words of which each of these has one: most requests have none, and are not read for it."""
 ALIKE = 3
 """Lines that differ in nothing but numbers are pasted from so many on."""
 _NUMBERS = re.compile(r"\d+")

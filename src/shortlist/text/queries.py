@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from shortlist.errors import InvalidInput
-from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, Ask, last_said, quoted, read_ask
+from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, TAKING_BACK, Ask, last_said, quoted, read_ask
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.reading import GlossedText, read_query
 from shortlist.text.tokens import (
@@ -336,8 +336,10 @@ def _pasted_by(signs: tuple[str, ...]) -> re.Pattern[str]:
 def ask_of(text: str) -> Ask:
     """Separate the request from pasted text; a short line is all request."""
     stripped = text.strip()
-    is_line = len(stripped) <= SHORT and "\n" not in stripped
-    return Ask(last_said(stripped)) if is_line else read_ask(stripped)
+    if len(stripped) > SHORT or "\n" in stripped:
+        return read_ask(stripped)
+    is_last_said = stripped.isascii() and TAKING_BACK.isdisjoint(distinct_words(stripped))
+    return Ask(stripped if is_last_said else last_said(stripped))
 
 
 def query_of(ask: Ask) -> str:
