@@ -19,6 +19,7 @@ from benchmarks.stress.client import ENVELOPE, RawClient
 from benchmarks.stress.processes import Gateway, gateway, stdio_server, usage
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from shortlist.front.audience import MAX_STREAMS
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.shapes import MESSAGES
 
@@ -275,7 +276,7 @@ async def _serve_lines(folder: Path, count: int, number: int, era: str, report: 
     try:
         opening = [_opening(era)]
         if count >= BATCH * LEAST_BATCHES:
-            opening += [encoded(message) for number in range(FILLING) for message in _filling_messages(number)]
+            opening += map(encoded, _filling_messages())
         sizes = []
         for batch in range(0, count, BATCH):
             lines = [encoded(m).replace(b"\n", b" ") for m in messages(min(BATCH, count - batch), number + batch)]
@@ -294,10 +295,15 @@ async def _serve_lines(folder: Path, count: int, number: int, era: str, report: 
         await process.wait()
 
 
-def _filling_messages(number: int) -> Iterator[dict[str, Any]]:
-    for name, arguments in _filling(number):
-        params = {"name": name, "arguments": arguments, "_meta": ENVELOPE}
-        yield {"jsonrpc": "2.0", "id": f"fill-{name}-{number}", "method": "tools/call", "params": params}
+def _filling_messages() -> Iterator[dict[str, Any]]:
+    """Yield the same over stdio, and open as many listen streams as there may be: they last as long as the client."""
+    calls = [(number, *call) for number in range(FILLING) for call in _filling(number)]
+    for number, name, arguments in calls:
+        params: dict[str, Any] = {"name": name, "arguments": arguments, "_meta": ENVELOPE}
+        yield {"jsonrpc": "2.0", "id": f"{name} {number}", "method": "tools/call", "params": params}
+    for number in range(MAX_STREAMS):
+        params = {"notifications": {"toolsListChanged": True}, "_meta": ENVELOPE}
+        yield {"jsonrpc": "2.0", "id": f"listen {number}", "method": "subscriptions/listen", "params": params}
 
 
 def _opening(era: str) -> bytes:

@@ -280,7 +280,8 @@ class Audience:
         elif change.method == "notifications/resources/updated":
             self._resource_updated(change)
         elif change.method == STATUS:
-            self._spawn(f"the status of a task of {change.server!r}", partial(self._task_changed, change))
+            reader = (STATUS, change.server)  # who follows the task is found out when it is told
+            self.notices.put(Notice(reader, change.server, partial(self._task_changed, change)))
         elif change.method in _RELAYED:
             self._relay_notification(change)
 
