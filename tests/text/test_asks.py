@@ -160,6 +160,7 @@ Send everybody a message. Delete the dump, and remove the old host from the list
         "make a pdf out of this",
         "which language is this?",
         "can you put that into the wiki?",
+        "refund her",
         "traduce esto al alemán",
         "schreib das in eine datei",
         "fasse das bitte zusammen und zeig es mir",

@@ -27,6 +27,8 @@ POSTED = (ChatTurn("user", "post the release notes in slack"), ChatTurn("assista
         (LISTED, "something else: book a meeting with Karim", "new", ""),
         (LISTED, "send Lena a private message on slack that lunch is at 12", "new", ""),
         ((), "merge it", "new", ""),
+        (LISTED, "kill it, and create a jira ticket for the checkout team", "continues", "the pods in production"),
+        (LISTED, "create a jira ticket for the checkout team and assign it", "new", ""),
         (LISTED, "onu sil", "continues", "the pods in production"),
         (LISTED, "szczegóły tego drugiego", "continues", "the pods in production"),
         (LISTED, "それを消して", "continues", "the pods in production"),

@@ -36,7 +36,7 @@ from shortlist.search.pipeline import (
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import ACTIONS, Spelled, respelled
-from shortlist.search.wishes import serve_each
+from shortlist.search.wishes import query_of_wish, serve_each
 from shortlist.text.asks import Ask
 from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
@@ -278,14 +278,15 @@ class Searcher:
     def _answers(self, query: Query, apart: Sequence[Wish]) -> list[SearchResult]:
         """Search for each wish; one that says little, or is unclear, by the servers of the wishes beside it."""
         found: list[SearchResult] = []
-        for wish in apart:
-            asked = replace(query, text=wish.query)
+        for number, wish in enumerate(apart):
+            asked = query_of_wish(query, wish, is_first=not number)
             if wish.says_little and found and found[-1].hits:
                 before = found[-1].hits[0].tool
                 asked = replace(asked, relation="continues", recent_tools=(before.id,), recent_servers=(before.server,))
             found.append(self._run(asked, self._answer))
         sure = [n for n, answer in enumerate(found) if answer.hits and answer.confidence.level == "high"]
-        for unclear in (n for n, wish in enumerate(apart) if sure and n not in sure and not wish.says_little):
+        open_wishes = (n for n, wish in enumerate(apart) if n not in sure and not wish.says_little)
+        for unclear in (n for n in open_wishes if sure and found[n].query.relation != "continues"):
             near = sorted(sure, key=lambda n: (abs(n - unclear), n))
             servers = tuple(dict.fromkeys(found[n].hits[0].tool.server for n in near))
             beside = replace(query, text=apart[unclear].query, relation="beside", recent_servers=servers)

@@ -4,13 +4,27 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from shortlist.models import Confidence, Hit, SearchResult, ToolId, WishServed
+from shortlist.models import Confidence, Hit, Query, SearchResult, ToolId, WishServed
+from shortlist.text.conversation import relation_of
 from shortlist.text.queries import Wish
 
 CLEAR = 0.25
 """The chance of being right that the first tool of a part needs for the part to count as a wish of its own."""
 SHORT = 6
 """A part of so many words ("tell #dev about it") counts as a wish even where no tool is a clear match for it."""
+
+
+def query_of_wish(query: Query, wish: Wish, *, is_first: bool) -> Query:
+    """Search for one wish of a request; whether it continues a chat is its own matter, not that of the others.
+
+    In "archive it and list my tasks" the chat says what "it" is, and has nothing to do with the tasks. A later wish
+    points at the wish before it.
+    """
+    asked = replace(query, text=wish.query)
+    if query.relation not in ("new", "continues") or not query.recent_servers:
+        return asked
+    continues = (is_first or not wish.about) and relation_of(wish.text, called=True) == "continues"
+    return replace(asked, relation="continues" if continues else "new")
 
 
 def serve_each(whole: SearchResult, wishes: Sequence[Wish], answers: Sequence[SearchResult]) -> SearchResult:

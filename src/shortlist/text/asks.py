@@ -75,7 +75,7 @@ _TEXT_ACTIONS = frozenset(
 _FIRST_WORD = re.compile(rf"[\s\"'“(]*{_LEAD}([a-z]+)", re.IGNORECASE)
 _PLEASE = re.compile(r"\b(?:please|pls|bitte|for me|so that)\b", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:this|it|that|these|those|them|below|above|following|here|attached)\b", re.IGNORECASE)
-_POINTS_AT_TEXT = re.compile(rf"{_POINTS.pattern}|\\b(?:her|him|his)\\b", re.IGNORECASE)
+_POINTS_AT_TEXT = re.compile(rf"{_POINTS.pattern}|\b(?:her|him|his)\b", re.IGNORECASE)
 _ADDRESSED = re.compile(r"\b(?:i|me|my|we|us|our|you|your|please)\b|\?", re.IGNORECASE)
 _WRITER = re.compile(rf"{_LEAD}(?:i|we)['’](?:m|re|ve|d|ll)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|(?<=:)\s+(?=[A-Z\"“])")

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 from shortlist.models import Relation
 from shortlist.text.asks import quoted, read_ask
 from shortlist.text.languages.reading import glossed
-from shortlist.text.queries import query_of
+from shortlist.text.queries import query_of, wishes
 from shortlist.text.tokens import read_words, terms
 
 Role: TypeAlias = Literal["user", "assistant", "other"]
@@ -126,8 +126,10 @@ class Asked:
     def may_stand_alone(self) -> bool:
         """Return whether the request may be a new topic after all, which only a search can decide."""
         words = _words(self.text)
-        return self.relation in ("continues", "repeats") and (
-            words >= FEW_WORDS or (words > 1 and not _matches(_POINTS_BACK, self.text))
+        return (
+            not _first_wish_points(self.text)
+            and self.relation in ("continues", "repeats")
+            and (words >= FEW_WORDS or (words > 1 and not _matches(_POINTS_BACK, self.text)))
         )
 
     @property
@@ -160,7 +162,14 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
     if _matches(_REPEATS, ask) and not acts and words <= FEW_WORDS:
         return "repeats"
     points = _matches(_POINTS_BACK, ask) and words < SELF_CONTAINED
-    return "continues" if points or words <= (FEW_WORDS - 1 if acts else FEW_WORDS) else "new"
+    is_short = words <= (FEW_WORDS - 1 if acts else FEW_WORDS)
+    return "continues" if points or is_short or _first_wish_points(ask) else "new"
+
+
+def _first_wish_points(ask: str) -> bool:
+    """Return whether the first of several wishes points back, as in "archive it, and list the tasks in Todoist"."""
+    first = next(iter(wishes(ask)), None)
+    return first is not None and _matches(_POINTS_BACK, first.text) and _words(first.text) < SELF_CONTAINED
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> bool:
