@@ -11,6 +11,12 @@ TOOLS = [
 ]
 
 
+MESSAGES = [
+    {"name": "post_message", "description": "Post a message to a team or a channel."},
+    {"name": "list_members", "description": "List the members."},
+]
+
+
 @pytest.fixture(scope="module")
 def tools() -> ToolFilter:
     return ToolFilter(TOOLS, embedding="none")
@@ -78,3 +84,14 @@ def test_an_openapi_document_with_cycles_and_an_unreachable_server_is_read() -> 
     }
     found = ToolFilter(document, embedding="none").filter("plant a tree")
     assert [tool.name for tool in found.tools] == ["trees__plantTree"]
+
+
+@pytest.mark.parametrize("correction", ["lol no, discord", "we use discord for that, not slack"])
+def test_a_correction_that_names_another_server_is_answered_by_it(correction: str) -> None:
+    named = [{**tool, "server": server} for server in ("slack", "discord", "github") for tool in MESSAGES]
+    chat = [
+        {"role": "user", "content": "post 'lunch is here' to the team"},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "slack/post_message"}}]},
+        {"role": "user", "content": correction},
+    ]
+    assert ToolFilter(named, embedding="none").filter(chat).tools[0].id == "discord/post_message"

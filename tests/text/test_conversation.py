@@ -58,6 +58,21 @@ def test_what_is_rejected_is_not_searched_for() -> None:
     assert "slack" not in asked_now("not slack, the discord community", POSTED).query
 
 
+@pytest.mark.parametrize(
+    ("ask", "wanted", "taken"),
+    [
+        ("lol no, discord", "discord", "post the release notes in slack"),
+        ("i use discord for that, not slack", "discord", "post the release notes in"),
+        ("no wait don't post them, just save them", "save them", "the release notes in slack"),
+        ("argh, not post. i wanted a draft", "a draft", "the release notes in slack"),
+        ("I don't need slack, only the wiki", "the wiki", "post the release notes in"),
+    ],
+)
+def test_a_correction_leaves_what_is_wanted_instead(ask: str, wanted: str, taken: str) -> None:
+    asked = asked_now(ask, POSTED)
+    assert (asked.relation, asked.text, asked.taken) == ("corrects", wanted, taken)
+
+
 def test_a_paste_in_the_last_turn_is_not_what_is_asked() -> None:
     log = "\n".join(f"2026-03-01 10:00:{n:02} ERROR timeout" for n in range(50))
     assert asked_now(f"{log}\n\nput that on the wiki", LISTED).text == "put that on the wiki"

@@ -1,5 +1,7 @@
 """From a chat to the query that is searched, and from what is found to the tools that are handed out."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from shortlist.library.messages import Context
@@ -10,9 +12,13 @@ from shortlist.library.view import Narrowing, View
 from shortlist.models import Confidence, Query, SearchResult, ToolId
 from shortlist.search.caution import beside_a_paste, with_other_words
 from shortlist.search.pipeline import DEPTH
+from shortlist.text.conversation import Asked
 
 MIXED_WITH_EARLIER = ("continues", "repeats", "corrects")
 """Relations whose query mixes the words of the last turn with those of earlier ones."""
+MIN_NAME = 4
+"""The letters that must be written of a server's name."""
+_NAME = re.compile(r"[\w-]+")
 RECALLED = 3
 """Tools called last that stay within reach, as far as they take no more than a third of the places."""
 
@@ -20,7 +26,9 @@ RECALLED = 3
 def query_of(context: Context, view: View, options: FilterOptions, narrowing: Narrowing) -> Query:
     """Search for what a chat needs now, given its earlier calls."""
     called = [tool_id for name in context.called for tool_id in sorted(view.resolve(name))]
-    servers = dict.fromkeys(view.catalog.tools[tool_id].server for tool_id in called)
+    servers = [*dict.fromkeys(view.catalog.tools[tool_id].server for tool_id in called)]
+    if context.asked.relation == "corrects":
+        servers = _corrected(servers, context.asked, view)
     return Query(
         text=context.text,
         limit=max(options.limit, DEPTH),  # chances are shared by as many, whatever is asked for
@@ -53,6 +61,13 @@ def cautious(confidence: Confidence, found: SearchResult, context: Context) -> C
 def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:
     """Return whether tools were called before, and what was found first is not of their servers."""
     return bool(asked.recent_servers and found.hits) and found.hits[0].tool.server not in asked.recent_servers
+
+
+def _corrected(servers: Sequence[str], asked: Asked, view: View) -> list[str]:
+    """Return the servers that a correction names; else those called before, less what it rejects."""
+    words = {word for word in _NAME.findall(asked.text.lower()) if len(word) >= MIN_NAME}
+    named = [name for name in view.catalog.servers if any(name.lower().startswith(word) for word in words)]
+    return named or [server for server in servers if server.lower() not in asked.rejected]
 
 
 def recalled(asked: Query, narrowing: Narrowing, limit: int) -> tuple[ToolId, ...]:

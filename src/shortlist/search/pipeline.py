@@ -33,7 +33,7 @@ FOLLOW_UPS: Mapping[Relation, tuple[float, float]] = {
     "repeats": (0.25, 3.5),
     "accepts": (1.75, 0.0),
     "fills": (0.5, 0.5),
-    "corrects": (0.5, -2.5),
+    "corrects": (1.75, -2.5),
     "beside": (1.75, 0.0),
 }
 """Boosts for the server and the tool called last, by the relation of the request to that call; `beside` is a wish next

@@ -36,7 +36,8 @@ TAKEN_CHARS = 240
 
 _ACTIONS = read_words("actions.txt")
 _START = (
-    r"^\W*(?:(?:ok|okay|great|thanks|thank you|good|fine|nice|perfect|cool|hmm|ah|oh|well|so|and|now|then|please|also)"
+    r"^\W*(?:(?:ok|okay|great|thanks|thank you|good|fine|nice|perfect|cool|hmm|ah|oh|well|so|and|now|then|please|also"
+    r"|lol|haha|hehe|ugh|argh|oops|hey)"
     r"\b[\s,.!:–-]*)*"
 )
 
@@ -70,13 +71,23 @@ _CHANGES_TOPIC = _pattern(
     r"|switching to|let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es)"
 )
 _CORRECTS = _pattern(
-    _START + r"(?:no|nope|not|wrong|sorry|argh|oops|wait|actually|nein|nicht|non)\b",
+    _START + r"(?:no|nope|nah|not|wrong|sorry|wait|actually|nein|nicht|non)\b",
+    r",\s*not\s+(?:(?:in|on|to|with|via|the|an?)\s+)*[\w#-]+\W*$",
     r"\bi (?:only )?(?:mean|meant|wanted|said)\b",
     r"\bi don't (?:need|want)\b",
     r"\bshould have been\b",
     r"\binstead\b",
 )
-_REJECTED = _pattern(r"\b(?:not|no|nicht|kein|non) (?:in |the |those |that |an? )?([\w#-]+)")
+_REJECTED = _pattern(
+    r"\b(?:(?:i|we) )?(?:do not|don['’]?t|not|no(?! (?:no|not|wait|do|don|i|just)\b)|nicht|kein|non)\s+"
+    r"(?:(?:need|want|mean|in|on|to|with|via|the|those|that|an?)\s+)*([\w#-]+)(?:\s+(?:it|them|that|this)\b)?"
+)
+_OBJECTION = _pattern(
+    _START + r"(?:(?:no|nope|nah|wait|sorry|wrong|actually|just|only|(?:i|we) (?:only )?(?:mean|meant|wanted|said)"
+    r"|(?:i|we) (?:always |usually )?(?:use|keep|have|do)(?: (?:it|that|this|those|these|them))?)\b[\s,.!:;–-]*)+"
+)
+_FOR_THAT = _pattern(r"\s+for (?:it|that|this|those|these|them)\b")
+"""What introduces a replacement, and says nothing about it: "no wait, I use Todoist for that"."""
 _REPEATS = _pattern(
     r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b",
     r"\b(?:too|as well|also)\b[\s.!?]*$",
@@ -111,6 +122,8 @@ class Asked:
     text: str
     relation: Relation = "new"
     taken: str = ""
+    rejected: frozenset[str] = frozenset()
+    """The words that a correction rejects."""
 
     @property
     def query(self) -> str:
@@ -120,7 +133,7 @@ class Asked:
         if self.relation in ("accepts", "fills", "repeats"):
             return f"{self.taken}\n{quoted(self.text)}" if self.text else self.taken
         says_little = self.relation == "corrects" and len(terms(self.text)) <= FEW_WORDS
-        return f"{self.text}\n{self.taken if says_little else quoted(self.taken)}"
+        return f"{self.taken}, {self.text}" if says_little else f"{self.text}\n{quoted(self.taken)}"
 
     @property
     def may_stand_alone(self) -> bool:
@@ -145,7 +158,8 @@ def asked_now(text: str, earlier: Sequence[ChatTurn], *, called: bool = False) -
     taken = _TAKEN[relation](ask.text, earlier)
     if relation == "new" or (not taken and relation in ("accepts", "fills")):
         return Asked(query_of(ask))
-    return Asked(_remainder(ask.text, relation), relation, taken[:TAKEN_CHARS])
+    rejected = _rejected(ask.text) if relation == "corrects" else frozenset()
+    return Asked(_remainder(ask.text, relation), relation, taken[:TAKEN_CHARS], rejected)
 
 
 def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = False) -> Relation:
@@ -204,7 +218,14 @@ def _acts(ask: str) -> bool:
 def _remainder(ask: str, relation: Relation) -> str:
     if relation == "accepts" and (yes := _YES.match(ask)):
         return ask[yes.end() :].strip()
-    return (_REJECTED.sub(" ", ask).strip(" ,.!") or ask) if relation == "corrects" else ask
+    if relation != "corrects":
+        return ask
+    wanted = _FOR_THAT.sub("", _OBJECTION.sub("", _REJECTED.sub(" ", ask).strip(" ,.!;")))
+    return wanted.strip(" ,.!;") or ask
+
+
+def _rejected(ask: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _REJECTED.findall(ask))
 
 
 def _said_last(earlier: Sequence[ChatTurn]) -> str:
@@ -243,7 +264,7 @@ def _thing(_: str, earlier: Sequence[ChatTurn]) -> str:
 
 def _corrected(ask: str, earlier: Sequence[ChatTurn]) -> str:
     """Return the last request without the words that are rejected now."""
-    rejected = {word.lower() for word in _REJECTED.findall(ask)}
+    rejected = _rejected(ask)
     return " ".join(word for word in _open_request(ask, earlier).split() if word.strip(".,!?").lower() not in rejected)
 
 
