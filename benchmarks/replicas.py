@@ -280,6 +280,8 @@ class Dashboard:
     """The totals that the dashboard shows, and the successful calls among them."""
 
     calls: int
+    unknown: int
+    """Calls of names that the replica did not know, which count apart."""
     ok: int
     searches: int
     of_tools: int
@@ -288,13 +290,15 @@ class Dashboard:
 
 def dashboard(address: str, least: Outcome) -> Dashboard:
     """Return the totals, computed as for the dashboard, once they no longer grow and contain what was answered."""
-    deadline, before = monotonic() + SETTLE_SECONDS, Dashboard(-1, -1, -1, -1)
+    deadline, before = monotonic() + SETTLE_SECONDS, Dashboard(-1, -1, -1, -1, -1)
     with closing(open_postgres(address)) as storage:
         while True:
             shown = stats(storage.tallies)
             ok = int(storage.tallies.sums(names=("calls",)).get(("calls", "ok"), 0))
-            calls, searches = (int(shown.figures[name] or 0) for name in ("calls", "searches"))
-            now = Dashboard(calls, ok, searches, int(sum(tool.calls for tool in shown.tools)))
+            calls, unknown, searches = (
+                int(shown.figures[each] or 0) for each in ("calls", "unknown_calls", "searches")
+            )
+            now = Dashboard(calls, unknown, ok, searches, int(sum(tool.calls for tool in shown.tools)))
             is_all = now.ok >= least.calls["answered"] and now.searches >= least.searches["answered"]
             if (now == before and is_all) or monotonic() > deadline:
                 return now
@@ -340,7 +344,8 @@ def _rows(outcome: Outcome, kills: int, shown: Dashboard, received: Counter[str]
     cut, twice = calls["cut off"] + calls["late"] + calls["JSON-RPC error"], sum(n > 1 for n in received.values())
     cut_searches = searches.total() - searches["answered"]
     told = calls["answered"] + calls["failed with a reason"]
-    extra_ok, extra = shown.ok - calls["answered"], shown.calls - told
+    counted = shown.calls + shown.unknown
+    extra_ok, extra = shown.ok - calls["answered"], counted - told
     extra_searches = shown.searches - searches["answered"]
     return [
         ("replicas killed", f"{kills}", "", True),
@@ -354,7 +359,7 @@ def _rows(outcome: Outcome, kills: int, shown: Dashboard, received: Counter[str]
         ("sessions lost", f"{outcome.lost['session']}", "0", outcome.lost["session"] == 0),
         ("loaded tools lost", f"{outcome.lost['loaded tools']}", "0", outcome.lost["loaded tools"] == 0),
         ("large results lost", f"{outcome.lost['large result']}", "0", outcome.lost["large result"] == 0),
-        ("calls on the dashboard", f"{shown.calls:,}", f"{told:,} to {told + cut:,}", 0 <= extra <= cut),
+        ("calls on the dashboard", f"{counted:,}", f"{told:,} to {told + cut:,}", 0 <= extra <= cut),
         ("successful ones beyond those answered", f"{extra_ok}", f"0 to {cut}", 0 <= extra_ok <= cut),
         (
             "calls of all tools on the dashboard",
