@@ -1,11 +1,12 @@
 """Make the lists of English words that the package ships, from the texts that models may be trained on.
 
-    python -m training.english_words --dictionary /usr/share/dict/american-english
+    python -m training.english_words --dictionary /usr/share/dict/american-english --larger …/american-english-large
 
 A word is ordinary if a request or a tool text has it and the dictionary (Debian's wamerican) does too, or if so many
 texts have it that it cannot be a typing error: names of products, words of the trade. The rest of the dictionary is a
-list of its own, with words that several servers use and those of `words/modern.txt`: such a word is never taken for a
-typing error, and says nothing about the language of a request.
+list of its own, with words of a larger one (wamerican-large) that no slip makes of a common word, words that several
+servers use, and those of `words/modern.txt`: such a word is never taken for a typing error, and says nothing about the
+language of a request.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from shortlist.search.spelling import one_slip_from
 from shortlist.text.languages.glossing import LATIN
 from shortlist.text.languages.lexicon import FUNCTION_WORD
 from shortlist.text.tokens import STOPWORDS
@@ -28,7 +30,9 @@ SEEN_BY = 25
 USED_BY = 4
 """Servers whose texts must have a word for it not to be a typing error, whatever the dictionary says."""
 MIN_NAME = 4
-"""Letters of a name that is kept in small letters too, as people type it: `lyon`."""
+"""Letters of a name that is kept in small letters too, as people type it (`lyon`), and of a rare word."""
+COMMON = 3_000
+"""Words that a rare one is more often an error for: `wether` for `weather`."""
 SHORT_WORD = 5
 """Dictionary words up to this length are all kept: they are near so many others that they would be corrected first."""
 FOREIGN_BELOW = 250
@@ -86,6 +90,10 @@ def rarer(words: Collection[str], listed: Collection[str], data: Path) -> list[s
     return sorted(plain.difference(words))
 
 
+def _words(dictionary: Path) -> list[str]:
+    return dictionary.read_text("utf-8").split()
+
+
 def _function_words() -> Iterator[str]:
     for language in LATIN:
         for line in (WORDS / f"{language}.tsv").read_text("utf-8").splitlines():
@@ -97,12 +105,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--dictionary", type=Path, default=Path("/usr/share/dict/american-english"))
+    parser.add_argument("--larger", type=Path, default=Path("/usr/share/dict/american-english-large"))
     parser.add_argument("--out", type=Path, default=SHIPPED)
     options = parser.parse_args()
     words = ordinary(words_of(options.data), options.dictionary)
     options.out.write_text("\n".join(words) + "\n", "utf-8")
     print(f"{len(words)} words, {options.out.stat().st_size} bytes")
-    others = rarer(words, options.dictionary.read_text("utf-8").split(), options.data)
+    larger = [word for word in _words(options.larger) if word.islower() and len(word) >= MIN_NAME]
+    common = frozenset(words[:COMMON])
+    unlike = [word for word in larger if common.isdisjoint(one_slip_from(word))]
+    others = rarer(words, [*_words(options.dictionary), *unlike], options.data)
     RARER.write_text("\n" + "\n".join(others) + "\n", "utf-8")
     print(f"{len(others)} rarer words, {RARER.stat().st_size} bytes")
 

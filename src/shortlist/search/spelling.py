@@ -50,7 +50,7 @@ PARTICLES, MOST_LETTERS = ("up", "in", "on", "off", "out", "down", "over", "back
 """What is often written onto a short word: `standup`, but not `messageon`; and the letters that such a word has."""
 LIKE_A_SLIP = 1.3
 """The most that a slip costs by which an English word may stand for an action: `crate` for `create`."""
-TOO_UNLIKELY = 2.4
+TOO_UNLIKELY = 2.2
 """A word that costs more stays as it was typed: it is a name more often."""
 MOST_WEIGHT = 1.25
 MOST_SLIPS = 2.9
@@ -171,7 +171,12 @@ class Speller:
         return best.word if best and best.cost <= LIKE_A_SLIP else None
 
     def _unmistaken(self, spelled: Spelled) -> Spelled | None:
-        """Replace words that were never seen beside their neighbours by words of the catalog that were."""
+        """Replace words that were never seen beside their neighbours by words of the catalog that were.
+
+        Only beside other errors: a request without any is taken as it was typed.
+        """
+        if not spelled.corrected:
+            return None
         words = [each.typed for each in _in_order(spelled.text, {})]
         around = zip([START, *words], words, [*words[1:], ""], strict=False)
         meant = {word: found for before, word, after in around if (found := self._usual(before, word, after))}
@@ -184,7 +189,7 @@ class Speller:
             return None
         if _seen_between(before, word, after):
             return None
-        near = [(_seen_between(before, each, after), each) for each in _one_slip_from(word) if has(stem(each))]
+        near = [(_seen_between(before, each, after), each) for each in one_slip_from(word) if has(stem(each))]
         seen, meant = max(near, default=(0, ""))
         return meant if seen >= USUAL_PLACE and meant in english_words() else None
 
@@ -330,11 +335,11 @@ def _seen_between(before: str, word: str, after: str) -> int:
 def _rare_words_alike(word: str) -> Iterator[str]:
     """Yield words that only the dictionary has and that one slip turns into a word; the first letter is right."""
     if len(word) >= LONG:
-        alike = filter(is_dictionary_word, _one_slip_from(word))
+        alike = filter(is_dictionary_word, one_slip_from(word))
         yield from sorted(alike, key=lambda each: (slip_cost(word, each), each))
 
 
-def _one_slip_from(word: str) -> set[str]:
+def one_slip_from(word: str) -> set[str]:
     """Return all that one slip behind the first letter makes of a word."""
     return {
         head + middle + tail
