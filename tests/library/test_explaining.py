@@ -35,6 +35,14 @@ def test_an_explanation_shows_what_was_taken_from_the_chat() -> None:
     assert "taken from the chat: 'the pull request 91 in acme/site'" in text
 
 
+def test_a_confidence_that_was_lowered_for_the_chat_is_named() -> None:
+    made = workplace()
+    lowered, direct = made.explain(chat("now merge it")), made.explain(MERGE)
+    assert (lowered.confidence.level, direct.confidence.level) == ("medium", "high")
+    assert "high confidence was lowered" in lowered.text()
+    assert "lowered" not in direct.text()
+
+
 def test_a_new_request_takes_nothing_from_the_chat() -> None:
     text = workplace().explain(chat("something else: send an email to Karin that lunch is at twelve")).text()
     assert "the request is new" in text

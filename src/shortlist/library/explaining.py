@@ -23,4 +23,6 @@ def explain_turn(searcher: Searcher, context: Context, asked: Query, tool: ToolI
         reading += chat_lines(asked, taken)
     why = found.explanations[0]
     sure = cautious(why.confidence, found.result, context)
+    if sure != why.confidence:
+        reading.append("high confidence was lowered: the request depends on earlier messages, or stands beside a paste")
     return replace(why, reading=tuple(reading), confidence=sure, taken=taken)
