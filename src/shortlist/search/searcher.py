@@ -472,7 +472,8 @@ def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Conf
         at_large=at_large(ready.fitted.background, search.request),
     )
     judged = ready.fitted.calibration.judge(features, proven, missing_product(search.request, ready.index))
-    return as_asked(judged, search.ask)
+    ask = search.ask
+    return judged if ask.is_clear and ask.asks and not ask.pasted else as_asked(judged, ask)
 
 
 def _hits(search: _Search) -> tuple[Hit, ...]:

@@ -55,6 +55,7 @@ def read_query(text: str) -> GlossedText | None:
     return read(text)
 
 
+@lru_cache(maxsize=MAX_REMEMBERED)
 def glossed(text: str) -> str:
     """Return what a text of another language says, with one English word for each of its own; empty for English."""
     reading = read_query(text)
