@@ -318,7 +318,7 @@ class Audience:
             link = self.linked(exchange.caller)
             wanted = link is None or self._router.wants(link, level)
             if wanted and (is_alone or self._has_server(exchange.caller, event.server)):
-                self.notices.put(Notice(exchange, event.server, partial(exchange.log, event.params)))
+                self.notices.send(Notice(exchange, event.server, partial(exchange.log, event.params)))
         for link in () if working else tuple(self._links.values()):
             if self._router.wants(link, level):
                 self._notify(link, event)

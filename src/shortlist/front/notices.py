@@ -60,27 +60,38 @@ class Notices:
             self._is_sending = True
             self.spawn("sending notifications", self._send)
 
+    def send(self, notice: Notice) -> None:
+        """Send a notice at once: what a running request is told after its answer, nobody reads."""
+        if not self._begin(notice):
+            self.dropped[notice.server] += 1
+
     async def _send(self) -> None:
         try:
             while self._waiting:
-                began = [self._begin(key) for key in tuple(islice(self._waiting, SENT_AT_ONCE))]
+                began = [self._try(key) for key in tuple(islice(self._waiting, SENT_AT_ONCE))]
                 await anyio.sleep(TURN_SECONDS if any(began) else UNREAD_SECONDS)
         finally:
             self._is_sending = False
 
-    def _begin(self, key: object) -> bool:
-        """Begin to send what waits; return False where its reader must first take what it was sent before."""
+    def _try(self, key: object) -> bool:
+        """Send or drop what waits; return False where it waits on, until its reader has taken what came before."""
         notice = self._waiting.pop(key)
-        if self._unread[notice.reader] < MOST_UNREAD:
-            self._unread[notice.reader] += 1
-            origin = f"a notification of {notice.server!r}" if notice.server else "a notification"
-            self.spawn(origin, partial(self._finish, notice))
+        if self._begin(notice):
             return True
         if notice.subject is None:
             self.dropped[notice.server] += 1
             return True
         self._waiting[key] = notice
         return False
+
+    def _begin(self, notice: Notice) -> bool:
+        """Begin to send a notice, unless its reader must first take what it was sent before."""
+        if self._unread[notice.reader] >= MOST_UNREAD:
+            return False
+        self._unread[notice.reader] += 1
+        origin = f"a notification of {notice.server!r}" if notice.server else "a notification"
+        self.spawn(origin, partial(self._finish, notice))
+        return True
 
     async def _finish(self, notice: Notice) -> None:
         try:
