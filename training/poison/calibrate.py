@@ -33,8 +33,8 @@ RATES = {"english": (0.0023, 0.0003), "foreign": (0.0007, 0.0001)}
 """Suspicious and dangerous, as shares of all held-out real tools. Many tools of `eval/` are in the catalogs too, and
 the final classifier was trained on those, so that fewer of them are flagged."""
 WEIGHTS = {
-    "english": {"words": 0.9, "quick": 2.0, "least": -8.0, "most": 3.0},
-    "foreign": {"words": 2.4, "quick": 2.0, "least": -8.0, "most": 3.0},
+    "english": {"words": 0.5, "quick": 1.0, "least": -8.0, "most": 3.0},
+    "foreign": {"words": 2.4, "quick": 1.0, "least": -8.0, "most": 3.0},
 }
 """How much each score counts, and the bounds of the classifier's; the classifier knows English best."""
 CLEAN = -99.0

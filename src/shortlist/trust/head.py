@@ -14,7 +14,7 @@ from shortlist.trust.features import FEATURES, SCALARS
 from shortlist.trust.patterns import PATTERNS
 
 Matrix = NDArray[np.float32]
-LEAST_WORDS, MOST_WORDS = -20.0, 13.0
+LEAST_WORDS, MOST_WORDS = -8.0, 13.0
 """The bounds of the evidence in words: it does not decide alone, however sure it is."""
 CONCEPTS = len(concepts().names)
 TOGETHER = slice(CONCEPTS, CONCEPTS + len(PATTERNS))
