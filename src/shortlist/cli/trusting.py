@@ -15,7 +15,7 @@ from shortlist.catalog.naming import SEPARATOR
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.catalogs import read_tools
 from shortlist.cli.pinning import open_scanner
-from shortlist.cli.progress import say
+from shortlist.cli.progress import progress_bar, say
 from shortlist.cli.storing import configured_storage
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
@@ -62,8 +62,12 @@ def _scan(options: argparse.Namespace) -> int:
     definitions = list(_configured(options.config) if options.configured else _read(options.source))
     around = surroundings(definitions)
     scanner, counts = open_scanner(), {"clean": 0, "suspicious": 0, "dangerous": 0}
-    for definition in definitions:
-        verdict = scanner.scan(definition, around[definition.server])
+    verdicts = []
+    with progress_bar("scanning tools") as progress:
+        for definition in definitions:
+            verdicts.append(scanner.scan(definition, around[definition.server]))
+            progress(len(verdicts), len(definitions))
+    for definition, verdict in zip(definitions, verdicts, strict=True):
         counts[verdict.level] += 1
         if options.json:
             line = {"id": definition.id, "verdict": verdict.level, "reasons": [r.shown() for r in verdict.reasons]}

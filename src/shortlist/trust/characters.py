@@ -25,6 +25,13 @@ for _foreign, _latin in (
 ):
     _CONFUSABLE.update(zip(_foreign, _latin, strict=True))
 _PLAIN = str.maketrans(_CONFUSABLE)
+_DRAWN = {
+    ord(drawn): plain for drawn, plain in zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘǫʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnopqrstuvwyz", strict=True)
+}
+for _first in (0x1F150, 0x1F170, 0x1F1E6):  # letters in circles and squares, and those of flags
+    _DRAWN |= {_first + number: chr(ord("a") + number) for number in range(26)}
+_DRAWN_RUN = re.compile(f"[{''.join(map(chr, _DRAWN))}]{{3,}}")
+"""Letters that are drawn as symbols, in a row: a word. Two of them are a flag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ def unmasked(text: str) -> str:
     if text.isascii():
         return text
     seen = _ZERO_WIDTH.sub("", _DIRECTION.sub("", _SELECTORS.sub("", _TAGS.sub("", text))))
+    seen = _DRAWN_RUN.sub(lambda match: match.group().translate(_DRAWN), seen)
     return _WORD.sub(lambda match: _in_latin(match.group()), unicodedata.normalize("NFKC", seen))
 
 

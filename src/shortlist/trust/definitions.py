@@ -23,6 +23,34 @@ LONG_NAME_WORDS = 4
 """A parameter's name of this many words is read as a sentence."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|\s*\n+\s*")
 _NAME_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^\W\d_]+")
+_JOINING = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "and",
+        "or",
+        "to",
+        "of",
+        "with",
+        "not",
+        "this",
+        "that",
+        "you",
+        "your",
+        "it",
+        "its",
+        "do",
+        "as",
+        "me",
+        "is",
+        "are",
+        "be",
+        "them",
+        "then",
+    ]
+)
+JOINING_NAMES = 3
 _NAMED = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
 _LISTED = frozenset(("enum", "examples", "required", "tags", "keywords"))
 
@@ -111,6 +139,8 @@ def _texts(value: Any, path: str, depth: int) -> Iterator[TextField]:
         yield TextField(path, value)
     elif isinstance(value, Mapping):
         named = path.rpartition(".")[2] in _NAMED
+        if named:
+            yield TextField(f"{path} (names)", spoken_names(value))
         for key, inner in value.items():
             place = f"{path}.{key}" if path else str(key)
             if named and isinstance(key, str):
@@ -134,6 +164,12 @@ def _long_name(name: str, place: str) -> Iterator[TextField]:
 def spoken_name(name: str) -> str:
     """Spell an identifier as words: `readAllFiles` and `read_all_files` as `read all files`."""
     return " ".join(part.lower() for part in _NAME_PART.findall(name))
+
+
+def spoken_names(names: Iterable[object]) -> str:
+    """Return the names of parameters as one text where they read like one: small words among them join the others."""
+    words = " ".join(str(name) for name in names).split()
+    return " ".join(words) if len(_JOINING.intersection(map(str.lower, words))) >= JOINING_NAMES else ""
 
 
 def sentences_of(text: str) -> tuple[Sentence, ...]:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from shortlist.trust.definitions import sentences_of
+from shortlist.trust.definitions import Sentence, sentences_of
 
 MAX_DECODED = 8_000
 MAX_RUNS = 40
@@ -24,6 +24,7 @@ _BASE32 = re.compile(r"(?<![A-Z2-7=])[A-Z2-7]{32,}={0,6}")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:0x)?(?:[0-9A-Fa-f]{2}[ :,]?){8,}(?![0-9A-Fa-f])")
 _ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|\\[0-7]{3}){6,}")
 _QUOTED = re.compile(r"(?:=[0-9A-F]{2}[A-Za-z .,]{0,3}){8,}")
+_ESCAPES_ALONE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}")
 _CODE_POINTS = re.compile(r"(?:(?:U\+|\\u\{)[0-9A-Fa-f]{2,6}\}?[ ,;]?){6,}")
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}[A-Za-z0-9.~_+-]{0,2}){8,}")
 _ENTITIES = re.compile(r"(?:&#x?[0-9A-Fa-f]{1,6};\s?){6,}")
@@ -31,6 +32,20 @@ _NUMBERS = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]+){15,}\d{2,3}(?!\d)")
 _BINARY = re.compile(r"(?<!\d)(?:[01]{8}[ ,]?){8,}")
 _SPACED = re.compile(r"(?<!\S)(?:\S {1,3}){10,}\S(?!\S)")
 _DOTTED = re.compile(r"(?<![A-Za-z.\-])(?:[A-Za-z][.\-_*|]){8,}[A-Za-z]")
+_GROUPED = re.compile(r"(?<!\S)[A-Za-z0-9+/]{4,16}(?: [A-Za-z0-9+/]{4,16}){5,}={0,2}(?!\S)")
+_MORSE = re.compile(r"(?:[.-]{1,5}[ /]+){15,}[.-]{1,5}")
+_GLUED = re.compile(r"(?<!\S)[A-Za-z0-9~/@'`,.!?:;_+%-]{32,}(?!\S)")
+_GLUE = re.compile(r"[._+-]+|%20|(?<=[a-z,.])(?=[A-Z])")
+MIN_GLUED = 6
+"""So many words without a space between them are a sentence; identifiers have fewer."""
+_ESCAPED = re.compile(r"&#x?[0-9A-Fa-f]{1,6};|&[a-z]{2,8};|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}")
+MIN_ESCAPED = 8
+_BROKEN = re.compile(r"(?<=\w)(?:</?[A-Za-z]{1,10}/?>){1,2}(?=\w)|(?<=\w)(?:\*{1,3}|__|~~|`)(?=\w)")
+MIN_BROKEN = 4
+_MARKS = re.compile(r"</?[A-Za-z]{1,10}/?>|\*{1,3}|__|~~|`")
+_LETTERWISE = re.compile(r"(?:(?<![\w-])[A-Za-z](?:-[A-Za-z~/_.]){1,20}[,.;]?\s?){4,}")
+MIN_LINES, MAX_LINE_WORDS = 6, 3
+"""So many lines of so few words may be a sentence that was broken into lines."""
 _SPACE = re.compile(r"\s+")
 _LETTERS = re.compile(r"[A-Za-z]{2,}")
 _LEET = str.maketrans("4310578@$", "aeiostbas")
@@ -96,11 +111,9 @@ def _transformed(text: str) -> Iterator[Decoded]:
     """Yield sentences in ROT13, backwards or without digits for letters, where that is what makes them readable."""
     for sentence in sentences_of(text):
         runs = _LETTERS.findall(sentence.text)
-        if len(runs) < MIN_COMMON:
-            continue
         words = frozenset(map(str.lower, runs))
         plain = len(words & _COMMON)
-        for how, change in (("ROT13", _rot13), ("reversed text", _reversed)):
+        for how, change in (("ROT13", _rot13), ("reversed text", _reversed)) if len(runs) >= MIN_COMMON else ():
             if len(words & _COMMON_CHANGED[how]) <= plain:
                 continue  # most sentences: the change makes nothing more readable
             changed = change(sentence.text)
@@ -108,13 +121,18 @@ def _transformed(text: str) -> Iterator[Decoded]:
             spoken = sum(map(str.islower, changed)) * 2 > len(changed)  # not a list of codes
             if spoken and (_common(changed) >= max(3, 3 * plain) or (address and _common(changed) > plain)):
                 yield Decoded(changed, sentence.start, sentence.end, how)
-        if not _DIGITS.search(sentence.text):
-            continue
-        mixed = [word for word in _LEET_WORD.findall(sentence.text) if sum(map(str.isdigit, word)) < 0.61 * len(word)]
-        if len(mixed) >= MIN_COMMON:
-            changed = _LEET_WORD.sub(lambda match: match.group().translate(_LEET), sentence.text)
-            if _common(changed) >= plain + 2:
-                yield Decoded(changed, sentence.start, sentence.end, "digits for letters")
+        yield from _with_letters(sentence, plain)
+
+
+def _with_letters(sentence: Sentence, plain: int) -> Iterator[Decoded]:
+    """Yield a sentence with letters in place of digits that imitate them."""
+    if not _DIGITS.search(sentence.text):
+        return
+    mixed = [word for word in _LEET_WORD.findall(sentence.text) if sum(map(str.isdigit, word)) < 0.61 * len(word)]
+    if len(mixed) >= MIN_COMMON:
+        changed = _LEET_WORD.sub(lambda match: match.group().translate(_LEET), sentence.text)
+        if _common(changed) >= plain + 2:
+            yield Decoded(sentence.text.translate(_LEET), sentence.start, sentence.end, "digits for letters")
 
 
 def _rot13(text: str) -> str:
@@ -204,8 +222,24 @@ def _dotted(run: str) -> str:
     return re.sub(r"[.\-_*|]", "", run)
 
 
+def _grouped(run: str) -> str:
+    """Join characters in groups of one size, as encoded text is often printed."""
+    groups = run.split(" ")
+    return _base64("".join(groups)) if len({len(group) for group in groups[:-1]}) == 1 else ""
+
+
+def _morse(run: str) -> str:
+    words = (word.split() for word in re.split(r" */ *| {2,}", run))
+    return " ".join("".join(_MORSE_LETTERS.get(sign, "") for sign in word) for word in words)
+
+
+_MORSE_SIGNS = (
+    ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
+)
+_MORSE_LETTERS = dict(zip(_MORSE_SIGNS.split(), "abcdefghijklmnopqrstuvwxyz", strict=True))
 _FORMS: tuple[tuple[str, str, int, re.Pattern[str], Callable[[str], str]], ...] = (
     ("Base64", "", 10, _BASE64, _base64),
+    ("Base64", " ", 32, _GROUPED, _grouped),
     ("Base32", "", 32, _BASE32, _base32),
     ("hexadecimal", "", 16, _HEX, _hex),
     ("escape sequences", "\\", 24, _ESCAPES, _escapes),
@@ -215,10 +249,35 @@ _FORMS: tuple[tuple[str, str, int, re.Pattern[str], Callable[[str], str]], ...] 
     ("character entities", "&#", 24, _ENTITIES, html.unescape),
     ("character codes", "", 47, _NUMBERS, _numbers),
     ("binary digits", "", 64, _BINARY, _binary),
+    ("Morse code", "-", 60, _MORSE, _morse),
 )
 """Each with a sign and a length without which a text has none of it: most texts of a schema are single words.
 
 Spaced letters are joined without a test for words: they read as one long word."""
+
+
+def rewritten(text: str) -> Iterator[Decoded]:
+    """Yield texts as they read without what parts or joins their words: separators, markup, escapes, line breaks.
+
+    None of it is odd by itself. It only keeps a sentence from being read as one.
+    """
+    for match in _GLUED.finditer(text):
+        words = _GLUE.sub(" ", match.group())
+        if len(words.split()) >= MIN_GLUED and "://" not in match.group():
+            yield Decoded(words, *match.span(), "words without spaces")
+    whole = (0, len(text))
+    bounded = text[:MAX_DECODED]
+    if len(_ESCAPED.findall(bounded)) >= MIN_ESCAPED:
+        plain = urllib.parse.unquote(html.unescape(_ESCAPES_ALONE.sub(lambda found: _escapes(found[0]), bounded)))
+        yield Decoded(plain, *whole, "escaped characters")
+    if len(_BROKEN.findall(bounded)) >= MIN_BROKEN:
+        yield Decoded(_MARKS.sub("", bounded), *whole, "words broken by markup")
+    for match in _LETTERWISE.finditer(text):
+        yield Decoded(match.group().replace("-", ""), *match.span(), "letters joined by hyphens")
+    lines = bounded.split("\n")
+    short = sum(0 < len(line.split()) <= MAX_LINE_WORDS for line in lines)
+    if short >= MIN_LINES and 2 * short >= len(lines):
+        yield Decoded(" ".join(bounded.split()), *whole, "words in lines of their own")
 
 
 def joined_letters(text: str) -> Iterator[Decoded]:

@@ -21,6 +21,7 @@ from shortlist.trust.characters import oddities, unmasked
 from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import (
     NO_SURROUNDINGS,
+    SHORTEST_PASSAGE,
     Neighbours,
     TextField,
     ToolDefinition,
@@ -29,20 +30,22 @@ from shortlist.trust.definitions import (
     sentences_of,
     spoken_name,
 )
-from shortlist.trust.encodings import COMMAND, decoded, is_prose, joined_letters
+from shortlist.trust.encodings import COMMAND, decoded, is_prose, joined_letters, rewritten
 from shortlist.trust.features import patterns_in
 from shortlist.trust.head import LEAST_WORDS, MOST_WORDS, TOGETHER, Head, Mixture, shipped_head
 from shortlist.trust.patterns import PATTERNS
 from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, Window, read_text
 from shortlist.trust.verdicts import LEVELS, OVERSIZED, Reason, ScanVerdict, Severity
 
-MAX_READS = 64
-"""How many windows of a definition the classifier reads: those that may score highest."""
+MAX_READS = 32
+"""How many windows of a definition the classifier reads: those that may score highest. Real tools need at most 29."""
 PASSAGES = 2
 """How many passages of a definition are named as reasons: the worst."""
 MAX_REASONS = 8
 MAX_EXCERPT = 160
 KEPT_VERDICTS = 50_000
+SHORT_TEXTS, MAX_JOINED = "short texts", 4_000
+"""The field that texts of few words are reported under when they are read together, and how much of them is read."""
 _ENDING_WORDS = (
     "delete drop remove destroy erase wipe purge truncate terminate kill revoke overwrite uninstall transfer pay "
     "payment execute"
@@ -157,6 +160,8 @@ class Scanner:
             if not _hides_nothing(field.text):
                 reasons += [*_odd_characters(field), *_comments(field)]
                 texts += [(field, text, span) for text, span in _uncovered(field, reasons)]
+                texts += [(field, unmasked(each.text), (each.start, each.end)) for each in rewritten(field.text)]
+        texts += _joined(fields)
         if self._classifier is None:
             reasons += _worst(self._by_words(texts, around), self._head)
         else:
@@ -224,13 +229,21 @@ class Scanner:
 
 
 def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -> Iterator[FlaggedPassage]:
-    """Yield the passages that the classifier and their words find suspicious or dangerous together."""
+    """Yield the passages that the classifier and their words find suspicious or dangerous together.
+
+    Once there are as many dangerous ones as are reported, nothing that follows can change the verdict.
+    """
+    dangerous = 0
     for each in candidates:
+        if dangerous >= PASSAGES:
+            return
         mixture = each.mixture
         score = mixture.score(classifier.read(each.window), each.quick, each.words)
         if score > mixture.suspicious:
             level: Severity = "dangerous" if score > mixture.dangerous else "suspicious"
-            yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
+            if level == "dangerous" or each.passage.field.path != SHORT_TEXTS:  # what was joined here often looks odd
+                dangerous += level == "dangerous"
+                yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
 
 
 def _unread(unread: Sequence[UnreadWindow], total: int) -> Iterator[Reason]:
@@ -257,6 +270,14 @@ def _uncovered(field: TextField, reasons: list[Reason]) -> Iterator[tuple[str, t
             level: Severity = "dangerous" if COMMAND.search(text) or prose else "suspicious"
             reasons.append(Reason("encoded", field.path, (start, end), f"{how} decodes to {_excerpt(text)}", level))
         yield text, (start, end)
+
+
+def _joined(fields: Sequence[TextField]) -> Iterator[ReadableText]:
+    """Yield the texts that are too short to be read alone as one text: a sentence can be spread over many of them."""
+    short = [f for f in fields if len(f.text.split()) < SHORTEST_PASSAGE and not f.path.endswith((".type", ".format"))]
+    if len(short) > 1:
+        text = " ".join(field.text for field in short)[:MAX_JOINED]
+        yield TextField(SHORT_TEXTS, text), unmasked(text), None
 
 
 def _worst(findings: Iterable[FlaggedPassage], head: Head) -> Iterator[Reason]:
@@ -307,7 +328,7 @@ def _short_hides_nothing(text: str) -> bool:
 
 
 def _hides_something(text: str) -> bool:
-    found = (oddities(text, name=True), _COMMENT.finditer(text), decoded(text), joined_letters(text))
+    found = (oddities(text, name=True), _COMMENT.finditer(text), decoded(text), joined_letters(text), rewritten(text))
     return not text.isascii() or any(True for each in found for _ in each)
 
 
