@@ -29,7 +29,7 @@ from training.poison.folds import Fold, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.0023, 0.0003), "foreign": (0.0007, 0.0001)}
+RATES = {"english": (0.0017, 0.0002), "foreign": (0.0005, 0.00006)}
 """Suspicious and dangerous, as shares of all held-out real tools. Many tools of `eval/` are in the catalogs too, and
 the final classifier was trained on those, so that fewer of them are flagged."""
 WEIGHTS = {

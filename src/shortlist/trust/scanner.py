@@ -37,8 +37,8 @@ from shortlist.trust.patterns import PATTERNS
 from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, Window, read_text
 from shortlist.trust.verdicts import LEVELS, OVERSIZED, Reason, ScanVerdict, Severity
 
-MAX_READS = 32
-"""How many windows of a definition the classifier reads: those that may score highest. Real tools need at most 29."""
+MAX_READS = 64
+"""How many windows of a definition the classifier reads: those that may score highest."""
 PASSAGES = 2
 """How many passages of a definition are named as reasons: the worst."""
 MAX_REASONS = 8
@@ -241,9 +241,12 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
         score = mixture.score(classifier.read(each.window), each.quick, each.words)
         if score > mixture.suspicious:
             level: Severity = "dangerous" if score > mixture.dangerous else "suspicious"
-            if level == "dangerous" or each.passage.field.path != SHORT_TEXTS:  # what was joined here often looks odd
-                dangerous += level == "dangerous"
-                yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
+            if each.passage.field.path == SHORT_TEXTS:  # what was joined here often looks odd
+                if level == "suspicious":
+                    continue
+                level = "suspicious"
+            dangerous += level == "dangerous"
+            yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
 
 
 def _unread(unread: Sequence[UnreadWindow], total: int) -> Iterator[Reason]:
