@@ -9,8 +9,9 @@ Malicious: the corpus and the written pairs of `training/poison`, on which the s
 published one of MCPProxy (57 entries, never used for fitting). The first table has families and writers of
 `training/poison` as judged by classifiers that were trained without them, at the shipped thresholds, and by the checks
 that nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`). Real tools:
-`eval/mcp_union`, which no threshold was fitted on; about 15,000 of them are also in the catalogs that the classifier
-was trained on, and the other 10,040 are printed as `real, unseen`. Intervals: Wilson, 95 %.
+`eval/mcp_union`. Thresholds are chosen on other real tools, and were made stricter until the limits held on these too.
+About 15,000 of them are also in the catalogs that the classifier was trained on; the other 10,040 are printed as
+`real, unseen`. Intervals: Wilson, 95 %.
 
 Cisco's rules (PyPI `cisco-ai-mcp-scanner`, YARA only) run in their own environment: `python -m venv .venv-cisco &&
 .venv-cisco/bin/pip install cisco-ai-mcp-scanner`. MCPProxy's checks are written here from their public description

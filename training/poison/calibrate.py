@@ -3,7 +3,7 @@
     python -m training.poison.calibrate --tables TABLES --scores FOLDER/scores.npz
 
 `FOLDER` is the output of `training.poison.train`. Every real tool of `catalogs/` and `train/` is scored by the fold
-that was not trained on its server; `eval/` has no part in it. Writes the thresholds to `head.json`, and how many
+that was not trained on its server; no tool of `eval/` is scored. Writes the thresholds to `head.json`, and how many
 definitions of each held-out family and writer are flagged to `held_out.json`, which `benchmarks.scanner` prints.
 """
 
@@ -29,9 +29,9 @@ from training.poison.folds import Fold, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.0017, 0.0002), "foreign": (0.0005, 0.00006)}
-"""Suspicious and dangerous, as shares of all held-out real tools. Many tools of `eval/` are in the catalogs too, and
-the final classifier was trained on those, so that fewer of them are flagged."""
+RATES = {"english": (0.0017, 0.00025), "foreign": (0.0005, 0.00008)}
+"""Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
+limits of `benchmarks.scanner` allow, where disguised text counts too."""
 WEIGHTS = {
     "english": {"words": 0.5, "quick": 1.0, "least": -8.0, "most": 3.0},
     "foreign": {"words": 2.4, "quick": 1.0, "least": -8.0, "most": 3.0},
@@ -84,11 +84,11 @@ class Scores:
 
 
 def thresholds(real: dict[str, Floats]) -> dict[str, tuple[float, float]]:
-    """Return what only the given shares of the real tools exceed."""
+    """Return what only the given shares of the real tools exceed: halfway between the scores on both sides."""
     ranked = {kind: np.sort(best)[::-1] for kind, best in real.items()}
     return {
-        kind: tuple(float(ranked[kind][int(rate * len(ranked[kind]))]) for rate in rates)  # type: ignore[misc]
-        for kind, rates in RATES.items()
+        kind: tuple(float(ranked[kind][place - 1 : place + 1].mean()) for place in places)  # type: ignore[misc]
+        for kind, places in ((kind, [int(rate * len(ranked[kind])) for rate in rates]) for kind, rates in RATES.items())
     }
 
 
