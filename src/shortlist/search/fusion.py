@@ -328,13 +328,12 @@ class Calibration:
         if features[_SIZE] < FEW_TOOLS and not features[_EXACT]:
             right *= present
         level = self._level(right, present)
-        right, present = (min(right, present), present) if level == "none" else (right, max(right, present))
-        return Confidence(
-            level=level,
-            probability=min(right, NONE_AT_MOST) if level == "none" else max(right, NONE_AT_MOST),
-            match_probability=present,
-            reasons=(*_reasons(features.tolist()), *([f"no tool here mentions {missing}"] if missing else [])),
-        )
+        if level == "none":
+            right = min(right, present) * NONE_AT_MOST / self.none_below
+        else:
+            right, present = max(right, NONE_AT_MOST), max(right, present)
+        reasons = (*_reasons(features.tolist()), *([f"no tool here mentions {missing}"] if missing else []))
+        return Confidence(level=level, probability=right, match_probability=present, reasons=reasons)
 
     def chances(self, features: Matrix) -> tuple[float, float]:
         """Return the chance that the first hit is right where any is, and that any is."""

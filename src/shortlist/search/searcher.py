@@ -19,25 +19,19 @@ from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.caution import as_asked
+from shortlist.search.caution import as_asked, by_head, head_in, without_action
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
 from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to, missing_product
-from shortlist.search.pipeline import (
-    Evidence,
-    HitSignals,
-    Pipeline,
-    PipelineRun,
-    Request,
-    Together,
-)
+from shortlist.search.pipeline import Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import ACTIONS, Spelled, respelled
 from shortlist.search.wishes import query_of_wish, serve_each
 from shortlist.text.asks import Ask
+from shortlist.text.heads import PLAIN_ACTIONS
 from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
@@ -52,7 +46,7 @@ from shortlist.text.queries import (
     wishes,
     with_kinds,
 )
-from shortlist.text.tokens import clean_text
+from shortlist.text.tokens import clean_text, distinct_words
 
 T = TypeVar("T")
 
@@ -404,16 +398,23 @@ class Searcher:
         return query.pipeline or self._options.pipeline if query.mode == "hybrid" else BY_MODE[query.mode]
 
     def _answer(self, search: _Search) -> SearchResult:
-        evidence, logits = _evidence(search)
-        ready, request, run = search.ready, search.request, search.run
+        request, (hits, confidence) = search.request, _judged(search)
+        if confidence.level == "none" and hits and request.query.mode == "hybrid":
+            confidence = self._by_head(search, hits, confidence)
         return SearchResult(
             query=request.query,
-            hits=_hits(search),
-            confidence=_confidence(search, evidence, logits),
-            steps=(*search.steps, *run.steps),
-            notes=(*self._notes(ready, search.failure), *_reading_notes(request)),
+            hits=hits,
+            confidence=confidence,
+            steps=(*search.steps, *search.run.steps),
+            notes=(*self._notes(search.ready, search.failure), *_reading_notes(request)),
             did_you_mean=request.corrected,
         )
+
+    def _by_head(self, search: _Search, hits: Sequence[Hit], confidence: Confidence) -> Confidence:
+        if (head := head_in(search.request, search.ready.index)) is None:
+            return confidence
+        bare = self._run(replace(search.request.query, text=head), _judged)
+        return by_head(confidence, hits, *bare, search.ready.fitted.calibration.none_below)
 
     def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:
         if failure and failure != self.failure:
@@ -424,13 +425,15 @@ class Searcher:
             notes.append(f"The model is not ready yet: this answer comes from {instead}.")
         elif ready.embedder is not None and ready.index.waiting:
             notes.append(f"{ready.index.waiting} new tools have no vectors yet: they are found by their words.")
-        if failure:
-            notes.append(failure)
-        return tuple(notes)
+        return (*notes, failure) if failure else tuple(notes)
+
+
+def _judged(search: _Search) -> tuple[tuple[Hit, ...], Confidence]:
+    return _hits(search), _confidence(search)
 
 
 def _likelihood(search: _Search) -> float:
-    return _confidence(search, *_evidence(search)).probability
+    return _confidence(search).probability
 
 
 def _reading_notes(request: Request) -> tuple[str, ...]:
@@ -457,21 +460,18 @@ def _evidence(search: _Search) -> tuple[Evidence, np.ndarray]:
     return evidence, logits if learned is None else logits + learned
 
 
-def _confidence(search: _Search, evidence: Evidence, logits: np.ndarray) -> Confidence:
+def _confidence(search: _Search) -> Confidence:
     run, ready = search.run, search.ready
     if not len(run.ranking):
         return NO_MATCH
-    first = int(run.ranking.rows[0])
+    (evidence, logits), first = _evidence(search), int(run.ranking.rows[0])
     learned = run.found.signals.get(EXEMPLARS)
     proven = float(learned[run.found.rows == first][0]) / MOST_LIFT if learned is not None else 0.0
-    features = confidence_features(
-        evidence,
-        logits,
-        first,
-        parameters=ready.index.lexical.fills(first, "parameters"),
-        at_large=at_large(ready.fitted.background, search.request),
-    )
+    takes, others = ready.index.lexical.fills(first, "parameters"), at_large(ready.fitted.background, search.request)
+    features = confidence_features(evidence, logits, first, parameters=takes, at_large=others)
     judged = ready.fitted.calibration.judge(features, proven, missing_product(search.request, ready.index))
+    if not PLAIN_ACTIONS.isdisjoint(distinct_words(search.request.analysed.text)):
+        judged = without_action(judged, search.request, ready.index, first, ready.fitted.calibration.none_below)
     ask = search.ask
     return judged if ask.is_clear and ask.asks and not ask.pasted else as_asked(judged, ask)
 

@@ -102,7 +102,7 @@ MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
 _ACTIONS = read_words("actions.txt")
-_PRODUCTS = read_words("products.txt")
+PRODUCTS = read_words("products.txt")
 _ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")
 _FILLER = (
     r"(?:(?:please|pls|can you|could you|would you|i need to|i want to|i'd like to|i have to|just|also|maybe|finally"
@@ -115,7 +115,7 @@ _JOINT = re.compile(
 )
 _NUMBER = re.compile(r"(?:^|\s)(?:\(?\d{1,2}[.)]|[-*•])\s+")
 """Numbers and bullets of a list; each begins a line of its own."""
-_FIRST = re.compile(rf"^\W*{_FILLER}([^\W\d_]+)", re.IGNORECASE)
+FIRST_WORD = re.compile(rf"^\W*{_FILLER}([^\W\d_]+)", re.IGNORECASE)
 _ASKS = re.compile(
     rf"^\W*{_FILLER}(?:who|what|what's|which|where|when|how|is there|are there|i need|i want|let me know|tell me)\b",
     re.IGNORECASE,
@@ -265,7 +265,7 @@ def analyse_ask(short: str, expansions: Expansions | None = None) -> AnalysedQue
     reading = read_query(short)
     if reading is not None and reading.languages:
         return _analysed_reading(short, reading, expansions or shipped_expansions())
-    asked, pasted = _apart(short)
+    asked, pasted = apart(short)
     weights = dict.fromkeys(terms(asked), 1.0)
     if pasted:
         weights |= {term: PASTED_WEIGHT for term in terms(pasted) if term not in weights}
@@ -279,7 +279,7 @@ def analyse_ask(short: str, expansions: Expansions | None = None) -> AnalysedQue
 
 def _analysed_reading(short: str, reading: GlossedText, expansions: Expansions) -> AnalysedQuery:
     """Analyse a query of another language by its English words."""
-    asked, pasted = _apart(short)
+    asked, pasted = apart(short)
     of_asked = (read_query(asked) if pasted else None) or reading
     found: dict[str, QueryTerm] = {}
     for unit in of_asked.units:
@@ -310,7 +310,7 @@ def _unit_terms(unit: Gloss, expansions: Expansions) -> list[QueryTerm]:
     return [head._replace(instead=(*kept, *head.instead)), *rest]
 
 
-def _apart(text: str) -> tuple[str, str]:
+def apart(text: str) -> tuple[str, str]:
     """Separate the request from pasted text, and drop text without readable words."""
     plainer = text.translate(_PLAINER)
     if not text.isascii():
@@ -368,7 +368,7 @@ def with_kinds(text: str) -> str:
 def products_named(text: str) -> Iterator[str]:
     """Yield the products that a request says it is about: "in PagerDuty", "our Terraform stack"."""
     for found in _ABOUT.finditer(text):
-        if (name := found[1].lower()) in _PRODUCTS:
+        if (name := found[1].lower()) in PRODUCTS:
             yield name
 
 
@@ -484,7 +484,7 @@ def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
 
 
 def _is_wish(text: str) -> bool:
-    first = _FIRST.match(text)
+    first = FIRST_WORD.match(text)
     if first and first[1].lower() in _ACTIONS and (_POINTS.search(text) or len(terms(text)) >= MIN_WORDS):
         return True
     return bool(_ASKS.match(text) and terms(text))

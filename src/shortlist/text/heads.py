@@ -1,0 +1,63 @@
+"""The head of a request: what is to be done with what, without the names and the message that become arguments.
+
+"Send an email to Karin that the keys are under the mat" asks to send an email. No tool mentions Karin or a mat, and
+none needs to.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from shortlist.text.languages.lexicon import english_words
+from shortlist.text.queries import FIRST_WORD, PRODUCTS, apart
+from shortlist.text.tokens import read_words, terms
+
+PLAIN_ACTIONS = read_words("plain_actions.txt")
+
+_CONTENT = re.compile(
+    r"(?<=\w)(?:(?<!\b(?:of|in|on|to|by|at))\s+that\b|\s+(?:saying|says|called|named|titled|entitled|about|because)\b|:\s"
+    r"|\s+with the (?:text|message|title|name|subject|words?)\b|\s+to (?:tell|say|let)\b).*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Where a message, a name or a topic begins; it goes on to the end."""
+_WORD = re.compile(r"[^\W_][\w'’.&-]*|[,;!?]")
+_ENDING = re.compile(r"['’]s?$|\.$")
+_BEFORE_NAMES = frozenset(("to", "by", "from", "like", "for", "with", "near", "of", "at", "as", "and"))
+_AFTER_NAMES = frozenset(
+    ("a", "an", "the", "that", "my", "to", "on", "in", "at", "by", "with", "for", "and", "from", "as")
+)
+
+
+def plain_action(text: str) -> str | None:
+    """Return the verb that a request begins with, if tools that do this say so in the same words, or nearly."""
+    first = FIRST_WORD.match(text)
+    return word if first and (word := first[1].lower()) in PLAIN_ACTIONS else None
+
+
+def head_of(text: str, is_known: Callable[[str], bool]) -> str | None:
+    """Return a request without its content, None where it has none; `is_known`: whether the catalog has a word."""
+    words = _WORD.findall(_CONTENT.sub("", apart(text)[0]))
+    may_be = [at > 0 and _may_be_name(word) and not is_known(word) for at, word in enumerate(words)]
+    head = " ".join(word for at, word in enumerate(words) if not (may_be[at] and _is_slot(words, may_be, at)))
+    return head if terms(head) and terms(head) != terms(text) else None
+
+
+def _may_be_name(word: str) -> bool:
+    """Return whether a word is nothing that tools have to do with: no ordinary word, product or abbreviation."""
+    plain = _ENDING.sub("", word)
+    is_abbreviation = plain.isupper() and plain.isalpha()
+    return not is_abbreviation and plain.lower() not in english_words() and plain.lower() not in PRODUCTS
+
+
+def _is_slot(words: Sequence[str], may_be: Sequence[bool], at: int) -> bool:
+    """Return whether a name stands where arguments do: after a preposition or as the object, not before a noun."""
+    first, last = at, at
+    while may_be[first - 1]:
+        first -= 1
+    while last + 1 < len(words) and may_be[last + 1]:
+        last += 1
+    if words[last].endswith(("'s", "’s")):
+        return True
+    before = words[first - 2 if words[first - 1].lower() == "the" else first - 1].lower()
+    is_object = first == 1 and words[at][0].isupper()
+    ends = last + 1 == len(words) or not words[last + 1].isalnum() or words[last + 1].lower() in _AFTER_NAMES
+    return ends and (is_object or before in _BEFORE_NAMES)

@@ -1,0 +1,104 @@
+import pytest
+
+from shortlist import ToolFilter
+from shortlist.demo import CATALOG
+from shortlist.text.heads import head_of, plain_action
+
+EVERYDAY = {
+    "send an email to Karin that the keys are under the mat": "mail/send_email",
+    "write Priya an email about the broken gate": "mail/send_email",
+    "draft an email to the landlord that the heating rattles again": "mail/create_draft",
+    "make a playlist called Rainy Sundays in Gdansk": "music/createPlaylist",
+    "cancel the meeting with Svetlana": "calendar/delete-event",
+    "send Miriam a direct message on slack that I'm stuck on the train": "slack/slack_send_direct_message",
+    "open a github issue titled Login button does nothing on Safari": "github/create_issue",
+    "create a jira bug: the invoice footer overlaps the logo on A5": "jira/createIssue",
+    "add a note to the incident that the disk on kafka-3 was swapped": "pagerduty/add_incident_note",
+    "search the news about the election in Bavaria": "websearch/news_search",
+}
+NOT_HERE = [
+    "delete my whole github account",
+    "delete the docker hub account of acme",
+    "remove my spotify account",
+    "migrate the jira project to another site",
+    "upgrade postgres to version 17",
+    "buy two tickets for the concert of Nina Simone",
+    "install python on Emil's laptop",
+    "print the pdf on the printer upstairs",
+]
+
+
+def nothing_known(_: str) -> bool:
+    return False
+
+
+@pytest.fixture(scope="module")
+def demo() -> ToolFilter:
+    return ToolFilter(CATALOG)
+
+
+@pytest.mark.parametrize(("request_", "tool"), EVERYDAY.items())
+def test_names_and_a_message_do_not_make_an_everyday_request_unknown(
+    demo: ToolFilter, request_: str, tool: str
+) -> None:
+    found = demo.search(request_, limit=3)
+    assert found.confidence.level != "none"
+    assert tool in [f"{hit.tool.server}/{hit.tool.name}" for hit in found.hits]
+
+
+@pytest.mark.parametrize("request_", NOT_HERE)
+def test_an_action_that_the_first_tool_does_not_have_is_never_sure(demo: ToolFilter, request_: str) -> None:
+    assert demo.search(request_, limit=3).confidence.level != "high"
+
+
+def test_the_reason_says_which_action_is_missing(demo: ToolFilter) -> None:
+    reasons = demo.search("migrate the jira project to another site").confidence.reasons
+    assert "it does not say that it can migrate" in reasons
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("send an email to Karin that the keys are under the mat", "send an email to"),
+        ("email Marta that the boiler man comes at nine", "email"),
+        ("forward the mail to tobias", "forward the mail to"),
+        ("dim the lamp in Emil's room", "dim the lamp in room"),
+        ("ask Noor and Felix to review pull request 88", "ask and to review pull request"),
+        ("what are the coordinates of the Sagrada Familia", "what are the coordinates of the"),
+        ('translate "good night" to Spanish', "translate to Spanish"),
+    ],
+)
+def test_the_head_of_a_request_has_neither_names_nor_content(text: str, head: str) -> None:
+    assert head_of(text, nothing_known) == head
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "send an email",
+        "get rid of that table",
+        "create a ticket in servicenow",
+        "add a price to the Zuora product",
+        "send an SMS to them",
+    ],
+)
+def test_products_abbreviations_and_ordinary_words_are_no_content(text: str) -> None:
+    assert head_of(text, nothing_known) is None
+
+
+def test_a_word_of_the_catalog_is_no_name() -> None:
+    assert head_of("export it to Zuora", lambda word: word == "Zuora") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "action"), [("please delete it", "delete"), ("Rename a", "rename"), ("show me a delete", None), ("", None)]
+)
+def test_the_action_of_a_request_is_its_first_verb(text: str, action: str | None) -> None:
+    assert plain_action(text) == action
+
+
+@pytest.mark.parametrize("verb", ["delete", "remove", "cancel"])
+def test_a_synonym_of_the_action_is_the_action(demo: ToolFilter, verb: str) -> None:
+    found = demo.search(f"{verb} an event from the calendar")
+    assert found.hits[0].tool.name == "delete-event"
+    assert not any("does not say" in reason for reason in found.confidence.reasons)
