@@ -115,7 +115,7 @@ def test_an_answer_with_too_many_values_fails_its_request_and_is_not_parsed(valu
     failed = read_line(line)
     assert isinstance(countable(line), Oversized)
     assert failed is not None
-    assert (failed["id"], failed["error"]["message"]) == (3, "the answer has more than 500,000 JSON values")
+    assert (failed["id"], failed["error"]["message"]) == (3, "the answer has more than 1,000,000 JSON values")
     with pytest.raises(TooManyValues):
         decode(b"[" + values + b"0]")
 
