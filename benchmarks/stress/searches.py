@@ -140,12 +140,13 @@ async def _searched(running: Gateway, queries: Queries, seconds: float) -> tuple
     The CPU is that of searches alone; the rest is measured while another client makes calls.
     """
     clients = [RawClient(running.port, "modern") for _ in range(4)]
-    caller = RawClient(running.port, "modern")
-    for client in (*clients, caller):
+    for client in clients:
         await client.open()
     before = usage(running.pid).cpu_seconds
     alone = await _each(clients, lambda: ("search_tools", {"query": next(queries)}), seconds)
     cpu = usage(running.pid).cpu_seconds - before
+    caller = RawClient(running.port, "modern")
+    await caller.open()  # only now: the gateway closes a connection that sends no request for some seconds
     times, calls = await asyncio.gather(
         _each(clients, lambda: ("search_tools", {"query": next(queries)}), seconds),
         _each([caller], lambda: ("call_tool", CALL), seconds, pause=0.05),
