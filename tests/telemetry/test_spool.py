@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shortlist.errors import StoreError
+from shortlist.errors import NotStorable, StoreError
 from shortlist.gateway.callers import Caller
 from shortlist.gateway.recording import FinishedSearch, Recording
 from shortlist.index.index import Index
@@ -38,6 +38,8 @@ class SharedEvents:
         self.tools: list[str] = []
         self.stored: dict[str, int] = {}
         self.is_away = False
+        self.refused = ""
+        """A tool whose events the store refuses however often they are tried."""
         self.batches = 0
         self.meanwhile: Callable[[], None] | None = None
         """What happens while a batch is written."""
@@ -45,6 +47,8 @@ class SharedEvents:
     def append(self, batch: Batch) -> None:
         if self.is_away:
             raise StoreError("the database is away")
+        if self.refused in [entry.columns["subject"] for entry in batch.entries]:
+            raise NotStorable("the name does not fit")
         self.batches += 1
         if self.meanwhile is not None:
             self.meanwhile()
@@ -112,6 +116,38 @@ def test_a_record_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     after.recover()
     after.close(SECONDS)
     assert store.tools == ["s/a"]
+
+
+def test_a_spool_that_the_store_refuses_keeps_no_other_from_being_recorded(tmp_path: Path) -> None:
+    store = SharedEvents()
+    store.refused = "s/refused"
+    spooled(tmp_path, "s/a")
+    spooled(tmp_path, "s/refused")
+    spooled(tmp_path, "s/b")
+    after = recorder(store, tmp_path)
+    after.recover()
+    after.close(SECONDS)
+    assert sorted(store.tools) == ["s/a", "s/b"]
+    assert list(tmp_path.iterdir()) == []
+    assert after.lost["unwritable"] == 1
+
+
+def test_a_spool_that_cannot_be_removed_keeps_no_event_from_being_recorded(tmp_path: Path) -> None:
+    store, folder = SharedEvents(), tmp_path / "left"
+    spooled(folder, "s/a")
+    after = recorder(store, folder)
+
+    def put_a_file_in_the_way() -> None:
+        shutil.rmtree(folder)
+        folder.write_text("in the way")
+
+    store.meanwhile = put_a_file_in_the_way
+    after.recover()
+    wait_until(lambda: store.tools == ["s/a"])
+    store.meanwhile = None
+    after(call("s/b"))
+    after.close(SECONDS)
+    assert store.tools == ["s/a", "s/b"]
 
 
 def test_events_that_could_not_be_stored_at_the_end_wait_for_the_next_process(tmp_path: Path) -> None:

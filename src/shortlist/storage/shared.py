@@ -1,6 +1,7 @@
 """What only gateways that share a store need: sessions that any of them can serve, who else runs, and what changed."""
 
 import hashlib
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,8 @@ LOCK_SECONDS = 20.0
 """A change of a secret by another gateway has ended by then."""
 LEASE_SECONDS = 4.0
 """How long a lease lasts unless its holder renews it."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +139,19 @@ class LeftRecords:
         return before, self.records[before - self.first :]
 
     def discard(self) -> None:
-        self.path.unlink(missing_ok=True)
+        remove_stored(self.path)
 
     def set_aside(self) -> Path:
         """Keep the file under a name that is not read again, and return its path."""
         return self.path.rename(self.path.with_suffix(".damaged"))
+
+
+def remove_stored(path: Path) -> None:
+    """Remove a file of records that are stored; where that fails, the store still knows that it has them."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("%s was stored and cannot be removed: %s", path, error)
 
 
 class Spool(Protocol):

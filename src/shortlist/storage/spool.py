@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from shortlist.errors import StoreError
 from shortlist.storage.private import FILE_MODE, private_folder
-from shortlist.storage.shared import LeftRecords
+from shortlist.storage.shared import LeftRecords, remove_stored
 
 NONCE_BYTES = 12
 LENGTH_BYTES = 4
@@ -77,7 +77,7 @@ class SpoolFile:
 
     def close(self, *, discard: bool) -> None:
         if discard:
-            self._path.unlink(missing_ok=True)
+            remove_stored(self._path)
         os.close(self._descriptor)
 
     def left(self) -> Iterator[LeftRecords]:

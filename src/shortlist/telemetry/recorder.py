@@ -196,8 +196,12 @@ class Recorder:
                         logger.exception("an event of an earlier process could not be recorded")
                         self._lose("unwritable", 1)
                 batch.spool = (left.name, before + start + len(records))
-                self._store.append(batch)
-                self._ledger.written(batch)
+                try:
+                    self._store.append(batch)
+                except NotStorable as error:
+                    self._refused(batch, error)
+                else:
+                    self._ledger.written(batch)
             left.discard()
             if left_over:
                 logger.info("recorded %d events that an earlier process had left", len(left_over))
@@ -208,6 +212,8 @@ class Recorder:
                 self._recover(self._spooling)
             except StoreError as error:
                 logger.warning("events that an earlier process left are recorded at the next start: %s", error)
+            except Exception:  # events of this process are still recorded
+                logger.exception("events that an earlier process left could not be recorded")
         while not self._closing.is_set() or self._queue:
             self._wake.wait()
             self._closing.wait(GATHER_SECONDS)
@@ -252,8 +258,7 @@ class Recorder:
             try:
                 self._store.append(batch)
             except NotStorable as error:
-                logger.error("events could not be recorded: %s", error)
-                self._lose("unwritable", len(batch.entries))
+                self._refused(batch, error)
                 return
             except StoreError as error:
                 if not failed:
@@ -279,6 +284,10 @@ class Recorder:
                 self._queue.clear()
                 return
             wait = min(wait * 2, RETRY_SECONDS[1])
+
+    def _refused(self, batch: Batch, error: NotStorable) -> None:
+        logger.error("events could not be recorded: %s", error)
+        self._lose("unwritable", len(batch.entries))
 
     def _renew_spool(self) -> None:
         with self._adding:

@@ -262,18 +262,14 @@ class SpooledAudit:
 def _put_away(left: LeftRecords, records: Sequence[AuditRecord | None]) -> None:
     """Remove a spool whose records are stored; keep one in which some of them cannot be read."""
     unreadable = records.count(None)
+    if not unreadable:
+        left.discard()
+        return
+    why = "audit records of an earlier process that cannot be read: %d of %d, kept in %s. The others are stored."
     try:
-        if unreadable:
-            logger.error(
-                "audit records of an earlier process that cannot be read: %d of %d, kept in %s. The others are stored.",
-                unreadable,
-                len(records),
-                left.set_aside(),
-            )
-        else:
-            left.discard()
+        logger.error(why, unreadable, len(records), left.set_aside())
     except OSError as error:
-        logger.warning("%s was stored and cannot be removed: %s", left.path, error)
+        logger.warning("%s was stored and cannot be renamed: %s", left.path, error)
 
 
 def spooled(record: AuditRecord) -> bytes:
