@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,9 +24,10 @@ from shortlist.storage.local import open_local
 from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import Decision, PinnedDefinition, Storage, StoredExperiment, StoredPins, StoredToken
 from shortlist.storage.postgres import database as database_module
-from shortlist.storage.postgres.database import Postgres, migrations
+from shortlist.storage.postgres.database import Postgres, PostgresConnection, migrations
 from shortlist.storage.postgres.moving import move
 from shortlist.storage.postgres.opening import open_postgres
+from shortlist.storage.postgres.records import PostgresVectors
 from shortlist.storage.shared import Holder, SharedStores, Spool, StoredSession
 from shortlist.telemetry.events import Exposed
 from tests.fakes import HashingEmbedder, catalog, tool
@@ -87,6 +88,24 @@ def test_replicas_that_start_at_once_on_an_empty_store_embed_nothing_twice(addre
         assert list(replicas.map(start, embedders)) == [0, 0]
     embedded = [text for embedder in embedders for text in embedder.embedded]
     assert len(embedded) == len(set(embedded)) == len(tools)
+
+
+class InterruptedDatabase(Postgres):
+    """A database whose connections end as soon as they are lent."""
+
+    @contextmanager
+    def filling(self) -> Iterator[PostgresConnection]:
+        with super().filling() as connection:
+            connection.close()
+            yield connection
+
+
+def test_a_claim_that_the_database_interrupts_is_granted(address: str) -> None:
+    with (
+        closing(InterruptedDatabase(address)) as database,
+        PostgresVectors(database).claim(["part"]) as granted,
+    ):
+        assert granted == {"part"}
 
 
 def test_a_server_that_cannot_be_reached_is_a_clear_error_without_the_password() -> None:

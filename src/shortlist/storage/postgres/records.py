@@ -114,9 +114,7 @@ class PostgresVectors:
         """Hold names by advisory locks of one transaction, which the database releases when its connection ends."""
         held, granted = ExitStack(), frozenset(names)
         try:
-            connection = held.enter_context(self._database.filling())
-            found = connection.execute(_CLAIM, ([storable(name) for name in names],)).fetchall()
-            granted = frozenset(names[place - 1] for (place,) in found)
+            granted = held.enter_context(self._locked(names))
         except StoreError as error:
             self._report(error)
         try:
@@ -124,6 +122,12 @@ class PostgresVectors:
         finally:
             with suppress(StoreError):  # the database went away meanwhile, and the locks with it
                 held.close()
+
+    @contextmanager
+    def _locked(self, names: Sequence[str]) -> Iterator[frozenset[str]]:
+        with self._database.filling() as connection:
+            found = connection.execute(_CLAIM, ([storable(name) for name in names],)).fetchall()
+            yield frozenset(names[place - 1] for (place,) in found)
 
     def _note_use(self, keys: list[bytes]) -> None:
         if keys:
