@@ -1,8 +1,10 @@
 """The audit log in PostgreSQL: nobody changes it, and a database that is away or a killed gateway loses no record."""
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -104,6 +106,17 @@ def test_records_wait_while_the_database_refuses_them_and_are_bounded(
     log.close()
     assert tools(storage) == ["first", "a", "b", "c"]
     assert [(check.problem, check.closed) for check in storage.audit.checks()] == [("", True)]
+
+
+def test_a_caller_whose_name_no_index_holds_keeps_no_record_from_being_stored(storage: Storage, tmp_path: Path) -> None:
+    long = f"oauth:corp:{secrets.token_urlsafe(4_000)}"
+    log = storage.audit.log(spool(tmp_path))
+    log.record(replace(record("a"), principal=long))
+    log.record(record("b"))
+    log.close()
+    assert tools(storage) == ["a", "b"]
+    assert storage.audit.erase(long)
+    assert [str(row["principal"]) for row in storage.audit.records()][1:] == ["token:ada"]
 
 
 def test_what_a_killed_gateway_left_is_stored_by_the_next_one_once(storage: Storage, tmp_path: Path) -> None:

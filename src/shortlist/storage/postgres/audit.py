@@ -30,7 +30,7 @@ from shortlist.storage.audit import (
     resolved,
     trail_name,
 )
-from shortlist.storage.postgres.database import Postgres, PostgresConnection, storable
+from shortlist.storage.postgres.database import Postgres, PostgresConnection, key_text
 from shortlist.storage.shared import LeftRecords, Spool
 
 MOST_WAITING = 50_000
@@ -102,7 +102,7 @@ class PostgresAudit:
     def erase(self, principal: str) -> bool:
         with self._database.transaction() as connection:
             sql = "DELETE FROM audit_people WHERE principal = %s"
-            return connection.execute(sql, (storable(principal),)).rowcount > 0
+            return connection.execute(sql, (key_text(principal),)).rowcount > 0
 
     def prune(self, before: float) -> int:
         with self._database.transaction() as connection:
@@ -122,7 +122,7 @@ class PostgresAudit:
         return int(row[0]) if row else 0
 
     def _pseudonyms(self, connection: PostgresConnection, principals: set[str]) -> dict[str, str]:
-        names = {principal: storable(principal) for principal in sorted(principals)}
+        names = {principal: key_text(principal) for principal in sorted(principals)}
         connection.cursor().executemany(
             "INSERT INTO audit_people VALUES (%s, %s) ON CONFLICT DO NOTHING",
             [(name, new_pseudonym()) for name in sorted(set(names.values()))],

@@ -140,7 +140,7 @@ def _row(table: str, values: dict[str, Any]) -> list[Any]:
 
 def _audit(connection: PostgresConnection, source: AuditFiles) -> int:
     """Copy trails line by line, so that their chains can be verified as before."""
-    people = [(storable(principal), pseudonym) for principal, pseudonym in source.people().items()]
+    people = [(key_text(principal), pseudonym) for principal, pseudonym in source.people().items()]
     with connection.cursor() as cursor:
         cursor.executemany("INSERT INTO audit_people VALUES (%s, %s) ON CONFLICT DO NOTHING", people)
     count = 0
