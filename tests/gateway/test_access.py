@@ -27,6 +27,7 @@ from shortlist.config.settings import (
     hash_token,
 )
 from shortlist.errors import InvalidConfig
+from shortlist.front import notices as notices_module
 from shortlist.front.notices import MOST_UNREAD, MOST_WAITING, SENT_AT_ONCE, Notice, Notices
 from shortlist.gateway.state import ListChanged, Seams
 from shortlist.gateway.tasks import BackgroundTasks, Work
@@ -356,6 +357,29 @@ async def test_what_servers_announce_without_end_waits_within_bounds_and_changes
                 await anyio.sleep(0)
     assert taken == {"log": 10 * MOST_UNREAD, "change": 1}
     assert notices.dropped == {"loud": 3 * MOST_WAITING - 10 * MOST_UNREAD}
+
+
+async def test_clients_that_take_nothing_do_not_delay_what_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices_module, "UNREAD_SECONDS", 3_600.0)
+    told, background = anyio.Event(), BackgroundTasks()
+    async with anyio.create_task_group() as tasks:
+
+        def spawn(origin: str, work: Work) -> None:
+            tasks.start_soon(background.contained, origin, work)
+
+        notices = Notices(spawn)
+        for reader in range(2 * SENT_AT_ONCE):
+            for _ in range(MOST_UNREAD):
+                notices.send(Notice(reader, "", anyio.sleep_forever))
+            notices.put(Notice(reader, "", anyio.sleep_forever, "tools"))
+
+        async def tell() -> None:
+            told.set()
+
+        notices.put(Notice("reads", "", tell, "tools"))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await told.wait()
+        tasks.cancel_scope.cancel()
 
 
 async def test_advice_names_only_tools_in_reach() -> None:

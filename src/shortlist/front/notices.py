@@ -68,10 +68,14 @@ class Notices:
     async def _send(self) -> None:
         try:
             while self._waiting:
-                began = [self._try(key) for key in tuple(islice(self._waiting, SENT_AT_ONCE))]
-                await anyio.sleep(TURN_SECONDS if any(began) else UNREAD_SECONDS)
+                await anyio.sleep(TURN_SECONDS if self._take_turn() else UNREAD_SECONDS)
         finally:
             self._is_sending = False
+
+    def _take_turn(self) -> bool:
+        """Send the next few notices, past those whose readers take none; return whether there was one to send."""
+        began = (key for key in tuple(self._waiting) if self._try(key))
+        return bool(tuple(islice(began, SENT_AT_ONCE)))
 
     def _try(self, key: object) -> bool:
         """Send or drop what waits; return False where it waits on, until its reader has taken what came before."""
