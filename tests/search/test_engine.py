@@ -308,3 +308,24 @@ async def test_threads_that_have_nothing_to_search_end_and_come_back(monkeypatch
         worker = await threads.run(threading.current_thread)
         await anyio.to_thread.run_sync(worker.join, DEADLINE_SECONDS)
         assert not worker.is_alive()
+
+
+async def test_a_thread_that_cannot_be_started_fails_one_search_and_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = engine_module.SearchThreads(1)
+    with monkeypatch.context() as short_of_threads:
+        short_of_threads.setattr(threading.Thread, "start", _not_started)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await threads.run(lambda: 1)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        assert await threads.run(lambda: 2) == 2
+
+
+def _not_started(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+async def test_a_search_that_ends_with_stop_iteration_fails_and_does_not_hang() -> None:
+    with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(RuntimeError, match="StopIteration"):
+        await engine_module.SearchThreads(1).run(lambda: next(iter(())))

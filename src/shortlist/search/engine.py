@@ -82,11 +82,25 @@ class SearchThreads:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         self._jobs.put((partial(copy_context().run, work), loop, answer))
-        with self._changing:
-            if self._running < self._most:
-                self._running += 1
-                threading.Thread(target=self._work, name="shortlist-search", daemon=True).start()
+        try:
+            self._start_a_thread()
+        except RuntimeError:  # the system has no more threads
+            answer.cancel()
+            raise
         return await answer
+
+    def _start_a_thread(self) -> None:
+        """Start a thread unless there are enough; raise RuntimeError where there is none and none can be started."""
+        with self._changing:
+            if self._running == self._most:
+                return
+            try:
+                threading.Thread(target=self._work, name="shortlist-search", daemon=True).start()
+            except RuntimeError:
+                if not self._running:
+                    raise
+            else:
+                self._running += 1
 
     def _work(self) -> None:
         while True:
@@ -115,6 +129,8 @@ def _settle(answer: "asyncio.Future[Any]", result: Any, error: BaseException | N
         return
     if error is None:
         answer.set_result(result)
+    elif isinstance(error, StopIteration):  # a future does not take it
+        answer.set_exception(RuntimeError("StopIteration ended the search"))
     else:
         answer.set_exception(error)
 
