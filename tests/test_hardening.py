@@ -101,6 +101,10 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "test_fairness.py::test_what_one_caller_was_sent_leaves_others_able_to_resume",
         "test_fairness.py::test_logins_that_one_principal_does_not_finish_displace_its_own",
     ),
+    "a server that invents tools fills the store of pins without bound": (
+        "trust/test_keeping.py::test_a_server_that_invents_names_is_held_back_and_forgets_no_pin",
+        "trust/test_keeping.py::test_pins_of_a_server_that_is_trusted_blindly_are_dropped_beyond_their_bound",
+    ),
     "one request with 20,000 headers freezes everybody, and headers or trailers take memory without bound": (
         "gateway/test_limits.py::test_a_request_with_a_large_head_is_refused_at_once_and_the_others_are_served",
         "gateway/test_limits.py::test_requests_that_follow_one_another_are_weighed_one_by_one",

@@ -13,8 +13,9 @@ from shortlist.models import Tool
 from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.trust import keeping
 from shortlist.trust.definitions import ToolDefinition
-from shortlist.trust.keeping import Keeper, decide, decide_effect, read_only_of
+from shortlist.trust.keeping import Keeper, decide, decide_effect
 from shortlist.trust.scanner import Scanner
+from shortlist.trust.stored import read_only_of
 from shortlist.trust.verdicts import Reason, ScanVerdict, Severity
 
 LEVELS: dict[str, Severity] = {"Evil.": "dangerous", "Odd.": "suspicious"}
@@ -53,15 +54,19 @@ def kept(store: SqlitePins) -> tuple[set[tuple[str, str]], set[tuple[str, str, s
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(lists, min_size=2, max_size=5), st.sampled_from(("scan", "review", "auto")))
+@given(
+    st.lists(lists, min_size=2, max_size=5),
+    st.sampled_from(("scan", "review", "auto")),
+    st.sampled_from((1_000, 1_000_000)),
+)
 def test_one_keeper_decides_like_one_that_starts_again_for_every_list(
-    tmp_path_factory: pytest.TempPathFactory, given_lists: list[list[Tool]], trust: Trust
+    tmp_path_factory: pytest.TempPathFactory, given_lists: list[list[Tool]], trust: Trust, gone_bytes: int
 ) -> None:
     folder = tmp_path_factory.mktemp("pins")
     own, other = SqlitePins(folder / "own.sqlite"), SqlitePins(folder / "other.sqlite")
-    keeper = Keeper(own, Counting, lambda _: trust)
+    keeper = Keeper(own, Counting, lambda _: trust, lambda: gone_bytes)
     for each in given_lists:
-        fresh = Keeper(other, Counting, lambda _: trust)
+        fresh = Keeper(other, Counting, lambda _: trust, lambda: gone_bytes)
         assert names(keeper.admit("s", each, {})) == names(fresh.admit("s", each, {}))
         assert {(h.entry.name, h.cause) for h in keeper.held("s")} == {(h.entry.name, h.cause) for h in fresh.held("s")}
         assert kept(own) == kept(other)
@@ -81,6 +86,42 @@ def test_only_what_changed_is_scanned(tmp_path: Path) -> None:
     assert scanner.scanned[50:] == ["tool49"]
     keeper.admit("s", many[:49], {})
     assert len(scanner.scanned) == 51
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_server_that_invents_names_is_held_back_and_forgets_no_pin(tmp_path: Path, restarts: bool) -> None:
+    store = SqlitePins(tmp_path / "trust.sqlite")
+    keeper = Keeper(store, Counting, lambda _: "scan", lambda: 20_000)
+    first = listed("pay", "Fine.", False)
+    assert names(keeper.admit("s", [first], {})) == ["pay"]
+    for number in range(30):
+        if restarts:
+            keeper = Keeper(store, Counting, lambda _: "scan", lambda: 20_000)
+        keeper.admit(
+            "s", [listed(f"made_{number}_{place}", f"Tool {number} {place}.", False) for place in range(5)], {}
+        )
+    assert {held.cause for held in keeper.held("s")} == {"crowded"}
+    pins = store.read("s")
+    assert sum(len(each.text) for each in (*pins.accepted, *pins.held)) < 30_000
+
+    new = listed("made", "New.", False)
+    assert names(keeper.admit("s", [listed("pay", "Fine.", True), new], {})) == []
+    assert {held.entry.name: held.cause for held in keeper.held("s")} == {"pay": "parameter", "made": "crowded"}
+    decide(store, "s", ["made"], True, "ann", 1.0)
+    keeper = Keeper(store, Counting, lambda _: "scan", lambda: 20_000)
+    assert names(keeper.admit("s", [first, listed("made_1_1", "Tool 1 1.", False), new], {})) == [
+        "pay",
+        "made_1_1",
+        "made",
+    ]
+
+
+def test_pins_of_a_server_that_is_trusted_blindly_are_dropped_beyond_their_bound(tmp_path: Path) -> None:
+    store = SqlitePins(tmp_path / "trust.sqlite")
+    keeper = Keeper(store, Counting, lambda _: "auto", lambda: 20_000)
+    for number in range(300):
+        assert len(keeper.admit("s", [listed(f"made_{number}", "Fine.", False)], {})) == 1
+    assert sum(len(each.text) for each in store.read("s").accepted) < 20_000
 
 
 def test_a_restart_scans_nothing_that_is_pinned(tmp_path: Path) -> None:

@@ -107,6 +107,17 @@ def test_a_twin_beside_the_original_is_held() -> None:
     assert [held.cause for held in admission.held] == ["twin"]
 
 
+@pytest.mark.parametrize("others", [1, 40])
+@pytest.mark.parametrize("members", [{}, {"_meta": {"name": "x"}}, {"inputSchema": {"examples": [{"name": "b7"}]}}])
+def test_a_renamed_tool_is_found_among_however_many_new_ones(others: int, members: dict[str, Any]) -> None:
+    known = [{"name": f"a{n}", "description": f"Reads {n}.", **members} for n in range(60)]
+    _, pins = seen(*known)
+    renamed = [{**known[7], "name": "b7"}]
+    fresh = [{"name": f"c{n}", "description": f"Writes {n}.", **members} for n in range(others)]
+    admission, _ = seen(*known[:7], *known[8:], *fresh, *renamed, pins=pins)
+    assert [(held.entry.name, held.cause) for held in admission.held] == [("b7", "renamed")]
+
+
 def test_a_clean_change_is_accepted_and_listed_as_changed() -> None:
     _, pins = seen(ADD)
     admission, _ = seen({**ADD, "description": "Adds two numbers."}, pins=pins)

@@ -19,9 +19,10 @@ from shortlist.storage.port import Decision
 from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.trust import keeping
 from shortlist.trust.definitions import ToolDefinition
-from shortlist.trust.keeping import Keeper, decide, held_of
+from shortlist.trust.keeping import Keeper, decide
 from shortlist.trust.pins import ItemKind, is_of_template
 from shortlist.trust.scanner import Scanner
+from shortlist.trust.stored import held_of
 from shortlist.trust.verdicts import ScanVerdict, digest_of
 from shortlist.upstream.events import ToolsChanged
 from tests.gateway.support import Fixture, Served, schema, serve, text, words

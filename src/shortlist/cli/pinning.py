@@ -38,7 +38,7 @@ def open_keeper(store: PinStore, settings: Callable[[], Settings]) -> Keeper:
         configured = settings().servers.get(server)
         return configured.trust if configured else "scan"
 
-    return Keeper(store, open_scanner, trust)
+    return Keeper(store, open_scanner, trust, lambda: settings().limits.gone_definitions_bytes)
 
 
 def open_inspection() -> Callable[[str, Any], str]:

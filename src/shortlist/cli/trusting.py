@@ -24,8 +24,9 @@ from shortlist.storage.port import PinStore
 from shortlist.text.tokens import one_line
 from shortlist.trust.definitions import ToolDefinition, surroundings
 from shortlist.trust.diff import words_changed
-from shortlist.trust.keeping import decide, decide_effect, held_of
+from shortlist.trust.keeping import decide, decide_effect
 from shortlist.trust.pins import Held
+from shortlist.trust.stored import held_of
 from shortlist.trust.verdicts import ScanVerdict
 
 MARKS = {"same": ("", ""), "added": ("{+", "+}"), "removed": ("[-", "-]")}

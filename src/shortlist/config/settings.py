@@ -265,6 +265,8 @@ class Limits:
     message_bytes: int = 32 * 1024 * 1024
     """One message of an upstream, or of a client over stdio; a larger one is dropped while it comes; its call fails."""
     tools_per_server: int = 20_000
+    gone_definitions_bytes: int = 32 * 1024 * 1024
+    """What is remembered of tools that one server no longer lists; beyond it, further new tools of it are held."""
     breaker_failures: int = 5
     """Connection errors or timeouts in a row after which calls to a server fail at once until it answers again."""
     notifications_per_second: float = 50.0

@@ -255,6 +255,9 @@ class LimitsShape(Shape):
     """The largest message of a server, or of a client over stdio. Example: `1048576`"""
     tools_per_server: Count | None = None
     """The most tools that one server may list. Example: `1000`"""
+    gone_definitions_bytes: Count | None = None
+    """What is remembered of tools that one server no longer lists; beyond it, its further new tools are held for a
+    review. Example: `8388608`"""
     breaker_failures: Count | None = None
     """Connection errors or timeouts in a row after which calls to a server fail at once until it answers again.
     Example: `3`"""

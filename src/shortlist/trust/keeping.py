@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any
 
 from shortlist.catalog.catalog import Catalog, differing
-from shortlist.config.settings import Trust
+from shortlist.config.settings import DEFAULT_LIMITS, Trust
 from shortlist.errors import InvalidInput, StoreError
 from shortlist.models import Tool
-from shortlist.storage.port import Decision, PinnedDefinition, PinStore, StoredPins
+from shortlist.storage.port import Decision, PinStore
 from shortlist.trust.definitions import Neighbours, ToolDefinition
 from shortlist.trust.pins import (
     INSTRUCTIONS,
@@ -32,18 +32,19 @@ from shortlist.trust.pins import (
     admit_some,
     canonical,
     closed,
+    gone_bytes,
     is_of_template,
     item_entry,
     listing,
     tool_entry,
     with_accepted,
+    without_gone,
 )
-from shortlist.trust.verdicts import DefinitionScanner, Reason, ScanVerdict, scanner_version
+from shortlist.trust.stored import READ_ONLY, doubts_of, found_read_only, held_of, pins_of, read_only_of, stored_pins
+from shortlist.trust.verdicts import DefinitionScanner, ScanVerdict, scanner_version
 
 logger = logging.getLogger(__name__)
 
-READ_ONLY = "read_only"
-"""The kind of a decision that a tool, defined as it is now, only reads."""
 MOST_ITEMS = 5_000
 """Prompts, resources and templates of a server that are pinned; further ones are scanned each time they change."""
 ANY_URI = frozenset({"{uri}"})
@@ -92,12 +93,18 @@ class Keeper:
     """Admits the tools, prompts and resources of servers; safe to call from any thread.
 
     `scanner` is made when the first definition has to be judged: it loads numbers that most starts do not need.
+    `gone_bytes` returns how much is remembered of tools that one server no longer lists. Beyond it, new tools of that
+    server are held: if pins were forgotten instead, a server could invent names until a changed tool passes as new.
     """
 
     def __init__(
-        self, store: PinStore, scanner: Callable[[], DefinitionScanner], trust: Callable[[str], Trust]
+        self,
+        store: PinStore,
+        scanner: Callable[[], DefinitionScanner],
+        trust: Callable[[str], Trust],
+        gone_bytes: Callable[[], int] = lambda: DEFAULT_LIMITS.gone_definitions_bytes,
     ) -> None:
-        self._store, self._make, self._trust = store, scanner, trust
+        self._store, self._make, self._trust, self._gone_bytes = store, scanner, trust, gone_bytes
         self._scanner: DefinitionScanner | None = None
         self._arrived: dict[str, Arrival] = {}
         self._held: Mapping[str, frozenset[str]] = {}
@@ -191,7 +198,7 @@ class Keeper:
             if known or new or shown.held or any(d.kind in ITEM_NAMES and d.name in entries for d in stored.held):
                 touched = sorted({(entry.kind, entry.name) for entry in entries.values()})
                 fresh_pins = replace(pins, accepted={**known, **new}, scanned=dict.fromkeys((*known, *new), version))
-                kept = _stored(stored.listing, fresh_pins, shown)
+                kept = stored_pins(stored.listing, fresh_pins, shown)
                 self._store.amend(server, touched, kept)
         except StoreError as error:
             logger.error("no prompts and resources of %r are served: approvals cannot be read. %s", server, error)
@@ -286,19 +293,20 @@ class Keeper:
             if self._decided is None:
                 self._decided = self._store.state()  # so that every decision after this reading is noticed
             stored = self._store.read(server)
-            pins, only_read = pins_of(stored), _found_read_only(stored)
+            pins, only_read = pins_of(stored), found_read_only(stored)
             mark = f"{listed.hash} {scanner_version()}"
             items = tuple(each for each in held_of(stored) if each.entry.kind in ITEM_NAMES)
             self._templates[server] = _templates_in(items)
             if stored.listing == mark and len(stored.held) == len(items) and trust != "review":
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
-                rules = AdmissionRules(
-                    trust, self._judging(server, definitions), rescan=not stored.listing.endswith(scanner_version())
-                )
+                rescan = not stored.listing.endswith(scanner_version())
+                rules = AdmissionRules(trust, self._judging(server, definitions), rescan, self._gone_bytes())
                 admission = admit(listed, pins, rules)
+                if self._is_forgotten(pins, definitions, trust):
+                    pins = without_gone(pins, definitions)
                 kept = replace(admission, held=(*admission.held, *items))
-                self._store.write(server, _stored(mark, with_accepted(pins, admission), kept))
+                self._store.write(server, stored_pins(mark, with_accepted(pins, admission), kept))
         except StoreError as error:
             admission, pins = self._without_store(listed, trust, error), None
         self._report(server, admission)
@@ -316,7 +324,7 @@ class Keeper:
         definitions = {**known, **{tool.name: tool.definition for tool in fresh}}
         for name in gone:
             del definitions[name]
-        if before.pins is None:
+        if before.pins is None or self._is_forgotten(before.pins, definitions, before.trust):
             return self._listed(server, tools, before.said, before.trust)
         if gone or any(tool.name not in known for tool in fresh):
             self._around.clear()
@@ -327,12 +335,13 @@ class Keeper:
             entries,
             definitions.keys(),
             before.pins,
-            AdmissionRules(before.trust, self._judging(server, definitions)),
+            AdmissionRules(before.trust, self._judging(server, definitions), gone_bytes=self._gone_bytes()),
         )
         pins = with_accepted(before.pins, decided)
         try:
-            fresh_pins = _stored(f"{CHANGED} {scanner_version()}", replace(pins, accepted=decided.accepted), decided)
-            self._store.amend(server, sorted(touched), fresh_pins)
+            fresh_pins = replace(pins, accepted=decided.accepted)
+            amended = stored_pins(f"{CHANGED} {scanner_version()}", fresh_pins, decided)
+            self._store.amend(server, sorted(touched), amended)
         except StoreError:
             return self._listed(server, tools, before.said, before.trust)  # which fails in the same way, and says so
         self._report(server, decided)
@@ -343,6 +352,10 @@ class Keeper:
         held = (*(h for h in before.admission.held if (h.entry.kind, h.entry.name) not in touched), *decided.held)
         admission = Admitted(accepted, held, decided.changed, pins.doubts)
         return Arrival(tuple(tools), before.said, before.trust, admission, pins, definitions, before.only_read)
+
+    def _is_forgotten(self, pins: Pins, names: Collection[str], trust: Trust) -> bool:
+        """Return whether the pins of tools that are gone are dropped: nothing is compared with those of `auto`."""
+        return trust == "auto" and gone_bytes(pins, names) > self._gone_bytes()
 
     def _without_store(self, listed: ServerListing, trust: Trust, error: StoreError) -> Admitted:
         if trust == "auto":
@@ -377,43 +390,6 @@ def _templates_in(held: Iterable[Held]) -> frozenset[str]:
     return frozenset(each.entry.name for each in held if each.entry.kind == "template")
 
 
-def pins_of(stored: StoredPins) -> Pins:
-    """Read pins as they are stored."""
-    accepted = {(_kind(d.kind), d.name): PinnedEntry(_kind(d.kind), d.name, d.text) for d in stored.accepted}
-    latest = {decision.hash: decision.approved for decision in stored.decisions if decision.kind != READ_ONLY}
-    approved = frozenset(each for each, yes in latest.items() if yes)
-    scanned = {(_kind(d.kind), d.name): d.cause for d in stored.accepted if d.kind in ITEM_NAMES}
-    return Pins(bool(stored.listing), accepted, approved, frozenset(latest) - approved, doubts_of(stored), scanned)
-
-
-def held_of(stored: StoredPins) -> tuple[Held, ...]:
-    """Read what is held, with its reasons and what it was before; what is approved meanwhile is not held any more."""
-    approved = pins_of(stored).approved
-    found = (
-        Held(
-            PinnedEntry(_kind(d.kind), d.name, d.text),
-            d.cause,  # type: ignore[arg-type]
-            _reasons(d.reasons),
-            PinnedEntry(_kind(d.kind), d.before_name or d.name, d.before) if d.before else None,
-        )
-        for d in stored.held
-    )
-    return tuple(held for held in found if held.entry.hash not in approved)
-
-
-def doubts_of(stored: StoredPins) -> dict[str, tuple[Reason, ...]]:
-    """Read why accepted tools are not clean, by name."""
-    return {d.name: found for d in stored.accepted if d.kind == "tool" and (found := _reasons(d.reasons))}
-
-
-def _reasons(text: str) -> tuple[Reason, ...]:
-    return tuple(Reason(r["family"], r["field"], tuple(r["span"]), r["why"], r["level"]) for r in json.loads(text))
-
-
-def _written(reasons: Iterable[Reason]) -> str:
-    return json.dumps([{**reason.shown(), "level": reason.level} for reason in reasons], ensure_ascii=False)
-
-
 def decide(store: PinStore, server: str, names: Iterable[str], approved: bool, by: str, at: float) -> list[Held]:
     """Approve or reject what is held of a server, by name, or all of it; return what was decided."""
     held = held_of(store.read(server))
@@ -443,19 +419,6 @@ def decide_effect(store: PinStore, server: str, names: Iterable[str], read_only:
     return [entry.name for entry in chosen]
 
 
-def read_only_of(stored: StoredPins) -> frozenset[str]:
-    """Read which accepted tools are read-only by a review of their present definition."""
-    found = _found_read_only(stored)
-    marked = {name for name, _ in found}
-    entries = (PinnedEntry("tool", d.name, d.text) for d in stored.accepted if d.kind == "tool" and d.name in marked)
-    return frozenset(entry.name for entry in entries if (entry.name, entry.hash) in found)
-
-
-def _found_read_only(stored: StoredPins) -> frozenset[tuple[str, str]]:
-    latest = {(d.name, d.hash): d.approved for d in stored.decisions if d.kind == READ_ONLY}
-    return frozenset(key for key, yes in latest.items() if yes)
-
-
 def decide_shown(store: PinStore, server: str, chosen: Iterable[Held], approved: bool, by: str, at: float) -> None:
     """Approve or reject definitions as they were shown: the decision belongs to their hashes."""
     store.decide(server, [Decision(e.entry.kind, e.entry.name, e.entry.hash, approved, by, at) for e in chosen])
@@ -465,36 +428,3 @@ def set_hash(held: Iterable[Held]) -> str:
     """Return one hash for everything that is held of a server, so that a decision about all of it names what it was."""
     named = sorted(f"{each.entry.kind} {each.entry.name} {each.entry.hash}" for each in held)
     return hashlib.sha256("\n".join(named).encode()).hexdigest()
-
-
-def _kind(text: str) -> Kind:
-    return text  # type: ignore[return-value]
-
-
-def _stored(listing: str, pins: Pins, admission: Admitted) -> StoredPins:
-    doubts = pins.doubts
-    accepted = tuple(
-        PinnedDefinition(
-            e.kind,
-            e.name,
-            e.text,
-            pins.scanned.get((e.kind, e.name), ""),
-            _written(doubts.get(e.name, ()) if e.kind == "tool" else ()),
-        )
-        for e in pins.accepted.values()
-    )
-    held = tuple(_held_row(each) for each in admission.held)
-    return StoredPins(listing, accepted, held)
-
-
-def _held_row(held: Held) -> PinnedDefinition:
-    before = held.before
-    return PinnedDefinition(
-        held.entry.kind,
-        held.entry.name,
-        held.entry.text,
-        held.cause,
-        _written(held.reasons),
-        before.text if before else "",
-        before.name if before else "",
-    )

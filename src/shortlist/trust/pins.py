@@ -10,20 +10,25 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from shortlist.config.settings import Trust
+from shortlist.config.settings import DEFAULT_LIMITS, Trust
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.verdicts import Reason, ScanVerdict
 
 ItemKind: TypeAlias = Literal["prompt", "resource", "template"]
 Kind: TypeAlias = Literal["tool", "instructions"] | ItemKind
 Cause: TypeAlias = Literal[
-    "new", "changed", "renamed", "twin", "flagged", "parameter", "annotation", "rejected", "unreadable"
+    "new", "changed", "renamed", "twin", "flagged", "parameter", "annotation", "crowded", "rejected", "unreadable"
 ]
 INSTRUCTIONS = "instructions"
 ITEM_NAMES: Mapping[ItemKind, str] = {"prompt": "name", "resource": "uri", "template": "uriTemplate"}
 """The member that names an item of each kind."""
+FEW_TOOLS = 20
+"""As many tools are compared one by one; with more, an index of all definitions is made first."""
+_ENTRY_BYTES = 500
+"""What an entry takes beside its text."""
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _PINNED_OF_ITEM = ("name", "title", "description", "arguments", "uri", "uriTemplate", "mimeType")
 """Not the size or the time of the last change, which differ without anybody's doing."""
@@ -37,6 +42,7 @@ CAUSES: Mapping[Cause, str] = {
     "flagged": "flagged by the scanner",
     "parameter": "a change adds a required parameter",
     "annotation": "a change weakens an annotation",
+    "crowded": "new, and the server has replaced so many tools that no more can be remembered",
     "rejected": "rejected in a review",
     "unreadable": "the store of approvals cannot be read, so nothing can be compared",
 }
@@ -193,6 +199,8 @@ class AdmissionRules:
     judge: Judge
     rescan: bool = False
     """Whether definitions that equal their pins are judged again, because the scanner has changed."""
+    gone_bytes: int = DEFAULT_LIMITS.gone_definitions_bytes
+    """With more pins of tools that the server no longer lists, further new tools are held."""
 
 
 def admit(listed: ServerListing, pins: Pins, rules: AdmissionRules) -> Admitted:
@@ -214,6 +222,7 @@ def admit_some(
     server: str, entries: Iterable[PinnedEntry], names: Collection[str], pins: Pins, rules: AdmissionRules
 ) -> Admitted:
     """Decide about some definitions of a server; `names` are those of all its tools."""
+    known = _KnownTools(pins, names)
     accepted: dict[tuple[Kind, str], PinnedEntry] = {}
     held: list[Held] = []
     changed: list[PinnedEntry] = []
@@ -224,7 +233,7 @@ def admit_some(
         same = before is not None and before.text == entry.text
         judged = rules.rescan or not same
         verdict = rules.judge(_definition(server, entry)) if judged else ScanVerdict()
-        finding = None if rules.trust == "auto" else _finding(entry, verdict, names, pins, rules.trust)
+        finding = None if rules.trust == "auto" else _finding(entry, verdict, known, rules)
         if finding is not None:
             held.append(finding)
             continue
@@ -237,39 +246,76 @@ def admit_some(
     return Admitted(accepted, tuple(held), tuple(changed) if pins.known else (), doubts)
 
 
-def _finding(entry: PinnedEntry, verdict: ScanVerdict, names: Collection[str], pins: Pins, trust: Trust) -> Held | None:
+def _finding(entry: PinnedEntry, verdict: ScanVerdict, known: "_KnownTools", rules: AdmissionRules) -> Held | None:
+    pins = known.pins
     before = pins.accepted.get((entry.kind, entry.name))
     if pins.rejected and entry.hash in pins.rejected:
         return Held(entry, "rejected", before=before)
     if entry.hash in pins.approved:
         return None
     same = before is not None and before.text == entry.text
-    if trust == "review" and not same:
+    if rules.trust == "review" and not same:
         return Held(entry, "new" if before is None else "changed", verdict.reasons, before)
     if verdict.level == "dangerous":
         return Held(entry, "flagged", verdict.reasons, before)
     if same or not pins.known:
         return None
-    cause, other = _twin(entry, names, pins) if before is None else (_worse(before, entry), before)
+    cause, other = known.twin(entry) if before is None else (_worse(before, entry), before)
+    if before is None and entry.kind == "tool" and cause is None and known.gone_bytes > rules.gone_bytes:
+        cause = "crowded"
     if before is not None and verdict.level == "suspicious":
         cause = cause or "flagged"
     return Held(entry, cause, verdict.reasons, other) if cause else None
 
 
-def _twin(entry: PinnedEntry, names: Collection[str], pins: Pins) -> tuple[Cause | None, PinnedEntry | None]:
-    """Return whether a new tool is a known one under another name."""
-    if entry.kind != "tool":
-        return None, None
-    body, start = _unnamed(entry), entry.text.partition(f'"name":{_quoted(entry.name)}')[0]
-    # What comes before the name is the same in a twin: comparing it first spares reading the others.
-    for known in [each for each in pins.accepted.values() if each.text.startswith(start)]:
-        if known.kind == "tool" and known.name != entry.name and _unnamed(known) == body:
-            return ("twin" if known.name in names else "renamed"), known
-    return None, None
+class _KnownTools:
+    """The accepted tools of a server, with which the new ones of one listing are compared."""
+
+    def __init__(self, pins: Pins, names: Collection[str]) -> None:
+        self.pins, self._names = pins, names
+        self._compared = 0
+        self._by_body: dict[bytes, PinnedEntry] = {}
+
+    @cached_property
+    def gone_bytes(self) -> int:
+        """What the pins of tools take that the server no longer lists."""
+        return gone_bytes(self.pins, self._names)
+
+    def twin(self, entry: PinnedEntry) -> tuple[Cause | None, PinnedEntry | None]:
+        """Return whether a new tool is a known one under another name."""
+        known = self._with_body_of(entry) if entry.kind == "tool" else None
+        return ("twin" if known.name in self._names else "renamed") if known else None, known
+
+    def _with_body_of(self, entry: PinnedEntry) -> PinnedEntry | None:
+        if not self._by_body:
+            # What comes before the first name, be it the tool's or that of a parameter, is the same in a twin.
+            start = entry.text.partition('"name":')[0]
+            alike = [each for each in self.pins.accepted.values() if each.text.startswith(start)]
+            self._compared += 1 + len(alike)
+            if self._compared > FEW_TOOLS:
+                alike = [each for each in self.pins.accepted.values() if each.kind == "tool"]
+                self._by_body = {_body(each): each for each in alike}
+            else:
+                return next((each for each in alike if each.kind == "tool" and _body(each) == _body(entry)), None)
+        return self._by_body.get(_body(entry))
 
 
-def _unnamed(entry: PinnedEntry) -> str:
-    return canonical({key: value for key, value in entry.value.items() if key not in ("name", "title")})
+def _body(entry: PinnedEntry) -> bytes:
+    """Return a hash of everything that a tool is but its name."""
+    rest = {key: value for key, value in entry.value.items() if key not in ("name", "title")}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).digest()
+
+
+def gone_bytes(pins: Pins, names: Collection[str]) -> int:
+    """Return what the pins of tools take that are not among these names."""
+    gone = (each for each in pins.accepted.values() if each.name not in names and each.kind == "tool")
+    return sum(len(each.text) + _ENTRY_BYTES for each in gone)
+
+
+def without_gone(pins: Pins, names: Collection[str]) -> Pins:
+    """Return the pins without those of tools that are not among these names."""
+    accepted = {key: each for key, each in pins.accepted.items() if each.kind != "tool" or each.name in names}
+    return replace(pins, accepted=accepted, doubts={name: pins.doubts[name] for name in pins.doubts if name in names})
 
 
 def _worse(before: PinnedEntry, after: PinnedEntry) -> Cause | None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from shortlist.errors import InvalidInput
 from shortlist.storage.port import PinStore
 from shortlist.trust.diff import WordChange, words_changed
-from shortlist.trust.keeping import decide_shown, held_of, pins_of, set_hash
+from shortlist.trust.keeping import decide_shown, set_hash
 from shortlist.trust.pins import Held
+from shortlist.trust.stored import held_of, pins_of
 from shortlist.web.page import Page, Visit
 
 SHOWN = 20
