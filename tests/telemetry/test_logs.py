@@ -189,3 +189,22 @@ def test_a_full_stderr_that_nobody_reads_stops_nothing(monkeypatch: pytest.Monke
 def _log_much() -> None:
     for _ in range(50):
         logging.getLogger("shortlist").warning("x" * 5_000)
+
+
+@pytest.mark.parametrize("form", [JsonLine(), PlainLine()])
+@pytest.mark.parametrize("name", ["shortlist.upstream", NOTICES, "mcp.server"])
+def test_what_a_message_quotes_reaches_no_terminal_as_a_command(form: logging.Formatter, name: str) -> None:
+    hostile = "no \x1b[31mred\x1b]0;title\x07 \x9b2J \x08\x7f\r\u202eevil\u200b\U000e0041"
+    try:
+        raise RuntimeError(hostile)
+    except RuntimeError:
+        failed = record(name, "it says: %s", hostile)
+        failed.exc_info = sys.exc_info()
+    line = form.format(failed)
+    assert "red" in line
+    assert all(character.isprintable() or character == "\n" for character in line), ascii(line)
+
+
+def test_a_message_cannot_forge_an_entry() -> None:
+    line = PlainLine().format(record("shortlist", "it says: %s", "x\nshortlist: error: forged\r\nshortlist: forged"))
+    assert [each.startswith("shortlist:") for each in line.splitlines()] == [True, False, False]

@@ -131,3 +131,9 @@ def test_lines_of_an_event_take_no_more_memory_than_their_bytes() -> None:
     assert splitter._data.__sizeof__() < 1_000_000
     (event,) = splitter.feed(b"\n")
     assert event.data == b"\n".join([b"ab"] * 100_000)
+
+
+def test_a_byte_order_mark_before_a_message_or_a_stream_is_ignored() -> None:
+    answer = b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}'
+    assert read_line(answer) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert [event.data for event in EventSplitter(1000).feed(b"\xef\xbb\xbfdata: 1\n\ndata: 2\n\n")] == [b"1", b"2"]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from shortlist.catalog.readable import readable
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.models import Annotations, Hit, Json, Parameter, Tool, ToolId
 from shortlist.schema import parameters_of
@@ -161,21 +162,18 @@ def bound_definition(tool: Tool, name: str, mark: str = "") -> dict[str, Any]:
     """Return a tool's definition under its wire name, its texts cleaned, and marked where something is to be known.
 
     Values that a call has to repeat (names of properties, enums, constants) are cleaned too: a call of a tool that
-    hides characters in them is refused, and the refusal says why. A schema that no client could read is repaired.
+    hides characters in them is refused, and the refusal says why. Members that no client could read are left out.
     """
     return _bound_definition(tool.definition, name, mark)
 
 
 @lru_cache(maxsize=32_768)
 def _bound_definition(raw: str, name: str, mark: str) -> dict[str, Any]:
-    definition: dict[str, Any] = cleaned(json.loads(raw))
+    definition: dict[str, Any] = readable(cleaned(json.loads(raw)))
     definition["name"] = name
     if mark:
         definition["description"] = f"[{mark}] {definition.get('description') or ''}".strip()
-    schema = definition.get("inputSchema")
-    definition["inputSchema"] = {"type": "object", **schema} if isinstance(schema, dict) else {"type": "object"}
-    if not isinstance(definition.get("outputSchema", {}), dict):
-        del definition["outputSchema"]
+    definition["inputSchema"] = {**(definition.get("inputSchema") or {}), "type": "object"}
     return definition
 
 

@@ -41,6 +41,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import from_json
 
 from shortlist.access.principal import NOBODY, OWNER, Principal
+from shortlist.catalog.readable import readable_by_legacy
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError
 from shortlist.front.answerer import Answerer
 from shortlist.front.audience import Audience, ClientExchange, Link, RequestContext, connection_of
@@ -184,7 +185,10 @@ class Front:
     # Requests
 
     async def _list_tools(self, context: RequestContext, _: RequestParams) -> dict[str, Any]:
-        return {"tools": await self.gateway.list_tools(self._exchange(context).caller)}
+        listed = await self.gateway.list_tools(self._exchange(context).caller)
+        if _era(context) == "legacy":
+            listed = [readable_by_legacy(tool) for tool in listed]
+        return {"tools": listed}
 
     async def _call_tool(self, context: RequestContext, params: CallToolRequestParams) -> dict[str, Any]:
         exchange = self._exchange(context)

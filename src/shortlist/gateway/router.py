@@ -105,7 +105,7 @@ class Router:
                 return {kind.key: []}
             params = {"cursor": cursor} if cursor is not None else {}
             page = await self._ask(exchange, plain, kind.method, params)
-            listed = await admitted(self._state, plain, kind, items_of(page, kind.key))
+            listed = await admitted(self._state, plain, kind, _named(kind, items_of(page, kind.key)))
             return {**page, kind.key: cleaned(listed)}
         found: dict[str, list[Any]] = {}
         async with anyio.create_task_group() as tasks:
@@ -318,11 +318,11 @@ def _renamed_content(server: str, content: Json) -> Json:
 
 async def listed_items(ask: Callable[..., Any], kind: ListedKind) -> list[dict[str, Any]]:
     """Return the items of a kind that one server lists and that have a name or URI."""
-    return [
-        item
-        for item in await offered_items(partial(ask, kind.method), kind.key)
-        if isinstance(item.get(kind.renamed), str)
-    ]
+    return _named(kind, await offered_items(partial(ask, kind.method), kind.key))
+
+
+def _named(kind: ListedKind, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item.get(kind.renamed), str)]
 
 
 async def admitted(

@@ -1,7 +1,9 @@
 """Log lines on stderr, as text or JSON; stdout belongs to the protocol.
 
 Our own loggers use the configured level. Libraries log warnings and above only, since their lower levels contain
-URLs and bodies. Secrets are masked in every line except the notices to whoever started the program.
+URLs and bodies. Secrets are masked in every line except the notices to whoever started the program. Messages quote
+servers and clients, so no line contains terminal escapes or invisible characters, and further lines of a message are
+indented: no message can forge an entry.
 
 A storm of bad requests must not become a storm of lines: each place in the code may write a hundred lines at once, and
 then one a second. A reader that no longer reads stderr must not stop the process: where stderr is a full pipe, lines
@@ -23,6 +25,7 @@ from typing import Any, TextIO
 from shortlist.config.masking import redact, redact_json
 from shortlist.config.settings import LogSettings
 from shortlist.fairness import Allowance
+from shortlist.text.tokens import clean_text
 
 OURS = "shortlist"
 NOTICES = "shortlist.notices"
@@ -135,11 +138,13 @@ class PlainLine(logging.Formatter):
     """`shortlist: warning: …`; a notice has no level."""
 
     def format(self, record: logging.LogRecord) -> str:
+        message = clean_text(record.getMessage())
         if record.name == NOTICES:
-            return f"{OURS}: {record.getMessage()}"
+            return f"{OURS}: {message}"
         whose = "" if record.name.partition(".")[0] == OURS else f"{record.name}: "
-        trouble = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return redact(f"{OURS}: {record.levelname.lower()}: {whose}{record.getMessage()}{trouble}")
+        trouble = f"\n{clean_text(self.formatException(record.exc_info))}" if record.exc_info else ""
+        indented = f"{message}{trouble}".replace("\n", "\n  ")
+        return redact(f"{OURS}: {record.levelname.lower()}: {whose}{indented}")
 
 
 class JsonLine(logging.Formatter):
@@ -156,7 +161,7 @@ class JsonLine(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = redact(self.formatException(record.exc_info))
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return clean_text(json.dumps(line, ensure_ascii=False, default=str))
 
 
 def _trace() -> dict[str, str]:

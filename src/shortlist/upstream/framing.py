@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from pydantic_core import from_json, to_json
 
 Message: TypeAlias = dict[str, Any]
@@ -29,6 +29,8 @@ _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID)
 _ANSWER = re.compile(rb"\s*\{\s*(?:(?:" + _ID + rb"|" + _VERSION + rb')\s*,\s*)*"(?:result|error)"\s*:')
 _ID_LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Programs on Windows begin their output with it."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -143,7 +145,7 @@ class EventSplitter:
         return lines[:-1]
 
     def _line(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
+        name, _, value = line.removeprefix(BYTE_ORDER_MARK).partition(b":")
         value = value.removeprefix(b" ")
         self._size += len(line)
         if self._size > self.limit:
@@ -204,7 +206,7 @@ def decode(data: bytes) -> Message:
     try:
         value = from_json(data)
     except ValueError:
-        value = from_json(well_formed(data))
+        value = from_json(well_formed(data.removeprefix(BYTE_ORDER_MARK)))
     if not isinstance(value, dict):
         raise ValueError("a message is a JSON object")
     if len(data) > NOTIFICATION_BYTES and "method" in value and "id" not in value:
@@ -252,7 +254,7 @@ def read_line(line: bytes | Oversized) -> Message | None:
     try:
         message = decode(line)
     except ValueError as error:
-        return _error_for(line[:EDGE_BYTES], line[-EDGE_BYTES:], PARSE_ERROR, unreadable(error))
+        return _error_for(line[:EDGE_BYTES], line[-EDGE_BYTES:], INTERNAL_ERROR, unreadable(error))
     return message if "method" in message or "id" in message else None
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
+from shortlist.catalog.readable import readable
 from shortlist.config.settings import EMPTY
 from shortlist.errors import UpstreamError
 from shortlist.models import Json
@@ -45,9 +46,9 @@ async def offered_items(ask: AskPage, key: str) -> list[dict[str, Any]]:
 
 
 def items_of(page: Mapping[str, Json], key: str) -> list[dict[str, Any]]:
-    """Return the items of one page that are objects; anything else in their place is ignored."""
+    """Return the items of one page that are objects, as clients can read them; anything else is ignored."""
     found = page.get(key)
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    return [readable(item) for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 async def survey_of(connection: Connection) -> Survey:

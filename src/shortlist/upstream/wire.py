@@ -34,7 +34,6 @@ from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     INTERNAL_ERROR,
-    INVALID_REQUEST,
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
     jsonrpc_message_adapter,
@@ -336,10 +335,10 @@ def _settle(answer: "asyncio.Future[dict[str, Json]]", message: Message) -> None
         answer.set_result(result)
     elif isinstance(error, dict):
         code, text = error.get("code"), error.get("message")
-        known = code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR
+        known = code if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31 else INTERNAL_ERROR
         answer.set_exception(MCPError(known, text if isinstance(text, str) else "it gave no reason", error.get("data")))
     else:
-        answer.set_exception(MCPError(INVALID_REQUEST, "the answer has neither a result object nor an error"))
+        answer.set_exception(MCPError(INTERNAL_ERROR, "the answer has neither a result object nor an error"))
 
 
 def _number(value: Any) -> float | None:
