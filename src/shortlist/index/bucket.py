@@ -1,6 +1,6 @@
 """Saved indexes in object storage: uploaded by the process that built one, fetched by machines that lack it.
 
-An index is opened from a folder of this machine, since its files are mapped. In the bucket each of its files is an
+An index is opened from a folder of this machine, since large ones are mapped. In the bucket each of its files is an
 object, `PREFIX/INDEX/UPLOAD/FILE`: processes that build the same index at once do not mix their files. The header is
 uploaded last, so an upload with a header is complete.
 """

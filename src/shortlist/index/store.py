@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from shortlist.index.columns import ByRow, Grouped, Growing, TextRows, Texts
 from shortlist.index.facets import Facets
 from shortlist.index.index import Index
 from shortlist.index.lexical import ExactLexicalIndex
+from shortlist.index.mapped import MappedFolder
 from shortlist.index.nearest import ApproximateVectorIndex
 from shortlist.models import Server, ToolId
 
@@ -34,8 +35,8 @@ VERSION = 3
 MAPPED_FROM = 256_000_000
 """Bytes of columns, those of about 200,000 tools, from which on an index is mapped into memory instead of read.
 
-A start does not read a mapped column, and processes share its pages. But a program that cuts a mapped file ends every
-process that looks at it (SIGBUS), so an index that is read in a moment is read.
+A start does not read a mapped column, and processes share its pages. But not every system protects a process from a
+program that truncates a mapped file (`mapped`), so an index that is read in a moment is read.
 """
 _Parts: TypeAlias = Callable[[str], Mapping[str, NDArray[Any]]]
 HEADER, _CATALOG, _TOOLS = "index.json", "catalog.json", "tools.jsonl"
@@ -62,7 +63,9 @@ def load_index(folder: Path, known: Catalog | None = None) -> Index:
         version = header["version"]
         if version == VERSION:
             same = known is not None and known.fingerprint == header["fingerprint"]
-            return _read(folder, header, known if same else None)
+            with MappedFolder() as mapped:
+                part = partial(_Arrays, folder, mapped.array if _is_large(folder) else np.load)
+                return _read(folder, header, part, known if same else None)
     except Exception as error:  # damaged bytes may claim anything, such as arrays that no memory holds
         raise IndexFormatError(
             f"The index in {str(folder)!r} is damaged or missing ({error}); build it again."
@@ -121,8 +124,7 @@ def _is_described(server: Server) -> bool:
     return server != Server(name=server.name)
 
 
-def _read(folder: Path, header: dict[str, Any], known: Catalog | None) -> Index:
-    part = partial(_Arrays, folder, _mode(folder))
+def _read(folder: Path, header: dict[str, Any], part: _Parts, known: Catalog | None) -> Index:
     ids, names = Texts(part("ids")), Texts(part("names"))
     rows = TextRows(ids, part("ids"))
     facets = Facets.restore(header["facets"], part("facets"))
@@ -196,13 +198,13 @@ def _members(
 
 
 class _Arrays(Mapping[str, NDArray[Any]]):
-    """The arrays of one part. They may be written to, which changes this process alone."""
+    """The arrays of one part, mapped or read."""
 
-    def __init__(self, folder: Path, mode: Literal["c"] | None, part: str) -> None:
-        self._folder, self._mode, self._part = folder, mode, part
+    def __init__(self, folder: Path, array: Callable[[Path], NDArray[Any]], part: str) -> None:
+        self._folder, self._array, self._part = folder, array, part
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return np.asarray(np.load(self._path(name), mmap_mode=self._mode))
+        return self._array(self._path(name))
 
     def __contains__(self, name: object) -> bool:
         return self._path(name).exists()
@@ -217,9 +219,8 @@ class _Arrays(Mapping[str, NDArray[Any]]):
         return self._folder / f"{self._part}-{name}.npy"
 
 
-def _mode(folder: Path) -> Literal["c"] | None:
-    """Return how numpy opens the columns of an index: mapped where there is much of them, else read."""
-    return "c" if sum(path.stat().st_size for path in folder.glob("*.npy")) >= MAPPED_FROM else None
+def _is_large(folder: Path) -> bool:
+    return sum(path.stat().st_size for path in folder.glob("*.npy")) >= MAPPED_FROM
 
 
 def _swap(fresh: Path, folder: Path) -> None:
