@@ -1,6 +1,7 @@
 """The layers of docs/architecture.md, enforced: imports point down, and third parties have an owner."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import shortlist
 
 SOURCE = Path(shortlist.__file__).parent
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 WORDS = frozenset({"models", "errors"})
 GROUND = WORDS | {"schema", "text", "config", "paths", "version"}
@@ -311,6 +313,26 @@ def _alias(node: ast.AST) -> str | None:
 def test_each_public_type_name_has_one_meaning() -> None:
     repeated = {name: places for name, places in public_types().items() if len(places) > 1}
     assert repeated == {}
+
+
+# The page
+
+
+def named_modules(page: str) -> dict[str, list[str]]:
+    """Return the modules that the page's table names, by room."""
+    rows = re.findall(
+        r"^\| `([\w.]+)` \| (.+) \|$", page.partition("## Modules")[2].partition("\n## ")[0], re.MULTILINE
+    )
+    return {room: sorted(re.findall(r"`(\w+)`", cell)) for room, cell in rows}
+
+
+def test_the_page_names_every_module_once() -> None:
+    found: dict[str, list[str]] = {}
+    for name, path in modules():
+        if path.stem not in ("__init__", "__main__"):
+            room, _, module = name.rpartition(".")
+            found.setdefault(room or "shortlist", []).append(module)
+    assert named_modules(PAGE.read_text("utf-8")) == found
 
 
 # Sizes
