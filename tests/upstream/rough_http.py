@@ -94,8 +94,8 @@ class RoughServer:
                 return _write(writer, 200, b" " * 3_000_000, kind="Application/JSON")
             case "unavailable":
                 return _write(writer, 503, b"try later", kind="text/plain")
-            case "wrong":
-                return _write(writer, 200, b"{not json")
+            case "wrong" | "mixed up" | "mixed up events" | "backwards":
+                return _write(writer, 200, *_confused(name, message["id"]))
         text = {"content": [{"type": "text", "text": json.dumps(arguments)}]}
         return self._write_answer(writer, message, {**text, "isError": name == "fail"})
 
@@ -114,6 +114,20 @@ def _write(
     head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n"
     writer.write(head.encode() + body)
     return True
+
+
+def _confused(name: str, own: int) -> tuple[bytes, str, str]:
+    """Return a body that does not answer the request, or does so last, with what `_write` wants to know of it."""
+    others = [{"jsonrpc": "2.0", "id": each, "result": {"by": str(each)}} for each in (987_654, "x")]
+    bodies = {
+        "wrong": "{not json",
+        "mixed up": json.dumps(others[0]),
+        "backwards": json.dumps({"jsonrpc": "2.0", "id": own, "method": "roots/list"}),
+    }
+    if name in bodies:
+        return bodies[name].encode(), "", "application/json"
+    answers = [*others, {"jsonrpc": "2.0", "id": str(own), "result": {"by": "itself"}}]
+    return "".join(f"data: {json.dumps(each)}\n\n" for each in answers).encode(), "", "text/event-stream"
 
 
 @asynccontextmanager

@@ -155,3 +155,23 @@ async def test_a_line_that_comes_byte_by_byte_costs_its_bytes() -> None:
         assert splitter.feed(b"y") == []
     assert splitter._kept.__sizeof__() < 3_000
     assert splitter.feed(b"\n") == [b"y" * 1_000]
+
+
+@pytest.mark.parametrize("line", [b"\n", b":\n", b"x\n\n", b": keep-alive\r\n\r\n"])
+async def test_a_stream_that_brings_nothing_waits_and_one_that_brings_events_does_not(
+    line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = 0
+
+    async def pause(_: float) -> None:
+        nonlocal pauses
+        pauses += 1
+
+    monkeypatch.setattr("anyio.sleep", pause)
+    flood = encoded("gzip", gzip.compress(line * (20 * PIECE_BYTES // len(line))))
+    assert [event async for event in _events(flood, 20 * PIECE_BYTES)] == []
+    assert pauses >= 9
+    pauses = 0
+    events = encoded("gzip", gzip.compress((line * 2 + b"\ndata: 1\n\n") * 20_000))
+    assert len([event async for event in _events(events, LIMIT)]) == 20_000
+    assert pauses == 0

@@ -104,6 +104,15 @@ async def test_a_proxy_that_answers_for_the_server_is_named() -> None:
             await pool.call_tool("rough", "wrong", {})
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_answer_of_another_request_is_given_to_nobody(era: Era) -> None:
+    async with rough_server(era) as rough, pool_of(web("rough", rough.url)) as (pool, _):
+        for tool in ("mixed up", "backwards"):
+            with pytest.raises(UpstreamRefused, match="does not answer this request"):
+                await pool.call_tool("rough", tool, {})
+        assert (await pool.call_tool("rough", "mixed up events", {}))["by"] == "itself"
+
+
 async def _fails(pool: UpstreamPool, tool: str, error: type[Exception], match: str | None = None) -> None:
     with pytest.raises(error, match=match):
         await pool.call_tool("rough", tool, {})

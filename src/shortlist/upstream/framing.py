@@ -123,6 +123,11 @@ class EventSplitter:
     _event: ServerSentEvent = field(default_factory=ServerSentEvent)
     _is_empty: bool = True
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no event has begun: there were only comments, empty lines and unknown fields."""
+        return self._is_empty and len(self._rest) <= EDGE_BYTES
+
     def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
         """Yield the events that this chunk completes."""
         self._rest += chunk

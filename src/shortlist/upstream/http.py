@@ -17,7 +17,7 @@ import httpx2
 from anyio.abc import TaskGroup
 from mcp.shared._httpx_utils import redirect_location
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from shortlist.config.settings import HttpTransport, SseTransport
@@ -52,6 +52,9 @@ RESUME_MILLISECONDS = 1_000
 LONGEST_STREAM_PAUSE = 30.0
 EVENTS_AT_ONCE = 50
 """After so many events of one server the others get their turn."""
+IDLE_BYTES = 64 * 1024
+"""After so many bytes of comments and empty lines, which cost time and bring nothing, the server waits."""
+FLOOD_PAUSE_SECONDS = 0.02
 EVENT_ID_CHARACTERS = 4_096
 """The id of an event goes back in a header; a longer one is ignored."""
 REFUSAL_BYTES = 64 * 1024
@@ -207,7 +210,7 @@ class HttpChannel:
                 raise ConnectionFailed("the stream of its answer ended without the answer")
         else:
             reason = f"it answered with content type {kind[:100]!r} instead of JSON or an event stream"
-            self._answer(error_message(None, INVALID_REQUEST, reason), message, stream)
+            self._answer(error_message(None, INTERNAL_ERROR, reason), message, stream)
 
     async def _read_json(self, response: httpx2.Response, message: Message, stream: _Stream) -> None:
         try:
@@ -216,6 +219,8 @@ class HttpChannel:
             answer = error_message(None, INTERNAL_ERROR, f"{error} (see limits.message_bytes)")
         except ValueError as error:
             answer = error_message(None, INTERNAL_ERROR, unreadable(error))
+        if not _answers(answer, message):
+            answer = error_message(None, INTERNAL_ERROR, "its response does not answer this request")
         self._answer(answer, message, stream)
 
     async def _read_events(self, response: httpx2.Response, message: Message | None, stream: _Stream) -> None:
@@ -246,12 +251,13 @@ class HttpChannel:
                 return
             received = error_message(None, INTERNAL_ERROR, "an event of the answer is not valid JSON-RPC")
         if message is not None and "method" not in received:
-            self._answer(received, message, stream)
+            if _answers(received, message):
+                self._answer(received, message, stream)
         else:
             self._deliver(received)
 
     def _answer(self, answer: Message, message: Message, stream: _Stream) -> None:
-        """Deliver the answer of a request; it came in that request's own response, whatever id it carries."""
+        """Deliver the answer of a request, which came in that request's own response."""
         stream.is_answered = True
         self._deliver({**answer, "id": message["id"]})
 
@@ -259,10 +265,10 @@ class HttpChannel:
         """Return the error that an HTTP status stands for; raise where it says nothing about the request."""
         status = response.status_code
         if (location := redirect_location(response)) is not None:
-            reason = f"it redirects to {location}, which is another origin; configure that URL if it is the server"
-            return error_message(None, INVALID_REQUEST, reason)
+            reason = f"it redirects to {location}, which is not followed; configure that URL if it is the server"
+            return error_message(None, INTERNAL_ERROR, reason)
         if status == 202:
-            return error_message(None, INVALID_REQUEST, "it accepted the request without answering it (HTTP 202)")
+            return error_message(None, INTERNAL_ERROR, "it accepted the request without answering it (HTTP 202)")
         if status < 400:
             return None
         try:
@@ -437,12 +443,22 @@ class _Unreachable(ConnectionFailed):
 
 
 async def _events(response: httpx2.Response, limit: int) -> AsyncIterator[ServerSentEvent]:
-    splitter = EventSplitter(limit)
+    splitter, idle_bytes = EventSplitter(limit), 0
     async for part in decoded(response):
+        idle_bytes += len(part)
         for number, event in enumerate(splitter.feed(part), 1):
+            idle_bytes = 0
             yield event
             if number % EVENTS_AT_ONCE == 0:
                 await anyio.lowlevel.checkpoint()
+        if idle_bytes > IDLE_BYTES and splitter.is_idle:
+            await anyio.sleep(FLOOD_PAUSE_SECONDS)
+            idle_bytes = 0
+
+
+def _answers(received: Message, message: Message) -> bool:
+    """Return whether a message answers a request: it has its id, as a text or a number, or none."""
+    return "method" not in received and str(received.get("id", "")) in ("", "None", str(message["id"]))
 
 
 def _words(error: Exception) -> str:
