@@ -101,6 +101,10 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "test_fairness.py::test_what_one_caller_was_sent_leaves_others_able_to_resume",
         "test_fairness.py::test_logins_that_one_principal_does_not_finish_displace_its_own",
     ),
+    "hundreds of requests that arrive together keep /healthz waiting until all of them have begun": (
+        "gateway/test_turns.py::test_a_few_requests_begin_in_each_pass_of_the_loop_and_callers_take_turns",
+        "gateway/test_turns.py::test_requests_to_the_endpoint_wait_for_their_turn_before_their_bodies_are_read",
+    ),
     "a server that invents tools fills the store of pins without bound": (
         "trust/test_keeping.py::test_a_server_that_invents_names_is_held_back_and_forgets_no_pin",
         "trust/test_keeping.py::test_pins_of_a_server_that_is_trusted_blindly_are_dropped_beyond_their_bound",

@@ -28,6 +28,7 @@ from shortlist.front.peers import Peers
 from shortlist.front.replicas import Replica
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
+from shortlist.front.turns import Turns
 from shortlist.upstream.framing import TOO_MANY_VALUES, has_too_many_values, well_formed
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -121,9 +122,11 @@ class Endpoint:
         self._manager = manager
         self._limits = limits
         self._arriving: Counter[Principal] = Counter()
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal: Principal = scope[PRINCIPAL]
+        await self._turns.wait(principal)
         arrived = await self._arrived(principal, scope, receive)
         if isinstance(arrived, Response):
             await arrived(scope, receive, send)
