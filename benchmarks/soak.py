@@ -7,7 +7,8 @@ results. Then clients of both eras call at a steady rate, a session ends after t
 Every ten seconds the use of the process is read from /proc. Slopes are fitted to the means of six blocks, with their
 95 % confidence interval: a slope whose interval contains zero is noise. Samples that follow one another are alike, so
 an interval from single samples would be far too narrow. Two slopes are printed: of the whole run, which contains what
-the allocator still adds while sizes of all kinds are first freed and used again, and of the second half. The gateway
+the allocator still adds while sizes of all kinds are first freed and used again, and of the second half. A figure
+grows if both intervals are above zero; bytes on disk do, until the bounds of what is recorded are reached. The gateway
 itself notes how long its event loop and its garbage collections paused (see benchmarks.stress.watched). At the end idle
 legacy sessions are opened, weighed and ended again.
 """
@@ -17,9 +18,9 @@ import asyncio
 from dataclasses import dataclass
 from time import perf_counter
 
-import numpy as np
 from benchmarks.measuring import machine, publish
 from benchmarks.stress.client import RawClient
+from benchmarks.stress.growth import growth
 from benchmarks.stress.processes import Gateway, gateway, stdio_server, usage
 
 from shortlist.config.settings import DEFAULT_LIMITS
@@ -36,9 +37,6 @@ FILLED_RESULTS = DEFAULT_LIMITS.results + 50
 LEAST_MINUTES = 2.0
 """A shorter run only shows that the command works; no slope is fitted to so few samples, and nothing is filled."""
 CLIENTS = 4
-BLOCKS = 6
-STUDENT_95 = {4: 2.776}
-"""The quantile of Student's t distribution for a 95 % interval, by degrees of freedom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +131,6 @@ async def idle_sessions(running: Gateway, count: int) -> tuple[float, float]:
     return grown[0] / count / 1000, (grown[1] - grown[0]) / 1e6
 
 
-def slope(samples: list[Sample], name: str) -> tuple[float, float]:
-    """Fit the growth of one figure per hour; return it with half of its interval."""
-    if len(samples) < 2 * BLOCKS:
-        return 0.0, 0.0
-    parts = np.array_split(np.array([(each.minutes / 60, getattr(each, name)) for each in samples]), BLOCKS)
-    hours, values = np.array([part.mean(axis=0) for part in parts]).T
-    spread = hours - hours.mean()
-    grown = float(spread @ values / (spread @ spread))
-    left = values - values.mean() - grown * spread
-    freedom = BLOCKS - 2
-    return grown, STUDENT_95[freedom] * float(np.sqrt(left @ left / freedom / (spread @ spread)))
-
-
 def main() -> None:
     """Run and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -161,11 +146,13 @@ def main() -> None:
     rows = []
     for name in ("memory_megabytes", "descriptors", "threads", "disk_megabytes"):
         first, last = getattr(samples[0], name), getattr(samples[-1], name)
-        slopes = (slope(part, name) for part in (samples, samples[len(samples) // 2 :]))
-        rows.append((name, f"{first:,.1f}", f"{last:,.1f}", *(f"{grown:+.1f} ± {half:.1f}" for grown, half in slopes)))
+        found = growth([each.minutes / 60 for each in samples], [getattr(each, name) for each in samples])
+        slopes = (str(found.whole), str(found.second_half)) if found else ("too few samples", "too few samples")
+        verdict = "" if found is None else "yes" if found.is_beyond_noise else "no"
+        rows.append((name, f"{first:,.1f}", f"{last:,.1f}", *slopes, verdict))
     table = Table(
         f"{calls:,} calls and {calls // CALLS_PER_SESSION:,} sessions in {arguments.minutes:g} minutes",
-        ("figure", "first", "last", "slope an hour", "slope an hour, second half"),
+        ("figure", "first", "last", "slope an hour", "slope an hour, second half", "grows"),
         tuple(rows),
     )
     more = Table(

@@ -4,8 +4,9 @@ python -m tests.fuzz --inputs 5000000            every parser in process; the in
 python -m tests.fuzz --gateway 200000            a running gateway, over HTTP and stdio
 
 The command fails at the first input that raises, takes too long or makes a process grow. With --save the counts are
-also written to benchmarks/results/fuzz-COMMIT.json. Growth of a running gateway is the difference between the means
-of one quarter of the inputs and the next: what has a bound is full before the last one, a leak is not.
+also written to benchmarks/results/fuzz-COMMIT.json. What a running gateway keeps within a bound is filled before the
+first input. Then slopes of its memory are fitted, of all inputs and of the second half, with their 95 % confidence
+intervals. Memory grows if both intervals are above zero: what still fills up shows in the first half alone.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from time import perf_counter, thread_time
 from typing import TypeAlias
 
 from benchmarks.measuring import publish
+from benchmarks.stress.growth import Growth
 from benchmarks.stress.processes import usage
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -112,8 +114,10 @@ def run_gateway(inputs: int, first_seed: int) -> Iterator[Row]:
         began, count = perf_counter(), int(inputs * share)
         report = asyncio.run(leg(count, first_seed))
         outcomes = ", ".join(f"{kind} {times:,}" for kind, times in report.outcomes.most_common())
-        row = (f"gateway over {name}", f"{count:,}", f"{_quarters(report.grown_bytes)}; {outcomes}")
+        row = (f"gateway over {name}", f"{count:,}", f"{_verdict(report.growths)}; {outcomes}")
         print(*row, f"{count / (perf_counter() - began):,.0f}/s", sep=" | ", flush=True)
+        if any(each.is_beyond_noise for each in report.growths):
+            raise AssertionError(f"the gateway over {name} grows: {_verdict(report.growths)}")
         yield row
 
 
@@ -121,11 +125,12 @@ def _growth(count: int) -> str:
     return f"memory grew by {count / 1e6:.1f} MB"
 
 
-def _quarters(grown: tuple[int, int, int] | None) -> str:
-    if grown is None:
+def _verdict(growths: Sequence[Growth]) -> str:
+    if not growths:
         return "too few inputs to tell growth"
-    second, third, last = (f"{count / 1e6:.1f}" for count in grown)
-    return f"memory grew by {second}, {third} and {last} MB from quarter to quarter"
+    says = "yes" if any(each.is_beyond_noise for each in growths) else "no"
+    slopes = " and ".join(f"{each.whole} (second half {each.second_half})" for each in growths)
+    return f"memory grows: {says}, {slopes} MB for 100,000 inputs"
 
 
 def _number(count: str) -> int:

@@ -9,13 +9,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
 from string import ascii_lowercase
 from typing import Any
 
 from benchmarks.stress.client import ENVELOPE, RawClient
+from benchmarks.stress.growth import Growth, growth
 from benchmarks.stress.processes import Gateway, gateway, stdio_server, usage
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -26,8 +25,6 @@ from tests.fuzz.shapes import MESSAGES
 VERSIONS = ("2025-06-18", "2025-11-25", "2026-07-28", "1", "")
 ANSWER_SECONDS = 180.0
 """Far beyond any limit of the gateway, so that only a hang takes longer, on however busy a machine."""
-GROWTH_BYTES = 25_000_000
-"""From the third to the last quarter of the inputs. What is kept within a bound is full by then; more is a leak."""
 LIMITS: dict[str, Any] = {
     "request_seconds": 0.5,
     "connections": 500,
@@ -42,10 +39,27 @@ FILLING = LIMITS["sessions"] + 1
 """Searches and results that fill what is bounded; their words fill the caches, the largest of which has 50,000."""
 WORDS = 550
 """In each of them: as many as a query of 4,000 characters holds."""
+FOREIGN = (
+    "أرسل رسالة إلى الفريق",
+    "sende eine Nachricht an das Team",
+    "envía un mensaje al equipo",
+    "envoie un message à l'équipe",
+    "टीम को संदेश भेजें",
+    "invia un messaggio alla squadra",
+    "チームにメッセージを送る",
+    "팀에 메시지를 보내 줘",
+    "wyślij wiadomość do zespołu",
+    "envie uma mensagem para a equipe",
+    "отправь сообщение команде",
+    "ekibe bir mesaj gönder",
+    "gửi tin nhắn cho nhóm",
+    "给团队发送消息",
+)
+"""A request in each language that is read by a dictionary: a dictionary is loaded with the first one."""
 CONNECTIONS = 16
 BATCH = 500
-LEAST_BATCHES = 16
-"""Fewer say nothing about growth."""
+LEAST_BATCHES = 24
+"""With fewer, growth cannot be told from noise, and nothing is filled."""
 CLIENT = {"name": "fuzz", "version": "1"}
 ECHO = {"name": "bench__echo", "arguments": {"text": "hello"}}
 USUAL: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -72,25 +86,16 @@ USUAL: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(slots=True)
 class Report:
-    """How the inputs ended, and how much more memory the gateway took from each quarter of them to the next."""
+    """How the inputs ended, and how the memory of each gateway grew, in MB for 100,000 inputs."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    grown_bytes: tuple[int, int, int] | None = None
+    growths: list[Growth] = field(default_factory=list)
 
     def weigh(self, sizes: Sequence[int]) -> "Report":
-        """Note the growth from quarter to quarter of the batches; raise AssertionError where the last shows a leak.
-
-        Means are compared: single sizes differ by what the allocator has not returned yet. A leak grows by as much
-        in every quarter. In the first one models are loaded, and caches fill up in the next.
-        """
-        if len(sizes) < LEAST_BATCHES:
-            return self
-        ends = [len(sizes) * quarter // 4 for quarter in range(5)]
-        first, second, third, last = (int(fmean(sizes[start:end])) for start, end in pairwise(ends))
-        now = (second - first, third - second, last - third)
-        self.grown_bytes = max(self.grown_bytes or now, now, key=lambda grown: grown[-1])
-        if now[-1] > GROWTH_BYTES:
-            raise AssertionError(f"the gateway grew by {now[-1] / 1e6:.0f} MB in the last quarter of the inputs")
+        """Fit the growth to the bytes after each batch."""
+        inputs = [number * BATCH / 100_000 for number in range(len(sizes))]
+        found = growth(inputs, [size / 1e6 for size in sizes])
+        self.growths += [found] if found else []
         return self
 
 
@@ -223,11 +228,15 @@ async def _fill(running: Gateway) -> None:
 
 
 def _filling(number: int) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Return a search and a call with a large result, whose words occur nowhere else."""
+    """Return a search and a call with a large result, whose words occur nowhere else, and a search in a language."""
     dice = random.Random(f"filling {number}")
     words = ["".join(dice.choices(ascii_lowercase, k=6)) for _ in range(WORDS)]
     text = " ".join(words)
-    return ("search_tools", {"query": text}), ("call_tool", {**ECHO, "arguments": {"text": f"{text} " * 15}})
+    return (
+        ("search_tools", {"query": text}),
+        ("call_tool", {**ECHO, "arguments": {"text": f"{text} " * 15}}),
+        ("search_tools", {"query": FOREIGN[number % len(FOREIGN)]}),
+    )
 
 
 async def _sent(running: Gateway, data: bytes) -> str:
@@ -297,10 +306,10 @@ async def _serve_lines(folder: Path, count: int, number: int, era: str, report: 
 
 def _filling_messages() -> Iterator[dict[str, Any]]:
     """Yield the same over stdio, and open as many listen streams as there may be: they last as long as the client."""
-    calls = [(number, *call) for number in range(FILLING) for call in _filling(number)]
-    for number, name, arguments in calls:
+    calls = [call for number in range(FILLING) for call in _filling(number)]
+    for number, (name, arguments) in enumerate(calls):
         params: dict[str, Any] = {"name": name, "arguments": arguments, "_meta": ENVELOPE}
-        yield {"jsonrpc": "2.0", "id": f"{name} {number}", "method": "tools/call", "params": params}
+        yield {"jsonrpc": "2.0", "id": f"filling {number}", "method": "tools/call", "params": params}
     for number in range(MAX_STREAMS):
         params = {"notifications": {"toolsListChanged": True}, "_meta": ENVELOPE}
         yield {"jsonrpc": "2.0", "id": f"listen {number}", "method": "subscriptions/listen", "params": params}
