@@ -141,8 +141,16 @@ def test_bad_arguments_are_refused_before_a_server_is_started(
     assert not started.exists()
 
 
-def test_a_gateway_imports_logins_and_the_configuration_s_shapes_only_when_it_needs_them() -> None:
-    later = ("httpcore2", "numpy", "onnxruntime", "shortlist.config.shapes", "tokenizers")
-    ask = f"import sys, shortlist.cli.stack; print([name for name in {later} if name in sys.modules])"
+@pytest.mark.parametrize(
+    ("part", "later"),
+    [
+        ("stack", ("httpcore2", "numpy", "onnxruntime", "shortlist.config.shapes", "tokenizers")),
+        ("hosting", ("jwt", "numpy", "onnxruntime", "tokenizers")),
+    ],
+)
+def test_a_gateway_imports_logins_and_the_configuration_s_shapes_only_when_it_needs_them(
+    part: str, later: tuple[str, ...]
+) -> None:
+    ask = f"import sys, shortlist.cli.{part}; print([name for name in {later} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

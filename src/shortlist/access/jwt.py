@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-import jwt
 from pydantic_core import from_json
 
 from shortlist.config.settings import IssuerSettings, OAuthSettings
@@ -52,8 +51,6 @@ REFUSED_SECONDS = 10.0
 MOST_QUESTIONS = 16
 """Introspections that run at the same time; further tokens are refused until one ends."""
 
-
-_SIGNATURES = jwt.PyJWS()
 _BASE64URL = bytes.maketrans(b"-_+/=", b"+/!!!")
 """From base64url to base64; characters that only base64 has become invalid."""
 
@@ -154,7 +151,7 @@ class IssuerKeys:
                 return
             self._fetched = self._clock() - KEYS_SECONDS + RETRY_SECONDS
             raise CannotCheck("the keys of the token's issuer cannot be fetched") from None
-        self._keys = _readable(document.get("keys"))
+        self._keys = await asyncio.to_thread(_readable, document.get("keys"))
 
     async def _discovered(self) -> str:
         base = self._issuer.issuer.rstrip("/")
@@ -228,7 +225,7 @@ class TokenVerifier:
         if not isinstance(algorithm, str) or algorithm not in ACCEPTED:
             raise TokenRefused("the token is not signed with an accepted algorithm")
         key = await keys.find(read.header.get("kid"), algorithm)
-        if not _SIGNATURES.get_algorithm_by_name(algorithm).verify(read.signed, key, read.signature):
+        if not _is_signed(read, algorithm, key):
             raise TokenRefused("the token's signature is not valid")
         self._check_audience(issuer, read.claims)
         return _identity(issuer, read.claims), min(self._seconds_left(read.claims), VERIFIED_SECONDS)
@@ -309,6 +306,12 @@ def _read_token(token: str) -> _Read:
     return _Read(header, claims, raw.rpartition(b".")[0], signature)
 
 
+def _is_signed(token: _Read, algorithm: str, key: Any) -> bool:
+    import jwt  # noqa: PLC0415 - as in `_public_key`, which has made the key
+
+    return bool(jwt.get_algorithm_by_name(algorithm).verify(token.signed, key, token.signature))
+
+
 def _decoded(part: bytes) -> bytes:
     return binascii.a2b_base64(part + b"=" * (-len(part) % 4), strict_mode=True)
 
@@ -341,6 +344,8 @@ def _readable(raw: Json) -> tuple[_PublicKey, ...]:
 
 
 def _public_key(entry: Mapping[str, Json]) -> _PublicKey | None:
+    import jwt  # noqa: PLC0415 - takes 40 ms, and few gateways have an issuer
+
     key_id, kind = entry.get("kid"), entry.get("kty")
     algorithms = frozenset(ALGORITHMS.get(str(kind if kind == "RSA" else entry.get("crv")), ()))
     if "alg" in entry:
