@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +117,23 @@ def test_a_server_that_cannot_be_reached_is_a_clear_error_without_the_password()
         with storage.vectors.claim(["part"]) as granted:
             assert granted == {"part"}, "whoever cannot ask others works"
         assert storage.catalogs.load("sky") is None
+
+
+def test_while_the_server_is_away_one_query_tries_to_reach_it_and_the_others_fail_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(database_module, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(database_module, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(database_module, "TRY_SECONDS", 600.0)
+    with closing(Postgres(NOWHERE)) as database, ThreadPoolExecutor(2) as threads:
+        with pytest.raises(StoreError):
+            database.read("SELECT 1")
+        tries = [threads.submit(database.read, "SELECT 1") for _ in range(2)]
+        finished, waiting = wait(tries, return_when=FIRST_COMPLETED)
+        assert len(finished) == len(waiting) == 1
+        assert isinstance(finished.pop().exception(), StoreError)
+        database.close()
+        assert isinstance(waiting.pop().exception(), StoreError)
 
 
 def test_a_newer_schema_is_refused_and_left_alone(address: str) -> None:
@@ -379,17 +396,20 @@ def test_a_lease_is_held_by_one_gateway_until_it_is_released_or_expires(storage:
         mine, theirs = shared(storage).leases, shared(other).leases
         assert mine.take("box", "1", "http://one") == Holder("1", "http://one")
         assert theirs.take("box", "2", "http://two") == Holder("1", "http://one")
-        assert theirs.renew("2", ["box", "unknown"]) == {"box": "1"}
+        assert theirs.renew("2", ["box", "unknown"]) == {"box": Holder("1", "http://one")}
         theirs.release("box", "2")
         mine.release("box", "1")
         assert theirs.take("box", "2", "http://two").replica == "2"
         with psycopg.connect(address) as connection:
             connection.execute("UPDATE shortlist.leases SET until = now() - interval '1 second'")
-        assert mine.renew("1", ["box"]) == {}
-        assert theirs.renew("2", ["box"]) == {"box": "2"}
+        assert mine.renew("1", ["box"]) == {"box": Holder("2", "http://two", is_expired=True)}
+        assert theirs.renew("2", ["box"]) == {"box": Holder("2", "http://two")}
+        assert mine.take("box", "1", "http://one", over="2").replica == "2"
         with psycopg.connect(address) as connection:
             connection.execute("UPDATE shortlist.leases SET until = now() - interval '1 second'")
-        assert mine.take("box", "1", "http://one").replica == "1"
+        assert mine.take("box", "1", "http://one") == Holder("2", "http://two", is_expired=True)
+        assert mine.take("box", "1", "http://one", over="3") == Holder("2", "http://two", is_expired=True)
+        assert mine.take("box", "1", "http://one", over="2") == Holder("1", "http://one")
 
 
 def test_all_gateways_have_the_same_keys(storage: Storage, address: str) -> None:

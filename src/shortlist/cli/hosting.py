@@ -30,7 +30,7 @@ from shortlist.errors import InvalidInput
 from shortlist.front.audience import Admission
 from shortlist.front.border import Border
 from shortlist.front.http import build_app
-from shortlist.front.leases import Lending
+from shortlist.front.lending import Lending
 from shortlist.front.probes import probe_routes
 from shortlist.front.registry import registry_routes
 from shortlist.front.stdio import check_front, open_front
@@ -202,7 +202,7 @@ async def _serve_http(
     registry = registry_routes(stack.gateway.state, border)
     dashboard = [dashboard_route(stack, access, border)] if pages else []
     replica = open_replica(stack)
-    lending = [Lending(stack.pool, stack.leases, admission.relayed).route()] if stack.leases is not None else []
+    lending = Lending(stack.pool, stack.leases, admission.relayed).routes() if stack.leases is not None else []
     app = build_app(stack.front, host, [*probes, *registry, *lending, *dashboard], border, replica)
     kept, sent = stack.storage.results, app.state.sessions.log
     stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})

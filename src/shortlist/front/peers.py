@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -44,8 +45,18 @@ _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrad
 _TOWARDS_ONE = ("notifications/cancelled", "notifications/progress")
 _STANDALONE = "_GET_stream"
 """The SDK's name of the stream that belongs to no request."""
+GONE_STATUS, SILENT_STATUS = 410, 504
+"""Stand for the answer of a replica whose process has ended, and of one that does not answer in time."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAnswer:
+    """What another replica answers."""
+
+    status: int
+    body: bytes = b""
 
 
 class Peers:
@@ -59,6 +70,11 @@ class Peers:
         self.has_joined = anyio.Event()
         self._urls: Mapping[str, str] = {}
         self._http: httpx2.AsyncClient | None = None
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Return where the other replicas are reached, as far as the store last said."""
+        return tuple(self._urls.values())
 
     @property
     def mark(self) -> str:
@@ -79,15 +95,29 @@ class Peers:
     async def joined(self, url: str) -> AsyncIterator[None]:
         """Let the others find this replica at an address until this ends."""
         self.url = url
-        self.has_joined.set()
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
         async with httpx2.AsyncClient(timeout=timeout, follow_redirects=False) as self._http:
+            self.has_joined.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep_announcing, url)
                 yield
                 tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True), suppress(StoreError):
                 await anyio.to_thread.run_sync(self._store.leave, str(self.number))
+
+    async def ask(self, where: str, question: bytes, authorization: str, seconds: float) -> PeerAnswer:
+        """Return what another replica answers; see GONE_STATUS and SILENT_STATUS for one that does not."""
+        try:
+            with anyio.fail_after(seconds):
+                if self._http is None:
+                    return PeerAnswer(SILENT_STATUS)
+                headers = {"Authorization": authorization}
+                response = await self._http.post(where, content=question, headers=headers)
+        except httpx2.ConnectError as error:
+            return PeerAnswer(GONE_STATUS if _is_refused(error) else SILENT_STATUS)
+        except (httpx2.HTTPError, TimeoutError):
+            return PeerAnswer(SILENT_STATUS)
+        return PeerAnswer(response.status_code, response.content)
 
     async def passed_on(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
         """Pass a request on to the replica that it belongs to; return False where it is to be served here."""
@@ -212,6 +242,13 @@ class Peers:
     async def _look(self) -> None:
         with suppress(StoreError):
             self._urls = await anyio.to_thread.run_sync(self._store.others, str(self.number))
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Return whether the other machine answered that nothing listens there, so that the process has ended."""
+    while error is not None and not isinstance(error, ConnectionRefusedError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _may_belong_elsewhere(body: bytes) -> bool:

@@ -15,7 +15,7 @@ REPLICA_SECONDS = 10.0
 """A replica that has not been seen for so long counts as gone."""
 LOCK_SECONDS = 20.0
 """A change of a secret by another gateway has ended by then."""
-LEASE_SECONDS = 4.0
+LEASE_SECONDS = 4.5
 """How long a lease lasts unless its holder renews it."""
 
 logger = logging.getLogger(__name__)
@@ -75,17 +75,19 @@ class Holder:
 
     replica: str
     url: str
+    is_expired: bool = False
+    """It has not renewed the lease in time; it stays the holder until another replica takes the lease over."""
 
 
 class LeaseStore(Protocol):
     """Leases on what only one replica may run; the clock of the store decides. Every method may raise StoreError."""
 
-    def take(self, key: str, replica: str, url: str) -> Holder:
-        """Take a lease that is free for LEASE_SECONDS; return who holds it now."""
+    def take(self, key: str, replica: str, url: str, over: str = "") -> Holder:
+        """Take a lease for LEASE_SECONDS if it is free, or if it has expired and `over` holds it; return its holder."""
         ...
 
-    def renew(self, replica: str, keys: Sequence[str]) -> dict[str, str]:
-        """Prolong those of the leases that a replica holds; return the holder of each that has not expired."""
+    def renew(self, replica: str, keys: Sequence[str]) -> dict[str, Holder]:
+        """Prolong those of the leases that a replica holds; return the holder of each that somebody holds."""
         ...
 
     def release(self, key: str, replica: str) -> None: ...

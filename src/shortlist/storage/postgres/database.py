@@ -25,7 +25,9 @@ WAIT_SECONDS = 5.0
 """How long a query waits for a connection before it fails."""
 STATEMENT_SECONDS = 30
 AWAY_SECONDS = 2.0
-"""After a failed connection, how long others fail at once instead of waiting for theirs."""
+"""After a failed connection, how long all queries fail at once; then one of them tries again."""
+TRY_SECONDS = 1.0
+"""How long that one waits for a connection."""
 MOST_CONNECTIONS = 8
 BEGUN = "begun"
 LONGEST_KEY = 500
@@ -40,6 +42,11 @@ logger = logging.getLogger(__name__)
 _CONNECTION: dict[str, Any] = {
     "options": _OPTIONS,
     "connect_timeout": int(WAIT_SECONDS),
+    # A server that has vanished from the network is noticed within about ten seconds, not within a quarter of an hour.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
     "application_name": "shortlist",
 }
 
@@ -64,8 +71,10 @@ class Postgres:
         self._opening = threading.Lock()
         self._ready = False
         self._begun = False
-        self._away: tuple[float, str] = (0.0, "")
-        """Until when the server counts as away, and why."""
+        self._away: tuple[float, str] | None = None
+        """Until when nobody tries to reach the server, and why; None where it answered last."""
+        self._trying = threading.Lock()
+        """Held by the one query that tries to reach a server that is away; the others fail at once."""
 
     @contextmanager
     def transaction(self, *, create: bool = True) -> Iterator[PostgresConnection]:
@@ -120,13 +129,8 @@ class Postgres:
 
     @contextmanager
     def _connected(self) -> Iterator[PostgresConnection]:
-        until, why = self._away
-        if time.monotonic() < until:
-            raise StoreError(why)
         try:
-            if not self._ready:
-                self._prepare()
-            with self._pool.connection() as connection:
+            with self._reached() as connection:
                 yield connection
         except (psycopg.Error, PoolTimeout) as error:
             remedy = _remedy(error)
@@ -142,12 +146,32 @@ class Postgres:
                 self._away = (time.monotonic() + AWAY_SECONDS, why)
             raise StoreError(why) from None
 
-    def _prepare(self) -> None:
+    @contextmanager
+    def _reached(self) -> Iterator[PostgresConnection]:
+        """Yield a connection; while the server is away, one query at a time tries to get one, and briefly."""
+        away = self._away
+        if away is not None and (time.monotonic() < away[0] or not self._trying.acquire(blocking=False)):
+            raise StoreError(away[1])
+        seconds = WAIT_SECONDS if away is None else TRY_SECONDS
+        try:
+            if not self._ready:
+                self._prepare(seconds)
+            with self._pool.connection(timeout=seconds) as connection:
+                self._away = None
+                if away is not None:
+                    self._trying.release()
+                    away = None
+                yield connection
+        finally:
+            if away is not None:
+                self._trying.release()
+
+    def _prepare(self, seconds: float) -> None:
         with self._opening:
             if self._ready:
                 return
             self._pool.open()
-            with self._pool.connection() as connection:
+            with self._pool.connection(timeout=seconds) as connection:
                 self._migrate(connection)
                 self._compare_clocks(connection)
             self._ready = True

@@ -118,24 +118,25 @@ class PostgresLeases:
     def __init__(self, database: Postgres) -> None:
         self._database = database
 
-    def take(self, key: str, replica: str, url: str) -> Holder:
+    def take(self, key: str, replica: str, url: str, over: str = "") -> Holder:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM leases WHERE until < now() - interval '1 day'")
             connection.execute(
                 "INSERT INTO leases VALUES (%s, %s, %s, now() + make_interval(secs => %s)) ON CONFLICT (key) DO UPDATE "
                 "SET holder = excluded.holder, url = excluded.url, until = excluded.until "
-                "WHERE leases.until < now() OR leases.holder = excluded.holder",
-                (key, replica, url, LEASE_SECONDS),
+                "WHERE leases.holder = excluded.holder OR (leases.until < now() AND leases.holder = %s)",
+                (key, replica, url, LEASE_SECONDS, over),
             )
-            row = connection.execute("SELECT holder, url FROM leases WHERE key = %s", (key,)).fetchone()
+            sql = "SELECT holder, url, until < now() FROM leases WHERE key = %s"
+            row = connection.execute(sql, (key,)).fetchone()
         return Holder(*row) if row else Holder(replica, url)
 
-    def renew(self, replica: str, keys: Sequence[str]) -> dict[str, str]:
+    def renew(self, replica: str, keys: Sequence[str]) -> dict[str, Holder]:
         with self._database.transaction() as connection:
             sql = "UPDATE leases SET until = now() + make_interval(secs => %s) WHERE holder = %s AND key = ANY(%s)"
             connection.execute(sql, (LEASE_SECONDS, replica, list(keys)))
-            sql = "SELECT key, holder FROM leases WHERE key = ANY(%s) AND until > now()"
-            return dict(connection.execute(sql, (list(keys),)).fetchall())
+            sql = "SELECT key, holder, url, until < now() FROM leases WHERE key = ANY(%s)"
+            return {key: Holder(*row) for key, *row in connection.execute(sql, (list(keys),))}
 
     def release(self, key: str, replica: str) -> None:
         with self._database.transaction() as connection:
