@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from shortlist.access.principal import Principal
-from shortlist.cli.adding import ConfigEditor, ConfigSwitch
+from shortlist.cli.adding import ConfigEditor
 from shortlist.cli.controls import ConfigWords, DismissedMisses
+from shortlist.cli.editing import ConfigSwitch
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
 from shortlist.models import Json

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shortlist.cli.adding import ConfigSwitch
+from shortlist.cli.editing import ConfigSwitch
 from shortlist.config.settings import TokenSettings, hash_token
 from shortlist.errors import InvalidInput
 from shortlist.telemetry.events import ToolsLoaded

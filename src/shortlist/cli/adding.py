@@ -9,33 +9,28 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
-from shortlist.catalog.naming import SEPARATOR
 from shortlist.cli.arguments import add_command, add_json, count
 from shortlist.cli.asking import confirmed
+from shortlist.cli.editing import ConfigSwitch, change, keys_of, servers_in
 from shortlist.cli.registries import find_server, registry_url, search, sync, unpack
 from shortlist.cli.restarts import request_restart
-from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.registry import Need, Offer, Package, RegistryServer, offers, short_name
-from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, remove, replace_file, tree_of
+from shortlist.config.clients.texts import format_of, put, remove
 from shortlist.config.load import settings_of
 from shortlist.config.masking import masked
 from shortlist.errors import InvalidInput
-from shortlist.models import Json, ToolId
+from shortlist.models import Json
 from shortlist.paths import find_config, user_config_path
 from shortlist.text.tokens import one_line
 from shortlist.web.controls import NewServer, Proposal
 
-Edit: TypeAlias = Callable[[str], str]
-
 OK = 0
-OWN_EXPANSIONS = "expansions.txt"
-"""Beside the configuration, where it names no other file."""
 
 
 def register(subparsers: Any) -> None:
@@ -123,7 +118,7 @@ def _add(arguments: argparse.Namespace) -> int:
         print(f"{name}: {_shown(entry)}")
     written = arguments.yes or (not arguments.json and confirmed(f"Add it to {path}?"))
     if written:
-        _change(path, lambda text: put(text, format_of(path), ("mcpServers", name), entry))
+        change(path, lambda text: put(text, format_of(path), ("mcpServers", name), entry))
     if arguments.json:
         print(json.dumps({"name": name, "entry": masked(entry), "file": str(path), "written": written}, indent=2))
     else:
@@ -212,7 +207,7 @@ def _described(server: RegistryServer, offer: Offer) -> str:
 
 def _check_new(name: str, entry: Mapping[str, Json], path: Path) -> None:
     """Refuse a name that is taken, and what the gateway would refuse, before anything is written."""
-    if name in _present(path):
+    if name in servers_in(path):
         raise InvalidInput(f"There is a server {name!r} already. Remove it first, or choose another name (--as NAME).")
     settings_of({"mcpServers": {name: entry}}, source=str(path))
 
@@ -243,12 +238,12 @@ class ConfigEditor:
         name, entry = self._wanted(server)
         if _digest(name, entry) != digest:
             raise InvalidInput("What would be added has changed since it was shown. Check it again.")
-        _change(self.path, lambda text: put(text, format_of(self.path), ("mcpServers", name), entry))
+        change(self.path, lambda text: put(text, format_of(self.path), ("mcpServers", name), entry))
         return name
 
     def remove(self, name: str) -> None:
-        keys = _keys(self.path, name)
-        _change(self.path, lambda text: remove(text, format_of(self.path), keys))
+        keys = keys_of(self.path, name)
+        change(self.path, lambda text: remove(text, format_of(self.path), keys))
 
     def _wanted(self, server: NewServer) -> tuple[str, dict[str, Json]]:
         is_command = not server.what.startswith(("@", "http://", "https://"))
@@ -286,57 +281,9 @@ def _digest(name: str, entry: Mapping[str, Json]) -> str:
 
 def _remove(arguments: argparse.Namespace) -> int:
     path = _own(arguments)
-    keys = _keys(path, arguments.name)
-    _change(path, lambda text: remove(text, format_of(path), keys))
+    keys = keys_of(path, arguments.name)
+    change(path, lambda text: remove(text, format_of(path), keys))
     return _done(arguments, f"Removed {arguments.name!r} from {path}.")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSwitch:
-    """Turns servers and tools of a configuration file on and off; comments and order stay."""
-
-    path: Path
-
-    def turn(self, name: str, *, on: bool) -> None:
-        """Enable or disable SERVER, SERVER/TOOL or SERVER__TOOL."""
-        path = self.path
-        server, tool = self._parts(name)
-        keys = _keys(path, server)
-        if tool:
-            self._turn_tool(keys, tool, on=on)
-        elif on:
-            _change(
-                path, lambda text: _kept(_kept(text, path, (*keys, "disabled"), None), path, (*keys, "enabled"), None)
-            )
-        else:
-            _change(path, lambda text: put(text, format_of(path), (*keys, "disabled"), True))
-
-    def disabled(self) -> list[str]:
-        """Return the servers that are disabled, and the tools as SERVER/TOOL, in the order of the file."""
-        entries = {name: _entry(self.path, keys) for name, keys in _present(self.path).items()}
-        off = [name for name, each in entries.items() if each.get("disabled") is True or each.get("enabled") is False]
-        return off + [f"{name}/{tool}" for name, each in entries.items() for tool in _list(each, "disabledTools")]
-
-    def _turn_tool(self, keys: Sequence[str], tool: str, *, on: bool) -> None:
-        path, hidden = self.path, _list(_entry(self.path, keys), "disabledTools")
-        if on and tool not in hidden:
-            raise InvalidInput(
-                f"The tool {tool!r} of {keys[-1]!r} is not disabled. Disabled are {', '.join(hidden) or 'none'}."
-            )
-        left = [each for each in hidden if each != tool] if on else list(dict.fromkeys([*hidden, tool]))
-        _change(path, lambda text: _kept(text, path, (*keys, "disabledTools"), left or None))
-
-    def _parts(self, name: str) -> tuple[str, str]:
-        """Split the name of a tool as `tools` lists it, or as its id is written."""
-        present = _present(self.path)
-        if name in present:
-            return name, ""
-        for mark in ("/", SEPARATOR):
-            for server in present:
-                if name.startswith(f"{server}{mark}"):
-                    return server, name.removeprefix(f"{server}{mark}")
-        server, _, tool = name.partition("/")
-        return server, tool
 
 
 def _disable(arguments: argparse.Namespace) -> int:
@@ -349,11 +296,6 @@ def _enable(arguments: argparse.Namespace) -> int:
     path = _own(arguments)
     ConfigSwitch(path).turn(arguments.name, on=True)
     return _done(arguments, f"Enabled {arguments.name!r} in {path}.")
-
-
-def _kept(text: str, path: Path, keys: Sequence[str], value: Json) -> str:
-    form = format_of(path)
-    return remove(text, form, keys) if value is None else put(text, form, keys, value)
 
 
 def _edit(arguments: argparse.Namespace) -> int:
@@ -371,66 +313,14 @@ def _edit(arguments: argparse.Namespace) -> int:
 def _restart(arguments: argparse.Namespace) -> int:
     """Make every running gateway restart a server; each watches this file."""
     path = _own(arguments)
-    _keys(path, arguments.name)
+    keys_of(path, arguments.name)
     request_restart(arguments.name)
     return _done(arguments, f"A running gateway restarts {arguments.name!r} within a second.")
-
-
-def add_keyword(path: Path, tool: ToolId, keyword: str) -> None:
-    """Add a keyword to a tool in a configuration file."""
-    server, _, name = tool.partition("/")
-    keys = (*_keys(path, server), "shortlist", "tools", name, "keywords")
-    present = _list(_entry(path, keys[:-1]), "keywords")
-    _change(path, lambda text: put(text, format_of(path), keys, list(dict.fromkeys([*present, keyword]))))
-
-
-def expansions_of(path: Path) -> Path:
-    """Return the first expansion file of a configuration; one beside it is added where there is none."""
-    present = _list(_entry(path, ("shortlist",)), "expansions")
-    file = path.parent / Path((present or [OWN_EXPANSIONS])[0]).expanduser()
-    if not file.exists():
-        replace_file(file, b"# What people write => what tools call it\n", expected=None)
-    if not present:
-        _change(path, lambda text: put(text, format_of(path), ("shortlist", "expansions"), [OWN_EXPANSIONS]))
-    return file
 
 
 def _own(arguments: argparse.Namespace) -> Path:
     found = find_config(str(arguments.config) if arguments.config else None)
     return found or user_config_path()
-
-
-def _present(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return the keys that lead to each server of a configuration."""
-    raw = read_bytes(path)
-    try:
-        tree = tree_of(decoded(raw, path), format_of(path))
-    except ValueError as error:
-        raise InvalidInput(f"{path} cannot be read: {error}. Correct it first.") from None
-    return {keys[-1]: keys for keys, _ in server_entries("file", tree, Place())}
-
-
-def _keys(path: Path, name: str) -> tuple[str, ...]:
-    present = _present(path)
-    if name not in present:
-        raise InvalidInput(f"No server {name!r} in {path}. There are {', '.join(present) or 'none'}.")
-    return present[name]
-
-
-def _entry(path: Path, keys: Sequence[str]) -> Mapping[str, Json]:
-    tree: Any = tree_of(decoded(read_bytes(path), path), format_of(path))
-    for key in keys:
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
-    return tree if isinstance(tree, Mapping) else {}
-
-
-def _list(entry: Mapping[str, Json], key: str) -> list[str]:
-    return [str(each) for each in entry.get(key) or ()]
-
-
-def _change(path: Path, edit: Edit) -> None:
-    before = read_bytes(path)
-    replace_file(path, edit(decoded(before, path)).encode(), expected=before)
 
 
 def _done(arguments: argparse.Namespace, text: str) -> int:

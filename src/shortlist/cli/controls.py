@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio.from_thread
 
 from shortlist.access.principal import Principal
-from shortlist.cli.adding import ConfigEditor, ConfigSwitch, add_keyword, expansions_of
+from shortlist.cli.adding import ConfigEditor
+from shortlist.cli.editing import ConfigSwitch, add_keyword, expansions_of
 from shortlist.cli.grants import open_logins
 from shortlist.cli.restarts import request_restart
 from shortlist.cli.signing import target_of
