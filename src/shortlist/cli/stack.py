@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import anyio
@@ -18,19 +17,25 @@ from shortlist import upstream
 from shortlist.access.tokens import OwnTokens
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.saved import SavedCatalog
+from shortlist.cli.following import (
+    Reloads,
+    follow_experiments,
+    follow_grants,
+    follow_programs,
+    follow_reviews,
+    learn,
+)
 from shortlist.cli.grants import open_logins
 from shortlist.cli.news import News
 from shortlist.cli.pauses import keep_pauses_short, no_collection, return_memory
 from shortlist.cli.pinning import open_inspection, open_keeper
 from shortlist.cli.reading import log_folder, say
 from shortlist.cli.recording import Telemetry, open_audit, open_telemetry
-from shortlist.cli.restarts import Restarts
 from shortlist.cli.signing import SignIns
 from shortlist.cli.teaching import Teacher, open_teacher
-from shortlist.cli.vault import revealed, stored_secret
-from shortlist.cli.words import Words, stamp
+from shortlist.cli.vault import stored_secret
+from shortlist.cli.words import Words
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
-from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.front.answerer import Answerer
 from shortlist.front.audience import Admission
 from shortlist.front.leases import SharedLeases
@@ -40,7 +45,7 @@ from shortlist.front.server import Front, ObservedRequests, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch
 from shortlist.gateway.ports import ToolSearch
 from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
-from shortlist.gateway.state import ListChanged, Seams
+from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, Tool, ToolId
 from shortlist.observability.logs import lines_left_out, quieter
@@ -50,22 +55,16 @@ from shortlist.storage.audit import AuditLog
 from shortlist.storage.opening import open_storage
 from shortlist.storage.port import Storage, VectorStore
 from shortlist.telemetry.recorder import record_to
-from shortlist.trust.keeping import Keeper
-from shortlist.upstream.events import Survey, Surveyed, ToolsChanged, UpstreamEvent
+from shortlist.upstream.events import Survey, Surveyed, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
 Done = TypeVar("Done")
 Starting: TypeAlias = Literal["all", "unknown", "none"]
 """Which servers are started at once: `unknown` are those that no catalog was saved of."""
 
-RELOAD_SECONDS = 2.0
-WATCH_SECONDS = 0.4
-"""How often the configuration is looked at: a change is served within a second."""
 SETTLE_SECONDS = 30.0
 """How long a command waits for servers before it answers without them."""
 NOT_RECORDED = TelemetrySettings(enabled=False)
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,15 +249,16 @@ async def _open_stack(
             if models:
                 tasks.start_soon(keep_pauses_short)
                 tasks.start_soon(return_memory)
-                tasks.start_soon(_follow_experiments, telemetry, gateway, news)
+                tasks.start_soon(follow_experiments, telemetry, gateway, news)
             if teacher is not None:
-                tasks.start_soon(_learn, teacher, gateway)
+                tasks.start_soon(learn, teacher, gateway)
             if settings.source or tokens is not None:
-                tasks.start_soon(_Reloads(stack, saved, words, configured, tokens).follow)
+                reloads = Reloads(gateway, pool, search, news, saved, words, configured, tokens)
+                tasks.start_soon(reloads.follow)
             for follow in (
-                partial(_follow_reviews, keeper, gateway, pool),
-                partial(_follow_programs, gateway),
-                partial(_follow_grants, pool),
+                partial(follow_reviews, keeper, gateway, pool),
+                partial(follow_programs, gateway),
+                partial(follow_grants, pool),
             ):
                 tasks.start_soon(follow, news)
             yield stack
@@ -384,113 +384,3 @@ class _Events:
 
     def __call__(self, event: UpstreamEvent) -> None:
         self.take(event)
-
-
-async def _follow_experiments(telemetry: Telemetry, gateway: Gateway, news: News) -> None:
-    """Serve the variants of the running experiment; notify clients whose variant changed to list again."""
-    while True:
-        await news.wait("experiments", RELOAD_SECONDS)
-        if await anyio.to_thread.run_sync(telemetry.follow):
-            gateway.state.announce(ListChanged())
-
-
-async def _follow_reviews(keeper: Keeper, gateway: Gateway, pool: UpstreamPool, news: News) -> None:
-    """Admit the tools of all servers again when somebody has approved or rejected something."""
-    while True:
-        await news.wait("decisions", RELOAD_SECONDS)
-        for server, tools in (await anyio.to_thread.run_sync(keeper.reviewed)).items():
-            gateway.on_upstream(ToolsChanged(server=server, tools=tools))
-        waiting, keeper.unlisted = keeper.unlisted & pool.states.keys(), frozenset()
-        for server in waiting:
-            pool.refresh(server)
-
-
-async def _follow_programs(gateway: Gateway, news: News) -> None:
-    """Offer programs that were approved meanwhile, and no longer those that were removed."""
-    while True:
-        await news.wait("programs", RELOAD_SECONDS)
-        await gateway.state.background.contained("following saved programs", gateway.offer_programs)
-
-
-async def _follow_grants(pool: UpstreamPool, news: News) -> None:
-    """Try servers again that need a login when somebody has signed in with any gateway."""
-    while True:
-        await news.wait("grants", float("inf"))
-        for server, state in tuple(pool.states.items()):
-            if state == "needs_auth":
-                pool.refresh(server)
-
-
-async def _learn(teacher: Teacher, gateway: Gateway) -> None:
-    """Update exemplars from the event log, using at most 5 % of one core."""
-    took = 0.0
-    while True:
-        await anyio.sleep(max(RELOAD_SECONDS, 20 * took))
-        started = anyio.current_time()
-        await anyio.to_thread.run_sync(teacher.refresh, gateway.state.settings, abandon_on_cancel=True)
-        took = anyio.current_time() - started
-
-
-class _Reloads:
-    """Applies changes of the configuration, of the files it names, and of the tokens."""
-
-    def __init__(
-        self, stack: Stack, saved: SavedCatalog, words: Words, configured: Settings, tokens: OwnTokens | None
-    ) -> None:
-        self._stack = stack
-        self._saved = saved
-        self._words = words
-        self._configured = configured  # without the tokens that were created by command
-        self._tokens = tokens
-
-    async def follow(self) -> None:
-        """Look for changes until cancelled."""
-        path, restarts = Path(self._configured.source), Restarts()
-        seen = stamp(path) if self._configured.source else None
-        while True:
-            await self._stack.news.wait("tokens", WATCH_SECONDS)
-            now = stamp(path) if self._configured.source else None
-            if now not in (seen, None):
-                seen = now
-                await self._reload_settings(path)
-            if self._tokens is not None and await anyio.to_thread.run_sync(self._tokens.follow):
-                await self._stack.gateway.configure(self._tokens.added_to(self._configured))
-            for server in restarts.asked():
-                await _restart(self._stack, server)
-            await _reload_words(self._stack, self._words)
-
-    async def _reload_settings(self, path: Path) -> None:
-        """Apply the configuration whole; one that cannot be served is reported and the running one is kept."""
-        from shortlist.config.load import load_settings  # noqa: PLC0415 - a tenth of a start; most never read it again
-
-        try:
-            settings = revealed(load_settings(path, lenient=True))
-            reload = await self._stack.gateway.configure(self._tokens.added_to(settings) if self._tokens else settings)
-        except InvalidConfig as error:
-            logger.warning("%s (the running configuration is kept)", error)
-            return
-        self._configured, self._saved.servers = settings, settings.servers
-        changes = await self._stack.pool.reload(settings.servers, settings.limits)
-        changed = [*reload.changes, *([str(changes)] if changes else [])]
-        say(f"reloaded {path}" + (f": {'; '.join(changed)}" if changed else ""))
-
-
-async def _restart(stack: Stack, server: str) -> None:
-    servers = stack.gateway.state.settings.servers
-    if server in servers:
-        await stack.pool.reload({name: settings for name, settings in servers.items() if name != server})
-        await stack.pool.reload(servers)
-        say(f"restarted {server!r}")
-
-
-async def _reload_words(stack: Stack, words: Words) -> None:
-    """Load the expansion files again; if one is broken, log it and keep the previous words."""
-    files = stack.gateway.state.settings.expansions
-    try:
-        if not await anyio.to_thread.run_sync(words.follow, files):
-            return
-    except InvalidInput as error:
-        logger.warning("%s (the previous expansions stay in use)", error)
-        return
-    stack.search.renew()
-    say(f"reloaded the expansions of {', '.join(map(str, files)) or 'no file'}")
