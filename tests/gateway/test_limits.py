@@ -18,7 +18,7 @@ from starlette.routing import Route
 from shortlist.cli.listening import listen
 from shortlist.config.settings import Limits
 from shortlist.front import resumption
-from shortlist.front.audience import SHUTTING_DOWN, Admission
+from shortlist.front.admission import SHUTTING_DOWN, Admission
 from shortlist.front.connections import (
     HEAD_BYTES,
     HEAD_FIELDS,

@@ -36,8 +36,8 @@ from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.vault import stored_secret
 from shortlist.cli.words import Words
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
+from shortlist.front.admission import Admission
 from shortlist.front.answerer import Answerer
-from shortlist.front.audience import Admission
 from shortlist.front.leases import SharedLeases
 from shortlist.front.peers import Peers
 from shortlist.front.probes import watch_clients
