@@ -188,6 +188,8 @@ async def test_without_the_right_token_nobody_is_let_in(header: str | None) -> N
         ({"Host": "evil.example"}, 421),
         ({"Host": "127.0.0.1.evil.example:80"}, 421),
         ({"Host": ""}, 421),
+        ({"Host": "127.0.0.1:80, evil.example"}, 421),
+        ({"Host": "127.0.0.1:evil.example"}, 421),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://localhost.evil.example"}, 403),
@@ -198,6 +200,23 @@ async def test_a_page_in_a_browser_cannot_reach_the_gateway(headers: dict[str, s
         for path in ("/mcp", "/mcp/w/x"):
             answer = await http.post(f"{base}{path}", headers=headers, json={})
             assert answer.status_code == status
+
+
+@eras
+@pytest.mark.parametrize("number", [1.5, None, True, [], {}])
+async def test_a_request_with_an_unusable_id_is_refused_so_that_nobody_waits_for_it(era: Era, number: Any) -> None:
+    async with serve(Fixture("alpha")) as served, listening(served) as base, httpx2.AsyncClient() as http:
+        headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+        if era == "legacy":
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+            message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+            opened = await http.post(f"{base}/mcp", headers=headers, json=message)
+            headers["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
+        else:
+            headers |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
+        message = {"jsonrpc": "2.0", "id": number, "method": "tools/list"}
+        answer = await http.post(f"{base}/mcp", headers=headers, json=message)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32600)
 
 
 async def test_a_page_of_this_machine_is_let_in() -> None:

@@ -70,16 +70,20 @@ def test_what_is_printed_is_no_message() -> None:
 def test_a_line_that_is_no_message_is_passed_over_and_a_broken_character_replaced() -> None:
     broken = lines_of([ping(1, text="?")]).replace(b"?", b"\xff")
     half = json.dumps(ping(2, text="cut \ud83d")).encode() + b"\n"
-    lines = b"hello\n\n" + broken + half
+    marked = b"\xef\xbb\xbf" + lines_of([ping(3)])
+    lines = b"hello\n\n" + broken + half + marked
     done = subprocess.run(COMMAND, input=lines, capture_output=True, check=True, timeout=SECONDS)
-    assert sent_back(done.stdout) == [ping(1, text="�"), ping(2, text="cut ?")]
+    assert sent_back(done.stdout) == [ping(1, text="�"), ping(2, text="cut ?"), ping(3)]
 
 
 def test_a_request_that_is_not_valid_is_answered_so_that_nobody_waits_for_it() -> None:
     wrong = [{**ping(1), "jsonrpc": "1.0"}, {**ping(2), "params": [1]}, {"jsonrpc": "2.0", "id": "3", "method": 7}]
+    numbers: tuple[Any, ...] = (1.5, None, True, [])
+    wrong += [{**ping(0), "id": number} for number in numbers]
     done = subprocess.run(COMMAND, input=lines_of([*wrong, ping(4)]), capture_output=True, check=True, timeout=SECONDS)
     *refused, last = sent_back(done.stdout)
-    assert [(each["id"], each["error"]["code"]) for each in refused] == [(1, -32600), (2, -32600), ("3", -32600)]
+    assert [each["id"] for each in refused] == [1, 2, "3", None, None, None, None]
+    assert {each["error"]["code"] for each in refused} == {-32600}
     assert last == ping(4)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import INVALID_REQUEST
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,7 +30,14 @@ from shortlist.front.replicas import Replica
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
 from shortlist.front.turns import Turns
-from shortlist.upstream.framing import TOO_MANY_VALUES, has_too_many_values, well_formed
+from shortlist.upstream.framing import (
+    TOO_MANY_VALUES,
+    UNUSABLE_ID,
+    error_message,
+    has_too_many_values,
+    has_unusable_id,
+    well_formed,
+)
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named here to be refused without tokens
@@ -140,6 +148,9 @@ class Endpoint:
         if self._peers is not None and await self._peers.passed_on(scope, receive, send, body):
             return
         if await serve_call(self._server, scope, receive, send, body):
+            return
+        if has_unusable_id(body):
+            await JSONResponse(error_message(None, INVALID_REQUEST, UNUSABLE_ID), 400)(scope, receive, send)
             return
         try:
             await self._manager.serve(scope, _replayed(body, receive), send, body)
@@ -255,6 +266,7 @@ class LocalOnly:
 
 def _host(url: str) -> str | None:
     try:
-        return urlsplit(url).hostname
-    except ValueError:
+        parts = urlsplit(url)
+        return parts.hostname if parts.port != 0 else None
+    except ValueError:  # also where the port is not a number
         return None

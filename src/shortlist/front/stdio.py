@@ -21,16 +21,19 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, jsonrpc_message_adapter
+from mcp_types import INVALID_REQUEST, JSONRPCNotification, jsonrpc_message_adapter
 from pydantic_core import from_json
 
 from shortlist.errors import InvalidInput
 from shortlist.upstream.framing import (
+    BYTE_ORDER_MARK,
+    UNUSABLE_ID,
     LineSplitter,
     Message,
     Oversized,
     countable,
     error_message,
+    has_unusable_id,
     read_line,
     refusal,
     well_formed,
@@ -140,9 +143,10 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
         line = countable(line)
         if isinstance(line, Oversized):
             return await self._refused(line)
+        line = line.removeprefix(BYTE_ORDER_MARK)
         try:
             text = well_formed(line).decode("utf-8", "replace")
-            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+            message = jsonrpc_message_adapter.validate_json(text, by_name=False)
         except ValueError as error:
             number = _id_of_request(line)
             if number is None:
@@ -150,6 +154,10 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
             reason = "This is not a valid JSON-RPC 2.0 request. Check `jsonrpc`, `id`, `method` and `params`."
             await self._outbox.send(_session_message(error_message(number, INVALID_REQUEST, reason)))
             return None
+        if isinstance(message, JSONRPCNotification) and has_unusable_id(line):
+            await self._outbox.send(_session_message(error_message(None, INVALID_REQUEST, UNUSABLE_ID)))
+            return None
+        return SessionMessage(message)
 
     async def _refused(self, line: Oversized) -> SessionMessage | None:
         """Answer a message that is too large to be read; if it is itself an answer, its request gets the error."""
