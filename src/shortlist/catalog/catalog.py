@@ -5,7 +5,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import is_
+from operator import indexOf, is_
 from types import MappingProxyType
 from typing import Self, TypeVar
 
@@ -185,10 +185,17 @@ class Catalog:
 def differing(before: Sequence[Tool], after: Sequence[Tool]) -> tuple[Sequence[Tool], Sequence[Tool]]:
     """Return the parts in which two lists of tools may differ: without the objects that both begin and end with."""
     shorter = min(len(before), len(after))
-    alike, backwards = list(map(is_, before, after)), list(map(is_, reversed(before), reversed(after)))
-    start = shorter if all(alike) else alike.index(False)
-    end = min(shorter if all(backwards) else backwards.index(False), shorter - start)
+    start = _alike(map(is_, before, after), shorter)
+    end = min(_alike(map(is_, reversed(before), reversed(after)), shorter), shorter - start)
     return before[start : len(before) - end], after[start : len(after) - end]
+
+
+def _alike(same: Iterable[bool], most: int) -> int:
+    """Return how many are the same at the start."""
+    try:
+        return indexOf(same, False)
+    except ValueError:
+        return most
 
 
 def _with_members(known: tuple[ToolId, ...], gone: frozenset[ToolId], added: Sequence[ToolId]) -> tuple[ToolId, ...]:

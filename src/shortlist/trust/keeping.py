@@ -32,10 +32,11 @@ from shortlist.trust.pins import (
     admit_some,
     canonical,
     closed,
-    gone_bytes,
+    gone_tools,
     is_of_template,
     item_entry,
     listing,
+    remembered_bytes,
     tool_entry,
     with_accepted,
     without_gone,
@@ -67,6 +68,8 @@ class Arrival:
     """By the name of the tool."""
     only_read: frozenset[tuple[str, str]] = frozenset()
     """Name and hash of the definitions that a review found to be read-only."""
+    gone: Mapping[str, int] = field(default_factory=dict)
+    """What remembering each tool takes that the server no longer lists, in bytes by name."""
 
     @property
     def held_tools(self) -> frozenset[str]:
@@ -289,11 +292,13 @@ class Keeper:
         listed = listing(server, [tool.mcp() for tool in tools], canonical(dict(said)) if said else None)
         pins: Pins | None = None
         only_read: frozenset[tuple[str, str]] = frozenset()
+        gone: dict[str, int] = {}
         try:
             if self._decided is None:
                 self._decided = self._store.state()  # so that every decision after this reading is noticed
             stored = self._store.read(server)
             pins, only_read = pins_of(stored), found_read_only(stored)
+            gone = gone_tools(pins, definitions)
             mark = f"{listed.hash} {scanner_version()}"
             items = tuple(each for each in held_of(stored) if each.entry.kind in ITEM_NAMES)
             self._templates[server] = _templates_in(items)
@@ -301,41 +306,48 @@ class Keeper:
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
                 rescan = not stored.listing.endswith(scanner_version())
-                rules = AdmissionRules(trust, self._judging(server, definitions), rescan, self._gone_bytes())
+                is_crowded = self._is_crowded(gone)
+                rules = AdmissionRules(trust, self._judging(server, definitions), rescan, is_crowded)
                 admission = admit(listed, pins, rules)
-                if self._is_forgotten(pins, definitions, trust):
-                    pins = without_gone(pins, definitions)
+                if is_crowded and trust == "auto":  # nothing is compared with these pins
+                    pins, gone = without_gone(pins, definitions), {}
                 kept = replace(admission, held=(*admission.held, *items))
                 self._store.write(server, stored_pins(mark, with_accepted(pins, admission), kept))
         except StoreError as error:
             admission, pins = self._without_store(listed, trust, error), None
         self._report(server, admission)
         accepted = pins and with_accepted(pins, admission)
-        return Arrival(tuple(tools), dict(said), trust, admission, accepted, definitions, only_read)
+        return Arrival(tuple(tools), dict(said), trust, admission, accepted, definitions, only_read, gone)
 
     def _changed(self, server: str, before: Arrival, tools: Sequence[Tool]) -> Arrival:
         """Decide about the tools that are not what they were; the others stay as they were decided."""
         known = before.definitions
         left, came = differing(before.tools, tools)
         fresh = [tool for tool in came if known.get(tool.name) != tool.definition]
-        gone = {tool.name for tool in left} - {tool.name for tool in came}
-        if not fresh and not gone:
+        missing = {tool.name for tool in left} - {tool.name for tool in came}
+        if not fresh and not missing:
             return before
         definitions = {**known, **{tool.name: tool.definition for tool in fresh}}
-        for name in gone:
+        for name in missing:
             del definitions[name]
-        if before.pins is None or self._is_forgotten(before.pins, definitions, before.trust):
+        if before.pins is None:
             return self._listed(server, tools, before.said, before.trust)
-        if gone or any(tool.name not in known for tool in fresh):
+        gone = {name: size for name, size in before.gone.items() if name not in definitions}
+        pinned = (before.pins.accepted.get(("tool", name)) for name in missing)
+        gone |= {entry.name: remembered_bytes(entry) for entry in pinned if entry}
+        is_crowded = self._is_crowded(gone)
+        if is_crowded and before.trust == "auto":
+            return self._listed(server, tools, before.said, before.trust)  # which drops what is gone
+        if missing or any(tool.name not in known for tool in fresh):
             self._around.clear()
         entries = [tool_entry(tool.mcp()) for tool in fresh]
-        touched: set[tuple[Kind, str]] = {("tool", name) for name in (*gone, *(tool.name for tool in fresh))}
+        touched: set[tuple[Kind, str]] = {("tool", name) for name in (*missing, *(tool.name for tool in fresh))}
         decided = admit_some(
             server,
             entries,
             definitions.keys(),
             before.pins,
-            AdmissionRules(before.trust, self._judging(server, definitions), gone_bytes=self._gone_bytes()),
+            AdmissionRules(before.trust, self._judging(server, definitions), crowded=is_crowded),
         )
         pins = with_accepted(before.pins, decided)
         try:
@@ -351,11 +363,10 @@ class Keeper:
         accepted.update(decided.accepted)
         held = (*(h for h in before.admission.held if (h.entry.kind, h.entry.name) not in touched), *decided.held)
         admission = Admitted(accepted, held, decided.changed, pins.doubts)
-        return Arrival(tuple(tools), before.said, before.trust, admission, pins, definitions, before.only_read)
+        return Arrival(tuple(tools), before.said, before.trust, admission, pins, definitions, before.only_read, gone)
 
-    def _is_forgotten(self, pins: Pins, names: Collection[str], trust: Trust) -> bool:
-        """Return whether the pins of tools that are gone are dropped: nothing is compared with those of `auto`."""
-        return trust == "auto" and gone_bytes(pins, names) > self._gone_bytes()
+    def _is_crowded(self, gone: Mapping[str, int]) -> bool:
+        return sum(gone.values()) > self._gone_bytes()
 
     def _without_store(self, listed: ServerListing, trust: Trust, error: StoreError) -> Admitted:
         if trust == "auto":

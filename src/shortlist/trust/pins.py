@@ -10,10 +10,9 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from shortlist.config.settings import DEFAULT_LIMITS, Trust
+from shortlist.config.settings import Trust
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.verdicts import Reason, ScanVerdict
 
@@ -199,8 +198,8 @@ class AdmissionRules:
     judge: Judge
     rescan: bool = False
     """Whether definitions that equal their pins are judged again, because the scanner has changed."""
-    gone_bytes: int = DEFAULT_LIMITS.gone_definitions_bytes
-    """With more pins of tools that the server no longer lists, further new tools are held."""
+    crowded: bool = False
+    """Whether so much is remembered of tools that the server no longer lists that further new tools are held."""
 
 
 def admit(listed: ServerListing, pins: Pins, rules: AdmissionRules) -> Admitted:
@@ -261,8 +260,8 @@ def _finding(entry: PinnedEntry, verdict: ScanVerdict, known: "_KnownTools", rul
     if same or not pins.known:
         return None
     cause, other = known.twin(entry) if before is None else (_worse(before, entry), before)
-    if before is None and entry.kind == "tool" and cause is None and known.gone_bytes > rules.gone_bytes:
-        cause = "crowded"
+    if before is None and entry.kind == "tool" and rules.crowded:
+        cause = cause or "crowded"
     if before is not None and verdict.level == "suspicious":
         cause = cause or "flagged"
     return Held(entry, cause, verdict.reasons, other) if cause else None
@@ -275,11 +274,6 @@ class _KnownTools:
         self.pins, self._names = pins, names
         self._compared = 0
         self._by_body: dict[bytes, PinnedEntry] = {}
-
-    @cached_property
-    def gone_bytes(self) -> int:
-        """What the pins of tools take that the server no longer lists."""
-        return gone_bytes(self.pins, self._names)
 
     def twin(self, entry: PinnedEntry) -> tuple[Cause | None, PinnedEntry | None]:
         """Return whether a new tool is a known one under another name."""
@@ -306,10 +300,14 @@ def _body(entry: PinnedEntry) -> bytes:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).digest()
 
 
-def gone_bytes(pins: Pins, names: Collection[str]) -> int:
-    """Return what the pins of tools take that are not among these names."""
+def gone_tools(pins: Pins, names: Collection[str]) -> dict[str, int]:
+    """Return the pinned tools that are not among these names, with what remembering each takes in bytes."""
     gone = (each for each in pins.accepted.values() if each.name not in names and each.kind == "tool")
-    return sum(len(each.text) + _ENTRY_BYTES for each in gone)
+    return {each.name: remembered_bytes(each) for each in gone}
+
+
+def remembered_bytes(entry: PinnedEntry) -> int:
+    return len(entry.text) + _ENTRY_BYTES
 
 
 def without_gone(pins: Pins, names: Collection[str]) -> Pins:
