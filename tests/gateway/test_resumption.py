@@ -5,7 +5,7 @@ from typing import Any
 
 from mcp_types import JSONRPCResponse
 
-from shortlist.front.resumption import EVENT_BYTES, EventLog, SessionEvents
+from shortlist.front.event_log import EVENT_BYTES, EventLog, SessionEvents
 
 
 def message(**parts: Any) -> bytes:
