@@ -38,10 +38,11 @@ from shortlist.cli.words import Words
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
 from shortlist.front.admission import Admission
 from shortlist.front.answerer import Answerer
+from shortlist.front.dual import RelayedCalls
 from shortlist.front.leases import SharedLeases
 from shortlist.front.peers import Peers
 from shortlist.front.probes import watch_clients
-from shortlist.front.server import Front, ObservedRequests, RelayedCalls
+from shortlist.front.server import Front, ObservedRequests
 from shortlist.gateway.gateway import Gateway, watch
 from shortlist.gateway.ports import ToolSearch
 from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
