@@ -81,6 +81,20 @@ def test_without_a_client_the_known_ones_are_named(
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_setup_and_doctor_on_a_machine_without_clients_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["setup", "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert "No client was found. Add a server with: shortlist add NAME -- COMMAND" in out
+    assert "shortlist connect CLIENT, where CLIENT is claude-desktop" in out
+    assert main(["doctor"]) == 2
+    assert "or add one: shortlist add NAME -- COMMAND" in capsys.readouterr().err
+
+
 def test_setup_imports_and_connects_with_one_yes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["setup", "--no-check"]) == 0
     out = capsys.readouterr().out

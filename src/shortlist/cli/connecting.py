@@ -151,6 +151,11 @@ def _setup(arguments: argparse.Namespace) -> int:
             apply(imports)
         arguments.keep_servers, arguments.json = False, False
         _write(pending, place, target, arguments)
+    elif not plans:
+        print(
+            f"No client was found. Add a server with: shortlist add NAME -- COMMAND. Then connect a client: "
+            f"shortlist connect CLIENT, where CLIENT is {', '.join(NAMES[:-1])} or {NAMES[-1]}."
+        )
     if arguments.no_check or not target.is_file():
         return 0
     # Checking starts servers, and so needs the client of their protocol.

@@ -51,7 +51,10 @@ def register(subparsers: Any) -> None:
 def _doctor(arguments: argparse.Namespace) -> int:
     path = find_config(arguments.config)
     if path is None:
-        raise InvalidInput("There is no configuration yet. `shortlist setup` imports your servers.")
+        raise InvalidInput(
+            "There is no configuration yet. Import the servers of your clients with `shortlist setup`, or add one: "
+            "shortlist add NAME -- COMMAND"
+        )
     return examine(path, servers=arguments.servers, yes=arguments.yes, as_json=arguments.json)
 
 
