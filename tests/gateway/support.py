@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import anyio
@@ -15,6 +16,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from shortlist.access.principal import Principal
 from shortlist.catalog.catalog import Catalog
 from shortlist.cli.engine import server_order
+from shortlist.cli.stack import explained
 from shortlist.config.settings import (
     EMPTY,
     Confirm,
@@ -303,7 +305,9 @@ async def serve(
     pool = UpstreamPool(servers, on_event=late, client=answerer, limits=whole.limits)
     searcher = Searcher(Catalog.of(()), options=SearchOptions(order=server_order(whole)))
     engine = Engine.over(searcher)
-    gateway = Gateway(whole, engine, pool, options=options, seams=seams)
+
+    explain = partial(explained, engine)
+    gateway = Gateway(whole, engine, pool, options=options, seams=replace(seams or Seams(), explain=explain))
     late.take = gateway.on_upstream
     async with gateway:
         front = Front(gateway, answerer)

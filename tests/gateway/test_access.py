@@ -34,7 +34,7 @@ from shortlist.gateway.tasks import BackgroundTasks, Work
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Tool
 from shortlist.upstream.events import Notified, ToolsChanged
-from tests.gateway.support import DEADLINE_SECONDS, Fixture, Served, serve, words
+from tests.gateway.support import DEADLINE_SECONDS, Fixture, Served, schema, serve, words
 from tests.gateway.test_http import connect, listening
 from tests.gateway.test_modes import small
 
@@ -380,6 +380,19 @@ async def test_clients_that_take_nothing_do_not_delay_what_others_are_told(monke
         with anyio.fail_after(DEADLINE_SECONDS):
             await told.wait()
         tasks.cancel_scope.cancel()
+
+
+async def test_a_wish_is_repeated_as_it_was_typed_where_its_correction_is_out_of_reach() -> None:
+    office, vault = Fixture("office"), Fixture("vault")
+    office.tools = {"read_file": ("Read a file.", schema()), "send_email": ("Send an email.", schema())}
+    vault.tools = {f"open_{number}": ("Open the zorblaxia.", schema()) for number in range(3)}
+    query = {"query": "read the file and send an email about the zorblaxa"}
+    tokens = {"ada": replace(ADA, servers=("office",)), "bob": BOB}
+    async with serve(office, vault, tokens=tokens) as served, listening(served) as base:
+        async with connect(f"{base}/mcp", "modern", "bob-secret") as client:
+            assert "- send an email about the zorblaxia: " in words(await client.call_tool("search_tools", query))
+        async with connect(f"{base}/mcp", "modern", "ada-secret") as client:
+            assert "- send an email about the zorblaxa: " in words(await client.call_tool("search_tools", query))
 
 
 async def test_advice_names_only_tools_in_reach() -> None:

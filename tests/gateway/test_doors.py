@@ -32,6 +32,7 @@ from shortlist.config.settings import (
 )
 from shortlist.front.audience import RequestContext
 from shortlist.front.server import Front
+from shortlist.gateway import discovery
 from shortlist.gateway.callers import Caller
 from shortlist.gateway.menus import BY_NAME, META_TOOLS
 from shortlist.gateway.relayed_tasks import METHODS
@@ -287,8 +288,21 @@ DOORS: dict[str, Callable[[Walk], Awaitable[list[str]]]] = {
 }
 """Every request handler of the server: what a caller tries behind it."""
 
+
+@pytest.fixture(autouse=True)
+def no_advice_instead_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every search be answered: after a few that find the same, a caller is only told to stop."""
+    monkeypatch.setattr(discovery, "CIRCLE_SEARCHES", 1_000)
+
+
 WORD = re.compile(r"\w+")
-QUERIES = ("unlock the vault twice", "count the bullion in the treasury", "tresury", "say a text back")
+QUERIES = (
+    "unlock the vault twice",
+    "count the bullion in the treasury",
+    "tresury",
+    "say a text back",
+    "say the tresury back and say the bullon back",
+)
 FUNCTIONS = (
     "tools.vault.unlock",
     "tools.vault.unlok",
@@ -315,9 +329,8 @@ KINDS = ("prompts", "resources", "templates", "servers")
 THINGS = ("brief of the vault", "note of today", "note of a day")
 META_DOORS: dict[str, tuple[dict[str, Any], ...]] = {
     "search_tools": (
-        *({"query": query, "format": "json"} for query in QUERIES),
         *({"query": query, "explain": True, "detail": "full", "limit": 50} for query in QUERIES),
-        *({"query": query, "detail": "python", "limit": 50} for query in QUERIES),
+        *({"query": query, "detail": "python", "limit": 50, "format": "json"} for query in QUERIES),
         *({"query": query, "kinds": [*KINDS], "format": form} for query in THINGS for form in ("text", "json")),
         {"query": "echo", "servers": ["vault"]},
         {"query": "echo", "toolsets": ["vault"]},
@@ -394,8 +407,9 @@ async def before_the_doors(wall: Wall, options: ServeOptions, era: Era, *names: 
 def sent_by(arguments: dict[str, Any]) -> list[str]:
     """Return the words of a request, longest first: an answer may repeat them."""
     values = [v for value in arguments.values() for v in (value if isinstance(value, list) else [value])]
-    code = [word for word in WORD.findall(arguments.get("code", "")) if len(word) > 3]
-    return sorted({*(v for v in values if isinstance(v, str)), *code}, key=len, reverse=True)
+    texts = f"{arguments.get('code', '')} {arguments.get('query', '')}"
+    said = [word for word in WORD.findall(texts) if len(word) > 3]
+    return sorted({*(v for v in values if isinstance(v, str)), *said}, key=len, reverse=True)
 
 
 async def walked(walk: Walk) -> dict[str, list[str]]:

@@ -101,6 +101,16 @@ async def test_a_limited_token_sees_only_what_it_may_use() -> None:
     assert forbidden.status_code == 403
 
 
+async def test_the_playground_tells_a_limited_token_no_words_of_hidden_tools() -> None:
+    hidden = Fixture("alpha")
+    hidden.tools = {f"open_{number}": ("Open the zorblaxia.", schema()) for number in range(3)}
+    async with visiting(hidden, Fixture("beta"), tokens=TOKENS) as visitor:
+        await visitor.sign_in("bob-secret")
+        page = await visitor.read(search("add two numbers to the zorblaxa"))
+    assert "beta__add" in page.words
+    assert "zorblaxia" not in page.words
+
+
 async def hostile_pages(visitor: Visitor, tool: str) -> list[str]:
     await visitor.enter()
     return ["/servers/alpha", "/tools", f"/tools/{quote(tool, safe='')}", search("exe red"), search(HOSTILE)]

@@ -3,7 +3,7 @@
 import logging
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -204,7 +204,7 @@ async def _open_stack(
         reports=telemetry.reports,
         experiment=telemetry.experiment,
         save=saved.save,
-        explain=partial(_explained, search),
+        explain=partial(explained, search),
         audit=opening.audit,
         workspaces=storage.workspaces,
         results=storage.results,
@@ -312,8 +312,10 @@ def _installable(settings: Settings) -> Sequence[Tool]:
     return installable(registry_url(None), settings.servers)
 
 
-async def _explained(search: Engine, query: Query, tool_id: ToolId) -> str:
-    text: str = (await search.explain(query, tool_id)).text()
+async def explained(search: Engine, query: Query, tool_id: ToolId, corrected: Mapping[str, str] | None) -> str:
+    """Explain the rank of a tool to a caller who may know of these corrections; None: of all."""
+    why = await search.explain(query, tool_id)
+    text: str = (why if corrected is None else why.limited_to(corrected)).text()
     return text
 
 

@@ -14,6 +14,7 @@ from shortlist.disclosure.render import Detail, Entry, describe_text, entries_te
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.gateway.callers import Workspace
 from shortlist.gateway.python_tools import python_tools
+from shortlist.gateway.reach import in_reach, known_corrections
 from shortlist.gateway.recording import FinishedSearch
 from shortlist.gateway.tools import (
     DEFAULT_LIMIT,
@@ -62,7 +63,7 @@ async def _search_tools(call: ToolCall, request: SearchRequest) -> McpResult:
     narrowing = await _narrowing(call, request)
     workspace = state.workspaces.for_circles(seen.caller)
     queries = [_query(call, text, request, narrowing, workspace) for text in request.queries]
-    found_all = [_in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
+    found_all = [in_reach(await state.search.search(query), seen.tools, request.offset) for query in queries]
     down = state.down()
     results = [_working_first(result, seen.tools, down) for result in found_all] if down else found_all
     found = frozenset(hit.tool.id for result in results for hit in result.hits)
@@ -95,23 +96,6 @@ def _asked(request: SearchRequest) -> dict[str, Json]:
         "read_only": request.read_only,
     }
     return {name: value for name, value in asked.items() if value is not None}
-
-
-def _in_reach(result: SearchResult, tools: ScopedCatalog, offset: int) -> SearchResult:
-    """Keep what is in reach: the index may be behind the catalog, and it knows the words of every tool."""
-    is_all_in_reach = all(hit.tool.id in tools and not hit.family for hit in result.hits)
-    if is_all_in_reach and not offset and not result.did_you_mean:
-        return result
-    hits = tuple(
-        hit._replace(family=tuple(i for i in hit.family if i in tools)) if hit.family else hit
-        for hit in result.hits
-        if hit.tool.id in tools
-    )
-    respelled = result.did_you_mean
-    if respelled and not tools.is_whole:
-        shown = " ".join(f"{hit.tool.name} {hit.tool.title} {hit.tool.description}" for hit in hits).lower()
-        respelled = {unknown: known for unknown, known in respelled.items() if known.lower() in shown}
-    return replace(result, hits=hits[offset:], did_you_mean=respelled)
 
 
 def _working_first(result: SearchResult, tools: ScopedCatalog, down: frozenset[str]) -> SearchResult:
@@ -262,7 +246,12 @@ async def _explanations(call: ToolCall, results: Sequence[SearchResult]) -> dict
     explain = call.state.seams.explain
     if explain is None:
         return {}
-    return {hit.tool.id: await explain(result.query, hit.tool.id) for result in results for hit in result.hits}
+    tools = call.seen.tools
+    return {
+        hit.tool.id: await explain(result.query, hit.tool.id, known_corrections(result, tools))
+        for result in results
+        for hit in result.hits
+    }
 
 
 async def _describe(call: ToolCall, request: DescribeRequest) -> McpResult:

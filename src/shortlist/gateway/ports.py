@@ -1,16 +1,19 @@
 """What the gateway needs of the search and of the servers behind it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.models import Json, Query, SearchResult, Tool
+from shortlist.models import Json, Query, SearchResult, Tool, ToolId
 from shortlist.trust.pins import ItemKind
 from shortlist.upstream.events import CallOptions, Peer, UpstreamStatus
 from shortlist.upstream.events import State as UpstreamState
+
+Explain: TypeAlias = Callable[[Query, ToolId, Mapping[str, str] | None], Awaitable[str]]
+"""Explains the rank of a tool for a query, to a caller who may know of these corrections of its words; None: of all."""
 
 
 class ToolSearch(Protocol):

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
@@ -18,7 +18,7 @@ from shortlist.catalog.toolsets import Toolset, UsedWith
 from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, Shares, WorkspaceKey, Workspaces, activity_key, workspace_limits
-from shortlist.gateway.ports import DefinitionGate, EffectReviews, ItemGate, StartLogin, ToolSearch, Upstreams
+from shortlist.gateway.ports import DefinitionGate, EffectReviews, Explain, ItemGate, StartLogin, ToolSearch, Upstreams
 from shortlist.gateway.recording import AuditTrail, Recording
 from shortlist.gateway.results import Results, SeenUris, result_limits
 from shortlist.gateway.rounds import OpenCalls
@@ -34,7 +34,7 @@ from shortlist.gateway.view import (
     served_as,
     settings_changes,
 )
-from shortlist.models import PROGRAMS, UNIDENTIFIED, Asker, Json, Query, Server, Tool, ToolId
+from shortlist.models import PROGRAMS, UNIDENTIFIED, Asker, Json, Server, Tool, ToolId
 from shortlist.selection import LanguageModel, configured_model
 from shortlist.storage.audit import AuditLog
 from shortlist.storage.memory import MemoryResults, MemoryWorkspaces
@@ -90,7 +90,7 @@ class Seams:
     record: RecordEvent = record_nothing
     co_use: UsedWith | None = None
     save: Callable[[Server, Sequence[Tool]], None] | None = None
-    explain: Callable[[Query, ToolId], Awaitable[str]] | None = None
+    explain: Explain | None = None
     reports: Mapping[str, Report] = field(default_factory=dict)
     """What get_stats and get_ab_test_report answer, by the name of the tool."""
     experiment: Assigner | None = None

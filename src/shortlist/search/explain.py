@@ -12,6 +12,7 @@ from shortlist.search.exemplars import EXEMPLARS
 from shortlist.search.fusion import CANDIDATE_FEATURES, NO_MATCH, QUERY_FEATURES, named
 from shortlist.search.pipeline import Pipeline, PipelineRun, Ranking, Request, Retriever
 from shortlist.search.presets import Parts
+from shortlist.search.spelling import respelled
 from shortlist.text.asks import read_ask
 from shortlist.text.documents import FIELDS
 from shortlist.text.queries import Wish
@@ -139,6 +140,19 @@ class Explanation:
             for name, (before, after) in self.stages.items()
         ]
         return "\n".join(lines)
+
+    def limited_to(self, corrected: Mapping[str, str]) -> "Explanation":
+        """Return the explanation for a caller who may know only of these corrections and not of every tool's words."""
+        hidden = {meant: typed for typed, meant in self.corrected.items() if typed not in corrected}
+        as_typed = {word: typed for meant, typed in hidden.items() for word in meant.split()}
+        return replace(
+            self,
+            corrected={typed: meant for typed, meant in self.corrected.items() if typed in corrected},
+            unmatched=tuple(dict.fromkeys(as_typed.get(word.lower(), word) for word in self.unmatched)),
+            unknown=(),
+            wishes=(),
+            wish=respelled(self.wish, hidden),
+        )
 
     @property
     def shown(self) -> list[tuple[str, float]]:

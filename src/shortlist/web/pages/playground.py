@@ -9,6 +9,7 @@ from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import ShortlistError
 from shortlist.gateway.discovery import Surroundings, search_answer
+from shortlist.gateway.reach import in_reach, known_corrections
 from shortlist.gateway.tools import SearchRequest
 from shortlist.models import Filters, Hit, Query, SearchResult, ToolId
 from shortlist.search.explain import FEATURE_MEANINGS, SMALLEST_PART, Explained, Explanation
@@ -146,10 +147,15 @@ def _column(
     meaning = MEANINGS.get(name, "")
     if isinstance(answer, str):
         return Column(pipeline=name, meaning=meaning, problem=answer)
-    pairs = zip(answer.result.hits, answer.explanations, strict=True)
-    reasons = [ExplainedHit(hit, why, asker.reach.name(why.tool), others.get(why.tool)) for hit, why in pairs]
-    said = _literal(visit, asker, answer.result)
-    return Column(pipeline=name, meaning=meaning, result=answer.result, reasons=tuple(reasons), said=said)
+    result = in_reach(answer.result, asker.reach)
+    corrected = known_corrections(result, asker.reach)
+    explained = {why.tool: why if corrected is None else why.limited_to(corrected) for why in answer.explanations}
+    reasons = tuple(
+        ExplainedHit(hit, explained[hit.tool.id], asker.reach.name(hit.tool.id), others.get(hit.tool.id))
+        for hit in result.hits
+    )
+    said = _literal(visit, asker, result)
+    return Column(pipeline=name, meaning=meaning, result=result, reasons=reasons, said=said)
 
 
 def _literal(visit: Visit, asker: ChosenCaller, result: SearchResult) -> str:
