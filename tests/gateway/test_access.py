@@ -29,7 +29,8 @@ from shortlist.config.settings import (
 from shortlist.errors import InvalidConfig
 from shortlist.front import notices as notices_module
 from shortlist.front.notices import MOST_UNREAD, MOST_WAITING, SENT_AT_ONCE, Notice, Notices
-from shortlist.gateway.state import ListChanged, Seams
+from shortlist.gateway.changes import ListChanged
+from shortlist.gateway.state import Seams
 from shortlist.gateway.tasks import BackgroundTasks, Work
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Tool

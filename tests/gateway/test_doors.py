@@ -34,9 +34,10 @@ from shortlist.front.audience import RequestContext
 from shortlist.front.server import Front
 from shortlist.gateway import discovery
 from shortlist.gateway.callers import Caller
+from shortlist.gateway.changes import ListChanged
 from shortlist.gateway.menus import BY_NAME, META_TOOLS
 from shortlist.gateway.relayed_tasks import METHODS
-from shortlist.gateway.state import ListChanged, Seams
+from shortlist.gateway.state import Seams
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.models import Tool
 from shortlist.storage.programs import MemoryPrograms, StoredProgram

@@ -18,8 +18,8 @@ from shortlist.cli.vault import revealed
 from shortlist.cli.words import Words, stamp
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidConfig, InvalidInput
+from shortlist.gateway.changes import ListChanged
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.state import ListChanged
 from shortlist.search.engine import Engine
 from shortlist.trust.keeping import Keeper
 from shortlist.upstream.events import ToolsChanged

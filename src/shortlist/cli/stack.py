@@ -44,8 +44,8 @@ from shortlist.front.peers import Peers
 from shortlist.front.probes import watch_clients
 from shortlist.front.server import Front, ObservedRequests
 from shortlist.gateway.gateway import Gateway, watch
+from shortlist.gateway.observing import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.ports import ToolSearch
-from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, Tool, ToolId

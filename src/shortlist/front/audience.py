@@ -38,9 +38,10 @@ from shortlist.fairness import has_room
 from shortlist.front.notices import Notice, Notices
 from shortlist.gateway.asking import question
 from shortlist.gateway.callers import OPEN_LINK, Caller, Exchange, client_key, session_of, workspace_key
+from shortlist.gateway.changes import AccessChanged, GatewayChange, ListChanged, reaches
 from shortlist.gateway.relayed_tasks import STATUS, renamed
 from shortlist.gateway.router import Router
-from shortlist.gateway.state import AccessChanged, GatewayChange, GatewayState, ListChanged, reaches
+from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tasks import Work
 from shortlist.models import Json
 from shortlist.upstream.events import Notified

@@ -14,7 +14,7 @@ from shortlist.front.resumption import ResumableSessions, Sharing
 from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, SESSION_CHARACTERS, Front
 from shortlist.front.sessions import SharedSessions
 from shortlist.gateway.callers import Caller
-from shortlist.gateway.state import ListChanged
+from shortlist.gateway.changes import ListChanged
 from shortlist.storage.shared import SharedStores, StoredSession, session_key
 
 logger = logging.getLogger(__name__)

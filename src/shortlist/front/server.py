@@ -43,7 +43,7 @@ from shortlist.front.dual import CALL, CallParams, DualServer, is_usual_call
 from shortlist.gateway.callers import Caller, Round, TaskWish
 from shortlist.gateway.gateway import Gateway
 from shortlist.gateway.menus import META_NAMES
-from shortlist.gateway.recording import failure_name, tool_error
+from shortlist.gateway.observing import failure_name, tool_error
 from shortlist.gateway.relayed_tasks import EXTENSION, METHODS
 from shortlist.gateway.router import MAX_SUBSCRIPTIONS, PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
 from shortlist.gateway.tools import text_result

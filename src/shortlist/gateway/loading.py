@@ -5,7 +5,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from shortlist.gateway.callers import Caller, Workspace, workspace_key
-from shortlist.gateway.state import ListChanged
+from shortlist.gateway.changes import ListChanged
 from shortlist.gateway.tools import (
     STRING,
     STRINGS,

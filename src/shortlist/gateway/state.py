@@ -12,14 +12,15 @@ import anyio.to_thread
 
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.access.principal import Principal
-from shortlist.access.scope import Scope
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import Toolset, UsedWith
 from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
+from shortlist.gateway.auditing import AuditTrail
 from shortlist.gateway.callers import Caller, Exchange, Shares, WorkspaceKey, Workspaces, activity_key, workspace_limits
+from shortlist.gateway.changes import AccessChanged, GatewayChange, ListChanged, OnChange
 from shortlist.gateway.ports import DefinitionGate, EffectReviews, Explain, ItemGate, StartLogin, ToolSearch, Upstreams
-from shortlist.gateway.recording import AuditTrail, Recording
+from shortlist.gateway.recording import Recording
 from shortlist.gateway.results import Results, SeenUris, result_limits
 from shortlist.gateway.rounds import OpenCalls
 from shortlist.gateway.task_handles import RelayedTasks
@@ -43,31 +44,10 @@ from shortlist.storage.programs import MemoryPrograms, ProgramStore, StoredProgr
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assign, Variant
 from shortlist.upstream.errors import UpstreamUnavailable
-from shortlist.upstream.events import Notified
 
 STILL_STARTING = "it is still starting and its tools are not known yet; try again shortly"
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ListChanged:
-    """The listed tools changed: in one workspace, or for every client that can reach one of these tools."""
-
-    workspace: WorkspaceKey | None = None
-    tools: frozenset[ToolId] | None = None
-    """None: whatever a client can reach."""
-    options: ServeOptions | None = None
-    """None: whatever options a client is served with."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccessChanged:
-    """The configuration was replaced: principals may have lost access."""
-
-
-GatewayChange: TypeAlias = ListChanged | AccessChanged | Notified
-OnChange: TypeAlias = Callable[[GatewayChange], None]
 
 
 Report: TypeAlias = Callable[[Mapping[str, Json], frozenset[ToolId] | None], str]
@@ -489,11 +469,6 @@ class _SelectionModel:
         if self._made is None or self._made[0] != settings:
             self._made = settings, configured_model(settings)
         return self._made[1]
-
-
-def reaches(scope: Scope, change: ListChanged) -> bool:
-    """Return whether a change of the listed tools concerns somebody with this scope."""
-    return change.tools is None or any(scope.covers(tool_id) for tool_id in change.tools)
 
 
 def _text(value: Json) -> str:
