@@ -40,7 +40,7 @@ def test_a_chat_is_explained_from_a_file(explain: Explain, tmp_path: Path, capsy
     assert explain("--chat", str(tmp_path / "chat.json")) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("github/merge_pull_request: rank 1")
-    assert "the request continues" in printed
+    assert "the request continues the chat" in printed
     assert "taken from the chat: 'the pull request 91'" in printed
 
 

@@ -31,7 +31,7 @@ def test_the_first_hit_of_a_filter_is_what_is_explained(asked: Any, last: str) -
 def test_an_explanation_shows_what_was_taken_from_the_chat() -> None:
     text = workplace().explain(chat("now merge it"), "merge_pull_request").text()
     assert "asked: 'now merge it'" in text
-    assert "the request continues after github/create_issue" in text
+    assert "the request continues the chat, after the call of github/create_issue" in text
     assert "taken from the chat: 'the pull request 91 in acme/site'" in text
 
 

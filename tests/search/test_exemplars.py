@@ -101,7 +101,7 @@ def test_an_explanation_says_what_exemplars_gave() -> None:
     explanation = taught(exemplar()).explain(Query(text=ASKED, asker=ME), CALLED)
     assert explanation.parts[EXEMPLARS] == pytest.approx(explanation.arms[EXEMPLARS].score)
     assert explanation.parts[EXEMPLARS] > 1
-    assert "exemplars" in explanation.text()
+    assert "earlier requests that led to this tool" in explanation.text()
 
 
 def test_a_hit_that_use_has_proven_is_surer() -> None:

@@ -44,7 +44,7 @@ def test_an_explanation_shows_what_was_pasted_and_what_a_request_follows_on_from
     text = explained(Query(text=f"{log}\n\nmerge it", relation="continues", recent_tools=("github/create_issue",)))
     assert "asked: 'merge it'; " in text
     assert "characters are pasted" in text
-    assert "the request continues after github/create_issue" in text
+    assert "the request continues the chat, after the call of github/create_issue" in text
 
 
 def test_an_explanation_shows_the_confidence_and_the_words_that_no_tool_mentions() -> None:
@@ -76,4 +76,6 @@ def test_every_feature_and_stage_is_explained_in_words() -> None:
     searcher = Searcher(catalog(WORKPLACE))
     assert FEATURE_MEANINGS.keys() == {*CANDIDATE_FEATURES, EXEMPLARS}
     assert STAGE_MEANINGS.keys() == searcher.pipeline.stages.keys()
-    assert "rank by words" in searcher.explain(Query(text="merge"), MERGE).text()
+    text = searcher.explain(Query(text="merge"), MERGE).text()
+    assert "rank by words" in text
+    assert not [name for name in (*FEATURE_MEANINGS, *STAGE_MEANINGS) if "_" in name and name in text]

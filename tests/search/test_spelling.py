@@ -50,7 +50,7 @@ def test_a_typing_error_becomes_a_whole_word(speller: Speller, typed: str, meant
     ],
 )
 def test_ordinary_words_names_and_pasted_text_are_not_corrected(speller: Speller, text: str) -> None:
-    assert speller(text) == (text, {})
+    assert speller(text)[:2] == (text, {})
 
 
 def test_words_are_joined_only_to_words_that_exist() -> None:
@@ -94,6 +94,8 @@ def test_a_word_that_a_team_has_given_a_meaning_is_not_corrected() -> None:
         ("ilst the pods", "list the pods"),
         ("delte the tab fom the valut", "delete the tab from the vault"),
         ("howmany pods", "how many pods"),
+        ("read the secret in thebedroom", "read the secret in the bedroom"),
+        ("find buton of the city", "find button of the city"),
         ("read the secret of the intermezo", "read the secret of the intermezzo"),
     ],
 )

@@ -175,3 +175,9 @@ def test_a_long_message_that_asks_nobody_may_be_pasted() -> None:
     recipe = "Chop the onions and fry them. Add the carrots and keep it warm. " * 12
     assert not read_ask(recipe).asks
     assert read_ask(f"{recipe}\n\nCould you help me with the shopping, and where do they sell good carrots?").asks
+
+
+def test_a_request_that_leaves_all_to_the_prose_beside_it_is_searched_whole() -> None:
+    tasks = "Firstly, the governance policy of the library is wanted. Secondly, the average of all grades. " * 4
+    message = f"I need assistance with several tasks.\n{tasks}"
+    assert read_ask(message).text == message.strip()

@@ -41,6 +41,8 @@ FEATURE_MEANINGS: Mapping[str, str] = {
     EXEMPLARS: "earlier requests that led to this tool",
 }
 """What each part of a fused score stands for."""
+ARM_MEANINGS: Mapping[str, str] = {"lexical": "by words", "dense": "by meaning", EXEMPLARS: "by earlier requests"}
+"""What each retriever goes by."""
 STAGE_MEANINGS: Mapping[str, str] = {
     "names": "the request spells a tool's name",
     "context": "servers and tools used last",
@@ -53,11 +55,11 @@ STAGE_MEANINGS: Mapping[str, str] = {
 }
 RELATIONS: Mapping[Relation, str] = {
     "new": "is new",
-    "continues": "continues",
-    "repeats": "repeats the one before",
-    "accepts": "accepts an offer",
-    "fills": "answers a question",
-    "corrects": "corrects the one before",
+    "continues": "continues the chat",
+    "repeats": "repeats the one before it",
+    "accepts": "accepts an offer in the chat",
+    "fills": "answers a question in the chat",
+    "corrects": "corrects the one before it",
     "beside": "is read beside clearer requests",
 }
 """How a request relates to what was said and called before it, in words."""
@@ -133,10 +135,11 @@ class Explanation:
             share = f"mentions {len(self.matches)} of {words} words of the request"
             lines.append(f"  {share}; not mentioned: {', '.join(self.unmatched)}")
         for name, arm in self.arms.items():
-            lines.append(f"  {name}: score {arm.score:.3f}, " + (f"rank {arm.rank}" if arm.rank else "no match"))
-        lines += [f"  {name:<15} {value:+.2f}  {FEATURE_MEANINGS.get(name, '')}".rstrip() for name, value in self.shown]
+            place = f"rank {arm.rank}" if arm.rank else "no match"
+            lines.append(f"  {ARM_MEANINGS.get(name, name)}: score {arm.score:.3f}, {place}")
+        lines += [f"  {value:+.2f}  {FEATURE_MEANINGS.get(name, name)}" for name, value in self.shown]
         lines += [
-            f"  stage {name}: rank {before or '–'} → {after or '–'}  {STAGE_MEANINGS.get(name, '')}".rstrip()
+            f"  rank {before or '–'} → {after or '–'}  {STAGE_MEANINGS.get(name, name)}"
             for name, (before, after) in self.stages.items()
         ]
         return "\n".join(lines)
@@ -263,7 +266,7 @@ def chat_lines(query: Query, taken: str) -> Iterator[str]:
 
 
 def _after(query: Query) -> str:
-    return f" after {query.recent_tools[0]}" if query.recent_tools else ""
+    return f", after the call of {query.recent_tools[0]}" if query.recent_tools else ""
 
 
 def _wish_lines(result: SearchResult, answers: Mapping[Wish, SearchResult]) -> Iterator[str]:

@@ -329,7 +329,7 @@ class Calibration:
             right *= present
         level = self._level(right, present)
         if level == "none":
-            right = min(right, present) * NONE_AT_MOST / self.none_below
+            right = min(right, present, NONE_AT_MOST)
         else:
             right, present = max(right, NONE_AT_MOST), max(right, present)
         reasons = (*_reasons(features.tolist()), *([f"no tool here mentions {missing}"] if missing else []))

@@ -80,6 +80,8 @@ class Request:
     """The query's vector and, where it asks for several things, one for each of them."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Words of the query that were taken for typing errors, and what they were read as."""
+    likelihood: float = 1.0
+    """How likely that spelling is beside the likeliest, before it is searched for."""
     kept: dict[object, Any] = field(default_factory=dict)
     """What a retriever looked up for this request and needs again."""
 

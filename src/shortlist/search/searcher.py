@@ -359,7 +359,7 @@ class Searcher:
             answering = ready if failure == self.failure else _Ready.of(ready.index, None, self._options)
             read_at = perf_counter()
             analysed = analyse_ask(reading.text, self._options.expansions)
-            request = Request(query, analysed, among, vectors, reading.corrected)
+            request = Request(query, analysed, among, vectors, reading.corrected, reading.likelihood)
             steps = (*steps, Step("read", (perf_counter() - read_at) * 1000, len(analysed.terms)))
             parts = pipeline if answering is ready else answering.pipeline(pipeline.name)
             return _Search(answering, parts, request, parts.run(request), ask, steps, failure)
@@ -433,7 +433,8 @@ def _judged(search: _Search) -> tuple[tuple[Hit, ...], Confidence]:
 
 
 def _likelihood(search: _Search) -> float:
-    return _confidence(search).probability
+    """Return how likely a reading is what was meant, by its answer and by its spelling."""
+    return _confidence(search).probability * search.request.likelihood
 
 
 def _reading_notes(request: Request) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from shortlist.index.index import Index
 from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word, strange_words
 from shortlist.text.languages.reading import read_query
 from shortlist.text.pairs import START, seen_together
-from shortlist.text.queries import Expansions, shipped_expansions
+from shortlist.text.queries import PRODUCTS, Expansions, shipped_expansions
 from shortlist.text.tokens import STOPWORDS, ascii_words, distinct_words, read_words, stem, terms
 
 SHORT, LONG = 3, 6
@@ -25,6 +25,8 @@ COMMON = 0.7
 """The greatest rarity of a word that three letters are corrected to."""
 MAX_CORRECTIONS = 8
 """A text with more unknown words than this is in another language, or made of names."""
+SPELLING_COUNTS = 1.5
+"""How much the cost of a spelling counts beside the chance that the answer to it is right."""
 NEARLY = 0.5
 """How much more another correction of a word may cost to be tried as well."""
 MAX_READINGS = 4
@@ -32,17 +34,18 @@ MAX_READINGS = 4
 ROWS_FOR_SPELLING = 12
 """Tools whose text is looked at for a stem's whole words."""
 
-SWAPPED, DOUBLED, MISSING, NEIGHBOUR, EXTRA, OTHER_LETTER, FIRST_LETTER = 1.0, 1.0, 1.1, 1.25, 1.3, 1.5, 0.4
+SWAPPED, DOUBLED, MISSING, NEIGHBOUR, EXTRA, OTHER_LETTER, FIRST_LETTER = 1.0, 1.0, 1.0, 1.1, 1.45, 1.7, 0.2
 """What a slip costs: letters swapped, a letter doubled or a double written once, a letter missing, one typed for its
 neighbour on the keyboard or a vowel for a vowel, one too many, any other; and the first letter of a word more."""
 USUAL_PLACE = 3
 """How often another word must have been seen between two others for one that was not to be a mistake."""
-USUAL_PAIR = 3
+USUAL_PAIR = 2
 """How often two words must follow each other to be taken apart wherever they were joined."""
 PASSES = 2
 """A word is first read beside its neighbours as typed, then beside what was meant by them."""
-JOINED, MIN_PART = 1.2, 3
-"""What it costs to leave out a space, as in `findbranch`; and the letters of the shortest word with a meaning."""
+JOINED, NEVER_SEEN, MIN_PART = 1.2, 0.2, 3
+"""What it costs to leave out a space, as in `findbranch`, and between words that were never seen beside each other; and
+the letters of the shortest word with a meaning."""
 ACTIONS = read_words("actions.txt")
 ENDINGS = frozenset({"", "s", "es", "ed", "er", "ers", "ing", "ings", "ly", "al", "able", "ment", "ments"})
 """What a word of the catalog may have behind it to be another form of it: `merges`, but not `mergee`."""
@@ -52,12 +55,12 @@ LIKE_A_SLIP = 1.3
 """The most that a slip costs by which an English word may stand for an action: `crate` for `create`."""
 TOO_UNLIKELY = 2.2
 """A word that costs more stays as it was typed: it is a name more often."""
-MOST_WEIGHT = 1.25
+MOST_WEIGHT = 1.1
 MOST_SLIPS = 2.9
 """What the slips in one word cost together at most: two of the usual ones."""
-IN_CATALOG, OFTEN = 0.5, 0.5
+IN_CATALOG, OFTEN = 0.3, 0.5
 """What it counts that the catalog has a word, and how much more one that all of its tools have."""
-IN_CONTEXT = 0.1
+IN_CONTEXT = 0.07
 """What it counts that a word was seen beside its neighbour, for each doubling of how often."""
 MOST_CANDIDATES = 12
 """Words that are compared by their neighbours."""
@@ -79,6 +82,8 @@ class Spelled(NamedTuple):
 
     text: str
     corrected: Mapping[str, str]
+    likelihood: float = 1.0
+    """How likely it is beside the likeliest spelling, before it is searched for."""
 
 
 class Respelling(NamedTuple):
@@ -129,18 +134,22 @@ class Speller:
         for torn, word in joined.items():
             text = text.replace(torn, word)
         left = [word for word in strange if word in text.lower()]
-        choices: dict[str, tuple[str, ...]] = {}
+        choices: dict[str, tuple[Respelling, ...]] = {}
         for _ in range(PASSES):
-            words = _in_order(text, {word: found[0] for word, found in choices.items()})
+            words = _in_order(text, {word: found[0].word for word, found in choices.items()})
             choices = {word: found for word in left if (found := self._in_context(word, words))}
         if len(choices) < len(left) and english_words().isdisjoint(distinct_words(text)):
             choices = {}  # neither English nor nearly so
-        best = {word: found[0] for word, found in choices.items()}
-        every = [best, *(best | {word: found[1]} for word, found in choices.items() if len(found) > 1)]
-        first, *others = [Spelled(respelled(text, each), joined | each) for each in every]
-        return first, others
+        best = {word: found[0].word for word, found in choices.items()}
+        others = [
+            Spelled(respelled(text, each), joined | each, math.exp(SPELLING_COUNTS * (found[0].cost - found[1].cost)))
+            for word, found in choices.items()
+            if len(found) > 1
+            for each in [best | {word: found[1].word}]
+        ]
+        return Spelled(respelled(text, best), joined | best), others
 
-    def _in_context(self, word: str, words: Sequence["_Word"]) -> tuple[str, ...]:
+    def _in_context(self, word: str, words: Sequence["_Word"]) -> tuple[Respelling, ...]:
         """Return what was likely meant by a word between its neighbours, and another that is nearly as likely."""
         at = next((n for n, each in enumerate(words) if each.typed == word), None)
         if at is None:
@@ -152,7 +161,7 @@ class Speller:
             for each in self.candidates(word)
         )
         most = min(TOO_UNLIKELY, ranked[0].cost + NEARLY) if ranked else 0.0
-        return tuple(islice((each.word for each in ranked if each.cost <= most), 2))
+        return tuple(islice((each for each in ranked if each.cost <= most), 2))
 
     def _with_action(self, spelled: Spelled) -> Spelled | None:
         typed, space, rest = spelled.text.partition(" ")
@@ -185,7 +194,7 @@ class Speller:
 
     def _usual(self, before: str, word: str, after: str) -> str | None:
         has = self._lexical.frequency
-        if len(word) < MIN_PART or word in STOPWORDS or word not in english_words() or has(stem(word)):
+        if len(word) < MIN_PART or word in STOPWORDS or not is_dictionary_word(word) or has(stem(word)):
             return None
         if _seen_between(before, word, after):
             return None
@@ -221,7 +230,8 @@ class Speller:
             or not word.isalpha()
             or is_dictionary_word(word)
             or word in given.long_forms
-            or any(word.endswith(end) and _is_short_word(word.removesuffix(end)) for end in PARTICLES)
+            or word in PRODUCTS
+            or _is_with_particle(word)
             or (word in given.phrases and (len(word) <= SHORT or word not in shipped.phrases))  # or a synonym's stem
             or self._has(word)
         )
@@ -261,12 +271,16 @@ class Speller:
         for cut in range(2, len(word) - 1):
             parts = word[:cut], word[cut:]
             if self._were_apart(*parts):
-                together = IN_CONTEXT * seen_together(*parts)
-                yield Respelling(JOINED - together + abs(len(parts[0]) - len(parts[1])) / 100, " ".join(parts))
+                seen = seen_together(*parts)
+                rarity = max((_rarity(part) for part in parts if not self._is_here(part)), default=0.0)
+                apart = JOINED - IN_CONTEXT * seen if seen else JOINED + NEVER_SEEN + rarity
+                yield Respelling(apart + abs(len(parts[0]) - len(parts[1])) / 100, " ".join(parts))
 
     def _were_apart(self, first: str, second: str) -> bool:
         """Return whether a space was left out: behind an action or beside a small word; `lifecycle` is one word."""
-        if min(len(first), len(second)) >= MIN_PART and seen_together(first, second) >= USUAL_PAIR:
+        if min(len(first), len(second)) >= MIN_PART and (
+            seen_together(first, second) >= USUAL_PAIR or _is_small_beside(first, second)
+        ):
             return True
         if not any(self._lexical.frequency(stem(part)) for part in (first, second)):
             return False
@@ -355,8 +369,8 @@ def one_slip_from(word: str) -> set[str]:
 
 
 def _is_plain(typed: str, meant: str, is_usual: bool) -> bool:
-    """Return whether three letters are certainly a slip: two were swapped, or one is missing of a usual word."""
-    return sorted(typed) == sorted(meant) or (is_usual and len(meant) > len(typed))
+    """Return whether three letters are certainly a slip in a usual word: two were swapped, or one is missing."""
+    return is_usual and (sorted(typed) == sorted(meant) or len(meant) > len(typed))
 
 
 def slip_cost(typed: str, meant: str) -> float:
@@ -409,8 +423,17 @@ def _is_form(word: str, other: str) -> bool:
     return ending in (("", "s", "d", "r", "rs", "ly") if other.endswith("e") else ENDINGS)
 
 
-def _is_short_word(word: str) -> bool:
-    return MIN_PART <= len(word) <= MOST_LETTERS and word in english_words()
+def _is_small_beside(first: str, second: str) -> bool:
+    """Return whether one of two words is small and the other ordinary."""
+    small, other = (first, second) if first in STOPWORDS else (second, first)
+    return small in STOPWORDS and other in english_words()
+
+
+def _is_with_particle(word: str) -> bool:
+    """Return whether a word is a short one with a particle written onto it, and no slip makes an ordinary one of it."""
+    parts = [word.removesuffix(end) for end in PARTICLES if word.endswith(end)]
+    is_one = any(MIN_PART <= len(part) <= MOST_LETTERS and part in english_words() for part in parts)
+    return is_one and english_words().isdisjoint(one_slip_from(word))
 
 
 def _actions_alike(word: str) -> list[str]:

@@ -91,6 +91,8 @@ TAKING_BACK = frozenset({"wait", "scratch", "mind", "nevermind", "nvm", "actuall
 ALIKE = 3
 """Lines that differ in nothing but numbers are pasted from so many on."""
 _NUMBERS = re.compile(r"\d+")
+_VAGUE = frozenset(terms("assist assistance task multiple several various different following detail question matter"))
+"""Words of requests that say only that something is to be done."""
 
 _FENCE = re.compile(r"\s{0,3}(```|~~~)")
 _LOG = re.compile(
@@ -157,7 +159,8 @@ def read_ask(text: str) -> Ask:
 @lru_cache(maxsize=64)
 def _read_long(text: str) -> Ask:
     blocks = _blocks(text)
-    if not any(block.is_pasted for block in blocks):
+    is_prose = not any(block.is_pasted for block in blocks)
+    if is_prose:
         blocks = _introduced(text) or _with_narrative(blocks)
     if sum(len(block.text) for block in blocks if block.is_pasted or block.in_letter) < MOSTLY * len(text):
         blocks = _set_apart(text)
@@ -167,9 +170,18 @@ def _read_long(text: str) -> Ask:
     if not asking:
         return Ask(_both_ends(text, MAX_PASTE_CHARS), "", len(text), is_clear=False)
     asked = "\n".join(unit.text for unit in asking)
+    if is_prose and _says_nothing(asked):
+        return Ask(_both_ends(text))
     pasted = "\n".join(block.text for block in blocks if block.is_pasted)
     clear = max(unit.score for unit in asking) >= ENOUGH
     return Ask(_both_ends(asked), pasted[:MAX_PASTE_CHARS], len(text) - len(asked), is_clear=clear)
+
+
+def _says_nothing(ask: str) -> bool:
+    """Return whether a request leaves all to the prose beside it, as in "I need help with several tasks"."""
+    first = _FIRST_WORD.match(ask)
+    acts = bool(first and first[1].lower() in _ACTIONS)
+    return not acts and _VAGUE.issuperset(terms(ask))
 
 
 def last_said(text: str) -> str:
