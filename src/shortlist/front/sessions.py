@@ -43,7 +43,7 @@ class SharedSessions:
         """Sessions that are served here and that the store has, by what it knows them under."""
         self._unsaved: dict[str, StoredSession] = {}
         """Sessions that were opened while the store could not be reached."""
-        self._unchanged: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._unstored_changes: dict[str, tuple[str, tuple[str, ...]]] = {}
         """Log levels and subscriptions that could not be stored."""
 
     @property
@@ -65,7 +65,7 @@ class SharedSessions:
 
     def is_changed(self, session: str) -> bool:
         """Return whether a change of a session waits to be stored."""
-        return session in self._unchanged
+        return session in self._unstored_changes
 
     def opening(self, scope: Scope, body: bytes, send: Send) -> Send:
         """Return a send that stores the session that a response opens before its client can use it elsewhere."""
@@ -95,15 +95,15 @@ class SharedSessions:
         """Stop trying to store a session that this gateway no longer serves."""
         self._stored.pop(session_key(session), None)
         self._unsaved.pop(session, None)
-        self._unchanged.pop(session, None)
+        self._unstored_changes.pop(session, None)
 
     async def save_again(self) -> None:
         """Store what could not be stored while the store could not be reached."""
         for session, stored in tuple(self._unsaved.items()):
             if session in self._unsaved and not await self._save(session, stored):
                 return
-        for session, (level, subscriptions) in tuple(self._unchanged.items()):
-            if session in self._unchanged and self.is_reachable:
+        for session, (level, subscriptions) in tuple(self._unstored_changes.items()):
+            if session in self._unstored_changes and self.is_reachable:
                 await self.change(session, level, subscriptions)
 
     async def end(self, session: str) -> None:
@@ -113,10 +113,10 @@ class SharedSessions:
     async def change(self, session: str, level: str, subscriptions: Sequence[str]) -> None:
         """Store what a client has asked for; where that fails, it is stored later."""
         wanted = (level, tuple(subscriptions))
-        self._unchanged[session] = wanted
+        self._unstored_changes[session] = wanted
         is_done = session not in self._unsaved and await self._try("changed", self._store.change, session, *wanted)
-        if is_done and self._unchanged.get(session) == wanted:
-            del self._unchanged[session]
+        if is_done and self._unstored_changes.get(session) == wanted:
+            del self._unstored_changes[session]
 
     async def touch(self, sessions: Sequence[str]) -> None:
         await self._try("kept", self._store.touch, tuple(sessions))
