@@ -41,7 +41,7 @@ from shortlist.upstream.events import ToolsChanged, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
 Era = Literal["legacy", "modern"]
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 MODES: dict[Era, Any] = {"legacy": "legacy", "modern": "2026-07-28"}
 
 

@@ -23,7 +23,7 @@ from shortlist.search.searcher import Searcher
 from shortlist.upstream.events import State, StateChanged, ToolsChanged, UpstreamStatus
 from shortlist.upstream.pool import UpstreamPool
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 TOOLS = tuple(Tool(id=f"slow/{n}", server="slow", name=str(n), description="A tool.") for n in range(3))
 
 

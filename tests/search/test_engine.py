@@ -21,7 +21,7 @@ ONE = Catalog.of([Tool(id="a/one", server="a", name="one", description="One.")])
 TWO = Catalog.of([*ONE.tools.values(), Tool(id="a/two", server="a", name="two", description="Two.")])
 THREE = Catalog.of([*TWO.tools.values(), Tool(id="a/three", server="a", name="three", description="Three.")])
 NONE = Confidence(level="none", probability=0.0, match_probability=0.0)
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -36,6 +36,12 @@ def storage(address: str) -> Iterator[Storage]:
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def time_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a busy machine: a log that is closed sends what waits for a few seconds only."""
+    monkeypatch.setattr(audit, "CLOSE_SECONDS", float(SECONDS))
+
+
 def spool(folder: Path) -> Callable[[], Spool]:
     return lambda: SpoolFile(folder, bytes(32))
 

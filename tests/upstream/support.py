@@ -16,7 +16,7 @@ from shortlist.upstream.host import Cadence
 from shortlist.upstream.pool import UpstreamPool
 
 SERVERS = Path(__file__).parent.parent / "servers"
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 QUICK = Cadence(first_retry_seconds=0.02, longest_retry_seconds=0.1, relist_gap_seconds=0.01, ping_seconds=600)
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
