@@ -1,4 +1,4 @@
-"""`shortlist review read-only`: what an operator decides about a tool reaches the programs that call it."""
+"""`shortlist review`: what it prints, and that decisions about a tool reach the programs that call it."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
+from shortlist.catalog.readers import tool_from_mcp
 from shortlist.cli import main
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
@@ -84,3 +85,14 @@ async def test_a_tool_that_nobody_listed_is_not_reviewed(named: str, capsys: pyt
 async def test_a_review_names_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
     assert await reviewed("read-only") != 0
     assert "`review read-only` needs a name: SERVER for all of a server, or SERVER/NAME." in capsys.readouterr().err
+
+
+async def test_a_rejected_definition_stays_in_the_list_and_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    tool = tool_from_mcp({"name": "touch", "description": "Change a note.", "inputSchema": {"type": "object"}}, "lab")
+    Keeper(open_local().pins, Scanner, lambda _: "review").admit("lab", [tool], {})
+    assert [await reviewed(*words) for words in (("reject", "lab/touch"), ("list",), ("approve", "lab"), ())] == [0] * 4
+    rejected, listed, approved, nothing = capsys.readouterr().out.splitlines()
+    assert rejected == "rejected lab/touch"
+    assert listed.startswith("lab/touch (rejected)  ")
+    assert approved == "approved lab/touch"
+    assert nothing == "Nothing is held."

@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
     _register_add(subparsers)
     for name, run in (("remove", _remove), ("enable", _enable), ("disable", _disable)):
         parser = add_command(subparsers, name)
-        what = "a server" if name == "remove" else "SERVER, or SERVER__TOOL for a single tool"
+        what = "a server" if name == "remove" else "SERVER, or SERVER/TOOL for a single tool"
         parser.add_argument("name", metavar="SERVER" if name == "remove" else "NAME", help=what)
         _common(parser)
         parser.set_defaults(run=run)

@@ -29,10 +29,13 @@ def register(subparsers: Any) -> None:
     shown.add_argument("--limit", type=int, default=SHOWN, help=f"how many (default: {SHOWN})")
     add_json(shown)
     export = _action(
-        actions, "export", _export, "write them as JSON lines, for `eval --exemplars` and `rank --exemplars`"
+        actions,
+        "export",
+        _export,
+        "write what was learned as JSON lines, for `eval --exemplars` and `rank --exemplars`",
     )
     export.add_argument("file", type=new_file, metavar="FILE.jsonl", help="the file to write")
-    _action(actions, "clear", _clear, "delete them; calls so far are not learned again")
+    _action(actions, "clear", _clear, "delete what was learned; calls so far are not learned again")
     mine = _action(subparsers, "mine", _mine)
     mine.add_argument("file", type=new_file, metavar="CASES.jsonl", help="the file to write")
 

@@ -25,7 +25,9 @@ def register(subparsers: Any) -> None:
     """Add `data` with its actions."""
     actions = add_command(subparsers, "data").add_subparsers(metavar="ACTION", required=True)
     export = add_command(actions, "export", "print everything that is kept about a caller, one JSON object per line")
-    erase = add_command(actions, "erase", "delete it; the audit log keeps a pseudonym")
+    erase = add_command(
+        actions, "erase", "delete everything that is kept about a caller; the audit log keeps a pseudonym"
+    )
     for parser, run in ((export, _export), (erase, _erase)):
         parser.add_argument("principal", metavar="PRINCIPAL", type=caller_key, help="the caller, as in token:ci")
         parser.add_argument("--config", help="a configuration file (default: your own)")

@@ -34,9 +34,9 @@ def register(subparsers: Any) -> None:
     create = add_command(actions, "create", "create a token; it is shown once")
     create.add_argument("name", type=_name, help="a name for the token, such as who will use it")
     for option, what in (
-        ("--servers", "only these servers, by commas"),
-        ("--toolsets", "only these toolsets, by commas"),
-        ("--tools", "only tools that match these globs over tool ids, by commas, as in 'wiki/get_*'"),
+        ("--servers", "only these servers, separated by commas"),
+        ("--toolsets", "only these toolsets, separated by commas"),
+        ("--tools", "only tools that match these globs over tool ids, separated by commas, as in 'wiki/get_*'"),
     ):
         create.add_argument(option, type=_names, help=what)
     create.add_argument("--can", type=_actions, default=USUAL, help=f"what it may do (default: {','.join(USUAL)})")

@@ -26,11 +26,12 @@ from shortlist.trust.definitions import ToolDefinition, surroundings
 from shortlist.trust.diff import words_changed
 from shortlist.trust.keeping import decide, decide_effect
 from shortlist.trust.pins import Held
-from shortlist.trust.stored import held_of
+from shortlist.trust.stored import held_of, pins_of
 from shortlist.trust.verdicts import ScanVerdict
 
 MARKS = {"same": ("", ""), "added": ("{+", "+}"), "removed": ("[-", "-]")}
 """As in `git diff --word-diff`."""
+DECIDED = {"approve": "approved", "reject": "rejected"}
 
 
 def register(subparsers: Any) -> None:
@@ -168,7 +169,7 @@ def _review(options: argparse.Namespace) -> int:
             store, server, [name] if name else [], options.action == "approve", getpass.getuser(), time.time()
         )
         for held in chosen:
-            print(f"{options.action}d {server}/{held.entry.name}")
+            print(f"{DECIDED[options.action]} {server}/{held.entry.name}")
     return 0
 
 
@@ -188,8 +189,13 @@ def _held(store: PinStore, server: str, name: str = "") -> list[Held]:
 def _list(store: PinStore, servers: set[str], as_json: bool) -> int:
     count = 0
     for server in store.overview():
-        for held in _held(store, server) if not servers or server in servers else []:
+        if servers and server not in servers:
+            continue
+        stored = store.read(server)
+        rejected = pins_of(stored).rejected
+        for held in held_of(stored):
             count += 1
+            is_rejected = held.entry.hash in rejected
             if as_json:
                 reasons = [reason.shown() for reason in held.reasons]
                 line = {
@@ -198,10 +204,12 @@ def _list(store: PinStore, servers: set[str], as_json: bool) -> int:
                     "name": held.entry.name,
                     "cause": held.cause,
                     "reasons": reasons,
+                    "rejected": is_rejected,
                 }
                 print(json.dumps(line, ensure_ascii=False))
             else:
-                print(f"{one_line(server)}/{one_line(held.entry.name)}  {one_line(held.why, 200)}")
+                mark = " (rejected)" if is_rejected and held.cause != "rejected" else ""
+                print(f"{one_line(server)}/{one_line(held.entry.name)}{mark}  {one_line(held.why, 200)}")
     if not count and not as_json:
         print("Nothing is held.")
     return 0
