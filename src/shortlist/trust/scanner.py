@@ -23,6 +23,7 @@ from shortlist.trust.definitions import (
     NO_SURROUNDINGS,
     SHORTEST_PASSAGE,
     Neighbours,
+    Sentence,
     TextField,
     ToolDefinition,
     fields_of,
@@ -189,9 +190,10 @@ class Scanner:
     ) -> Iterator[UnreadWindow]:
         """Yield the windows that may turn out suspicious, by their quick score and the evidence in their words."""
         head = self._head
-        passages = {
-            passage.text: (field, span, passage) for field, text, span in texts for passage in passages_of(text)
-        }  # a text that is repeated is read once
+        passages: dict[str, tuple[TextField, tuple[int, int] | None, Sentence]] = {}
+        for field, text, span in texts:  # a text that is repeated is read once, where it stands first
+            for passage in passages_of(text):
+                passages.setdefault(passage.text, (field, span, passage))
         for (field, span, passage), windows in zip(
             passages.values(), self._glanced(classifier, tuple(passages)), strict=True
         ):
