@@ -33,6 +33,22 @@ def find_config(explicit: str | None, environment: Mapping[str, str] = os.enviro
     return own if own.is_file() else None
 
 
+def private_folder(folder: Path) -> Path:
+    """Return a folder that only its owner can enter; it and the folders above it are made where they are missing."""
+    if not folder.exists():
+        private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file that only its owner can read, and no link: `open(path, "ab", opener=private_opener)`."""
+    descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    if hasattr(os, "fchmod"):
+        os.fchmod(descriptor, 0o600)  # earlier releases made files that others could read
+    return descriptor
+
+
 def _folder(variable: str, default: str) -> Path:
     given = os.environ.get(variable)
     root = Path(given) if given and Path(given).is_absolute() else Path.home() / default

@@ -29,6 +29,7 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
 }
+SERVERS = Path(__file__).parents[1] / "servers"
 CLIENTS = 1_000
 OPENED_LATER = 8
 """Descriptors that a gateway opens for itself meanwhile; if clients left any, there would be a thousand."""
@@ -290,6 +291,27 @@ def test_a_client_whose_variables_differ_gets_a_gateway_of_its_own(home: Home) -
     assert f"(pid {client.gateway})" in alike.stderr
     assert "this client gets a gateway of its own: the shared one has another $LETTER" in other.stderr
     assert json.loads(other.stdout)["id"] == 1
+
+
+def test_nobody_else_can_read_what_a_gateway_writes(tmp_path: Path) -> None:
+    noisy = {"command": sys.executable, "args": [str(SERVERS / "misbehaving.py"), "garbage"]}
+    before = os.umask(0)  # of the gateway, its servers and their files; a strict one would hide a mistake
+    try:
+        with living(tmp_path, {"noisy": noisy}) as home:
+            home.config.write_text(
+                json.dumps({"mcpServers": {"noisy": noisy}, "shortlist": {"audit": {"enabled": True}}})
+            )
+            with home.client() as client:
+                home.run("tools")
+                call = {"name": "call_tool", "arguments": {"name": "noisy__echo", "arguments": {}}}
+                assert not client.ask("tools/call", call).get("isError")
+                client.ask("tools/call", {"name": "search_tools", "arguments": {"query": "echo"}})
+    finally:
+        os.umask(before)
+    written = [path for kind in ("config", "data", "cache", "state") for path in (tmp_path / kind).rglob("*")]
+    kinds = {path.name.partition(".")[2] for path in written if path.is_file()}
+    assert {"json", "jsonl", "log", "sqlite"} <= kinds
+    assert {str(path): oct(path.stat().st_mode) for path in written if path.stat().st_mode & 0o077} == {}
 
 
 def test_only_this_user_can_open_the_socket(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from shortlist.config.clients.registry import OFFICIAL, Package, RegistryServer,
 from shortlist.config.clients.texts import read_bytes, replace_file
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.models import Json
-from shortlist.paths import data_folder
+from shortlist.paths import data_folder, private_folder
 
 SECONDS = 20.0
 PAGE = 100
@@ -91,7 +91,7 @@ def unpack(package: Package, name: str) -> dict[str, Json]:
 
 def _extract(data: bytes, folder: Path) -> None:
     """Unpack into a fresh folder; a name that leads out of it is refused."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(folder.parent)
     fresh = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as bundle:

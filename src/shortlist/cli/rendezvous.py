@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shortlist.errors import InvalidInput, ShortlistError
-from shortlist.paths import data_folder
+from shortlist.paths import data_folder, private_folder, private_opener
 from shortlist.version import own_version
 
 if sys.platform != "win32":
@@ -170,8 +170,8 @@ def _start(place: Rendezvous) -> "subprocess.Popen[bytes]":
     config = ["--config", str(place.config)] if place.config is not None else []
     # -P: the working directory is not on the import path, whatever lies in it.
     command = [sys.executable, "-P", "-m", "shortlist.cli", "daemon", "run", *config]
-    place.log.parent.mkdir(parents=True, exist_ok=True)
-    with place.log.open("ab") as log:
+    private_folder(place.log.parent)
+    with open(place.log, "ab", opener=private_opener) as log:
         return subprocess.Popen(  # noqa: S603 - this program itself
             command,
             stdin=subprocess.DEVNULL,

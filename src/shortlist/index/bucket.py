@@ -22,7 +22,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.index import Index
 from shortlist.index.saved import SAVED_FROM, SavedIndexes, indexes_folder
 from shortlist.index.store import HEADER
-from shortlist.paths import cache_folder
+from shortlist.paths import cache_folder, private_folder
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class BucketIndexes(SavedIndexes):
         place = self._folder / newest.parent.name
         if place.exists():
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self._folder)
         scratch = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=self._folder))
         try:
             for path, _ in self._objects(f"{newest}/"):

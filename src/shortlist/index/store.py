@@ -30,6 +30,7 @@ from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.mapped import MappedFolder
 from shortlist.index.nearest import ApproximateVectorIndex
 from shortlist.models import Server, ToolId
+from shortlist.paths import private_folder
 
 VERSION = 3
 MAPPED_FROM = 256_000_000
@@ -44,7 +45,7 @@ HEADER, _CATALOG, _TOOLS = "index.json", "catalog.json", "tools.jsonl"
 
 def save_index(index: Index, folder: Path) -> None:
     """Write an index beside the old one and swap them, so that a reader never sees half of it."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(folder.parent)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         _write(index, fresh)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.errors import StoreError
+from shortlist.paths import private_folder
 from shortlist.storage.audit import (
     CLOSED,
     AuditChain,
@@ -23,7 +24,7 @@ from shortlist.storage.audit import (
     trail_day,
     trail_name,
 )
-from shortlist.storage.private import FILE_MODE, locked, private_folder, read_private, write_private
+from shortlist.storage.private import FILE_MODE, locked, read_private, write_private
 from shortlist.storage.shared import Spool
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)

@@ -3,9 +3,11 @@
 import logging
 import os
 import re
-import secrets
 from contextlib import suppress
 from pathlib import Path
+
+from shortlist.paths import private_folder
+from shortlist.storage.private import replace_private
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +51,12 @@ class CatalogFiles:
     def save(self, key: str, document: bytes) -> None:
         """Replace the document of a key; a damaged one is kept beside it, and one of a newer format is kept."""
         path = self._folder / f"{key}.json"
-        written = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if not self._may_replace(key, path, document):
-                return
-            written.write_bytes(document)
-            os.replace(written, path)
+            private_folder(self._folder)
+            if self._may_replace(key, path, document):
+                replace_private(path, document)
         except OSError as error:  # costs the next start a little time, and nothing else
             self._report(f"save {key}", f"the tools cannot be saved in {path}: {error}")
-            with suppress(OSError):
-                written.unlink(missing_ok=True)
 
     def _may_replace(self, key: str, path: Path, document: bytes) -> bool:
         known = _format_of_file(path)

@@ -3,18 +3,13 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-FOLDER_MODE = 0o700
+from shortlist.paths import private_folder
+
 FILE_MODE = 0o600
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
-
-
-def private_folder(folder: Path) -> Path:
-    """Return a folder that only its owner can enter, made if it is missing."""
-    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
-    return folder
 
 
 def read_private(path: Path) -> bytes | None:
@@ -28,19 +23,34 @@ def read_private(path: Path) -> bytes | None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file whole: a reader sees the old content or the new, and a full disk leaves the old."""
+    """Replace a file whole and wait until it is on disk: a power failure leaves the old content or the new."""
     private_folder(path.parent)
+    replace_private(path, content, wait=True)
+
+
+def replace_private(path: Path, content: bytes, *, wait: bool = False) -> None:
+    """Replace a file whole: a reader sees the old content or the new, and a full disk leaves the old."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, FILE_MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if wait:
+                file.flush()
+                os.fsync(file.fileno())
         fresh.replace(path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def create_private(path: Path) -> None:
+    """Create an empty file; an existing one is not opened.
+
+    Closing any descriptor of a file releases all locks that this process holds on it, SQLite's included.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINKS, FILE_MODE))
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from shortlist.errors import StoreError
-from shortlist.storage.private import FILE_MODE, private_folder
+from shortlist.paths import private_folder
+from shortlist.storage.private import FILE_MODE
 from shortlist.storage.shared import LeftRecords, remove_stored
 
 NONCE_BYTES = 12

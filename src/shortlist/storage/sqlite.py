@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.errors import NothingRecorded, StoreError
+from shortlist.paths import private_folder
+from shortlist.storage.private import create_private
 
 BUSY_SECONDS = 5.0
 """How long another process may hold the file before a write fails; writes never happen on a request's path."""
@@ -32,8 +34,8 @@ class SqliteFile:
             raise _nothing_recorded(path)
         with self._explained():
             if write:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _create(path)
+                private_folder(path.parent)
+                create_private(path)
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -175,8 +177,8 @@ class OwnFile:
             return
         try:
             if create:
-                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _create(self._path)
+                private_folder(self._path.parent)
+                create_private(self._path)
             with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
                 connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")
                 self._check(connection, create)
@@ -211,15 +213,6 @@ def use_rollback_journal(connection: sqlite3.Connection) -> None:
 
 def _nothing_recorded(path: Path) -> NothingRecorded:
     return NothingRecorded(f"Nothing has been recorded yet: {path} does not exist. `shortlist serve` creates it.")
-
-
-def _create(path: Path) -> None:
-    """Create a file that only its owner can read; an existing one is not opened.
-
-    Closing any descriptor of a file releases all locks that this process holds on it, SQLite's included.
-    """
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
 
 
 @cache

@@ -14,8 +14,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from shortlist.paths import private_folder
 from shortlist.storage.port import StoredVector
-from shortlist.storage.private import PrivateLock
+from shortlist.storage.private import PrivateLock, create_private
 from shortlist.storage.sqlite import use_rollback_journal
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class SqliteVectors:
             yield connection
 
     def _prepare(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self._path.parent)
         try:
             self._create()
         except sqlite3.DatabaseError as error:
@@ -150,6 +151,7 @@ class SqliteVectors:
         self._ready = True
 
     def _create(self) -> None:
+        create_private(self._path)
         with closing(sqlite3.connect(self._path, timeout=10)) as connection, connection:
             use_rollback_journal(connection)
             (version,) = connection.execute("PRAGMA user_version").fetchone()

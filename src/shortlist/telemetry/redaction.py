@@ -13,6 +13,7 @@ from pathlib import Path
 from shortlist.config.masking import redact, redact_json
 from shortlist.config.settings import Keeping
 from shortlist.models import Json
+from shortlist.paths import private_folder
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def hash_key(path: Path) -> bytes:
 def _created(path: Path, key: bytes) -> bytes:
     """Return what a file contains, after writing it whole if it does not exist."""
     if not os.path.lexists(path):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
         draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

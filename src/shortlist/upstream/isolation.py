@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from shortlist.config.settings import IsolationSettings
-from shortlist.paths import data_folder
+from shortlist.paths import data_folder, private_folder
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
 ETC = (
@@ -61,7 +61,7 @@ def isolated(
     }
     if settings.kind == "sandbox":
         home = data_folder() / "homes" / settings.server
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(home)
         within = {**environment, "HOME": str(Path.home()), "TMPDIR": "/tmp"}  # noqa: S108 - a tmpfs of its own
         return IsolatedCommand(tuple(sandboxed(settings, command, directory, home)), within, None, limits)
     program = container_program() or ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from shortlist.config.masking import MASK, redact
 from shortlist.fairness import Allowance
+from shortlist.paths import private_folder, private_opener
 
 RING_LINES = 200
 LINES_PER_SECOND = 100.0
@@ -96,12 +97,13 @@ def log_path(directory: str | Path, server: str) -> Path:
 
 def _append(path: Path, lines: Iterable[str]) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
+        private_folder(path.parent)
+        with open(path, "ab", opener=private_opener) as file:
             file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
             size = file.tell()
         if size > FILE_BYTES:
             data = path.read_bytes()[-FILE_BYTES // 2 :]
-            path.write_bytes(data[data.find(b"\n") + 1 :])
+            with open(path, "wb", opener=private_opener) as file:
+                file.write(data[data.find(b"\n") + 1 :])
     except OSError:
         return
