@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shortlist.errors import InvalidInput
+from shortlist.index import saved
 from shortlist.index.bucket import BucketIndexes, open_saved
 from shortlist.index.columns import Growing
 from shortlist.index.index import Index
@@ -56,6 +57,18 @@ def test_a_machine_with_newer_tools_fetches_the_last_index_and_keeps_its_changes
     found = machines.use("two").open(newer)
     assert isinstance(found.ids, Growing)
     assert "new/brew_coffee" in found.rows
+
+
+def test_a_machine_that_only_fetches_forgets_indexes_that_it_no_longer_uses(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved, "KEPT", 1)
+    others = catalog([tool(f"other{n % 50}/tool_{n}", f"Does {n}.") for n in range(SAVED_FROM)])
+    for whole in (WHOLE, others):
+        machines.use("one").keep(Index.build(whole))
+        assert isinstance(machines.use("two").open(whole).ids, Growing)
+    (kept,) = (tmp_path / "two").glob("shortlist/buckets/*/*")
+    assert kept.name.endswith(others.fingerprint)
 
 
 def test_an_upload_that_was_interrupted_is_not_fetched(machines: Machines) -> None:

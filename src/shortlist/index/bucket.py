@@ -83,6 +83,7 @@ class BucketIndexes(SavedIndexes):
             if not place.exists():  # another process may have been faster
                 scratch.rename(place)
                 logger.info("fetched the index %s from %s", place.name, self._shown)
+                self._forget()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
