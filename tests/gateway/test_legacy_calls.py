@@ -52,6 +52,15 @@ class RawSession:
         message = _message("tools/call", params, id=number)
         return self.http.stream("POST", self.url, json=message, headers=self.headers)
 
+    def listening(self) -> Any:
+        return self.http.stream("GET", self.url, headers=self.headers)
+
+    async def ping(self) -> httpx2.Response:
+        return await self.post("ping", {}, id=4)
+
+    async def end(self) -> httpx2.Response:
+        return await self.http.delete(self.url, headers=self.headers)
+
 
 def _message(method: str, params: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": params, **more}

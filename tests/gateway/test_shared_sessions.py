@@ -234,3 +234,23 @@ async def test_a_session_that_could_not_be_stored_stays_in_memory_until_it_is(
             await held(manager, 4)
             assert all([await says(session, "back") for session in opened])
             tasks.cancel_scope.cancel()
+
+
+async def test_a_session_that_ended_while_the_store_was_away_ends_there_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, alpha = KnownSessions(), Fixture("alpha")
+    with few_held(monkeypatch, 10):
+        async with gateway(store, alpha) as (manager, clients), anyio.create_task_group() as tasks:
+            ended, other = await clients.open(2)
+            store.is_away = True
+            assert (await ended.end()).status_code == 200
+            assert (await ended.ping()).status_code == 404
+            assert len(store.known) == 2
+            store.is_away = False
+            assert (await ended.ping()).status_code == 404
+            tasks.start_soon(manager.keep_stored)
+            while len(store.known) > 1:
+                await anyio.sleep(0.01)
+            assert await says(other, "still there")
+            tasks.cancel_scope.cancel()

@@ -160,9 +160,9 @@ class ResumableSessions(StreamableHTTPSessionManager):
             # Only sessions that are open: any other id would be remembered for ever.
             if scope["method"] == "GET" and session is not None and session in self._server_instances:
                 self._resumptions[session] = self._resumptions.get(session, 0) + 1
-            await self._handle_request(scope, receive, send)
             if self._sharing is not None and session is not None and scope["method"] == "DELETE":
-                await self._sharing.sessions.end(session)
+                send = self._sharing.sessions.ending(session, send)
+            await self._handle_request(scope, receive, send)
             return
         opened = self._opened(session, scope)
         if opened is not None and await serve_legacy_call(opened, scope, receive, send, body):

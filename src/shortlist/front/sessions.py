@@ -22,12 +22,14 @@ SESSION_HEADER = "mcp-session-id"
 IDLE_SECONDS = 300.0
 """How long a gateway keeps an idle session in memory; it can look it up again."""
 HELD_SESSIONS = 1_000
-"""With more sessions in memory, at about 30 kB each, those that were idle for longest stay in the store alone."""
+"""With more sessions in memory, at about 20 kB each, those that were idle for longest stay in the store alone."""
 REST_SECONDS = 5.0
 """How long a session stays in memory after a request at least: a client whose stream broke resumes within this time."""
 TOUCH_SECONDS = 300.0
 RETRY_SECONDS = 5.0
 """How often sessions that could not be stored are stored again."""
+REMEMBERED_ENDS = 10_000
+"""Sessions that ended while the store was away; beyond so many, the oldest stay there until they are forgotten."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class SharedSessions:
         """Sessions that were opened while the store could not be reached."""
         self._unstored_changes: dict[str, tuple[str, tuple[str, ...]]] = {}
         """Log levels and subscriptions that could not be stored."""
+        self._ended: dict[str, None] = {}
+        """Sessions that ended here and that the store still has, the oldest first."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -79,6 +83,16 @@ class SharedSessions:
 
         return save_then_send
 
+    def ending(self, session: str, send: Send) -> Send:
+        """Return a send that ends a session for all gateways before its client hears that it has ended."""
+
+        async def end_then_send(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                await self.end(session)
+            await send(message)
+
+        return end_then_send
+
     async def find(self, session: str, scope: Scope) -> StoredSession | None:
         """Return a session, to the credential that opened it and to nobody else."""
         found = await self.look_again(session)
@@ -86,6 +100,8 @@ class SharedSessions:
 
     async def look_again(self, session: str) -> StoredSession | None:
         """Return a session that is served here, whoever opened it; None where it has ended."""
+        if session in self._ended:
+            return None
         self.is_reachable = False
         found = await anyio.to_thread.run_sync(self._store.find, session)
         self.is_reachable = True
@@ -99,6 +115,10 @@ class SharedSessions:
 
     async def save_again(self) -> None:
         """Store what could not be stored while the store could not be reached."""
+        for session in tuple(self._ended):
+            if not await self._try("ended", self._store.end, session):
+                return
+            self._ended.pop(session, None)
         for session, stored in tuple(self._unsaved.items()):
             if session in self._unsaved and not await self._save(session, stored):
                 return
@@ -107,8 +127,12 @@ class SharedSessions:
                 await self.change(session, level, subscriptions)
 
     async def end(self, session: str) -> None:
+        """End a session for all gateways; where the store cannot be reached, the others hear of it later."""
         self.forget(session)
-        await self._try("ended", self._store.end, session)
+        if not await self._try("ended", self._store.end, session):
+            self._ended[session] = None
+            if len(self._ended) > REMEMBERED_ENDS:
+                del self._ended[next(iter(self._ended))]
 
     async def change(self, session: str, level: str, subscriptions: Sequence[str]) -> None:
         """Store what a client has asked for; where that fails, it is stored later."""
