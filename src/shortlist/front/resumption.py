@@ -37,6 +37,7 @@ from shortlist.front.sessions import (
     SharedSessions,
 )
 from shortlist.front.streams import use_lean_streams
+from shortlist.front.transport import use_lean_transport
 from shortlist.storage.shared import StoredSession
 
 RETRY_MILLISECONDS = 1_000
@@ -89,6 +90,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
         """How many idle sessions ended so that another could be opened."""
         self._resumptions: dict[str, int] = {}
         use_lean_streams()
+        use_lean_transport()
         if sharing is not None:
             options["session_idle_timeout"] = IDLE_SECONDS
         super().__init__(app, retry_interval=RETRY_MILLISECONDS, **options)
