@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -29,7 +31,7 @@ def test_collection_that_was_off_stays_off() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.skipif(pauses._trim() is None, reason="the C library cannot return memory on demand")
+@pytest.mark.skipif(pauses._of_glibc("malloc_trim") is None, reason="the C library cannot return memory on demand")
 async def test_freed_memory_is_returned_though_something_behind_it_is_still_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -45,6 +47,27 @@ async def test_freed_memory_is_returned_though_something_behind_it_is_still_used
                 await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
     assert len(kept) == count // 100
+
+
+@pytest.mark.skipif(pauses._of_glibc("mallopt") is None, reason="the C library has no arenas")
+def test_threads_share_a_few_arenas() -> None:
+    program = """
+import ctypes, threading
+from shortlist.cli.pauses import share_arenas
+share_arenas()
+together = threading.Barrier(12)
+def work():
+    together.wait()
+    block = b"x" * 100_000
+    together.wait()
+threads = [threading.Thread(target=work) for _ in range(12)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+    without = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    told = subprocess.run([sys.executable, "-c", program], env=without, check=True, capture_output=True, text=True)
+    assert 1 <= told.stderr.count("Arena ") <= pauses.ARENAS
 
 
 def resident_bytes() -> int:

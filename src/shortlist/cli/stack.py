@@ -27,7 +27,7 @@ from shortlist.cli.following import (
 )
 from shortlist.cli.grants import open_logins
 from shortlist.cli.news import News
-from shortlist.cli.pauses import keep_pauses_short, no_collection, return_memory
+from shortlist.cli.pauses import keep_pauses_short, no_collection, return_memory, share_arenas
 from shortlist.cli.pinning import open_inspection, open_keeper
 from shortlist.cli.reading import log_folder, say
 from shortlist.cli.recording import Telemetry, open_audit, open_telemetry
@@ -115,6 +115,8 @@ async def open_stack(  # noqa: PLR0913 - all but two have a default
     With `tokens`, those are valid beside the configured ones, and their changes are followed. With `shares_servers`,
     servers over stdio run once among all gateways on the store, where that is a shared one.
     """
+    if models:
+        share_arenas()
     # Commands that inspect servers are not recorded as usage; only served requests are.
     with (
         no_collection() if models else nullcontext(),
