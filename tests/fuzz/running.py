@@ -36,7 +36,9 @@ LIMITS: dict[str, Any] = {
 }
 """So little that all of it can be filled before the first input."""
 FILLING = LIMITS["sessions"] + 1
-"""Searches and results that fill what is bounded; their words fill the caches, the largest of which has 50,000."""
+"""Searches and results that fill what is bounded; their words fill the caches, the largest of which has 50,000.
+
+The JSON parser also remembers 16,384 short strings, so each word is sent alone too."""
 WORDS = 550
 """In each of them: as many as a query of 4,000 characters holds."""
 FOREIGN = (
@@ -234,7 +236,7 @@ def _filling(number: int) -> tuple[tuple[str, dict[str, Any]], ...]:
     text = " ".join(words)
     return (
         ("search_tools", {"query": text}),
-        ("call_tool", {**ECHO, "arguments": {"text": f"{text} " * 15}}),
+        ("call_tool", {**ECHO, "arguments": {"text": f"{text} " * 15, "words": words}}),
         ("search_tools", {"query": FOREIGN[number % len(FOREIGN)]}),
     )
 
