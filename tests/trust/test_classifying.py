@@ -118,6 +118,17 @@ def test_a_payload_is_judged_where_it_stands_even_if_short_texts_repeat_it() -> 
     assert "description" in {reason.field for reason in verdict.reasons}
 
 
+def test_worse_short_texts_do_not_hide_a_dangerous_passage() -> None:
+    class Louder(Reading):
+        def glance(self, texts: Sequence[str]) -> list[list[tuple[float, Any]]]:
+            return [[(9.0 if "loud" in text else 8.0, text)] for text in texts]
+
+    short = {f"p{number}": {"description": f"loud text {number} here."} for number in range(24)}
+    definition = {"name": "add", "description": PAYLOAD, "inputSchema": {"properties": short}}
+
+    assert Scanner(Louder(score=99.0), SURE).scan(ToolDefinition("t", "s", definition)).level == "dangerous"
+
+
 @pytest.mark.parametrize("offset", range(0, MAX_SENTENCE, 57))
 def test_a_sentence_across_a_cut_is_whole_in_some_passage(offset: int) -> None:
     text = f"{'a ' * (offset // 2 + 150)}{PAYLOAD} {'b ' * 300}"

@@ -287,7 +287,7 @@ def _joined(fields: Sequence[TextField]) -> Iterator[ReadableText]:
 
 def _worst(findings: Iterable[FlaggedPassage], head: Head) -> Iterator[Reason]:
     """Yield a reason for each of the worst passages."""
-    for finding in sorted(findings, key=lambda finding: -finding.excess)[:PASSAGES]:
+    for finding in sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.excess))[:PASSAGES]:
         window = finding.window
         family, why = _explained(window, head)
         place = (window.start, window.end)
