@@ -297,6 +297,17 @@ def test_an_index_is_opened_from_a_folder_that_cannot_be_written_while_another_p
     assert isinstance(SavedIndexes(tmp_path, None).open(newer).ids, Growing), "that of an older catalog is updated"
 
 
+def test_what_a_process_left_that_was_killed_while_it_saved_is_removed_after_a_day(tmp_path: Path) -> None:
+    left, running = tmp_path / ".index-left", tmp_path / ".index-running"
+    for folder in (left, running):
+        folder.mkdir()
+        (folder / "ids-block.npy").touch()
+    os.utime(left, times=(0, 0))
+    SavedIndexes(tmp_path, None).keep(Index.build(many(SAVED_FROM)))
+    assert not left.exists()
+    assert running.exists()
+
+
 def test_a_truncated_index_is_reported_and_the_tools_are_indexed_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

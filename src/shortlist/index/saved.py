@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ SAVED_FROM = 500
 """Fewer tools are indexed faster than they are read back."""
 KEPT = 8
 """Indexes on disk; the one least recently used is removed first."""
+ABANDONED_SECONDS = 86_400.0
+"""How old an unfinished index is that a killed process must have left."""
 _COPIES = "copies.json"
 CHANGED_SHARE = 0.1
 """An index is saved again once this share of its tools has changed; up to then a start applies the difference."""
@@ -94,7 +97,10 @@ class SavedIndexes:
         return f"{own_version()}-{model}"
 
     def _forget(self) -> None:
-        for place in sorted(self._folder.glob("[!.]*"), key=_used_at)[:-KEPT]:
+        """Remove what is no longer used: older indexes, and unfinished ones of processes that were killed."""
+        older = sorted(self._folder.glob("[!.]*"), key=_used_at)[:-KEPT]
+        abandoned = [each for each in self._folder.glob(".*") if _used_at(each) < time.time() - ABANDONED_SECONDS]
+        for place in (*older, *abandoned):
             shutil.rmtree(place, ignore_errors=True)
 
 
