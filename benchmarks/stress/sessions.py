@@ -33,8 +33,8 @@ SETTLE_SECONDS = 60.0
 PROBES = 200
 """Sessions whose first request with a replica is timed."""
 OF_SESSIONS = (
-    *("mcp.server.streamable_http.StreamableHTTPServerTransport", "mcp.server.connection.Connection"),
-    *("mcp.shared.jsonrpc_dispatcher.JSONRPCDispatcher", "shortlist.front.resumption.SessionEvents"),
+    *("shortlist.front.transport.LeanTransport", "mcp.server.connection.Connection"),
+    *("mcp.shared.jsonrpc_dispatcher.JSONRPCDispatcher", "shortlist.front.event_log.SessionEvents"),
     *("shortlist.front.legacy.OpenSession", "shortlist.front.audience.Link"),
 )
 """The types that each session in memory has one of."""
@@ -69,6 +69,8 @@ def measure(open_at_once: int, in_all: int) -> tuple[list[Table], bool]:
         _say(f"{open_at_once:,} sessions opened with one replica each")
         sessions = asyncio.run(open_all(ports, open_at_once))
         alone = _kilobytes(memory(replicas) - base.memory, sessions)
+        if unknown := [name for name in OF_SESSIONS if not _live_objects(replicas)[name]]:
+            raise RuntimeError(f"no session has a {unknown[0]}: OF_SESSIONS is out of date")
         _say(f"{open_at_once:,} sessions used with both replicas")
         asyncio.run(use_all(ports, sessions))
         both, stored = _kilobytes(memory(replicas) - base.memory, sessions), _rows(address, TABLES[:1])

@@ -243,9 +243,10 @@ def test_when_the_gateway_of_a_server_is_killed_its_call_fails_once_and_another_
 
 
 def test_a_gateway_that_hangs_loses_its_server_and_uses_that_of_the_other_when_it_goes_on(
-    pair: tuple[GatewayProcess, GatewayProcess],
+    pair: tuple[GatewayProcess, GatewayProcess], tmp_path: Path
 ) -> None:
     one, two = pair
+    file = tmp_path / "never"
     clients = {gateway.url: LegacyClient() for gateway in pair}
     for url, client in clients.items():
         client.open(url)
@@ -255,8 +256,13 @@ def test_a_gateway_that_hangs_loses_its_server_and_uses_that_of_the_other_when_i
         (running,) = connection.execute(sql).fetchone() or ("",)
     owner, other = (one, two) if one.url.startswith(running) else (two, one)
     answers: list[str] = []
-    owner.process.send_signal(signal.SIGSTOP)
+    waiting = clients[other.url].streaming(other.url, "tools/call", name="asking__wait", arguments={"file": str(file)})
     try:
+        with waiting as messages:
+            wait_until(Path(f"{file}.calls").exists)
+            owner.process.send_signal(signal.SIGSTOP)
+            result = next(message["result"] for message in messages if "result" in message)
+        assert "may have received the request" in result["content"][0]["text"]
         wait_until(lambda: clients[other.url].call(other.url, "asking__who").isdecimal())
     finally:
         owner.process.send_signal(signal.SIGCONT)
@@ -267,6 +273,8 @@ def test_a_gateway_that_hangs_loses_its_server_and_uses_that_of_the_other_when_i
 
     wait_until(use_one_process)
     assert before not in answers
+    wait_until(lambda: not Path(f"/proc/{before}").exists())
+    assert Path(f"{file}.calls").read_text() == "called\n"
 
 
 def test_a_tool_that_is_approved_with_one_gateway_is_served_by_all(
