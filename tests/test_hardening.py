@@ -63,6 +63,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "storage/test_damaged_files.py::test_a_damaged_file_ends_nothing_is_reported_and_is_not_overwritten",
         "storage/test_damaged_files.py::test_a_folder_that_cannot_be_used_ends_nothing",
         "storage/test_running_state.py::test_no_damage_to_any_of_its_files_ends_a_running_gateway_or_the_next_start",
+        "index/test_mapped.py::test_an_index_that_is_truncated_or_overwritten_while_mapped_answers_as_before",
         "storage/test_damaged_files.py::test_tools_are_found_while_the_vectors_cannot_be_opened",
         "storage/test_damaged_files.py::test_a_gateway_that_started_with_an_unset_clock_keeps_its_retention",
         "index/test_cache.py::test_a_vector_of_the_wrong_size_is_computed_again",
