@@ -106,6 +106,9 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_turns.py::test_a_few_requests_begin_in_each_pass_of_the_loop_and_callers_take_turns",
         "gateway/test_turns.py::test_requests_to_the_endpoint_wait_for_their_turn_before_their_bodies_are_read",
     ),
+    "the last message of each idle server stays in memory, up to 32 MiB": (
+        "upstream/test_framing.py::test_a_channel_keeps_no_message_while_it_waits_for_the_next_one",
+    ),
     "a server that invents tools fills the store of pins without bound": (
         "trust/test_keeping.py::test_a_server_that_invents_names_is_held_back_and_forgets_no_pin",
         "trust/test_keeping.py::test_pins_of_a_server_that_is_trusted_blindly_are_dropped_beyond_their_bound",

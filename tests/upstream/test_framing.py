@@ -1,5 +1,6 @@
 """Lines out of chunks: nothing is lost, nothing grows without bound, and a dropped answer names its request."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -21,6 +22,7 @@ from shortlist.upstream.framing import (
     decode,
     read_line,
 )
+from shortlist.upstream.stdio import CHUNK_BYTES, StdioChannel
 
 LIMIT = 64
 
@@ -137,3 +139,17 @@ def test_a_byte_order_mark_before_a_message_or_a_stream_is_ignored() -> None:
     answer = b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}'
     assert read_line(answer) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert [event.data for event in EventSplitter(1000).feed(b"\xef\xbb\xbfdata: 1\n\ndata: 2\n\n")] == [b"1", b"2"]
+
+
+@pytest.mark.anyio
+async def test_a_channel_keeps_no_message_while_it_waits_for_the_next_one() -> None:
+    stdout, unused, delivered = asyncio.StreamReader(), None, asyncio.Event()
+    channel = StdioChannel(unused, stdout, unused, 10 * CHUNK_BYTES)  # type: ignore[arg-type]
+    task = asyncio.create_task(channel.run(lambda _: delivered.set()))
+    stdout.feed_data(b'{"jsonrpc": "2.0", "id": 1, "result": {"text": "%b"}}\n' % (b"x" * 3 * CHUNK_BYTES))
+    await delivered.wait()
+    frame: Any = task.get_coro().cr_frame  # type: ignore[union-attr]
+    sizes = [len(each) for each in frame.f_locals.values() if isinstance(each, bytes)]
+    stdout.feed_eof()
+    await task
+    assert all(size <= CHUNK_BYTES for size in sizes)

@@ -57,16 +57,21 @@ class StdioChannel:
         """Deliver every line that is a message until the child closes its stdout."""
         try:
             while chunk := await self._stdout.read(CHUNK_BYTES):
-                messages = 0
-                for number, line in enumerate(self._splitter.feed(chunk), 1):
-                    messages += self._take(line, deliver)
-                    if number % LINES_AT_ONCE == 0:
-                        await anyio.lowlevel.checkpoint()
+                messages = await self._take_all(chunk, deliver)
                 if messages == 0 and b"\n" in chunk:
                     await anyio.sleep(FLOOD_PAUSE_SECONDS)
         except OSError:
             pass  # the same as its end
         self.ended = True
+
+    async def _take_all(self, chunk: bytes, deliver: Deliver) -> int:
+        """Deliver the lines that a chunk completes, and keep none of them; return how many were messages."""
+        messages = 0
+        for number, line in enumerate(self._splitter.feed(chunk), 1):
+            messages += self._take(line, deliver)
+            if number % LINES_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
+        return messages
 
     def _take(self, line: bytes | Oversized, deliver: Deliver) -> bool:
         """Deliver a line, or log it where it is not a message; return whether it was one."""
