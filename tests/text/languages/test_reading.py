@@ -27,6 +27,10 @@ from shortlist.text.queries import analyse
         ("给团队发送消息", "zh", ("team", "send", "message")),
         ("チームにメッセージを送って", "ja", ("team", "message", "send")),
         ("팀에게 메시지를 보내줘", "ko", ("team", "message", "send")),
+        ("リビングの電気を消して", "ja", ("living room", "light", "turn off")),
+        ("décale la réunion à 14h", "fr", ("reschedule", "meeting")),
+        ("запусти пылесос на кухне", "ru", ("vacuum", "kitchen")),
+        ("schließe die Jalousien im Wohnzimmer", "de", ("close", "blinds", "living room")),
     ],
 )
 def test_a_request_is_read_word_by_word(text: str, language: str, english: tuple[str, ...]) -> None:
