@@ -1,6 +1,5 @@
 """What `status`, `tools`, `call`, `toolsets` and `search` answer, from the shared gateway or from this process."""
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from shortlist.access.principal import OWNER
 from shortlist.catalog.naming import wire_name
 from shortlist.cli.found import result_data, result_text
 from shortlist.cli.reading import read_settings, say
+from shortlist.cli.shown import shown_json
 from shortlist.cli.stack import SETTLE_SECONDS, Stack, Starting, connected, run_plainly
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import describe_text, signature_of
@@ -36,7 +36,7 @@ class Answer:
     status: int = OK
 
     def shown(self, arguments: Namespace) -> str:
-        return json.dumps(self.data, ensure_ascii=False, indent=2) if arguments.json else self.text
+        return shown_json(self.data, indent=2) if arguments.json else self.text
 
 
 StackCommand: TypeAlias = Callable[[Namespace, Stack], Awaitable[Answer]]

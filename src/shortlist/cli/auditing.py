@@ -7,6 +7,7 @@ from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.reading import say
+from shortlist.cli.shown import shown_json
 from shortlist.cli.storing import configured_storage
 
 OK, FAILED = 0, 1
@@ -45,5 +46,5 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     with closing(configured_storage(arguments.config)) as storage:
         for record in storage.audit.records():
-            print(json.dumps(record, ensure_ascii=False))
+            print(shown_json(record))
     return OK

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.shown import shown_json
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidConfig, InvalidInput
 from shortlist.paths import find_config, user_config_path
@@ -38,7 +39,7 @@ def _check(arguments: argparse.Namespace) -> int:
     except InvalidConfig as error:
         if not arguments.json:
             raise
-        print(json.dumps({"file": str(path), "valid": False, "problem": str(error)}, ensure_ascii=False))
+        print(shown_json({"file": str(path), "valid": False, "problem": str(error)}))
         return 2
     data = {"file": str(path), "valid": True, "servers": servers}
     print(json.dumps(data) if arguments.json else f"{path} is valid: {servers} server{'' if servers == 1 else 's'}.")

@@ -1,7 +1,6 @@
 """`shortlist connect`, `disconnect` and `setup`: the gateway in the configuration of MCP clients."""
 
 import argparse
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
+from shortlist.cli.shown import shown_json
 from shortlist.config.clients.connecting import (
     ConnectPlan,
     Disconnection,
@@ -94,7 +94,7 @@ def _connect(arguments: argparse.Namespace) -> int:
     if written:
         _write(pending, place, target, arguments)
     if arguments.json:
-        print(json.dumps([_data(plan, written) for plan in plans], indent=2, ensure_ascii=False))
+        print(shown_json([_data(plan, written) for plan in plans], indent=2))
     elif pending and not written:
         print(f"Nothing was written. To connect: {_again('connect', arguments)} --yes")
     return 0
@@ -125,7 +125,7 @@ def _disconnect(arguments: argparse.Namespace) -> int:
     for plan in pending if written else ():
         disconnect(plan, _records())
     if arguments.json:
-        print(json.dumps([_undone(plan, written) for plan in pending], indent=2, ensure_ascii=False))
+        print(shown_json([_undone(plan, written) for plan in pending], indent=2))
     elif not pending:
         print("No client is connected.")
     elif written:

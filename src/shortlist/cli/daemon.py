@@ -1,7 +1,6 @@
 """The shared gateway of this user's stdio clients: run it, look at it, stop it."""
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.rendezvous import POLL_SECONDS, NoSharing, ask_running, hold, is_held, rendezvous
+from shortlist.cli.shown import shown_json
 from shortlist.errors import InvalidInput
 from shortlist.paths import find_config
 
@@ -110,7 +110,7 @@ def _ask(arguments: argparse.Namespace, what: str) -> dict[str, Any] | None:
 
 
 def _print(arguments: argparse.Namespace, data: dict[str, Any], text: str, status: int) -> int:
-    print(json.dumps(data, ensure_ascii=False, indent=2) if arguments.json else text)
+    print(shown_json(data, indent=2) if arguments.json else text)
     return status
 
 

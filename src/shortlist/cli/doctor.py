@@ -1,7 +1,6 @@
 """`shortlist doctor`: examine the user's servers, explain what is wrong, and offer to fix it."""
 
 import argparse
-import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from shortlist.cli.asking import confirmed
 from shortlist.cli.diagnosis import BrokenServer, ServerDiagnosis, diagnose
 from shortlist.cli.grants import open_logins
 from shortlist.cli.reading import log_folder
+from shortlist.cli.shown import shown_json
 from shortlist.cli.stack import run_plainly
 from shortlist.cli.vault import revealed, stored_secret
 from shortlist.config.clients.known import Place, server_entries
@@ -65,7 +65,7 @@ def examine(path: Path, *, servers: Sequence[str] = (), yes: bool = False, as_js
     except InvalidConfig as error:
         if not as_json:
             raise
-        print(json.dumps({"file": str(path), "servers": {}, "problem": str(error)}, ensure_ascii=False))
+        print(shown_json({"file": str(path), "servers": {}, "problem": str(error)}))
         return FAILED
     unknown = [name for name in servers if name not in settings.servers]
     if unknown:
@@ -78,7 +78,7 @@ def examine(path: Path, *, servers: Sequence[str] = (), yes: bool = False, as_js
         if status.state != "ready"
     }
     if as_json:
-        print(json.dumps(_data(path, statuses, found), indent=2, ensure_ascii=False))
+        print(shown_json(_data(path, statuses, found), indent=2))
     else:
         print(_report(path, statuses, found))
     fixable = [each for each in found.values() if each.fix is not None]

@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.cli.arguments import add_command, count, counts, new_file, numbers
 from shortlist.cli.benches import load, open_bench, open_embedder, read_catalog, read_datasets, read_exemplars
 from shortlist.cli.progress import counted, say
+from shortlist.cli.shown import shown_json
 from shortlist.errors import InvalidInput, ShortlistError
 from shortlist.evals import report
 from shortlist.evals.ablation import Ablation, ablate
@@ -355,7 +355,7 @@ def _ranked_line(identifier: str, answer: Ranked) -> str:
         "probability": round(answer.probability, 6),
         "milliseconds": round(answer.milliseconds, 3),
     }
-    return json.dumps(fields, ensure_ascii=False) + "\n"
+    return shown_json(fields) + "\n"
 
 
 def _pipelines(args: Arguments) -> list[str]:

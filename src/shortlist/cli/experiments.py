@@ -1,11 +1,11 @@
 """`shortlist ab`: start, watch, report and stop an experiment."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.shown import shown_json
 from shortlist.cli.storing import configured_storage
 from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
@@ -178,4 +178,4 @@ def _minimum(value: int) -> int:
 
 
 def _show(arguments: argparse.Namespace, data: Json, text: str) -> None:
-    print(json.dumps(data, ensure_ascii=False, indent=2) if arguments.json else text)
+    print(shown_json(data, indent=2) if arguments.json else text)

@@ -10,6 +10,7 @@ from typing import Any
 from shortlist.catalog.naming import names_of
 from shortlist.cli.catalogs import find_catalog
 from shortlist.cli.finding import searcher_of
+from shortlist.cli.shown import shown_json
 from shortlist.errors import InvalidInput, ToolNotFound
 from shortlist.library.choosing import query_of
 from shortlist.library.explaining import explain_turn
@@ -39,7 +40,7 @@ def explain(options: argparse.Namespace) -> int:
     if why is None:
         print("null" if options.json else "Nothing was found, so there is nothing to explain.")
         return 1
-    print(json.dumps(asdict(why), ensure_ascii=False, indent=2) if options.json else why.text())
+    print(shown_json(asdict(why), indent=2) if options.json else why.text())
     return 0
 
 

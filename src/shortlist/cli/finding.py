@@ -10,6 +10,7 @@ from shortlist.catalog.naming import names_of
 from shortlist.cli.catalogs import find_catalog, read_tools
 from shortlist.cli.found import result_data, result_text
 from shortlist.cli.progress import progress_bar
+from shortlist.cli.shown import shown_json
 from shortlist.demo import CATALOG, FIRST_SEARCHES
 from shortlist.disclosure.render import NameOf
 from shortlist.errors import InvalidInput
@@ -47,7 +48,7 @@ def search(options: argparse.Namespace) -> int:
     result = searcher.search(query)
     name_of = _names(searcher)
     data = result_data(result, name_of)
-    print(json.dumps(data, ensure_ascii=False, indent=2) if options.json else result_text(result, name_of))
+    print(shown_json(data, indent=2) if options.json else result_text(result, name_of))
     return 0 if result.confidence.level != "none" else 1
 
 

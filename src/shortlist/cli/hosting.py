@@ -21,6 +21,7 @@ from shortlist.cli.local import LocalDoor
 from shortlist.cli.reading import read_settings, say
 from shortlist.cli.rendezvous import Listener, NoSharing, Rendezvous, hold, rendezvous
 from shortlist.cli.replica import open_replica, take_part
+from shortlist.cli.shown import shown_json
 from shortlist.cli.stack import Stack, open_stack, run_plainly
 from shortlist.cli.tokens import OwnToken, own_token
 from shortlist.cli.workers import Worker, this_worker
@@ -188,7 +189,7 @@ class LettingIn:
             server["headers"] = {"Authorization": f"Bearer {shown}"}
         elif self.tokens is not None:
             server["headers"] = {"Authorization": "Bearer <a token from `shortlist token create NAME`>"}
-        return json.dumps({"mcpServers": {"shortlist": server}}, ensure_ascii=False)
+        return shown_json({"mcpServers": {"shortlist": server}})
 
 
 async def _serve_http(

@@ -1,7 +1,6 @@
 """`shortlist import`: shows which servers of other clients it would add, and adds them after a yes."""
 
 import argparse
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, get_args
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
+from shortlist.cli.shown import shown_json
 from shortlist.config.clients.importing import Candidate, Plan, apply, plan_import
 from shortlist.config.clients.known import ClientName, Place, well_known_files
 from shortlist.config.masking import masked
@@ -45,11 +45,7 @@ def _import(options: argparse.Namespace) -> int:
     )
     if written:
         apply(plan)
-    print(
-        json.dumps(_summary(plan, written), indent=2, ensure_ascii=False)
-        if options.json
-        else _ending(plan, written, options)
-    )
+    print(shown_json(_summary(plan, written), indent=2) if options.json else _ending(plan, written, options))
     return 1 if options.files and plan.problems else 0
 
 

@@ -1,7 +1,6 @@
 """`shortlist learned` and `mine`: list, export and clear what searches learned from use, and mine test cases."""
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from typing import Any
 
 from shortlist.catalog.naming import shown_name
 from shortlist.cli.arguments import add_command, add_json, new_file
+from shortlist.cli.shown import shown_json
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput
 from shortlist.models import Json
@@ -54,7 +54,7 @@ def _list(arguments: argparse.Namespace) -> int:
     pairs, now = _pairs(arguments), time.time()
     shown = pairs[: max(arguments.limit, 0)]
     if arguments.json:
-        print(json.dumps([_exported(pair, now) for pair in shown], ensure_ascii=False, indent=2))
+        print(shown_json([_exported(pair, now) for pair in shown], indent=2))
         return OK
     print(f"{len(pairs)} queries led to a call of {len({pair.tool for pair in pairs})} tools.")
     for pair in shown:
@@ -97,7 +97,7 @@ def _exported(pair: LearnedPair, now: float) -> dict[str, Json]:
 
 
 def _write(path: Path, lines: Iterable[dict[str, Json]], what: str) -> int:
-    written = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
+    written = [shown_json(line) + "\n" for line in lines]
     try:
         path.write_text("".join(written), "utf-8")
     except OSError as error:

@@ -13,6 +13,7 @@ from shortlist.cli.grants import GRANT, login_places
 from shortlist.cli.logins import caller_key
 from shortlist.cli.reading import say
 from shortlist.cli.restarts import request_restart
+from shortlist.cli.shown import shown_json
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput, NothingRecorded, StoreError
 from shortlist.models import Json
@@ -40,7 +41,7 @@ def _export(arguments: argparse.Namespace) -> int:
     unread: list[Exception] = []
     with closing(configured_storage(arguments.config)) as storage:
         for kind, record in _kept(storage, arguments.principal, unread.append):
-            print(json.dumps({"record": kind, **record}, ensure_ascii=False))
+            print(shown_json({"record": kind, **record}))
     if unread:
         say(f"of {len(unread):,} logins only the server is exported: {unread[0]}")
     return 1 if unread else 0

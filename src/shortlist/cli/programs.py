@@ -16,6 +16,7 @@ from shortlist.catalog.naming import wire_name
 from shortlist.catalog.saved import SavedCatalog
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.reading import demo
+from shortlist.cli.shown import shown_json
 from shortlist.cli.vault import revealed
 from shortlist.code.naming import NamedMembers, PythonNames
 from shortlist.code.parameters import named_functions, parametrised
@@ -77,7 +78,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 def _list(arguments: argparse.Namespace) -> int:
     programs = open_storage(_settings(arguments).storage).programs.load()
     if arguments.json:
-        print(json.dumps([asdict(program) for program in programs.values()], ensure_ascii=False, indent=2))
+        print(shown_json([asdict(program) for program in programs.values()], indent=2))
         return 0
     for program in programs.values():
         state = f"approved by {program.approved_by}" if program.approved_by else "not approved"
@@ -182,7 +183,7 @@ def _show(arguments: argparse.Namespace) -> int:
     writing = ", may write without asking" if program.allow == "write" else ""
     print(f"{program.name}: {program.description}\n{state}{writing}\n")
     for name, value in program.parameters.items():
-        print(f"parameter {name} = {json.dumps(value, ensure_ascii=False)}")
+        print(f"parameter {name} = {shown_json(value)}")
     for tool_id in program.tools:
         print(f"uses {tool_id} ({effects.get(tool_id) or 'no effect configured'})")
     print(f"\n{clean_text(program.source)}")

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from shortlist.catalog.naming import shown_name
 from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.shown import shown_json
 from shortlist.cli.storing import configured_storage
 from shortlist.errors import InvalidInput
 from shortlist.storage.port import EventQuery, EventStore, StoredEvent
@@ -95,7 +96,7 @@ def _show(event: StoredEvent, arguments: argparse.Namespace) -> None:
 
 
 def _write(event: StoredEvent, file: TextIO) -> None:
-    file.write(json.dumps(event.json(), ensure_ascii=False) + "\n")
+    file.write(shown_json(event.json()) + "\n")
 
 
 def _line(event: StoredEvent) -> str:

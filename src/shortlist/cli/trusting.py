@@ -16,6 +16,7 @@ from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.catalogs import read_tools
 from shortlist.cli.pinning import open_scanner
 from shortlist.cli.progress import progress_bar, say
+from shortlist.cli.shown import shown_json
 from shortlist.cli.storing import configured_storage
 from shortlist.config.load import load_settings
 from shortlist.errors import InvalidInput
@@ -73,7 +74,7 @@ def _scan(options: argparse.Namespace) -> int:
         counts[verdict.level] += 1
         if options.json:
             line = {"id": definition.id, "verdict": verdict.level, "reasons": [r.shown() for r in verdict.reasons]}
-            print(json.dumps(line, ensure_ascii=False))
+            print(shown_json(line))
         elif verdict.level != "clean":
             _print_verdict(definition.id, verdict)
     say(f"shortlist: {counts['dangerous']} dangerous, {counts['suspicious']} suspicious, {counts['clean']} clean")
@@ -206,7 +207,7 @@ def _list(store: PinStore, servers: set[str], as_json: bool) -> int:
                     "reasons": reasons,
                     "rejected": is_rejected,
                 }
-                print(json.dumps(line, ensure_ascii=False))
+                print(shown_json(line))
             else:
                 mark = " (rejected)" if is_rejected and held.cause != "rejected" else ""
                 print(f"{one_line(server)}/{one_line(held.entry.name)}{mark}  {one_line(held.why, 200)}")
@@ -238,5 +239,5 @@ def _export(store: PinStore) -> int:
                 "hash": each.hash,
                 "approved": each.approved,
             }
-            print(json.dumps({**line, "by": each.by, "at": each.at}, ensure_ascii=False))
+            print(shown_json({**line, "by": each.by, "at": each.at}))
     return 0
