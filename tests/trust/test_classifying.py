@@ -129,6 +129,14 @@ def test_worse_short_texts_do_not_hide_a_dangerous_passage() -> None:
     assert Scanner(Louder(score=99.0), SURE).scan(ToolDefinition("t", "s", definition)).level == "dangerous"
 
 
+def test_a_sentence_in_another_language_does_not_keep_a_payload_from_being_judged_as_english() -> None:
+    strict = replace(HEAD, foreign=replace(MIXTURE, suspicious=900, dangerous=999))
+    described = tool(f"Складывает два числа и возвращает результат. {PAYLOAD}")
+
+    assert Scanner(Reading(score=99.0), strict).scan(described).level != "clean"
+    assert Scanner(Reading(score=99.0), strict).scan(tool("Складывает два числа и возвращает сумму.")).level == "clean"
+
+
 @pytest.mark.parametrize("offset", range(0, MAX_SENTENCE, 57))
 def test_a_sentence_across_a_cut_is_whole_in_some_passage(offset: int) -> None:
     text = f"{'a ' * (offset // 2 + 150)}{PAYLOAD} {'b ' * 300}"

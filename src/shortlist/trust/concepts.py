@@ -45,6 +45,30 @@ _TELLTALE: Mapping[str, frozenset[str]] = {
 """Small words that tell a language; its terms count where at least two different ones stand."""
 TELLTALE_WORDS = 2
 _ANY_TELLTALE = frozenset(word for words in _TELLTALE.values() for word in words)
+_ENGLISH = frozenset(
+    [
+        "the",
+        "to",
+        "and",
+        "of",
+        "in",
+        "for",
+        "is",
+        "you",
+        "this",
+        "with",
+        "it",
+        "be",
+        "from",
+        "by",
+        "on",
+        "not",
+        "all",
+        "any",
+    ]
+)
+ENGLISH_WORDS = 8
+"""How many words a text has at least that is read as English although it is foreign too."""
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _OTHER_SCRIPT = re.compile("[\u0400-\u06ff\u0900-\u097f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 OTHER_LETTERS, OTHER_WORDS, OTHER_SHARE = 6, 3, 0.15
@@ -145,6 +169,11 @@ class Concepts:
             len(small & each) >= OTHER_WORDS and sum(word in each for word in words) >= OTHER_SHARE * len(words)
             for each in _TELLTALE.values()
         )
+
+    def has_english(self, text: str) -> bool:
+        """Return whether a folded text has English in it, whatever else it has."""
+        words = _WORD.findall(text)
+        return len(words) >= ENGLISH_WORDS and sum(word in _ENGLISH for word in words) >= OTHER_WORDS
 
     def found(self, text: str, languages: Sequence[str] = ("en",)) -> int:
         """Return the concepts of a folded text."""

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -200,10 +201,10 @@ class Scanner:
             quickest = max(quick for quick, _ in windows)
             if not any(each.highest(quickest, MOST_WORDS) > each.suspicious for each in (head.english, head.foreign)):
                 continue
-            mixture = head.foreign if concepts().is_foreign(readable(passage.text)) else head.english
+            mixtures = _mixtures(passage.text, head)
             spoken, words = self._evidence(TextField(field.path, passage.text), around)
             place = span or (passage.start, passage.end)
-            for quick, window in windows:
+            for (quick, window), mixture in product(windows, mixtures):
                 if mixture.highest(quick, words) > mixture.suspicious:
                     yield UnreadWindow(Window(field, passage.text, *place, spoken), window, quick, words, mixture)
 
@@ -228,6 +229,14 @@ class Scanner:
         for window, _ in windows:
             spoken |= window.concepts
         return spoken, float(self._head.word_scores(np.array([row for _, row in windows], np.float32)).max())
+
+
+def _mixtures(text: str, head: Head) -> tuple[Mixture, ...]:
+    """Return what judges a passage: a language beside English must not keep it from being judged as English."""
+    known, folded = concepts(), readable(text)
+    if not known.is_foreign(folded):
+        return (head.english,)
+    return (head.foreign, head.english) if known.has_english(folded) else (head.foreign,)
 
 
 def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -> Iterator[FlaggedPassage]:
