@@ -69,11 +69,11 @@ def measure(open_at_once: int, in_all: int) -> tuple[list[Table], bool]:
         _say(f"{open_at_once:,} sessions opened with one replica each")
         sessions = asyncio.run(open_all(ports, open_at_once))
         alone = _kilobytes(memory(replicas) - base.memory, sessions)
-        if unknown := [name for name in OF_SESSIONS if not _live_objects(replicas)[name]]:
-            raise RuntimeError(f"no session has a {unknown[0]}: OF_SESSIONS is out of date")
         _say(f"{open_at_once:,} sessions used with both replicas")
         asyncio.run(use_all(ports, sessions))
         both, stored = _kilobytes(memory(replicas) - base.memory, sessions), _rows(address, TABLES[:1])
+        if unknown := [name for name in OF_SESSIONS if not _live_objects(replicas)[name]]:
+            raise RuntimeError(f"no session has a {unknown[0]}: OF_SESSIONS is out of date")
         first, again = asyncio.run(_timed(ports, sessions[:PROBES]))
         asyncio.run(end_all(ports, sessions))
         _say(f"{streams:,} sessions with an open event stream, used with both replicas")
