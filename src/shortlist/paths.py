@@ -4,6 +4,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Flags to open our own files with: no link is followed, perhaps to a device without end, and no pipe waited for."""
+
 
 def cache_folder() -> Path:
     """Return the folder for what can be computed again, such as vectors."""

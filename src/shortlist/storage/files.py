@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from shortlist.paths import private_folder
+from shortlist.paths import READING, private_folder
 from shortlist.storage.private import replace_private
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class CatalogFiles:
         """Return the document of a key; None where there is none that can be read."""
         path = f"{self._folder}/{key}.json"  # no Path and no file object: a start reads thousands of these
         try:
-            file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            file = os.open(path, READING)
             try:
                 parts = [os.read(file, READ_BYTES)]
                 while len(parts[-1]) == READ_BYTES:
@@ -77,7 +77,7 @@ class CatalogFiles:
 def _format_of_file(path: Path) -> int | None:
     """Return the format that a file declares: 0 where there is no file, None where it is no whole document."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(os.open(path, READING), "rb") as file:
             start = file.read(64)
             file.seek(max(0, file.seek(0, os.SEEK_END) - _ENDING_BYTES))
             end = file.read()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from shortlist.paths import private_folder
+from shortlist.paths import READING, private_folder
 
 FILE_MODE = 0o600
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
@@ -15,7 +15,7 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 def read_private(path: Path) -> bytes | None:
     """Return the bytes of a file that is not a link; None where there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | _NO_LINKS)
+        descriptor = os.open(path, READING)
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:

@@ -13,7 +13,7 @@ from pathlib import Path
 from shortlist.config.masking import redact, redact_json
 from shortlist.config.settings import Keeping
 from shortlist.models import Json
-from shortlist.paths import private_folder
+from shortlist.paths import READING, private_folder
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,8 @@ def _created(path: Path, key: bytes) -> bytes:
                 os.link(draft, path)
         finally:
             draft.unlink(missing_ok=True)
-    return path.read_bytes()
+    with os.fdopen(os.open(path, READING), "rb") as file:
+        return file.read()
 
 
 def _json(value: Json) -> str:
