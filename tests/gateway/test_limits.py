@@ -18,7 +18,7 @@ from starlette.routing import Route
 from shortlist.cli.listening import listen
 from shortlist.config.settings import Limits
 from shortlist.front import resumption
-from shortlist.front.admission import SHUTTING_DOWN, Admission
+from shortlist.front.audience import SHUTTING_DOWN, Admission
 from shortlist.front.connections import (
     HEAD_BYTES,
     HEAD_FIELDS,
@@ -27,8 +27,8 @@ from shortlist.front.connections import (
     descriptor_limit,
     guarded_protocol,
 )
-from shortlist.front.dual import RelayedCalls
 from shortlist.front.http import MAX_BODY_BYTES, build_app
+from shortlist.front.server import RelayedCalls
 from shortlist.front.streams import encode_event
 from shortlist.upstream.framing import MOST_VALUES
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words

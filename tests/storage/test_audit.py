@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shortlist.cli.recording import open_audit
 from shortlist.config.settings import AuditSettings
 from shortlist.errors import StoreError
-from shortlist.gateway.auditing import hash_arguments
+from shortlist.gateway.recording import hash_arguments
 from shortlist.storage.audit import AuditLog, AuditRecord
 from shortlist.storage.audit_files import AuditFiles
 from shortlist.storage.local import open_local

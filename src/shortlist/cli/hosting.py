@@ -28,7 +28,7 @@ from shortlist.cli.workers import Worker, this_worker
 from shortlist.config.settings import SearchSettings, Settings
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.errors import InvalidInput
-from shortlist.front.admission import Admission
+from shortlist.front.audience import Admission
 from shortlist.front.border import Border
 from shortlist.front.http import build_app
 from shortlist.front.lending import Lending

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from shortlist.config.settings import DEFAULT_LIMITS
 from shortlist.errors import InvalidInput
-from shortlist.front.admission import Admission
+from shortlist.front.audience import Admission
 from shortlist.front.connections import IDLE_SECONDS, guarded_protocol
 
 GRACE_SECONDS = 3.0

@@ -36,16 +36,15 @@ from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.cli.vault import stored_secret
 from shortlist.cli.words import Words
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
-from shortlist.front.admission import Admission
 from shortlist.front.answerer import Answerer
-from shortlist.front.dual import RelayedCalls
+from shortlist.front.audience import Admission
 from shortlist.front.leases import SharedLeases
 from shortlist.front.peers import Peers
 from shortlist.front.probes import watch_clients
-from shortlist.front.server import Front, ObservedRequests
+from shortlist.front.server import Front, ObservedRequests, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch
-from shortlist.gateway.observing import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.ports import ToolSearch
+from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, Tool, ToolId

@@ -24,12 +24,11 @@ from shortlist.config.settings import Limits
 from shortlist.errors import InvalidConfig, StoreError
 from shortlist.fairness import has_room
 from shortlist.front.border import Bearer, Border
-from shortlist.front.dual import DualServer
 from shortlist.front.modern import serve_call
 from shortlist.front.peers import Peers
 from shortlist.front.replicas import Replica
 from shortlist.front.resumption import ResumableSessions
-from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, Front
+from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
 from shortlist.front.turns import Turns
 from shortlist.upstream.framing import (
     TOO_MANY_VALUES,

@@ -34,7 +34,7 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from shortlist.front.dual import CALL, DualServer, usual_call
+from shortlist.front.server import CALL, DualServer, usual_call
 from shortlist.front.streams import PING, PING_SECONDS, STREAM_HEADERS
 
 WATCH_SECONDS = 0.25

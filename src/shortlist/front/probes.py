@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from shortlist.access.principal import NOBODY
-from shortlist.front.admission import Admission
+from shortlist.front.audience import Admission
 from shortlist.front.border import Border
 from shortlist.front.notices import Notices
 from shortlist.front.server import PRINCIPAL

@@ -24,9 +24,9 @@ from starlette.types import Message, Receive, Scope, Send
 from shortlist.access.principal import ANONYMOUS, Principal, principal_of_session
 from shortlist.errors import StoreError
 from shortlist.fairness import gives_way
-from shortlist.front.dual import DualServer
 from shortlist.front.event_log import KEPT_BYTES, EventLog, SessionEvents
 from shortlist.front.legacy import OpenSession, serve_legacy_call
+from shortlist.front.server import DualServer
 from shortlist.front.sessions import (
     HELD_SESSIONS,
     IDLE_SECONDS,

@@ -19,10 +19,9 @@ from shortlist.access.catalog import CallNotAllowed, needs_confirmation
 from shortlist.disclosure.render import compact_json
 from shortlist.errors import RequestRefused, ShortlistError, StoreError, ToolNotFound
 from shortlist.gateway.asking import question
-from shortlist.gateway.auditing import AuditedRequest
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, TooManyCalls, session_of
 from shortlist.gateway.confirming import confirm, refuse_unasked
-from shortlist.gateway.recording import Finished
+from shortlist.gateway.recording import AuditedRequest, Finished
 from shortlist.gateway.relayed_tasks import follow, renamed, task_call, task_of
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send

@@ -12,9 +12,8 @@ from shortlist.catalog.toolsets import toolsets_for_intent
 from shortlist.disclosure.budget import estimate_tokens, fit
 from shortlist.disclosure.render import Detail, Entry, describe_text, entries_text, entry_of, entry_row, entry_text
 from shortlist.errors import InvalidInput, ToolNotFound
-from shortlist.gateway.callers import Workspace
+from shortlist.gateway.callers import Workspace, in_reach, known_corrections
 from shortlist.gateway.python_tools import python_tools
-from shortlist.gateway.reach import in_reach, known_corrections
 from shortlist.gateway.recording import FinishedSearch
 from shortlist.gateway.tools import (
     DEFAULT_LIMIT,

@@ -29,13 +29,12 @@ from shortlist.code.stubs import bound_arguments
 from shortlist.config.settings import CodeSettings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError, ToolNotFound
-from shortlist.gateway.auditing import AuditedRequest
 from shortlist.gateway.callers import Caller, Exchange, Round
 from shortlist.gateway.calling import call_bound, find_tool, is_input_required, text_of_result
 from shortlist.gateway.confirming import ELICIT, shown_arguments
 from shortlist.gateway.discovery import DESCRIBE, SEARCH
 from shortlist.gateway.python_tools import PythonTools, functions_of
-from shortlist.gateway.recording import FinishedProgram
+from shortlist.gateway.recording import AuditedRequest, FinishedProgram
 from shortlist.gateway.results import blocks_of
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import CODE_DEFAULTS, McpResult, MetaTool, ToolCall, text_result

@@ -1,17 +1,32 @@
-"""What the gateway does, as events. Tokens are counted later, by whoever stores the events."""
+"""What the gateway does, as events and audit records, and the wrappers that trace and time its searches and requests.
 
+Tokens are counted later, by whoever stores the events. The audit trail says who was allowed or refused what, and how it
+ended.
+"""
+
+import hashlib
+import json
+import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import perf_counter
 
 from shortlist.access.catalog import ScopedCatalog
-from shortlist.config.settings import Keeping, Mode
+from shortlist.access.principal import Principal
+from shortlist.catalog.catalog import Catalog
+from shortlist.config.settings import EMPTY, AuditSettings, Keeping, Mode
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.disclosure.render import compact_json
+from shortlist.errors import RequestRefused, ShortlistError, StoreError
 from shortlist.gateway.callers import Caller, WorkspaceKey, activity_key
+from shortlist.gateway.ports import ToolSearch, Upstreams
 from shortlist.gateway.view import ServedView
-from shortlist.models import Hit, Json, SearchResult, ToolId
+from shortlist.models import Hit, Json, Query, SearchResult, ToolId
+from shortlist.observability.metrics import GatewayMetrics, Measure, Operation, mark_failed, search_span, upstream_span
 from shortlist.selection import Selection
+from shortlist.storage.audit import AuditDecision, AuditLog, AuditRecord
 from shortlist.telemetry.events import (
     Called,
     CallOutcome,
@@ -36,12 +51,24 @@ from shortlist.telemetry.events import (
 from shortlist.telemetry.experiments.plan import Variant
 from shortlist.telemetry.measures import FoundTool
 from shortlist.text.tokens import one_line
+from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
+from shortlist.upstream.events import NO_OPTIONS, CallOptions, Peer, UpstreamStatus
+from shortlist.upstream.events import State as UpstreamState
 
 REMEMBERED_SESSIONS = 2_000
 SHORTEST_MASKED = 4
 REASON_CHARACTERS = 300
 
 Answer = Mapping[str, Json]
+logger = logging.getLogger(__name__)
+
+TOOL_ERROR = "tool_error"
+"""How the conventions name a result with isError, which the protocol itself counts as a success."""
+_FAILURES: Mapping[type[BaseException], str] = {
+    UpstreamTimeout: "timeout",
+    UpstreamNeedsAuth: "needs_auth",
+    UpstreamUnavailable: "unavailable",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +313,172 @@ def _size(result: Answer) -> int:
     """Count the characters of a result's texts, images and other blocks."""
     blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
     return sum(len(part) for block in blocks for key in ("text", "data") if isinstance(part := block.get(key), str))
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSearch:
+    """A search whose queries are traced and timed, step by step."""
+
+    inner: ToolSearch
+    metrics: GatewayMetrics
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.inner.catalog
+
+    async def search(self, query: Query) -> SearchResult:
+        with search_span(query) as span:
+            result = await self.inner.search(query)
+            span.found(result)
+        self.metrics.searched(result)
+        return result
+
+    def update(self, catalog: Catalog) -> object:
+        return self.inner.update(catalog)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedUpstreams:
+    """Servers whose requests are traced and timed, including the time they wait."""
+
+    inner: Upstreams
+    measure: Measure
+
+    def status(self) -> Mapping[str, UpstreamStatus]:
+        return self.inner.status()
+
+    @property
+    def states(self) -> Mapping[str, UpstreamState]:
+        return self.inner.states
+
+    def peer(self, server: str) -> Peer | None:
+        return self.inner.peer(server)
+
+    async def request(
+        self, server: str, method: str, params: Mapping[str, Json] = EMPTY, *, options: CallOptions = NO_OPTIONS
+    ) -> dict[str, Json]:
+        started, error = perf_counter(), ""
+        peer = self.inner.peer(server)
+        with upstream_span(server, method, params, peer.protocol_version if peer else None) as span:
+            try:
+                result = await self.inner.request(server, method, params, options=options)
+                error = tool_error(method, result)
+                return result
+            except BaseException as failure:
+                error = failure_name(failure)
+                raise
+            finally:
+                if error:
+                    mark_failed(span, error)
+                seconds = perf_counter() - started
+                logger.debug("server %r: %s took %.1f ms%s", server, method, seconds * 1000, error and f": {error}")
+                self.measure(Operation(side="client", method=method, target=server, seconds=seconds, error=error))
+
+    async def notify(self, server: str, method: str, params: Mapping[str, Json] = EMPTY) -> None:
+        await self.inner.notify(server, method, params)
+
+    async def watch(self, server: str, uris: Sequence[str]) -> None:
+        await self.inner.watch(server, uris)
+
+
+def tool_error(method: str, result: object) -> str:
+    """Return the error type of a tool's result that reports a failure; empty for any other."""
+    failed = method == "tools/call" and isinstance(result, Mapping) and result.get("isError") is True
+    return TOOL_ERROR if failed else ""
+
+
+def failure_name(error: BaseException) -> str:
+    """Return the error type of an exception, as metrics and traces name it."""
+    if isinstance(error, UpstreamRefused):
+        return str(error.code)
+    if isinstance(error, RequestRefused):
+        return str(error.code)
+    return _FAILURES.get(type(error)) or type(error).__name__
+
+
+class NotRecorded(ShortlistError):
+    """A request that was refused because its audit record could not be written."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The request was NOT sent: the audit log cannot be written, and `audit.required` is set. "
+            "Tell the operator of this gateway."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedRequest:
+    """A request to a server, as the audit log names it."""
+
+    principal: Principal
+    action: str
+    """The method of the protocol, such as `tools/call`."""
+    name: str
+    """The tool, the prompt or the URI."""
+    server: str = ""
+    definition: str = ""
+    program: str = ""
+    """The program that makes the request; empty for one from outside."""
+    arguments: Mapping[str, Json] = field(default_factory=dict, repr=False)
+
+
+class AuditTrail:
+    """Records every decision about a request to a server, where the configuration asks for it."""
+
+    def __init__(self, log: AuditLog | None, settings: AuditSettings, now: Callable[[], float] = time.time) -> None:
+        self._log = log
+        self._now = now
+        self.settings = settings
+        self.lost = 0
+        """Records that could not be written."""
+
+    def allowed(self, request: AuditedRequest) -> None:
+        """Record a request before it is sent; raise NotRecorded where that fails and is required."""
+        if not self._record(request, "allowed") and self.settings.required:
+            raise NotRecorded
+
+    def refused(self, request: AuditedRequest, why: str) -> None:
+        self._record(request, "refused", why=why)
+
+    def ended(self, request: AuditedRequest, outcome: str) -> None:
+        """Record how an allowed request ended."""
+        self._record(request, "allowed", outcome=outcome)
+
+    def _record(self, request: AuditedRequest, decision: AuditDecision, *, why: str = "", outcome: str = "") -> bool:
+        if self._log is None or not self.settings.enabled:
+            return True
+        kept = _arguments_text(request.arguments) if self.settings.arguments and not outcome else None
+        record = AuditRecord(
+            at=self._now(),
+            principal=request.principal.key,
+            action=request.action,
+            decision=decision,
+            server=request.server,
+            tool=request.name,
+            why=why,
+            outcome=outcome,
+            definition=request.definition,
+            program=request.program,
+            arguments_hash=hash_arguments(request.arguments),
+            arguments=kept,
+        )
+        try:
+            self._log.record(record)
+        except StoreError as error:
+            if not self.lost:
+                logger.warning("%s", error)
+            self.lost += 1
+            return False
+        return True
+
+
+def hash_arguments(arguments: Mapping[str, Json]) -> str:
+    """Return a hash that is the same for the same arguments, whatever their order."""
+    return hashlib.sha256(_arguments_text(arguments).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _arguments_text(arguments: Mapping[str, Json]) -> str:
+    return json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def _leaves(value: Json | Mapping[str, Json]) -> set[str]:

@@ -21,9 +21,9 @@ from shortlist.access.catalog import ScopedCatalog
 from shortlist.catalog.naming import names_of
 from shortlist.config.settings import Action
 from shortlist.errors import RequestRefused, ShortlistError
-from shortlist.gateway.auditing import AuditedRequest
 from shortlist.gateway.callers import METHOD_NOT_FOUND, Exchange, Round, session_of
 from shortlist.gateway.calling import relay
+from shortlist.gateway.recording import AuditedRequest
 from shortlist.gateway.relayed_tasks import METHODS, renamed
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.task_handles import RelayedTask

@@ -16,11 +16,10 @@ from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.toolsets import Toolset, UsedWith
 from shortlist.config.settings import Action, Mode, SelectionSettings, Settings
 from shortlist.errors import ToolNotFound
-from shortlist.gateway.auditing import AuditTrail
 from shortlist.gateway.callers import Caller, Exchange, Shares, WorkspaceKey, Workspaces, activity_key, workspace_limits
 from shortlist.gateway.changes import AccessChanged, GatewayChange, ListChanged, OnChange
 from shortlist.gateway.ports import DefinitionGate, EffectReviews, Explain, ItemGate, StartLogin, ToolSearch, Upstreams
-from shortlist.gateway.recording import Recording
+from shortlist.gateway.recording import AuditTrail, Recording
 from shortlist.gateway.results import Results, SeenUris, result_limits
 from shortlist.gateway.rounds import OpenCalls
 from shortlist.gateway.task_handles import RelayedTasks

@@ -8,8 +8,8 @@ from shortlist.access.principal import token_principal
 from shortlist.demo import FIRST_SEARCHES
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import ShortlistError
+from shortlist.gateway.callers import in_reach, known_corrections
 from shortlist.gateway.discovery import Surroundings, search_answer
-from shortlist.gateway.reach import in_reach, known_corrections
 from shortlist.gateway.tools import SearchRequest
 from shortlist.models import Filters, Hit, Query, SearchResult, ToolId
 from shortlist.search.explain import FEATURE_MEANINGS, SMALLEST_PART, Explained, Explanation
