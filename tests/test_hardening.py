@@ -69,7 +69,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "index/test_cache.py::test_a_vector_of_the_wrong_size_is_computed_again",
     ),
     "SIGTERM leaves legacy calls unanswered": (
-        "cli/test_shutdown.py::test_calls_that_are_running_at_sigterm_are_answered",
+        "cli/test_shutdown.py::test_calls_that_are_running_at_a_signal_are_answered",
         "cli/test_shutdown.py::test_a_call_that_never_ends_does_not_keep_a_gateway_at_sigterm",
     ),
     "a gateway without free descriptors spins and floods its log": (

@@ -1,4 +1,4 @@
-"""SIGTERM and kill -9 against a real gateway process."""
+"""Signals that end a gateway, and kill -9, against a real gateway process."""
 
 import asyncio
 import json
@@ -55,8 +55,10 @@ async def admitted(port: int) -> None:
         described = await client.call("describe_tools", {"names": ["slow__late"]})
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_calls_that_are_running_at_sigterm_are_answered(era: Era, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("era", "number"), [("legacy", signal.SIGTERM), ("modern", signal.SIGTERM), ("modern", signal.SIGHUP)]
+)
+def test_calls_that_are_running_at_a_signal_are_answered(era: Era, number: signal.Signals, tmp_path: Path) -> None:
     async def call(port: int) -> dict[str, object]:
         client = RawClient(port, era)
         await client.open()
@@ -68,7 +70,7 @@ def test_calls_that_are_running_at_sigterm_are_answered(era: Era, tmp_path: Path
         running = [asyncio.create_task(call(port)) for _ in range(8)]
         while not (tmp_path / "now.8").exists():
             await asyncio.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         (tmp_path / "now").touch()
         return await asyncio.gather(*running)
 

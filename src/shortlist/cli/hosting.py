@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
@@ -22,6 +21,7 @@ from shortlist.cli.reading import read_settings, say
 from shortlist.cli.rendezvous import Listener, NoSharing, Rendezvous, hold, rendezvous
 from shortlist.cli.replica import open_replica, take_part
 from shortlist.cli.shown import shown_json
+from shortlist.cli.signals import ending_signals
 from shortlist.cli.stack import Stack, open_stack, run_plainly
 from shortlist.cli.tokens import OwnToken, own_token
 from shortlist.cli.workers import Worker, this_worker
@@ -152,7 +152,7 @@ async def _end_on_signal(scope: anyio.CancelScope, admission: Admission) -> None
 
 
 async def _stop_on_signal(stopped: anyio.Event) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(*ending_signals()) as signals:
         async for _ in signals:
             stopped.set()
             return

@@ -1,7 +1,6 @@
 """Serves an app over HTTP until a signal comes."""
 
 import os
-import signal
 import socket
 import sys
 import threading
@@ -13,6 +12,7 @@ import uvicorn
 from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
+from shortlist.cli.signals import ending_signals
 from shortlist.config.settings import DEFAULT_LIMITS
 from shortlist.errors import InvalidInput
 from shortlist.front.audience import Admission
@@ -99,7 +99,7 @@ class _Server(uvicorn.Server):
 
 
 async def _end_on_signal(server: uvicorn.Server, admission: Admission | None, *, task_status: TaskStatus[None]) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(*ending_signals()) as signals:
         task_status.started()
         async for _ in signals:
             exit_soon()

@@ -22,6 +22,7 @@ from shortlist.cli.rendezvous import (
     reach,
     rendezvous,
 )
+from shortlist.cli.signals import ending_signals
 from shortlist.errors import InvalidInput
 from shortlist.paths import find_config
 from shortlist.version import own_version
@@ -122,7 +123,7 @@ def _relay(reply: Welcome) -> bool:
                 connection.sendall(chunk)
         end()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         signal.signal(number, end)
     threading.Thread(target=send, daemon=True).start()
     came = reply.rest

@@ -20,6 +20,7 @@ from time import monotonic
 from shortlist.cli.arguments import WORKER_VARIABLE
 from shortlist.cli.listening import address, listening_socket
 from shortlist.cli.reading import read_settings, say
+from shortlist.cli.signals import ending_signals
 from shortlist.errors import InvalidInput
 
 RESTART_SECONDS = 1.0
@@ -159,8 +160,8 @@ class _Crew:
 
 @contextmanager
 def _signalled(act: Callable[[], None]) -> Iterator[None]:
-    """Act on SIGTERM and SIGINT."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    """Act on every signal that asks this process to end."""
+    numbers = ending_signals()
     before = [signal.signal(number, lambda *_: act()) for number in numbers]
     try:
         yield
