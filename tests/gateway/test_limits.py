@@ -1,7 +1,10 @@
 """What a client may take: connections, half-open requests and calls are bounded, and the others are served."""
 
 import asyncio
+import gc
 import logging
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields, replace
@@ -24,6 +27,7 @@ from shortlist.front.connections import (
     HEAD_FIELDS,
     PIPELINED_REQUESTS,
     RESERVED_DESCRIPTORS,
+    GuardedProtocol,
     descriptor_limit,
     guarded_protocol,
 )
@@ -108,6 +112,23 @@ async def test_connections_beyond_the_limit_are_refused_and_the_open_ones_are_se
         assert await status(reader) == 200
         for _, writer in opened:
             writer.close()
+
+
+async def test_nothing_waits_for_an_idle_connection_that_its_client_has_reset() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
+        reader, writer = await ask(port, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await reader.readuntil(b"\r\n\r\nok")
+            mine = writer.get_extra_info("sockname")
+            [kept] = [each for each in gc.get_objects() if isinstance(each, GuardedProtocol) and each.client == mine]
+            assert kept.timeout_keep_alive_task is not None
+            writer.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+            writer.transport.abort()
+            while kept in kept.connections:
+                await anyio.sleep(0.01)
+        assert kept.timeout_keep_alive_task is None
 
 
 @eras

@@ -59,8 +59,12 @@ class GuardedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that is being answered; uvicorn tells only the one that came last, and that one may wait."""
+        """Tell the request that is being answered; uvicorn tells only the one that came last, and that one may wait.
+
+        It also leaves the timer of an idle connection that the client resets, which keeps the last request as long.
+        """
         self._head_arrived()
+        self._unset_keepalive_if_required()
         self.pipeline.clear()
         if self._answered is not None:
             self._answered.disconnected = True
