@@ -5,6 +5,7 @@ import gc
 import logging
 import socket
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields, replace
@@ -57,7 +58,7 @@ async def listening(served: Served, limits: Limits) -> AsyncIterator[tuple[int, 
     admission = Admission(limits)
     served.front.server.middleware.append(admission)
     ports: list[str] = []
-    app = build_app(served.front, "127.0.0.1", [Route("/healthz", _healthy)])
+    app = build_app(served.front, "127.0.0.1", [Route("/healthz", _healthy)], refused=admission.refused)
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:
@@ -85,28 +86,31 @@ async def status(reader: asyncio.StreamReader) -> int:
 
 async def test_half_open_requests_leave_the_others_served_and_are_ended() -> None:
     limits = Limits(arriving_requests=20, request_seconds=1.0)
-    async with serve(Fixture("alpha")) as served, listening(served, limits) as (port, _):
+    async with serve(Fixture("alpha")) as served, listening(served, limits) as (port, admission):
         opened = [await ask(port, HALF_A_REQUEST) for _ in range(40)]
         async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
             assert (await client.get(f"http://127.0.0.1:{port}/healthz")).text == "ok"
         assert sorted([await status(reader) for reader, _ in opened]) == [408] * 20 + [503] * 20
+        assert admission.refused == {"request_seconds": 20, "arriving_requests": 20}
         for _, writer in opened:
             writer.close()
 
 
 async def test_a_client_that_does_not_finish_its_headers_is_disconnected() -> None:
-    async with serve(Fixture("alpha")) as served, listening(served, Limits(request_seconds=0.2)) as (port, _):
+    async with serve(Fixture("alpha")) as served, listening(served, Limits(request_seconds=0.2)) as (port, admission):
         reader, writer = await ask(port, b"POST /mcp HTTP/1.1\r\nHost: 127")
         assert await status(reader) == 408
         assert (await reader.read()).endswith(b"(limits.request_seconds).")
+        assert admission.refused == {"request_seconds": 1}
         writer.close()
 
 
 async def test_connections_beyond_the_limit_are_refused_and_the_open_ones_are_served() -> None:
-    async with serve(Fixture("alpha")) as served, listening(served, Limits(connections=3)) as (port, _):
+    async with serve(Fixture("alpha")) as served, listening(served, Limits(connections=3)) as (port, admission):
         opened = [await ask(port, b"") for _ in range(3)]
         refused, _ = await ask(port, b"")
         assert await status(refused) == 503
+        assert admission.refused == {"connections": 1}
         reader, writer = opened[0]
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert await status(reader) == 200
@@ -228,8 +232,8 @@ async def test_tools_of_a_server_that_does_not_answer_are_marked_and_come_last()
 
 
 def test_connections_leave_descriptors_for_servers_and_files() -> None:
-    assert guarded_protocol(Limits(connections=10**9)).most <= descriptor_limit() - RESERVED_DESCRIPTORS
-    assert guarded_protocol(Limits(connections=7)).most == 7
+    assert guarded_protocol(Limits(connections=10**9), Counter()).most <= descriptor_limit() - RESERVED_DESCRIPTORS
+    assert guarded_protocol(Limits(connections=7), Counter()).most == 7
 
 
 def test_the_page_about_limits_names_every_setting() -> None:
@@ -294,7 +298,7 @@ LARGE_HEADS = {
 @pytest.mark.parametrize("name", LARGE_HEADS)
 async def test_a_request_with_a_large_head_is_refused_at_once_and_the_others_are_served(name: str) -> None:
     limits = Limits(request_seconds=10 * DEADLINE_SECONDS)
-    async with serve(Fixture("alpha")) as served, listening(served, limits) as (port, _):
+    async with serve(Fixture("alpha")) as served, listening(served, limits) as (port, admission):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(LARGE_HEADS[name])
         # What the gateway no longer reads resets the connection, maybe before its answer is read.
@@ -303,6 +307,7 @@ async def test_a_request_with_a_large_head_is_refused_at_once_and_the_others_are
         writer.close()
         reader, writer = await ask(port, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert await status(reader) == 200
+        assert admission.refused == {"headers": 1}
         writer.close()
 
 
@@ -318,17 +323,22 @@ async def test_requests_that_follow_one_another_are_weighed_one_by_one() -> None
 
 
 async def test_a_body_that_declares_too_many_bytes_is_refused_before_it_comes() -> None:
-    async with serve(Fixture("alpha")) as served, listening(served, Limits(request_seconds=10_000.0)) as (port, _):
+    async with (
+        serve(Fixture("alpha")) as served,
+        listening(served, Limits(request_seconds=10_000.0)) as (port, admission),
+    ):
         reader, writer = await ask(port, head(f"Content-Length: {MAX_BODY_BYTES + 1}", target="/mcp"))
         assert await status(reader) == 413
+        assert admission.refused == {"body": 1}
         writer.close()
 
 
 async def test_a_body_with_too_many_values_is_refused_without_being_parsed() -> None:
     body = b"[" + b"[]," * MOST_VALUES + b"0]"
-    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, admission):
         reader, writer = await ask(port, head(f"Content-Length: {len(body)}", target="/mcp") + body)
         assert await status(reader) == 413
+        assert admission.refused == {"body": 1}
         writer.close()
 
 
@@ -365,7 +375,7 @@ async def test_a_request_line_that_names_another_host_is_refused(target: str, ho
 
 async def test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_are_served() -> None:
     alpha, one = Fixture("alpha"), b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    async with serve(alpha) as served, listening(served, Limits()) as (port, _):
+    async with serve(alpha) as served, listening(served, Limits()) as (port, admission):
         client = RawClient(port, "modern")
         await client.open()
         await client.send("tools/call", {"name": "call_tool", "arguments": {"name": "alpha__wait", "arguments": {}}})
@@ -377,6 +387,7 @@ async def test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_a
             assert await client._reader.read() == b""
         reader, writer = await ask(port, one)
         assert await status(reader) == 200
+        assert admission.refused == {"pipelined": 1}
         writer.close()
         client.close()
 

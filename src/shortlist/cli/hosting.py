@@ -204,7 +204,9 @@ async def _serve_http(
     dashboard = [dashboard_route(stack, access, border)] if pages else []
     replica = open_replica(stack)
     lending = Lending(stack.pool, stack.leases, admission.relayed).routes() if stack.leases is not None else []
-    app = build_app(stack.front, host, [*probes, *registry, *lending, *dashboard], border, replica)
+    app = build_app(
+        stack.front, host, [*probes, *registry, *lending, *dashboard], border, replica, stack.admission.refused
+    )
     kept, sent = stack.storage.results, app.state.sessions.log
     stack.metrics.instruments.read(KEPT_BYTES, lambda: {("results",): kept.bytes, ("resumption",): sent.bytes})
 

@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -42,7 +43,7 @@ async def listen(
     limits = admission.limits if admission is not None else DEFAULT_LIMITS
     config = uvicorn.Config(
         app,
-        http=guarded_protocol(limits),
+        http=guarded_protocol(limits, admission.refused if admission is not None else Counter()),
         log_config=None,
         log_level="warning",
         access_log=False,  # paths hold workspace handles

@@ -3,7 +3,9 @@
 import asyncio
 import re
 import sys
-from typing import Any
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -21,18 +23,31 @@ IDLE_SECONDS = 75
 """How long a connection may rest between two requests; clients with shorter limits close it themselves."""
 
 
-def _response(status: str, text: str) -> bytes:
-    head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\nretry-after: 1\r\nconnection: close\r\n"
-    return f"{head}content-length: {len(text)}\r\n\r\n{text}".encode()
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a connection is closed: the limit, as the metrics name it, and what the client reads."""
+
+    limit: str
+    status: str
+    text: str
+
+    @property
+    def response(self) -> bytes:
+        head = f"HTTP/1.1 {self.status}\r\ncontent-type: text/plain\r\nretry-after: 1\r\nconnection: close\r\n"
+        return f"{head}content-length: {len(self.text)}\r\n\r\n{self.text}".encode()
 
 
-_BUSY = _response("503 Service Unavailable", "Too many open connections (limits.connections is reached).")
-_LARGE = _response(
+_BUSY = _Refusal("connections", "503 Service Unavailable", "Too many open connections (limits.connections is reached).")
+_LARGE = _Refusal(
+    "headers",
     "431 Request Header Fields Too Large",
     f"The headers of a request may be {HEAD_FIELDS} in number and {HEAD_BYTES:,} bytes in all.",
 )
-_CONTRADICTORY = _response("400 Bad Request", "The request line and the Host header name different hosts.")
-_LATE = _response("408 Request Timeout", "The request took too long to arrive (limits.request_seconds).")
+_CONTRADICTORY = _Refusal("host", "400 Bad Request", "The request line and the Host header name different hosts.")
+_LATE = _Refusal(
+    "request_seconds", "408 Request Timeout", "The request took too long to arrive (limits.request_seconds)."
+)
+_PIPELINED = _Refusal("pipelined", "503 Service Unavailable", "Too many requests wait on this connection.")
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -40,6 +55,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     most = 2_000
     head_seconds = 15.0
+    refused: ClassVar[Counter[str]] = Counter()
+    """How many requests were refused, by limit."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -107,7 +124,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self._names_one_host():
             self._refuse(_CONTRADICTORY)
         elif len(self.pipeline) >= PIPELINED_REQUESTS:
-            self._refuse()
+            self._refuse(_PIPELINED)
         if not self._is_refused:
             super().on_headers_complete()
 
@@ -136,14 +153,14 @@ class GuardedProtocol(HttpToolsProtocol):
         named = re.split(rb"[/?#]", rest, maxsplit=1)[0].lower()
         return [value.strip(b" \t").lower() for name, value in self.headers if name == b"host"] == [named]
 
-    def _refuse(self, response: bytes = _LARGE) -> None:
+    def _refuse(self, refusal: _Refusal = _LARGE) -> None:
         if self._is_refused:
             return
         self._is_refused = True
         self._head_arrived()
         is_answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         # Behind requests that wait, the response would be read as that to the first of them.
-        self._end(b"" if is_answering or self.pipeline else response)
+        self._end(refusal, is_told=not is_answering and not self.pipeline)
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.head_seconds, self._end, _LATE)
@@ -153,17 +170,20 @@ class GuardedProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _end(self, response: bytes) -> None:
+    def _end(self, refusal: _Refusal, *, is_told: bool = True) -> None:
         self._head_timer = None
         if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(response)
+            self.refused[refusal.limit] += 1
+            if is_told:
+                self.transport.write(refusal.response)
             self.transport.close()
 
 
-def guarded_protocol(limits: Limits) -> type[GuardedProtocol]:
-    """Return the protocol with the limits of a configuration."""
+def guarded_protocol(limits: Limits, refused: Counter[str]) -> type[GuardedProtocol]:
+    """Return the protocol with the limits of a configuration; what it refuses is counted."""
     most = min(limits.connections, max(descriptor_limit() - RESERVED_DESCRIPTORS, 16))
-    return type("GuardedProtocol", (GuardedProtocol,), {"most": most, "head_seconds": limits.request_seconds})
+    named = {"most": most, "head_seconds": limits.request_seconds, "refused": refused}
+    return type("GuardedProtocol", (GuardedProtocol,), named)
 
 
 def descriptor_limit() -> int:

@@ -15,6 +15,7 @@ from mcp_types import INVALID_REQUEST
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -53,8 +54,12 @@ def build_app(
     routes: Iterable[BaseRoute] = (),
     border: Border | None = None,
     replica: Replica | None = None,
+    refused: Counter[str] | None = None,
 ) -> Starlette:
-    """Return the app: `/mcp`, `/mcp/w/<handle>`, and the given routes, each with its own guard."""
+    """Return the app: `/mcp`, `/mcp/w/<handle>`, and the given routes, each with its own guard.
+
+    Requests that are refused before they are read are counted in `refused`, by limit.
+    """
     state = front.gateway.state
     limits = state.settings.limits
     border = border or Border(state, token_required=not is_loopback(host))
@@ -71,7 +76,7 @@ def build_app(
     )
     front.audience.end_sessions = manager.end_unless
     peers = replica.peers if replica is not None else None
-    endpoint, guards = Endpoint(front.server, manager, limits, border, peers), [border.guard]
+    endpoint, guards = Endpoint(front.server, manager, limits, border, peers, refused), [border.guard]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -123,7 +128,9 @@ class Endpoint:
         limits: Limits,
         border: Border,
         peers: Peers | None = None,
+        refused: Counter[str] | None = None,
     ) -> None:
+        self._refused = refused if refused is not None else Counter()
         self._border = border
         self._peers = peers
         self._server = server
@@ -162,22 +169,29 @@ class Endpoint:
     async def _arrived(self, principal: Principal, scope: Scope, receive: Receive) -> bytes | Response:
         """Return the body of a request, or the response that refuses it."""
         if not has_room(self._arriving, principal, self._limits.arriving_requests, alone=principal.anonymous):
+            self._refused["arriving_requests"] += 1
             text = "Too many requests are arriving (limits.arriving_requests)."
             return PlainTextResponse(text, 503, {"Retry-After": "1"})
         self._arriving[principal] += 1
         try:
             async with asyncio.timeout(self._limits.request_seconds):
                 body = await _body(receive) if _declared_bytes(scope) <= MAX_BODY_BYTES else None
+        except ClientDisconnect:
+            return Response(status_code=400)  # which nobody reads
         except TimeoutError:
+            self._refused["request_seconds"] += 1
             text = "The request took too long to arrive (limits.request_seconds)."
             return PlainTextResponse(text, 408, {"Connection": "close"})
         finally:
             self._arriving[principal] -= 1
             if not self._arriving[principal]:
                 del self._arriving[principal]
+        if body is not None and not has_too_many_values(body):
+            return body
+        self._refused["body"] += 1
         if body is None:
             return PlainTextResponse(f"The request is over {MAX_BODY_BYTES:,} bytes.", 413, {"Connection": "close"})
-        return PlainTextResponse(f"The request {TOO_MANY_VALUES}.", 413) if has_too_many_values(body) else body
+        return PlainTextResponse(f"The request {TOO_MANY_VALUES}.", 413)
 
 
 def _declared_bytes(scope: Scope) -> int:
@@ -187,12 +201,12 @@ def _declared_bytes(scope: Scope) -> int:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """Return a request's body, or None where it is too large or its client left."""
+    """Return a request's body, or None where it is too large; raise ClientDisconnect where its client left."""
     parts, size, more = [], 0, True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return None
+            raise ClientDisconnect
         part, more = message.get("body", b""), message.get("more_body", False)
         size += len(part)
         if size > MAX_BODY_BYTES:
