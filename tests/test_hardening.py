@@ -117,7 +117,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_limits.py::test_a_request_with_a_large_head_is_refused_at_once_and_the_others_are_served",
         "gateway/test_limits.py::test_requests_that_follow_one_another_are_weighed_one_by_one",
         "gateway/test_limits.py::test_a_body_that_declares_too_many_bytes_is_refused_before_it_comes",
-        "gateway/test_limits.py::test_a_request_that_names_two_hosts_is_refused",
+        "gateway/test_limits.py::test_a_request_with_two_hosts_or_two_tokens_is_refused",
         "gateway/test_limits.py::test_a_request_line_that_names_another_host_is_refused",
         "gateway/test_limits.py::test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_are_served",
     ),

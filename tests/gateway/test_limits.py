@@ -342,9 +342,10 @@ async def test_a_body_with_too_many_values_is_refused_without_being_parsed() -> 
         writer.close()
 
 
-async def test_a_request_that_names_two_hosts_is_refused() -> None:
+@pytest.mark.parametrize("twice", [("Host: evil.example",), ("Authorization: Bearer a", "authorization: Bearer b")])
+async def test_a_request_with_two_hosts_or_two_tokens_is_refused(twice: tuple[str, ...]) -> None:
     async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, _):
-        reader, writer = await ask(port, head("Host: evil.example", "Content-Length: 0"))
+        reader, writer = await ask(port, head(*twice, "Content-Length: 0"))
         assert await status(reader) == 400
         writer.close()
 

@@ -259,8 +259,11 @@ class LocalOnly:
         # RFC 9110 §5.5: white space around a value is not part of it, and not every HTTP parser takes it away.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = Headers(scope=scope)
-        if sum(name == b"host" for name, _ in scope["headers"]) > 1:  # which one counts would be a matter of taste
+        names = [name for name, _ in scope["headers"]]
+        if names.count(b"host") > 1:  # which one counts would be a matter of taste, here and below
             await PlainTextResponse("More than one Host header", 400)(scope, receive, send)
+        elif names.count(b"authorization") > 1:
+            await PlainTextResponse("More than one Authorization header", 400)(scope, receive, send)
         elif not self._anywhere and not self._names_us(_host(f"//{headers.get('host', '')}")):
             await PlainTextResponse("Invalid Host header", 421)(scope, receive, send)
         elif not self._is_ours(headers.get("origin"), headers.get("host", "")):
