@@ -1,5 +1,6 @@
 """Calls of legacy clients over HTTP: answered at once, as a stream where they must, resumed, cancelled and ended."""
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator
@@ -199,6 +200,29 @@ def manager(served: Served) -> ResumableSessions:
     found = getattr(served.front.audience.end_sessions, "__self__", None)
     assert isinstance(found, ResumableSessions)
     return found
+
+
+async def test_one_task_watches_the_calls_of_vanished_clients_and_cancels_only_those_that_still_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resumption, "VANISHED_SECONDS", 0.1)
+    alpha = Fixture("alpha")
+    async with (
+        serve(alpha) as served,
+        listening(served, Limits()) as (port, _),
+        httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as http,
+    ):
+        session = RawSession(http, f"http://127.0.0.1:{port}/mcp", "2025-06-18", dict(ACCEPT))
+        await session.open()
+        found, before = manager(served), len(asyncio.all_tasks())
+        for answered in range(100, 150):
+            found._vanished(session.headers["Mcp-Session-Id"], answered)
+        assert len(asyncio.all_tasks()) == before + 1
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with session.stream("alpha__wait"):
+                await alpha.waiting.wait()
+            await alpha.cancelled.wait()
+        assert (found.cancelled, len(found._gone)) == (1, 0)
 
 
 async def test_ids_of_sessions_that_are_not_open_are_not_remembered() -> None:

@@ -1,22 +1,23 @@
 """Legacy HTTP sessions: their clients can resume a broken stream, and calls of clients that are gone are cancelled."""
 
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import anyio
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
 from mcp.server.connection import Connection
 from mcp.server.runner import ServerRunner, serve_connection
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification
+from mcp_types import JSONRPCNotification, RequestId
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
@@ -89,6 +90,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
         self.displaced = 0
         """How many idle sessions ended so that another could be opened."""
         self._resumptions: dict[str, int] = {}
+        self._gone: deque[_Gone] = deque()
         use_lean_streams()
         use_lean_transport()
         if sharing is not None:
@@ -146,7 +148,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
         connection = self._connection(session)
         if transport.idle_scope is None or not _is_idle(transport):
             return True
-        return connection is not None and bool(cast("JSONRPCDispatcher[Any]", connection.outbound)._in_flight)
+        return connection is not None and bool(_in_flight(connection))
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Serve a request whose body has arrived; a call whose client disconnects is watched."""
@@ -275,17 +277,30 @@ class ResumableSessions(StreamableHTTPSessionManager):
             self._open[session] = OpenSession(self._dual, transport, connection, events.keep, vanished)
         return self._open[session]
 
-    def _vanished(self, session: str, request: Any) -> None:
-        if self._task_group is not None and request is not None:
-            self._task_group.start_soon(self._cancel_vanished, session, request)
-
-    async def _cancel_vanished(self, session: str, request: Any) -> None:
-        """Cancel a call, unless its client comes back in time."""
-        resumed = self._resumptions.get(session, 0)
-        await anyio.sleep(VANISHED_SECONDS)
-        transport = self._server_instances.get(session)
-        if transport is None or self._resumptions.get(session, 0) != resumed:
+    def _vanished(self, session: str, request: RequestId | None) -> None:
+        """Watch a call whose client disconnected; one task watches all of them, since most are answered soon."""
+        if self._task_group is None or request is None:
             return
+        due = anyio.current_time() + VANISHED_SECONDS
+        self._gone.append(_Gone(due, session, request, self._resumptions.get(session, 0)))
+        if len(self._gone) == 1:
+            self._task_group.start_soon(self._cancel_vanished, self._task_group)
+
+    async def _cancel_vanished(self, tasks: TaskGroup) -> None:
+        """Cancel the calls that still run when they are due, unless their client came back."""
+        while self._gone:
+            await anyio.sleep_until(self._gone[0].due)
+            gone = self._gone.popleft()
+            transport = self._server_instances.get(gone.session)
+            came_back = self._resumptions.get(gone.session, 0) != gone.resumed
+            if transport is not None and not came_back and self._is_running(gone):
+                tasks.start_soon(self._cancel, transport, gone.request)
+
+    def _is_running(self, gone: "_Gone") -> bool:
+        connection = self._connection(gone.session)
+        return connection is not None and coerce_request_id(gone.request) in _in_flight(connection)
+
+    async def _cancel(self, transport: StreamableHTTPServerTransport, request: RequestId) -> None:
         params = {"requestId": request, "reason": "the client is gone"}
         cancel = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
         writer = transport._read_stream_writer
@@ -336,12 +351,28 @@ def _idle_until(transport: StreamableHTTPServerTransport) -> float:
     return transport.idle_scope.deadline if transport.idle_scope is not None else 0.0
 
 
-def _request_id(body: bytes) -> Any:
+def _request_id(body: bytes) -> RequestId | None:
     try:
         message = from_json(body)
     except ValueError:
         return None
-    return message.get("id") if isinstance(message, dict) else None
+    found = message.get("id") if isinstance(message, dict) else None
+    return found if isinstance(found, str | int) else None
+
+
+def _in_flight(connection: Connection) -> Mapping[RequestId, object]:
+    """Return the requests of a session that are being answered."""
+    return cast("JSONRPCDispatcher[Any]", connection.outbound)._in_flight
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """A call whose client disconnected before its answer, and how often the session had been resumed by then."""
+
+    due: float
+    session: str
+    request: RequestId
+    resumed: int
 
 
 class _Watch:
