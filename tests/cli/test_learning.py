@@ -111,7 +111,7 @@ async def test_what_one_gateway_s_client_called_is_found_first_by_another_gatewa
         result = await using.call_tool("call_tool", {"name": called, "arguments": CALLS[called]})
         assert not result.is_error
         after = await answer_that(watching, lambda text: complete(text) and leading(text) == called, explain=True)
-    assert "exemplars" in after
+    assert "earlier requests that led to this tool" in after
     assert main(["learned", "list"]) == 0
     assert f"local: '{ASKED}' → {shown_name(IDS[called])} (1 ok; counts 1.00)" in capsys.readouterr().out
 
@@ -123,8 +123,8 @@ async def test_a_gateway_whose_configuration_says_so_does_not_use_what_is_known(
     path.write_text(json.dumps({**json.loads(path.read_text()), "shortlist": {"telemetry": {"learning": False}}}))
     async with gateway(two_servers) as client:
         text = await answer_that(client, complete, explain=True)
-    assert "lexical" in text
-    assert "exemplars" not in text
+    assert "score by words" in text
+    assert "earlier requests" not in text
 
 
 def taught(settings: Settings) -> tuple[Teacher, Searcher]:
