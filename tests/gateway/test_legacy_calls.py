@@ -1,8 +1,10 @@
 """Calls of legacy clients over HTTP: answered at once, as a stream where they must, resumed, cancelled and ended."""
 
 import asyncio
+import gc
 import json
 import math
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -223,6 +225,30 @@ async def test_one_task_watches_the_calls_of_vanished_clients_and_cancels_only_t
                 await alpha.waiting.wait()
             await alpha.cancelled.wait()
         assert (found.cancelled, len(found._gone)) == (1, 0)
+
+
+async def test_a_session_that_ended_is_freed_without_the_garbage_collector() -> None:
+    async with (
+        serve(Fixture("alpha")) as served,
+        listening(served, Limits()) as (port, _),
+        httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as http,
+    ):
+        session = RawSession(http, f"http://127.0.0.1:{port}/mcp", "2025-06-18", dict(ACCEPT))
+        await session.open()
+        await session.call("alpha__echo", {"text": "hi"})
+        found, number = manager(served), session.headers["Mcp-Session-Id"]
+        kept = [weakref.ref(each) for each in (found._server_instances[number], found._connection(number))]
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            await session.end()
+            await session.ping()  # on the same connection, which refers to its last request
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while any(each() is not None for each in kept):
+                    await anyio.sleep(0.01)
+        finally:
+            if was_enabled:
+                gc.enable()
 
 
 async def test_ids_of_sessions_that_are_not_open_are_not_remembered() -> None:

@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import mcp.server.runner
 import mcp.server.streamable_http_manager
+from mcp.server.runner import ServerRunner
 from mcp.server.streamable_http import (
     GET_STREAM_KEY,
     LAST_EVENT_ID_HEADER,
@@ -23,6 +25,7 @@ from mcp.server.streamable_http import (
     StreamableHTTPServerTransport,
     check_accept_headers,
 )
+from mcp.shared.dispatcher import OnNotify, OnRequest
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 from starlette.requests import Request
@@ -199,19 +202,18 @@ class Arriving:
 class Leaving:
     """What a session sends, written by whoever sends it."""
 
-    __slots__ = ("_is_closed", "_transport")
+    __slots__ = ("_transport",)
 
     def __init__(self, transport: LeanTransport) -> None:
-        self._transport = transport
-        self._is_closed = False
+        self._transport: LeanTransport | None = transport
 
     async def send(self, item: SessionMessage) -> None:
-        if self._is_closed:
+        if self._transport is None:
             raise anyio.ClosedResourceError
         await self._transport.deliver(item)
 
     def close(self) -> None:
-        self._is_closed = True
+        self._transport = None  # it refers to this, and a cycle would wait for the garbage collector
 
     async def aclose(self) -> None:
         self.close()
@@ -223,6 +225,22 @@ class Leaving:
         self.close()
 
 
+class LeanRunner(ServerRunner[Any]):
+    """The SDK's runner of one session, which caches methods of its own, and so would wait for the garbage collector.
+
+    A full collection is rare, and a session lives long enough to be left to one, with all that belongs to it.
+    """
+
+    @property
+    def on_request(self) -> OnRequest:
+        return self._on_request
+
+    @property
+    def on_notify(self) -> OnNotify:
+        return self._on_notify
+
+
 def use_lean_transport() -> None:
-    """Let the SDK's sessions run on these transports: its manager names the class in its module and nowhere else."""
+    """Let the SDK's sessions run on these: it names the classes in its modules and nowhere else."""
     vars(mcp.server.streamable_http_manager)["StreamableHTTPServerTransport"] = LeanTransport
+    vars(mcp.server.runner)["ServerRunner"] = LeanRunner
