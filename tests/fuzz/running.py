@@ -19,6 +19,8 @@ from benchmarks.stress.processes import Gateway, gateway, stdio_server, usage
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from shortlist.front.audience import MAX_STREAMS
+from shortlist.gateway.recording import REMEMBERED_SESSIONS
+from shortlist.telemetry.ledger import REMEMBERED_WORKSPACES
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.shapes import MESSAGES
 
@@ -39,6 +41,8 @@ FILLING = LIMITS["sessions"] + 1
 """Searches and results that fill what is bounded; their words fill the caches, the largest of which has 50,000.
 
 The JSON parser also remembers 16,384 short strings, so each word is sent alone too."""
+SESSIONS = max(REMEMBERED_SESSIONS, REMEMBERED_WORKSPACES) + 1
+"""Over HTTP a session is opened by one input in 70, and what it did is remembered after its end."""
 WORDS = 550
 """In each of them: as many as a query of 4,000 characters holds."""
 FOREIGN = (
@@ -220,11 +224,11 @@ async def over_http(count: int, number: int) -> Report:
 
 
 async def _fill(running: Gateway) -> None:
-    """Open as many sessions as there may be, and keep as many results: few inputs open a session."""
-    for number in range(FILLING):
+    """Open as many sessions as are remembered, and keep as many results as there may be."""
+    for number in range(SESSIONS):
         client = RawClient(running.port, "legacy")
         await client.open()
-        for name, arguments in _filling(number):
+        for name, arguments in _filling(number) if number < FILLING else _searching(number):
             await client.call(name, arguments)
         client.close()
 
@@ -239,6 +243,10 @@ def _filling(number: int) -> tuple[tuple[str, dict[str, Any]], ...]:
         ("call_tool", {**ECHO, "arguments": {"text": f"{text} " * 15, "words": words}}),
         ("search_tools", {"query": FOREIGN[number % len(FOREIGN)]}),
     )
+
+
+def _searching(number: int) -> tuple[tuple[str, dict[str, Any]], ...]:
+    return (("search_tools", {"query": f"say text {number} back"}),)
 
 
 async def _sent(running: Gateway, data: bytes) -> str:
