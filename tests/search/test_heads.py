@@ -5,7 +5,7 @@ from shortlist.demo import CATALOG
 from shortlist.text.heads import head_of, plain_action
 
 EVERYDAY = {
-    "send an email to Karin that the keys are under the mat": "mail/send_email",
+    "send an email to Karin that the door is open": "mail/send_email",
     "write Priya an email about the broken gate": "mail/send_email",
     "draft an email to the landlord that the heating rattles again": "mail/create_draft",
     "make a playlist called Rainy Sundays in Gdansk": "music/createPlaylist",
@@ -59,9 +59,9 @@ def test_the_reason_says_which_action_is_missing(demo: ToolFilter) -> None:
 @pytest.mark.parametrize(
     ("text", "head"),
     [
-        ("send an email to Karin that the keys are under the mat", "send an email to"),
+        ("send an email to Karin that the keys are under the mat", "send an email"),
         ("email Marta that the boiler man comes at nine", "email"),
-        ("forward the mail to tobias", "forward the mail to"),
+        ("forward the mail to tobias", "forward the mail"),
         ("dim the lamp in Emil's room", "dim the lamp in room"),
         ("ask Noor and Felix to review pull request 88", "ask and to review pull request"),
         ("what are the coordinates of the Sagrada Familia", "what are the coordinates of the"),

@@ -37,7 +37,10 @@ def head_of(text: str, is_known: Callable[[str], bool]) -> str | None:
     """Return a request without its content, None where it has none; `is_known`: whether the catalog has a word."""
     words = _WORD.findall(_CONTENT.sub("", apart(text)[0]))
     may_be = [at > 0 and _may_be_name(word) and not is_known(word) for at, word in enumerate(words)]
-    head = " ".join(word for at, word in enumerate(words) if not (may_be[at] and _is_slot(words, may_be, at)))
+    kept = [word for at, word in enumerate(words) if not (may_be[at] and _is_slot(words, may_be, at))]
+    while kept and kept[-1].lower() in _BEFORE_NAMES:
+        kept.pop()
+    head = " ".join(kept)
     return head if terms(head) and terms(head) != terms(text) else None
 
 
