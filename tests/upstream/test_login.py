@@ -59,6 +59,13 @@ async def test_without_a_login_the_server_says_which_command_signs_in(wiki: Prot
             await whoami(pool)
 
 
+async def test_the_state_of_a_login_tells_which_gateway_began_it(wiki: Protected) -> None:
+    logins, target = Logins(MemoryLogins(), mark="r7-"), LoginTarget(server="wiki", url=f"{wiki.url}/mcp")
+    state = httpx2.URL(await logins.begin(target, SHARED, CALLBACK)).params["state"]
+    assert state.startswith("r7-")
+    assert logins.expects(state)
+
+
 async def test_twenty_calls_with_an_expired_token_are_answered_after_one_refresh(
     wiki: Protected, tmp_path: Path
 ) -> None:

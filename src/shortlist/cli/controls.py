@@ -90,7 +90,8 @@ class PageLogins:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._logins = open_logins(stack.storage)
+        # A browser that comes back from another site brings no cookie, so the state tells whose login it is.
+        self._logins = open_logins(stack.storage, f"{stack.peers.page_mark}-" if stack.peers is not None else "")
 
     def begin(self, server: str, callback: str) -> str:
         target = target_of(server, self._stack.gateway.state.settings.servers)

@@ -119,10 +119,11 @@ class SharedGrants:
                 await anyio.to_thread.run_sync(held.close)
 
 
-def open_logins(storage: Storage) -> Logins:
+def open_logins(storage: Storage, mark: str = "") -> Logins:
     """Return the logins that the gateways on a storage use; nothing is created before the first."""
     secrets = login_secrets(storage)
-    return Logins(SharedGrants(secrets) if isinstance(secrets, SharedSecrets) else StoredGrants(secrets))
+    grants = SharedGrants(secrets) if isinstance(secrets, SharedSecrets) else StoredGrants(secrets)
+    return Logins(grants, mark=mark)
 
 
 def login_secrets(storage: Storage) -> FileSecrets | SharedSecrets:

@@ -139,11 +139,12 @@ class Peers:
         return url is not None and await self._relay(url, scope, receive, send, body)
 
     async def page_passed_on(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Pass a request for a page on to the replica where its browser is signed in, or whose link it follows."""
+        """Pass a request for a page on to the replica where its browser is signed in, or whose link or login it is."""
         visit = HTTPConnection(scope) if scope["type"] == "http" else None
         if self._http is None or visit is None or FORWARDED in visit.headers:
             return False
-        named = (visit.query_params.get("key", ""), *(name.removeprefix(COOKIE) for name in visit.cookies))
+        given = (visit.query_params.get(name, "") for name in ("state", "key"))
+        named = (*given, *(name.removeprefix(COOKIE) for name in visit.cookies))
         owners = [found["replica"] for name in named if (found := _PAGE_MARK.match(name)) is not None]
         if str(self.number) in owners or int(visit.headers.get("content-length", 0)) > PAGE_BYTES:
             return False
@@ -204,7 +205,7 @@ class Peers:
         asked = self._http.build_request(scope["method"], where, content=body, headers=headers)
         try:
             response = await self._http.send(asked, stream=True)
-        except httpx2.ConnectError:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
             return False
         try:
             head = [(n.lower(), v) for n, v in response.headers.raw if n.lower().decode("latin-1") not in _HOP]

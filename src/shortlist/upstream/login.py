@@ -27,6 +27,7 @@ from shortlist.upstream.oauth import (
     challenge_of,
     discover,
     exchange,
+    new_state,
     refresh,
     register,
 )
@@ -78,8 +79,11 @@ class Logins:
         grants: LoginStore,
         *,
         clock: Callable[[], float] = time.time,
+        mark: str = "",
     ) -> None:
         self._grants = grants
+        self._mark = mark
+        """Begins the states of logins, which only the gateway that began them knows."""
         self._clock = clock
         self._flights: dict[LoginKey, asyncio.Task[TokenGrant | None]] = {}
         self._pending: dict[str, _Pending] = {}
@@ -157,7 +161,7 @@ class Logins:
             challenge = await challenge_of(http, target.server, target.url)
             found = await discover(http, target.server, target.url, challenge, wanted)
             client = await register(http, found, target.settings, redirect_uri)
-        login = Authorization(discovered=found, client=client, redirect_uri=redirect_uri)
+        login = Authorization(discovered=found, client=client, redirect_uri=redirect_uri, state=new_state(self._mark))
         self._keep(_Pending(key, login, target, self._clock() + PENDING_SECONDS))
         return login.url
 

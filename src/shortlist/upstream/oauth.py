@@ -83,6 +83,11 @@ class Discovered:
     scope: str | None
 
 
+def new_state(mark: str = "") -> str:
+    """Return a secret that the answer to a login must carry; the mark tells several gateways whose login it is."""
+    return mark + secrets.token_urlsafe(32)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorization:
     """A login that waits for its user: where to send them, and what their answer is checked against."""
@@ -90,7 +95,7 @@ class Authorization:
     discovered: Discovered
     client: RegisteredClient
     redirect_uri: str
-    state: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    state: str = field(default_factory=new_state, repr=False)
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(64), repr=False)
 
     @property
