@@ -15,9 +15,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from shortlist.search.spelling import one_slip_from
 from shortlist.text.languages.glossing import LATIN
 from shortlist.text.languages.lexicon import FUNCTION_WORD
+from shortlist.text.slips import one_slip_from
 from shortlist.text.tokens import STOPWORDS
 from training.bench import Folder, data_folder, folders
 from training.lexicon import WORDS

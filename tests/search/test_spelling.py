@@ -144,3 +144,44 @@ def test_wishes_with_typing_errors_are_told_apart() -> None:
     found = Searcher(Catalog.of(TOOLS)).search(Query(text="lsit the pods and raed a secrte from the vault", limit=4))
     assert {hit.tool.id for hit in found.hits[:2]} == {"k8s/pods", "vault/read"}
     assert {hit.wish for hit in found.hits[:2]} == {"list the pods", "read a secret from the vault"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("page the enginer", "page the engineer"),
+        ("prot foward to a pod", "port forward to a pod"),
+        ("fill the fomr", "fill the form"),
+        ("the standupand the city", "the standup and the city"),
+        ("what the deploy hist says", "what the deploy history says"),
+    ],
+)
+def test_forms_small_words_and_cut_words_do_not_hide_an_error(typed: str, meant: str) -> None:
+    engine = Tool(id="pager/engine", server="pager", name="start", description="It has an engine.")
+    history = Tool(id="ci/history", server="ci", name="deploy_history", description="Port forward, fill a form.")
+    assert Speller(Index.build(Catalog.of((*TOOLS, engine, history))))(typed).text == meant
+
+
+def test_a_rare_word_competes_with_the_ordinary_one_that_usually_stands_there(speller: Speller) -> None:
+    song = Tool(id="music/play", server="music", name="open_request", description="Open a pull request.")
+    speller = Speller(Index.build(Catalog.of((*TOOLS, song))))
+    assert "list the pods of the cluster" in [each.text for each in speller.readings("lsit the pids of the cluster")]
+
+
+def test_an_error_that_a_description_has_too_is_corrected() -> None:
+    many = [Tool(id=f"db/{n}", server="db", name=f"tool_{n}", description="Query a database.") for n in range(30)]
+    wrong = Tool(id="db/wrong", server="db", name="other", description="Query a databse.")
+    assert Speller(Index.build(Catalog.of((*many, wrong))))("query the databse").text == "query the database"
+
+
+def test_a_few_words_that_seem_foreign_are_also_read_as_english() -> None:
+    tool = Tool(id="pdf/compress", server="pdf", name="compress_pdf", description="Compress a PDF.")
+    readings = Speller(Index.build(Catalog.of((*TOOLS, tool)))).readings("compres pfd")
+    assert readings[0].text == "compres pfd"
+    assert "compress pdf" in [each.text for each in readings]
+
+
+@pytest.mark.parametrize("text", ["delete pod", "port forward to a pod"])
+def test_one_small_word_of_another_language_does_not_make_a_request_foreign(text: str) -> None:
+    assert read_query(text) is None
+    assert read_query("meine emails") is not None

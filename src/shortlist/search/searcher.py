@@ -19,7 +19,7 @@ from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.caution import as_asked, by_head, head_in, without_action
+from shortlist.search.caution import OPEN, as_asked, by_head, head_in, without_action
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
@@ -28,12 +28,13 @@ from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_featu
 from shortlist.search.pipeline import Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import ACTIONS, Spelled, respelled
+from shortlist.search.spelling import Spelled, respelled
 from shortlist.search.wishes import query_of_wish, serve_each
 from shortlist.text.asks import Ask
 from shortlist.text.heads import PLAIN_ACTIONS
 from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
+    ACTIONS,
     READING_WEIGHTS,
     Expansions,
     Wish,
@@ -411,10 +412,12 @@ class Searcher:
         )
 
     def _by_head(self, search: _Search, hits: Sequence[Hit], confidence: Confidence) -> Confidence:
-        if (head := head_in(search.request, search.ready.index)) is None:
+        none_below, parts = search.ready.fitted.calibration.none_below, search.ready.parts
+        is_open = confidence.match_probability >= OPEN
+        head = head_in(search.request, parts.index, parts.lexical.stand_ins, hits) if is_open else None
+        if head is None:
             return confidence
-        bare = self._run(replace(search.request.query, text=head), _judged)
-        return by_head(confidence, hits, *bare, search.ready.fitted.calibration.none_below)
+        return by_head(confidence, hits, *self._run(replace(search.request.query, text=head), _judged), none_below)
 
     def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:
         if failure and failure != self.failure:
@@ -449,8 +452,7 @@ def _explanation(search: _Search, tool_id: ToolId) -> Explanation:
 def _evidence(search: _Search) -> tuple[Evidence, np.ndarray]:
     """Return what is known of the ranked candidates, and their scores before any stage."""
     run, ready = search.run, search.ready
-    evidence, logits = run.fused.evidence, run.fused.logits
-    found = run.found
+    evidence, logits, found = run.fused.evidence, run.fused.logits, run.found
     if evidence is None:
         found = found.only(run.fused.ranking.rows.astype(np.int64))
         evidence = ready.parts.reader(search.request, found)
@@ -465,16 +467,14 @@ def _confidence(search: _Search) -> Confidence:
     run, ready = search.run, search.ready
     if not len(run.ranking):
         return NO_MATCH
-    (evidence, logits), first = _evidence(search), int(run.ranking.rows[0])
-    learned = run.found.signals.get(EXEMPLARS)
+    (evidence, logits), first, learned = _evidence(search), int(run.ranking.rows[0]), run.found.signals.get(EXEMPLARS)
     proven = float(learned[run.found.rows == first][0]) / MOST_LIFT if learned is not None else 0.0
     takes, others = ready.index.lexical.fills(first, "parameters"), at_large(ready.fitted.background, search.request)
     features = confidence_features(evidence, logits, first, parameters=takes, at_large=others)
     judged = ready.fitted.calibration.judge(features, proven, missing_product(search.request, ready.index))
     if not PLAIN_ACTIONS.isdisjoint(distinct_words(search.request.analysed.text)):
         judged = without_action(judged, search.request, ready.index, first, ready.fitted.calibration.none_below)
-    ask = search.ask
-    return judged if ask.is_clear and ask.asks and not ask.pasted else as_asked(judged, ask)
+    return as_asked(judged, search.ask)
 
 
 def _hits(search: _Search) -> tuple[Hit, ...]:

@@ -13,11 +13,13 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
+from shortlist.index.postings import NAME_BIT, SERVER_BIT
 from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word, strange_words
 from shortlist.text.languages.reading import read_query
 from shortlist.text.pairs import START, seen_together
-from shortlist.text.queries import PRODUCTS, Expansions, shipped_expansions
-from shortlist.text.tokens import STOPWORDS, ascii_words, distinct_words, read_words, stem, terms
+from shortlist.text.queries import ACTIONS, PRODUCTS, Expansions, shipped_expansions
+from shortlist.text.slips import NEIGHBOURS, one_slip_from, slip_cost
+from shortlist.text.tokens import STOPWORDS, ascii_words, distinct_words, stem, terms
 
 SHORT, LONG = 3, 6
 """Words of three letters are corrected to common words alone; two errors are looked for from six letters on."""
@@ -34,23 +36,34 @@ MAX_READINGS = 4
 ROWS_FOR_SPELLING = 12
 """Tools whose text is looked at for a stem's whole words."""
 
-SWAPPED, DOUBLED, MISSING, NEIGHBOUR, EXTRA, OTHER_LETTER, FIRST_LETTER = 1.0, 1.0, 1.0, 1.1, 1.45, 1.7, 0.2
-"""What a slip costs: letters swapped, a letter doubled or a double written once, a letter missing, one typed for its
-neighbour on the keyboard or a vowel for a vowel, one too many, any other; and the first letter of a word more."""
-USUAL_PLACE = 3
-"""How often another word must have been seen between two others for one that was not to be a mistake."""
+MISTAKEN = 0.3
+"""How much more a word may cost than the English one that was typed, to be tried in its place."""
+FEW_WORDS, LESS_LIKELY = 3, 0.7
+"""Words that are too few to tell a language by, and how likely they are English with typing errors all the same."""
+NAMING = NAME_BIT | SERVER_BIT
+MOST_IN_CATALOG = 20
+"""How many times as many tools must have an ordinary word for a rare one like it to be an error of the catalog."""
+NEVER_LAST, LAST = frozenset(("a", "an", "the", "of", "for", "from", "with", "and", "or", "to", "my", "our")), 0.4
+"""Words that hardly end a request, and what it costs if one does."""
+FIRST = 0.15
+"""What it counts that a request begins with an action."""
+CUT_SHORT = 1.0, range(2, 8)
+"""What it costs to leave out the end of a word, as in `hist` for `history`; and how many letters that is."""
 USUAL_PAIR = 2
 """How often two words must follow each other to be taken apart wherever they were joined."""
 PASSES = 2
 """A word is first read beside its neighbours as typed, then beside what was meant by them."""
-JOINED, NEVER_SEEN, MIN_PART = 1.2, 0.2, 3
-"""What it costs to leave out a space, as in `findbranch`, and between words that were never seen beside each other; and
-the letters of the shortest word with a meaning."""
-ACTIONS = read_words("actions.txt")
-ENDINGS = frozenset({"", "s", "es", "ed", "er", "ers", "ing", "ings", "ly", "al", "able", "ment", "ments"})
-"""What a word of the catalog may have behind it to be another form of it: `merges`, but not `mergee`."""
+JOINED, NEVER_SEEN, UNSEEN_RARITY, MIN_PART = 1.2, 0.2, 0.75, 3
+"""What it costs to leave out a space, as in `findbranch`, or one between words that were never seen together, with what
+part of their rarity then; and the letters of the shortest word with a meaning."""
+ENDINGS = frozenset({"", "s", "es", "d", "ed", "ing", "ings"})
+DERIVED = frozenset({"er", "ers", "r", "rs", "ly", "al", "able", "ment", "ments"})
+"""What a word of the catalog may have behind it to be another form of it: `merges`, but not `mergee`; and to be another
+word, if no slip makes an ordinary one of it: `enginer` is `engineer`."""
 PARTICLES, MOST_LETTERS = ("up", "in", "on", "off", "out", "down", "over", "back"), 5
 """What is often written onto a short word: `standup`, but not `messageon`; and the letters that such a word has."""
+CONTRACTED = frozenset(("arent", "cant", "couldnt", "didnt", "doesnt", "dont", "hasnt", "isnt", "ive", "thats", "wont"))
+"""What people write without its apostrophe."""
 LIKE_A_SLIP = 1.3
 """The most that a slip costs by which an English word may stand for an action: `crate` for `create`."""
 TOO_UNLIKELY = 2.2
@@ -102,6 +115,7 @@ class Speller:
         """Words that a team has given a meaning, and the shipped ones; None: the shipped ones."""
         self._lexical = index.lexical
         self.candidates = lru_cache(maxsize=2_000)(self._candidates)
+        self.mistakes = lru_cache(maxsize=2_000)(self._mistakes)
         self.meant_action = lru_cache(maxsize=2_000)(self._meant_action)
         self.knows = lru_cache(maxsize=2_000)(self._is_known)
         """Remembered by word: queries are made of the same few words."""
@@ -122,12 +136,22 @@ class Speller:
             return (Spelled(text, {}),)
         new = strange_words(text)
         strange = self._strange(text, {word for word in new if not self.knows(word)}) if new else []
-        if not strange or len(strange) > MAX_CORRECTIONS or read_query(text) is not None:
+        if not strange or len(strange) > MAX_CORRECTIONS:
             first, others = Spelled(text, {}), list[Spelled]()
+        elif read_query(text) is not None:
+            first, others = Spelled(text, {}), self._as_english(text, strange)
         else:
             first, others = self._corrected(text, strange)
         acting, unmistaken = self._with_action(first), self._unmistaken(first)
         return tuple(islice((first, *filter(None, (acting, unmistaken)), *others), MAX_READINGS))
+
+    def _as_english(self, text: str, strange: Sequence[str]) -> list[Spelled]:
+        """Return what a few words say if they are not of the language that they seem to be: `compres pfd`."""
+        if len(text.split()) > FEW_WORDS:
+            return []
+        first, others = self._corrected(text, strange)
+        is_english = len(first.corrected) == len(strange) and read_query(first.text) is None
+        return [each._replace(likelihood=LESS_LIKELY * each.likelihood) for each in (first, *others) if is_english]
 
     def _corrected(self, text: str, strange: Sequence[str]) -> tuple[Spelled, list[Spelled]]:
         joined = dict(self._torn(text, strange))
@@ -157,8 +181,8 @@ class Speller:
         before = words[at - 1].meant.rpartition(" ")[2] if at else START
         after = words[at + 1].meant.partition(" ")[0] if at + 1 < len(words) else ""
         ranked = sorted(
-            Respelling(each.cost - IN_CONTEXT * _seen_between(before, each.word, after), each.word)
-            for each in self.candidates(word)
+            Respelling(cost - IN_CONTEXT * _seen_between(before, meant, after) + _by_place(meant, at, after), meant)
+            for cost, meant in self.candidates(word)
         )
         most = min(TOO_UNLIKELY, ranked[0].cost + NEARLY) if ranked else 0.0
         return tuple(islice((each for each in ranked if each.cost <= most), 2))
@@ -180,27 +204,49 @@ class Speller:
         return best.word if best and best.cost <= LIKE_A_SLIP else None
 
     def _unmistaken(self, spelled: Spelled) -> Spelled | None:
-        """Replace words that were never seen beside their neighbours by words of the catalog that were.
+        """Replace words that hardly stand where they do by words that do, and that one slip makes of them.
 
-        Only beside other errors: a request without any is taken as it was typed.
+        Only beside other errors, or where the word is rare: a request without any is taken as it was typed.
         """
-        if not spelled.corrected:
+        rare = {word for word in strange_words(spelled.text) if not self._lexical.frequency(stem(word))}
+        if not spelled.corrected and not rare:
             return None
-        words = [each.typed for each in _in_order(spelled.text, {})]
-        around = zip([START, *words], words, [*words[1:], ""], strict=False)
-        meant = {word: found for before, word, after in around if (found := self._usual(before, word, after))}
-        changed = respelled(spelled.text, meant)
-        return Spelled(changed, {**spelled.corrected, **meant}) if changed != spelled.text else None
+        typed = [each.typed for each in _in_order(spelled.text, {})]
+        around = zip([START, *typed], typed, [*typed[1:], ""], strict=False)
+        meant = {
+            word: found
+            for before, word, after in around
+            if (spelled.corrected or word in rare) and (found := self._usual(before, word, after))
+        }
+        changed = respelled(spelled.text, {word: found.word for word, found in meant.items()})
+        if changed == spelled.text:
+            return None
+        unlikely = sum(max(found.cost, 0.0) for found in meant.values())
+        corrected = {**spelled.corrected, **{word: found.word for word, found in meant.items()}}
+        return Spelled(changed, corrected, math.exp(-SPELLING_COUNTS * unlikely))
 
-    def _usual(self, before: str, word: str, after: str) -> str | None:
-        has = self._lexical.frequency
-        if len(word) < MIN_PART or word in STOPWORDS or not is_dictionary_word(word) or has(stem(word)):
+    def _usual(self, before: str, word: str, after: str) -> Respelling | None:
+        """Return the word that is likeliest to be meant by an English one, and what it costs more than that one."""
+        if len(word) < MIN_PART or word in STOPWORDS or not (word.isascii() and word.isalpha()):
             return None
-        if _seen_between(before, word, after):
-            return None
-        near = [(_seen_between(before, each, after), each) for each in one_slip_from(word) if has(stem(each))]
-        seen, meant = max(near, default=(0, ""))
-        return meant if seen >= USUAL_PLACE and meant in english_words() else None
+        as_typed = self._unlikelihood(word) - IN_CONTEXT * _seen_between(before, word, after)
+        ways = [
+            Respelling(cost - IN_CONTEXT * _seen_between(before, meant, after) - as_typed, meant)
+            for cost, meant in self.mistakes(word)
+        ]
+        best = min(ways, default=None)
+        return best if best and best.cost <= MISTAKEN else None
+
+    def _mistakes(self, word: str) -> tuple[Respelling, ...]:
+        """Return the ordinary words that one slip makes of another, whatever stands beside them."""
+        if not is_dictionary_word(word):
+            return ()
+        ordinary = (one_slip_from(word) | {letter + word for letter in ascii_lowercase}) & english_words()
+        others = [each for each in ordinary if stem(each) != stem(word)]
+        return tuple(Respelling(slip_cost(word, o) * _weight(word) + self._unlikelihood(o), o) for o in others)
+
+    def _unlikelihood(self, word: str) -> float:
+        return _rarity(word) - self._familiarity(self._lexical.frequency(stem(word)))
 
     def _torn(self, text: str, strange: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield words that a space was typed into: `acknowle dge`."""
@@ -229,11 +275,12 @@ class Speller:
             word in english_words()
             or not word.isalpha()
             or is_dictionary_word(word)
+            or word in CONTRACTED
             or word in given.long_forms
             or word in PRODUCTS
             or _is_with_particle(word)
             or (word in given.phrases and (len(word) <= SHORT or word not in shipped.phrases))  # or a synonym's stem
-            or self._has(word)
+            or (self._has(word) and not self._is_error_here(word))
         )
 
     def _has(self, word: str) -> bool:
@@ -242,7 +289,17 @@ class Speller:
         if len(found) != 1 or not self._lexical.frequency(found[0]):
             return not found
         whole = self._whole_word(found[0], word)
-        return whole is None or _is_form(word, whole)
+        if whole is not None:
+            return _is_form(word, whole)
+        return len(word) < LONG or all(stem(each) != found[0] for each in one_slip_from(word) & english_words())
+
+    def _is_error_here(self, word: str) -> bool:
+        """Return whether a word that some tool has is an ordinary word misspelled: `databse`, which is not a name."""
+        postings = self._lexical.postings(stem(word))
+        if len(word) < LONG or bool((postings.fields & NAMING).any()):
+            return False
+        many, frequency = MOST_IN_CATALOG * len(postings.rows), self._lexical.frequency
+        return any(frequency(stem(each)) >= many for each in one_slip_from(word) & english_words())
 
     def _is_a_word_here(self, word: str) -> bool:
         """Return whether the catalog has a word, spelled right: `oncalll` only shares the stem of `on-call`."""
@@ -254,8 +311,9 @@ class Speller:
     def _candidates(self, word: str) -> tuple[Respelling, ...]:
         """Return the words that may have been meant, the likeliest first, whatever stands beside them."""
         found: dict[str, float] = {}
-        for cost, meant in sorted(chain(self._respelled(word), self._split(word))):
-            found.setdefault(meant, cost)
+        for cost, meant in sorted(chain(self._respelled(word), self._cut_short(word), self._split(word))):
+            if meant != word:
+                found.setdefault(meant, cost)
         if not found:
             found = {meant: slip_cost(word, meant) * _weight(word) + RARE for meant in _rare_words_alike(word)}
         return tuple(islice((Respelling(cost, meant) for meant, cost in found.items()), MOST_CANDIDATES))
@@ -266,6 +324,14 @@ class Speller:
             if slips <= MOST_SLIPS and (len(word) > SHORT or _is_plain(word, whole, tools > 0 or rarity <= COMMON)):
                 yield Respelling(slips * _weight(word) + rarity - self._familiarity(tools), whole)
 
+    def _cut_short(self, word: str) -> Iterator[Respelling]:
+        """Yield words of the catalog of which only the beginning was typed."""
+        cost, left_out = CUT_SHORT
+        longer = (term for n in left_out for term in self._lexical.vocabulary.alike(word[0], len(word) + n))
+        for term in (term for term in longer if len(word) > SHORT and term.startswith(word)):
+            if (tools := self._lexical.frequency(term)) and (whole := self._whole_word(term, word)):
+                yield Respelling(cost + _rarity(whole) - self._familiarity(tools), whole)
+
     def _split(self, word: str) -> Iterator[Respelling]:
         """Yield two words where the space between them may have been left out."""
         for cut in range(2, len(word) - 1):
@@ -273,7 +339,7 @@ class Speller:
             if self._were_apart(*parts):
                 seen = seen_together(*parts)
                 rarity = max((_rarity(part) for part in parts if not self._is_here(part)), default=0.0)
-                apart = JOINED - IN_CONTEXT * seen if seen else JOINED + NEVER_SEEN + rarity
+                apart = JOINED - IN_CONTEXT * seen if seen else JOINED + NEVER_SEEN + UNSEEN_RARITY * rarity
                 yield Respelling(apart + abs(len(parts[0]) - len(parts[1])) / 100, " ".join(parts))
 
     def _were_apart(self, first: str, second: str) -> bool:
@@ -300,7 +366,7 @@ class Speller:
         reach = 1 if len(word) < LONG else 2
         typed = stem(word)
         alike, frequency = self._lexical.vocabulary.alike, self._lexical.frequency
-        for first in dict.fromkeys((word[0], word[1], *sorted(_NEIGHBOURS.get(word[0], ())))):
+        for first in dict.fromkeys((word[0], word[1], *sorted(NEIGHBOURS.get(word[0], ())))):
             known = [w for n in range(len(typed) - reach, len(typed) + reach + 1) for w in alike(first, n)]
             for term in _within(typed, known, reach):
                 if (tools := frequency(term)) and (whole := self._whole_word(term, word)):
@@ -346,6 +412,11 @@ def _seen_between(before: str, word: str, after: str) -> int:
     return seen_together(before, first) + (seen_together(rest.rpartition(" ")[2] or first, after) if after else 0)
 
 
+def _by_place(word: str, at: int, after: str) -> float:
+    """Return what it costs that a word is the first or last one of a request."""
+    return (LAST if not after and word in NEVER_LAST else 0.0) - (FIRST if not at and word in ACTIONS else 0.0)
+
+
 def _rare_words_alike(word: str) -> Iterator[str]:
     """Yield words that only the dictionary has and that one slip turns into a word; the first letter is right."""
     if len(word) >= LONG:
@@ -353,55 +424,14 @@ def _rare_words_alike(word: str) -> Iterator[str]:
         yield from sorted(alike, key=lambda each: (slip_cost(word, each), each))
 
 
-def one_slip_from(word: str) -> set[str]:
-    """Return all that one slip behind the first letter makes of a word."""
-    return {
-        head + middle + tail
-        for at in range(1, len(word) + 1)
-        for head, rest in [(word[:at], word[at:])]
-        for middle, tail in [
-            *((letter, rest) for letter in ascii_lowercase),
-            *((letter, rest[1:]) for letter in ascii_lowercase if rest),
-            *([("", rest[1:])] if rest else []),
-            *([(rest[1] + rest[0], rest[2:])] if len(rest) > 1 else []),
-        ]
-    } - {word}
-
-
 def _is_plain(typed: str, meant: str, is_usual: bool) -> bool:
     """Return whether three letters are certainly a slip in a usual word: two were swapped, or one is missing."""
     return is_usual and (sorted(typed) == sorted(meant) or len(meant) > len(typed))
 
 
-def slip_cost(typed: str, meant: str) -> float:
-    """Return how unlikely it is to type one word for another: the least sum of slips that explain it."""
-    rows = [[0.0] * (len(meant) + 1) for _ in range(len(typed) + 1)]
-    for i in range(len(typed) + 1):
-        for j in range(len(meant) + 1):
-            ways = []
-            first = FIRST_LETTER if max(i, j) == 1 else 0.0
-            if i and j:
-                same = typed[i - 1] == meant[j - 1]
-                ways.append(rows[i - 1][j - 1] + (0.0 if same else first + _other_letter(typed[i - 1], meant[j - 1])))
-            if j:
-                doubled = j > 1 and meant[j - 1] == meant[j - 2]
-                ways.append(rows[i][j - 1] + (DOUBLED if doubled else first + MISSING))
-            if i:
-                doubled = i > 1 and typed[i - 1] == typed[i - 2]
-                ways.append(rows[i - 1][j] + (DOUBLED if doubled else first + EXTRA))
-            if i > 1 and j > 1 and typed[i - 2 : i] == meant[j - 1] + meant[j - 2]:
-                ways.append(rows[i - 2][j - 2] + SWAPPED)
-            rows[i][j] = min(ways, default=0.0)
-    return rows[-1][-1]
-
-
 def _weight(word: str) -> float:
     """Return how much slips count: in a short word, which is more often an abbreviation, more than in a long one."""
     return min(LONG / len(word), MOST_WEIGHT)
-
-
-def _other_letter(typed: str, meant: str) -> float:
-    return NEIGHBOUR if typed in _NEIGHBOURS.get(meant, ()) else OTHER_LETTER
 
 
 def _rarity(word: str) -> float:
@@ -417,16 +447,25 @@ def _within(word: str, known: Sequence[str], reach: int) -> list[str]:
 
 def _is_form(word: str, other: str) -> bool:
     """Return whether a word is another one with an ending, or without its plural."""
-    if other in (f"{word}s", f"{word}es"):
+    if other in (f"{word}s", f"{word}es") or (word.endswith("e") and other == f"{word}d"):
         return True
-    ending = word.removeprefix(other) if word.startswith(other) else "?"
-    return ending in (("", "s", "d", "r", "rs", "ly") if other.endswith("e") else ENDINGS)
+    if not word.startswith(other):
+        return False
+    ending = word.removeprefix(other)
+    if ending in ("d", "r", "rs") and not other.endswith("e"):
+        return False
+    inflected = {other + each for each in ENDINGS}
+    return ending in ENDINGS or (ending in DERIVED and one_slip_from(word) & english_words() <= inflected)
 
 
 def _is_small_beside(first: str, second: str) -> bool:
     """Return whether one of two words is small and the other ordinary."""
     small, other = (first, second) if first in STOPWORDS else (second, first)
-    return small in STOPWORDS and other in english_words()
+    return small in STOPWORDS and (other in english_words() or (len(other) > MOST_LETTERS and _is_standing(other)))
+
+
+def _is_standing(word: str) -> bool:
+    return is_dictionary_word(word) or _is_with_particle(word)
 
 
 def _is_with_particle(word: str) -> bool:
@@ -449,22 +488,6 @@ def respelled(text: str, corrected: Mapping[str, str]) -> str:
 
 def _like(typed: str, meant: str | None) -> str:
     return typed if meant is None else meant.capitalize() if typed[0].isupper() else meant
-
-
-_SOUNDS = ("aeiou", "ck", "cs", "sz", "fv", "gj", "iy")
-"""Letters that sound alike."""
-_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_NEIGHBOURS = {
-    letter: {
-        other
-        for near, others in enumerate(_ROWS)
-        for place, other in enumerate(others)
-        if abs(row - near) + abs(at - place) == 1 or (near - row, place - at) in ((-1, 1), (1, -1))
-    }
-    | {other for alike in _SOUNDS if letter in alike for other in alike if other != letter}
-    for row, letters in enumerate(_ROWS)
-    for at, letter in enumerate(letters)
-}
 
 
 @cache

@@ -6,9 +6,10 @@ none needs to.
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from shortlist.text.languages.lexicon import english_words
-from shortlist.text.queries import FIRST_WORD, PRODUCTS, apart
+from shortlist.text.queries import FIRST_WORD, PRODUCTS, apart, shipped_expansions
 from shortlist.text.tokens import read_words, terms
 
 PLAIN_ACTIONS = read_words("plain_actions.txt")
@@ -31,6 +32,15 @@ def plain_action(text: str) -> str | None:
     """Return the verb that a request begins with, if tools that do this say so in the same words, or nearly."""
     first = FIRST_WORD.match(text)
     return word if first and (word := first[1].lower()) in PLAIN_ACTIONS else None
+
+
+@cache
+def alike_actions(action: str) -> frozenset[str]:
+    """Return the stems of an action and of those that mean nearly the same: what one of them may stand for."""
+    phrases = shipped_expansions().phrases
+    meant = {word: {word, *(phrase[0] for phrase in each if len(phrase) == 1)} for word, each in phrases.items()}
+    mine = meant.get(action, {action})
+    return frozenset(mine.union(word for word, others in meant.items() if mine & others))
 
 
 def head_of(text: str, is_known: Callable[[str], bool]) -> str | None:

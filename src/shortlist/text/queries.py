@@ -101,7 +101,7 @@ MOST_CHARS = 600
 MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
-_ACTIONS = read_words("actions.txt")
+ACTIONS = read_words("actions.txt")
 PRODUCTS = read_words("products.txt")
 _ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")
 _FILLER = (
@@ -485,7 +485,7 @@ def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
 
 def _is_wish(text: str) -> bool:
     first = FIRST_WORD.match(text)
-    if first and first[1].lower() in _ACTIONS and (_POINTS.search(text) or len(terms(text)) >= MIN_WORDS):
+    if first and first[1].lower() in ACTIONS and (_POINTS.search(text) or len(terms(text)) >= MIN_WORDS):
         return True
     return bool(_ASKS.match(text) and terms(text))
 

@@ -70,6 +70,7 @@ _UNSUPPORTED_WORDS = {
     "hu": "és egy hogy nem az meg melyik mutasd keresd összes",
     "fi": "ja on että kaikki miten mikä näytä etsi luo lähetä",
 }
+ACTIONS = read_words("actions.txt")
 CORE_ENGLISH = read_words("core_english.txt")
 """Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
 _QUESTIONS = frozenset({"how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
@@ -142,14 +143,21 @@ def _latin_language(clause: str) -> str | None:
     asked = _core(written)
     # Ties are broken by name: sets, whose order changes from process to process, gave the votes.
     best, found = min(votes.items(), key=lambda vote: (-vote[1], vote[0]), default=("", 0.0))
-    told = not is_plain or any(
-        best in languages or best in tables.get(word, NOWHERE) for word, languages in known.items()
-    )
+    theirs = {word for word in words if best in tables.get(word, NOWHERE)}
+    named = any(best in languages and word not in theirs for word, languages in known.items())
+    told = not is_plain or named or (not theirs.isdisjoint(strange) and not _is_by_one_word(words, theirs))
     against = CORE_WEIGHT * sum(best not in tables.get(word, NOWHERE) for word in asked)
     against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, NOWHERE) for word in words)
     needed = ENOUGH if len(words) > 2 else 1.0
     # Words that are English too are not enough: in "delte the tab", `the` and `tab` are Hindi.
     return best if told and found >= needed and found > against else None
+
+
+def _is_by_one_word(words: list[str], theirs: set[str]) -> bool:
+    """Return whether a clause is English but for one small word that another language has too: `delete a pod`."""
+    if len(theirs - STOPWORDS) > 1:
+        return False
+    return words[0] in ACTIONS - theirs or sum(word in STOPWORDS for word in words) > 1
 
 
 def _languages_with(word: str) -> frozenset[str]:
