@@ -96,6 +96,16 @@ def answer_late(request: dict[str, Any]) -> None:
     answer(request, text("at last"))
 
 
+def fail(request: dict[str, Any], how: str) -> None:
+    if how == "deafen":
+        os.close(0)
+        answer(request, text("deaf"))
+        time.sleep(3600)
+    sys.stderr.write("dying on request\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
 def call_tool(request: dict[str, Any]) -> None:
     state["calls"] += 1
     storm()
@@ -104,10 +114,8 @@ def call_tool(request: dict[str, Any]) -> None:
     match name:
         case "hang":
             stay_deaf()
-        case "die":
-            sys.stderr.write("dying on request\n")
-            sys.stderr.flush()
-            os._exit(3)
+        case "die" | "deafen":
+            fail(request, name)
         case "huge":
             answer(request, text("x" * int(arguments["bytes"])))
         case "refuse":

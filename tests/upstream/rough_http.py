@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 OBJECT = {"type": "object", "properties": {}}
-TOOLS = ("echo", "wait", "drop", "hang", "bomb", "shout", "unavailable", "wrong", "fail")
+TOOLS = ("echo", "wait", "drop", "hang", "bomb", "shout", "interim", "unavailable", "wrong", "fail")
 
 
 class RoughServer:
@@ -92,6 +92,8 @@ class RoughServer:
                 return _write(writer, 200, gzip.compress(b" " * 50_000_000), "Content-Encoding: gzip\r\n")
             case "shout":
                 return _write(writer, 200, b" " * 3_000_000, kind="Application/JSON")
+            case "interim":
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * arguments["times"])
             case "unavailable":
                 return _write(writer, 503, b"try later", kind="text/plain")
             case "wrong" | "mixed up" | "mixed up events" | "backwards":

@@ -6,11 +6,21 @@ from collections.abc import AsyncIterator
 
 import anyio
 import anyio.lowlevel
+import httpcore2
 import httpx2
 import pytest
 
 from shortlist.upstream.addresses import MAX_METADATA_BYTES, fetch
-from shortlist.upstream.bodies import PIECE_BYTES, BodyTooLarge, _Unpacking, decoded, read_body, responding
+from shortlist.upstream.bodies import (
+    MOST_INTERIM,
+    PIECE_BYTES,
+    BodyTooLarge,
+    BoundedStream,
+    _Unpacking,
+    decoded,
+    read_body,
+    responding,
+)
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.framing import LineSplitter
 from shortlist.upstream.guarded import guarded_client
@@ -113,6 +123,34 @@ async def test_ids_that_a_server_chooses_go_back_as_they_came() -> None:
     raw = dict(asked[1].headers.raw)
     assert raw[b"last-event-id"].decode() == "größe €"
     assert {dict(each.headers.raw).get(b"mcp-session-id") for each in asked[2:]} == {"sitzung-ä".encode()}
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
+@pytest.mark.parametrize("size", [1, 7, 65_536])
+async def test_interim_responses_are_counted_however_they_come_and_anew_for_each_request(end: bytes, size: int) -> None:
+    interim = b"HTTP/1.1 103 Early Hints\nlink: </a>" + end
+    data = interim * MOST_INTERIM + b"HTTP/1.1 200 OK" + end + interim * 100  # which is the body
+    stream = BoundedStream(Scripted(data, size))
+    for _ in range(2):
+        await stream.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert b"".join([await stream.read(size) for _ in range(-(-len(data) // size))]) == data
+    endless = BoundedStream(Scripted(interim * 1_000, size))
+    with pytest.raises(httpcore2.RemoteProtocolError, match="more than 16 interim responses"):
+        _ = [await endless.read(size) for _ in range(len(interim) * 1_000)]
+
+
+class Scripted(httpcore2.AsyncNetworkStream):
+    """A connection on which the same bytes come after every request."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self._pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        self._left = iter(self._pieces)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        self._left = iter(self._pieces)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        return next(self._left, b"")
 
 
 async def test_what_follows_the_end_of_a_compressed_body_is_not_kept() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from shortlist.config import Limits
 from shortlist.fairness import Allowance
+from shortlist.upstream.bodies import MOST_INTERIM
 from shortlist.upstream.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, StateChanged
 from shortlist.upstream.framing import ServerSentEvent
@@ -85,6 +86,28 @@ async def test_a_process_that_died_is_started_by_the_next_call() -> None:
             with pytest.raises(UpstreamUnavailable, match="may have received"):
                 await pool.call_tool("frail", "die", {})
             assert text_of(await pool.call_tool("frail", "echo", {})) == "{}"
+
+
+async def test_a_process_that_closes_its_stdin_and_lives_on_is_started_anew() -> None:
+    async with pool_of(script("frail")) as (pool, _):
+        assert text_of(await pool.call_tool("frail", "deafen", {})) == "deaf"
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while True:
+                try:
+                    assert text_of(await pool.call_tool("frail", "echo", {})) == "{}"
+                    return
+                except UpstreamUnavailable:
+                    await anyio.sleep(0.05)
+
+
+async def test_a_server_that_sends_interim_responses_without_end_fails_its_own_call_alone() -> None:
+    async with rough_server() as rough, pool_of(web("rough", rough.url)) as (pool, recorder):
+        few = await pool.call_tool("rough", "interim", {"times": MOST_INTERIM})
+        assert json.loads(text_of(few)) == {"times": MOST_INTERIM}
+        with pytest.raises(UpstreamUnavailable, match="more than 16 interim responses"):
+            await pool.call_tool("rough", "interim", {"times": 10_000})
+        assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+        assert recorder.states("rough") == ["ready"]
 
 
 @pytest.mark.parametrize("tool", ["bomb", "shout"])
@@ -219,6 +242,34 @@ async def test_a_server_that_asks_without_end_is_answered_at_a_bearable_pace() -
         await tasks.start(Wire(channel, channel, {}).run)
     assert ASKED_PER_SECOND <= channel.sending < 2_500
     assert channel.posted < 1_000
+
+
+class _Loose(_Unread):
+    """A channel to a server that writes the id of a request in its own way."""
+
+    def __init__(self, written: Any) -> None:
+        super().__init__()
+        self._written = written
+        self._sent = anyio.Event()
+
+    async def run(self, deliver: Deliver) -> None:
+        await self._sent.wait()
+        deliver({"jsonrpc": "2.0", "id": self._written, "result": {"by": "itself"}})
+        await anyio.sleep_forever()
+
+    async def send(self, *_: Any) -> None:
+        self._sent.set()
+
+
+@pytest.mark.parametrize("written", [1, "1", 1.0])
+async def test_an_answer_is_recognised_whether_its_id_is_a_number_a_text_or_a_fraction(written: Any) -> None:
+    channel = _Loose(written)
+    async with anyio.create_task_group() as tasks:
+        wire = Wire(channel, channel, {})
+        await tasks.start(wire.run)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            assert await wire.send("ping", {}) == {"by": "itself"}
+        tasks.cancel_scope.cancel()
 
 
 async def test_an_event_that_is_no_message_does_not_end_the_stream_of_the_others() -> None:

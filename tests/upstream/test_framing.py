@@ -135,6 +135,15 @@ def test_lines_of_an_event_take_no_more_memory_than_their_bytes() -> None:
     assert event.data == b"\n".join([b"ab"] * 100_000)
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_an_event_is_complete_with_its_last_line_end_whatever_comes_after_it(end: bytes, size: int) -> None:
+    stream = b"".join([b"id: 1", end, b"data: a", end, b"data: b", end, end, b"data: c", end, end])
+    splitter = EventSplitter(1000)
+    found = [event for at in range(0, len(stream), size) for event in splitter.feed(stream[at : at + size])]
+    assert [(event.id, event.data) for event in found] == [("1", b"a\nb"), (None, b"c")]
+
+
 def test_a_byte_order_mark_before_a_message_or_a_stream_is_ignored() -> None:
     answer = b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}'
     assert read_line(answer) == {"jsonrpc": "2.0", "id": 1, "result": {}}

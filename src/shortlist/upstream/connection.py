@@ -72,6 +72,8 @@ class Dial:
     """Decides which gateway runs the server; None where it is this one in any case."""
 
 
+READING_SECONDS = 0.005
+"""How long tools of a list are read before other work gets its turn."""
 PROBE_SECONDS = 1.0
 """How often an open circuit is tried again."""
 
@@ -357,10 +359,13 @@ def auth_remedy(dial: Dial) -> str:
 
 
 async def _extend(listing: Listing, tools: list[Json]) -> None:
-    # Ten thousand schemas take a while; other work runs in between.
-    for start in range(0, len(tools), 100):
-        listing.extend(tools[start : start + 100])
-        await anyio.lowlevel.checkpoint()
+    # Ten thousand schemas take a while, and so do a few of a megabyte each; other work runs in between.
+    due = time.monotonic() + READING_SECONDS
+    for tool in tools:
+        listing.extend((tool,))
+        if time.monotonic() > due:
+            await anyio.lowlevel.checkpoint()
+            due = time.monotonic() + READING_SECONDS
 
 
 def _what(method: str, params: Mapping[str, Json]) -> str:

@@ -123,6 +123,8 @@ class EventSplitter:
     """Not a list of lines: short ones would take six times their size."""
     _event: ServerSentEvent = field(default_factory=ServerSentEvent)
     _is_empty: bool = True
+    _after_return: bool = False
+    """The last byte ended a line, and a line feed after it belongs to that end."""
 
     @property
     def is_idle(self) -> bool:
@@ -131,6 +133,11 @@ class EventSplitter:
 
     def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
         """Yield the events that this chunk completes."""
+        if self._after_return and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_return = False
+        if chunk.endswith(b"\r"):  # not kept until more comes: it may be the end of the answer
+            self._after_return = True
         self._rest += chunk
         for line in self._lines():
             if not line:
@@ -142,12 +149,11 @@ class EventSplitter:
             raise EventTooLarge(f"an event is over the limit of {self.limit:,} bytes (limits.message_bytes)")
 
     def _lines(self) -> list[bytes]:
-        """Take the complete lines out of what has arrived; its last byte may be the first half of a line end."""
-        line_feed = self._rest.rfind(b"\n", self._scanned)
-        last = max(line_feed, self._rest.rfind(b"\r", self._scanned, max(0, len(self._rest) - 1)))
+        """Take the complete lines out of what has arrived."""
+        last = max(self._rest.rfind(b"\n", self._scanned), self._rest.rfind(b"\r", self._scanned))
         lines = _LINE_END.split(bytes(self._rest[: last + 1]))
         del self._rest[: last + 1]
-        self._scanned = max(0, len(self._rest) - 1)
+        self._scanned = len(self._rest)
         return lines[:-1]
 
     def _line(self, line: bytes) -> None:

@@ -8,7 +8,7 @@ import httpcore2
 import httpx2
 
 from shortlist.upstream.addresses import REQUEST_SECONDS, ForbiddenAddress, is_public
-from shortlist.upstream.bodies import ENCODINGS
+from shortlist.upstream.bodies import ENCODINGS, BoundedStream
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
@@ -29,7 +29,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to the first address of a host once every address of it was checked."""
         address = await self._checked(host, port)
-        return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+        return BoundedStream(await self._network.connect_tcp(address, port, timeout, local_address, socket_options))
 
     async def sleep(self, seconds: float) -> None:
         await self._network.sleep(seconds)

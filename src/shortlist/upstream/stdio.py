@@ -23,6 +23,8 @@ from shortlist.upstream.wire import Deliver
 
 EXIT_SECONDS = 2.0
 """How long a server may take to exit once its stdin is closed, and again after SIGTERM."""
+ANSWER_SECONDS = 0.5
+"""How long a server that has closed its stdin may take to send answers before it is started anew."""
 CHUNK_BYTES = 64 * 1024
 UNREAD_BYTES = 1024 * 1024
 """What may wait for a child that does not read; beyond that notifications to it are dropped."""
@@ -51,18 +53,27 @@ class StdioChannel:
         self._stdout = stdout
         self._log = log
         self._splitter = LineSplitter(limit)
+        self._unsent = asyncio.Event()
+        """Set when a message could not be written."""
         self.ended = False
 
     async def run(self, deliver: Deliver) -> None:
-        """Deliver every line that is a message until the child closes its stdout."""
-        try:
-            while chunk := await self._stdout.read(CHUNK_BYTES):
-                messages = await self._take_all(chunk, deliver)
-                if messages == 0 and b"\n" in chunk:
-                    await anyio.sleep(FLOOD_PAUSE_SECONDS)
-        except OSError:
-            pass  # the same as its end
+        """Deliver every line that is a message until the child closes its stdout, or its stdin while it is written."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._end_when_deaf, tasks.cancel_scope)
+            with suppress(OSError):  # the same as its end
+                while chunk := await self._stdout.read(CHUNK_BYTES):
+                    messages = await self._take_all(chunk, deliver)
+                    if messages == 0 and b"\n" in chunk:
+                        await anyio.sleep(FLOOD_PAUSE_SECONDS)
+            tasks.cancel_scope.cancel()
         self.ended = True
+
+    async def _end_when_deaf(self, scope: anyio.CancelScope) -> None:
+        """End a connection on which nothing can be sent, after answers on their way have had time to come."""
+        await self._unsent.wait()
+        await anyio.sleep(ANSWER_SECONDS)
+        scope.cancel()
 
     async def _take_all(self, chunk: bytes, deliver: Deliver) -> int:
         """Deliver the lines that a chunk completes, and keep none of them; return how many were messages."""
@@ -85,11 +96,13 @@ class StdioChannel:
     async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:  # noqa: ARG002
         """Write a complete message, even if the caller is cancelled, and wait for a child that reads slowly."""
         if self._stdin.is_closing():
+            self._unsent.set()
             raise ConnectionFailed("the connection ended", sent=False)
         self._stdin.write(encode(message) + b"\n")
         try:
             await self._stdin.drain()
         except OSError:
+            self._unsent.set()
             raise ConnectionFailed("the connection ended before it answered") from None
 
     def post(self, message: Message, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - a pipe has no headers

@@ -262,8 +262,10 @@ class Wire:
             logger.exception("the notification %r could not be handled", method)
 
     def _waiting(self, number: Any) -> _Pending | None:
-        """Return the request of an id; some servers answer 7 with "7"."""
+        """Return the request of an id; some servers answer 7 with "7" or 7.0."""
         if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 18:
+            number = int(number)
+        if isinstance(number, float) and number.is_integer():
             number = int(number)
         return self._pending.get(number) if isinstance(number, (int, str)) and number is not True else None
 
