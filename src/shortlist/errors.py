@@ -23,6 +23,8 @@ unavailable, needs authorisation), `ModelError` in `remote.py` (a provider refus
 
 from collections.abc import Sequence
 
+NAME_CHARACTERS = 200
+
 
 class ShortlistError(Exception):
     """Root of the tree; its message says what happened and what to do next."""
@@ -63,7 +65,12 @@ class ToolNotFound(ShortlistError):
         self.tool_id = tool_id
         self.suggestions = tuple(suggestions)
         hint = f"Did you mean {', '.join(map(repr, suggestions))}?" if suggestions else f"Use {finder} to find one."
-        super().__init__(f"No tool {tool_id!r}. {hint}")
+        super().__init__(f"No tool {shortened(tool_id)!r}. {hint}")
+
+
+def shortened(name: str, characters: int = NAME_CHARACTERS) -> str:
+    """Return a name that a caller made up, as far as an error repeats it."""
+    return name if len(name) <= characters else f"{name[:characters]}… ({len(name):,} characters)"
 
 
 class IndexFormatError(ShortlistError):

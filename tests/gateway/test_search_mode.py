@@ -201,6 +201,17 @@ async def test_an_unknown_tool_gets_a_suggestion() -> None:
     assert "server: beta" in words(described)
 
 
+async def test_errors_repeat_only_the_beginning_of_a_name_that_a_client_made_up() -> None:
+    long = "alpha__ad" + "x" * 1_000_000
+    async with serve(*pair()) as served, served.client() as client:
+        called = await client.call_tool("call_tool", {"name": long, "arguments": {}})
+        direct = await client.call_tool(long, {})
+        described = await client.call_tool("describe_tools", {"names": [long]})
+    for each in (called, direct, described):
+        assert "xxx… (1,000,009 characters)" in words(each)
+        assert len(words(each)) < 1_000
+
+
 async def test_a_bare_name_reaches_a_tool_only_where_it_is_unique() -> None:
     alpha, beta = pair()
     beta.tools.pop("echo")

@@ -42,7 +42,7 @@ from pydantic_core import from_json
 
 from shortlist.access.principal import NOBODY, OWNER, Principal
 from shortlist.catalog.readable import readable_by_legacy
-from shortlist.errors import InvalidInput, RequestRefused, ShortlistError
+from shortlist.errors import InvalidInput, RequestRefused, ShortlistError, shortened
 from shortlist.front.answerer import Answerer
 from shortlist.front.audience import Audience, ClientExchange, Link, RequestContext, connection_of
 from shortlist.gateway.callers import Caller, Round, TaskWish
@@ -64,6 +64,7 @@ Handler: TypeAlias = Callable[[RequestContext, Any], Awaitable[dict[str, Any]]]
 
 NAME = "shortlist"
 CALL = "tools/call"
+ERROR_CHARACTERS = 20_000
 _USUAL = frozenset({"name", "arguments", "_meta"})
 HANDLE_PARAMETER = "handle"
 """The part of the endpoint's path that names a workspace."""
@@ -198,7 +199,7 @@ class Front:
         except (UpstreamRefused, RequestRefused):
             raise
         except ShortlistError as error:  # a model can act on these; anything else is a bug and must surface
-            return text_result(str(error), is_error=True)
+            return text_result(_said(error), is_error=True)
 
     def _lists(self, kind: ListedKind) -> Handler:
         async def listing(context: RequestContext, params: PaginatedRequestParams) -> dict[str, Any]:
@@ -341,11 +342,11 @@ class Front:
             except UpstreamRefused as error:  # the server's own error, without invisible characters
                 raise MCPError(error.code, clean_text(error.reason), cleaned(error.data)) from error
             except RequestRefused as error:
-                raise MCPError(error.code, clean_text(str(error)), cleaned(error.data)) from error
+                raise MCPError(error.code, _said(error), cleaned(error.data)) from error
             except InvalidInput as error:
-                raise MCPError(INVALID_PARAMS, clean_text(str(error))) from error
+                raise MCPError(INVALID_PARAMS, _said(error)) from error
             except ShortlistError as error:
-                raise MCPError(INTERNAL_ERROR, clean_text(str(error))) from error
+                raise MCPError(INTERNAL_ERROR, _said(error)) from error
 
         return handle
 
@@ -430,6 +431,11 @@ def _own_tool(ctx: ServerRequestContext) -> str:
     """Return the gateway's own tool that is called; any other name is the client's, and there may be too many."""
     name = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
     return name if isinstance(name, str) and name in META_NAMES else ""
+
+
+def _said(error: ShortlistError) -> str:
+    """Return the text of an error; some repeat what a client sent, which may be megabytes."""
+    return clean_text(shortened(str(error), ERROR_CHARACTERS))
 
 
 def _failure(error: BaseException) -> str:

@@ -17,7 +17,7 @@ import anyio
 
 from shortlist.access.catalog import CallNotAllowed, needs_confirmation
 from shortlist.disclosure.render import compact_json
-from shortlist.errors import RequestRefused, ShortlistError, StoreError, ToolNotFound
+from shortlist.errors import NAME_CHARACTERS, RequestRefused, ShortlistError, StoreError, ToolNotFound, shortened
 from shortlist.gateway.asking import question
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, TooManyCalls, session_of
 from shortlist.gateway.confirming import confirm, refuse_unasked
@@ -172,7 +172,7 @@ async def _read_result(call: ToolCall, request: ReadRequest) -> McpResult:
         return {"content": [{"type": "text", "text": page.text}, notice]}
     passages = await results.passages(owner, request.handle, request.query)
     if not passages:
-        return text_result(f"Nothing in the result matches {request.query!r}. Read it with offset=0.")
+        return text_result(f"Nothing in the result matches {shortened(request.query)!r}. Read it with offset=0.")
     return text_result("\n\n".join(f"[offset {p.offset}]\n{p.text}" for p in passages))
 
 
@@ -181,6 +181,7 @@ async def find_tool(call: ToolCall, name: str, arguments: ToolArguments) -> Tool
     try:
         return await call.state.find(call.seen, name)
     except ToolNotFound as error:
+        name = name[:NAME_CHARACTERS]
         call.state.recording.refused(call.seen.caller, name, "unknown", arguments, str(error))
         call.state.audit.refused(_audited(call.state, call.exchange, "", "tools/call", {"name": name}), "not in reach")
         raise

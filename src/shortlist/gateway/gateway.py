@@ -15,7 +15,7 @@ import anyio.to_thread
 from shortlist.catalog.catalog import Catalog
 from shortlist.config.settings import Settings
 from shortlist.disclosure.render import bound_definition
-from shortlist.errors import InvalidInput, RequestRefused, StoreError
+from shortlist.errors import InvalidInput, RequestRefused, StoreError, shortened
 from shortlist.gateway.callers import METHOD_NOT_FOUND, Caller, Exchange, Round
 from shortlist.gateway.calling import CALL, call_bound, call_checked
 from shortlist.gateway.instructions import instructions_of
@@ -134,7 +134,7 @@ class Gateway:
         self, seen: CallerView, exchange: Exchange, turn: Round, name: str, arguments: ToolArguments
     ) -> McpResult:
         if seen.plain:  # the client believes that it speaks to the server itself
-            raise RequestRefused(f"Unknown tool: {name}")
+            raise RequestRefused(f"Unknown tool: {shortened(name)}")
         call = self._tool_call(seen, exchange, turn)
         tool, translate = BY_NAME.get(name, (None, dict))
         if tool is None or not tool.is_accepted(self.state.settings, seen.menu):

@@ -57,6 +57,8 @@ from shortlist.upstream.events import State as UpstreamState
 
 REMEMBERED_SESSIONS = 2_000
 SHORTEST_MASKED = 4
+MOST_MASKED = 1_000
+"""Of a call with more values, the reason is not recorded: each is looked for on the event loop."""
 REASON_CHARACTERS = 300
 
 Answer = Mapping[str, Json]
@@ -237,7 +239,10 @@ class Recording:
     def _reason(self, said: str, arguments: Mapping[str, Json]) -> str:
         """Return why a call failed, without the values that its caller sent where those are not recorded."""
         if self.arguments != "keep":
-            for value in sorted(_leaves(arguments), key=len, reverse=True):
+            values = _leaves(arguments)
+            if len(values) > MOST_MASKED:
+                return "…"
+            for value in sorted(values, key=len, reverse=True):
                 said = said.replace(value, "…")
         return one_line(said, REASON_CHARACTERS)
 
@@ -484,7 +489,7 @@ def _arguments_text(arguments: Mapping[str, Json]) -> str:
 def _leaves(value: Json | Mapping[str, Json]) -> set[str]:
     """Return the values in some arguments that are long enough to say something about their caller."""
     waiting, found = [value], set[str]()
-    while waiting:
+    while waiting and len(found) <= MOST_MASKED:
         each = waiting.pop()
         if isinstance(each, Mapping):
             waiting.extend(each.values())
