@@ -102,6 +102,22 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "test_fairness.py::test_what_one_caller_was_sent_leaves_others_able_to_resume",
         "test_fairness.py::test_logins_that_one_principal_does_not_finish_displace_its_own",
     ),
+    "connections that send nothing keep everybody else out, probes too": (
+        "gateway/test_limits.py::test_a_connection_beyond_the_limit_takes_the_place_of_one_that_never_made_a_request",
+        "gateway/test_limits.py::test_while_every_connection_has_a_request_probes_are_answered_and_others_refused",
+        "test_fairness.py::test_requests_that_one_caller_does_not_complete_leave_places_to_the_others",
+    ),
+    "responses that clients do not read take memory without bound, and their connections stay for ever": (
+        "gateway/test_limits.py::test_what_clients_leave_unread_is_bounded_and_the_one_that_reads_is_served",
+        "gateway/test_limits.py::test_a_client_that_takes_nothing_of_a_response_is_disconnected_in_time",
+        "gateway/test_stdio.py::test_a_client_that_leaves_too_many_bytes_unread_is_disconnected",
+    ),
+    "a server sends `100 Continue` for ever, ends events with a carriage return, or closes its stdin and lives on": (
+        "upstream/test_faults.py::test_a_server_that_sends_interim_responses_without_end_fails_its_own_call_alone",
+        "upstream/test_bodies.py::test_interim_responses_are_counted_however_they_come_and_anew_for_each_request",
+        "upstream/test_framing.py::test_an_event_is_complete_with_its_last_line_end_whatever_comes_after_it",
+        "upstream/test_faults.py::test_a_process_that_closes_its_stdin_and_lives_on_is_started_anew",
+    ),
     "hundreds of requests that arrive together keep /healthz waiting until all of them have begun": (
         "gateway/test_turns.py::test_a_few_requests_begin_in_each_pass_of_the_loop_and_callers_take_turns",
         "gateway/test_turns.py::test_requests_to_the_endpoint_wait_for_their_turn_before_their_bodies_are_read",

@@ -6,7 +6,7 @@ import logging
 import socket
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from shortlist.cli.listening import listen
 from shortlist.config.settings import Limits
-from shortlist.front import resumption
+from shortlist.front import connections, resumption
 from shortlist.front.audience import SHUTTING_DOWN, Admission
 from shortlist.front.connections import (
     HEAD_BYTES,
@@ -45,20 +45,25 @@ HALF_A_REQUEST = (
     b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 )
 
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+LARGE = b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
 
 async def _healthy(_: Any) -> PlainTextResponse:
     return PlainTextResponse("ok")
 
 
 @asynccontextmanager
-async def listening(served: Served, limits: Limits) -> AsyncIterator[tuple[int, Admission]]:
+async def listening(
+    served: Served, limits: Limits, routes: Sequence[Route] = ()
+) -> AsyncIterator[tuple[int, Admission]]:
     """Serve over HTTP within limits; yield the port."""
     state = served.front.gateway.state
     state.everything = replace(state.everything, settings=replace(state.settings, limits=limits))
     admission = Admission(limits)
     served.front.server.middleware.append(admission)
     ports: list[str] = []
-    app = build_app(served.front, "127.0.0.1", [Route("/healthz", _healthy)], refused=admission.refused)
+    app = build_app(served.front, "127.0.0.1", [Route("/healthz", _healthy), *routes], refused=admission.refused)
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:
@@ -105,17 +110,82 @@ async def test_a_client_that_does_not_finish_its_headers_is_disconnected() -> No
         writer.close()
 
 
-async def test_connections_beyond_the_limit_are_refused_and_the_open_ones_are_served() -> None:
+async def test_a_connection_beyond_the_limit_takes_the_place_of_one_that_never_made_a_request() -> None:
     async with serve(Fixture("alpha")) as served, listening(served, Limits(connections=3)) as (port, admission):
-        opened = [await ask(port, b"") for _ in range(3)]
-        refused, _ = await ask(port, b"")
+        idle = await ask(port, HEALTH)
+        assert await status(idle[0]) == 200
+        await idle[0].readuntil(b"\r\n\r\nok")
+        waiting = [await ask(port, b""), await ask(port, b"POST /mcp HTTP/1.1\r\nHost: 127")]
+        came = []
+        for displaced, _ in waiting:
+            came.append(await ask(port, HEALTH))
+            assert await status(came[-1][0]) == 200
+            assert await status(displaced) == 503
+        with anyio.fail_after(DEADLINE_SECONDS):
+            came.append(await ask(port, HEALTH))
+            assert await status(came[-1][0]) == 200
+            assert await idle[0].read() == b""  # closed silently: it would take a 503 for its next request's response
+        assert admission.refused == {"connections": 3}
+        for _, writer in (*came, *waiting, idle):
+            writer.close()
+
+
+async def test_while_every_connection_has_a_request_probes_are_answered_and_others_refused() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits(connections=2)) as (port, admission):
+        opened = [await ask(port, HALF_A_REQUEST) for _ in range(2)]
+        for _ in range(3):
+            probe, _ = await ask(port, HEALTH)
+            assert await status(probe) == 200
+            with anyio.fail_after(DEADLINE_SECONDS):
+                assert (await probe.read()).endswith(b"ok")  # and closed
+        refused, _ = await ask(port, HALF_A_REQUEST)
         assert await status(refused) == 503
         assert admission.refused == {"connections": 1}
-        reader, writer = opened[0]
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert await status(reader) == 200
         for _, writer in opened:
             writer.close()
+
+
+async def test_what_clients_leave_unread_is_bounded_and_the_one_that_reads_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_CHECK_SECONDS", 0.05)
+    size, most = 20_000_000, 50_000_000  # of each response the kernel takes some megabytes
+    async with serve(Fixture("alpha")) as served, unread(served, most, size) as (port, admission):
+        silent = [await ask(port, LARGE) for _ in range(8)]
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not admission.refused["unread_bytes"]:
+                await anyio.sleep(0.02)
+            reader, _ = await ask(port, LARGE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            assert len(await reader.read()) > size
+        assert admission.refused["unread_bytes"] < len(silent)
+        for _, writer in silent:
+            writer.transport.abort()
+
+
+async def test_a_client_that_takes_nothing_of_a_response_is_disconnected_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.3)
+    async with serve(Fixture("alpha")) as served, unread(served, 10**9, 20_000_000) as (port, admission):
+        for data in (LARGE, LARGE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")):
+            before = admission.refused["unread_seconds"]
+            _, writer = await ask(port, data)
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while admission.refused["unread_seconds"] == before:
+                    await anyio.sleep(0.02)
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def unread(served: Served, most: int, size: int) -> AsyncIterator[tuple[int, Admission]]:
+    """Serve large responses, of which clients may leave so many bytes unread."""
+
+    async def large(_: Any) -> PlainTextResponse:
+        return PlainTextResponse("x" * size)
+
+    async with listening(served, Limits(unread_bytes=most), [Route("/large", large)]) as listened:
+        yield listened
 
 
 async def test_nothing_waits_for_an_idle_connection_that_its_client_has_reset() -> None:

@@ -16,10 +16,11 @@ from shortlist.upstream.framing import MOST_VALUES
 PROGRAM = """
 import subprocess
 import anyio
+from shortlist.config.settings import Limits
 from shortlist.front.stdio import open_front
 
 async def main():
-    async with open_front(2_000_000) as (incoming, outgoing), incoming, outgoing:
+    async with open_front(Limits(message_bytes=2_000_000)) as (incoming, outgoing), incoming, outgoing:
         print("printed by mistake", flush=True)
         subprocess.run(["echo", "printed by a child"])
         async for item in incoming:
@@ -164,6 +165,19 @@ def test_a_client_that_sends_without_reading_is_read_no_further_until_it_does(co
         process.stdin.close()
         assert process.wait(SECONDS) == 0
     assert answered == {each["id"] for each in asked}
+
+
+def test_a_client_that_leaves_too_many_bytes_unread_is_disconnected() -> None:
+    program = PROGRAM.replace("message_bytes=2_000_000", "unread_bytes=3_000_000").replace(
+        "await outgoing.send(item)", "[tasks.start_soon(outgoing.send, item) for _ in range(10)]"
+    )
+    program = program.replace("async for", "async with anyio.create_task_group() as tasks:\n          async for")
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    with process:
+        process.stdin.write(lines_of([ping(1, text="x" * 1_000_000)]))
+        process.stdin.flush()
+        assert process.wait(SECONDS) == 1  # the streams are broken, which this program does not handle
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["never reads", "is gone"])

@@ -139,7 +139,7 @@ async def _serve_stdio(stack: Stack) -> None:
         )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal, tasks.cancel_scope, stack.admission)
-        async with open_front(stack.settings.limits.message_bytes) as (read, write):
+        async with open_front(stack.settings.limits) as (read, write):
             await server.run(read, write, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 

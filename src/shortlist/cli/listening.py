@@ -19,6 +19,9 @@ from shortlist.errors import InvalidInput
 from shortlist.front.audience import Admission
 from shortlist.front.connections import IDLE_SECONDS, guarded_protocol
 
+ACCEPTED_AT_ONCE = 8
+"""Connections that are accepted in one pass of the event loop. uvloop accepts one for each listening socket, and a
+probe would wait behind thousands of connections that came before it."""
 GRACE_SECONDS = 3.0
 """How long requests that are running at a signal may take to be answered."""
 EXIT_SECONDS = 4.7
@@ -56,7 +59,8 @@ async def listen(
     async with anyio.create_task_group() as tasks:
         await tasks.start(_end_on_signal, server, admission)
         announce(base_url(host, bound))
-        await server.serve(sockets=[bound, own] if own is not None else [bound])
+        copies = [bound.dup() for _ in range(ACCEPTED_AT_ONCE - 1)] if sys.platform != "win32" else []
+        await server.serve(sockets=[bound, *copies, *([own] if own is not None else [])])
         tasks.cancel_scope.cancel()
 
 

@@ -127,7 +127,7 @@ class LocalDoor:
         async with stack.gateway.state.serving(options):
             await _reply(writer, {"notes": [f"using {self._described()}, shared by your clients (pid {os.getpid()})"]})
             LOCAL_CLIENT.set(LocalClient(options=options))
-            async with open_socket(reader, writer, stack.settings.limits.message_bytes) as (read, write):
+            async with open_socket(reader, writer, stack.settings.limits) as (read, write):
                 await server.run(read, write, server.create_initialization_options())
 
     def _other_variables(self, theirs: Mapping[str, str]) -> str:

@@ -286,9 +286,11 @@ class Limits:
     sessions: int = 4_000
     """Legacy HTTP sessions; beyond them the caller with the most loses the one that was idle for longest."""
     connections: int = 2_000
-    """Open HTTP connections; further ones are answered with 503."""
+    """Open HTTP connections; beyond them, the one that has waited longest without a request is closed."""
+    unread_bytes: int = 256 * 1024 * 1024
+    """What all HTTP clients together have not read of their responses, and again one client over stdio."""
     arriving_requests: int = 256
-    """HTTP requests whose body has not arrived yet."""
+    """HTTP requests whose body has not arrived yet; beyond them, the one that has taken longest is refused."""
     request_seconds: float = 15.0
     """How long a client may take to send the head of an HTTP request, and again its body."""
     calls: int = 1_000

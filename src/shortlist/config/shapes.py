@@ -282,9 +282,14 @@ class LimitsShape(Shape):
     """Open sessions of legacy HTTP clients. For one more, the caller with the most loses the session that was idle for
     longest, and opens another when it comes back. Example: `1000`"""
     connections: Count | None = None
-    """Open HTTP connections; further ones get a 503 response. Example: `500`"""
+    """Open HTTP connections. For one more, the one that has waited longest without a request is closed; if all have a
+    request, the new one gets a 503 response. Example: `500`"""
+    unread_bytes: Count | None = None
+    """What HTTP clients together have not read of their responses. Beyond it, the client that has taken nothing for
+    longest is disconnected. The same holds for what one client over stdio has not read. Example: `67108864`"""
     arriving_requests: Count | None = None
-    """HTTP requests whose body has not arrived yet; further ones get a 503 response. Example: `64`"""
+    """HTTP requests whose body has not arrived yet. For one more, the oldest of the caller with the most gets a 503
+    response. Example: `64`"""
     request_seconds: Positive | None = None
     """How long a client may take to send the head of an HTTP request, and again its body. Example: `5`"""
     calls: Count | None = None

@@ -1,10 +1,11 @@
-"""HTTP connections within limits: how many there are, and how large, slow and consistent the head of a request is."""
+"""HTTP connections within limits: how many there are, how a request's head may be, and what a client leaves unread."""
 
 import asyncio
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -14,6 +15,12 @@ from shortlist.config.settings import Limits
 RESERVED_DESCRIPTORS = 256
 """Kept for servers, files and databases; connections are refused before these are used up."""
 MOST_DESCRIPTORS = 8_192
+SPARE_CONNECTIONS = 64
+"""Accepted beyond the limit for probes alone: a gateway that is busy must not be restarted for it."""
+PROBES = (b"/healthz", b"/readyz")
+UNREAD_SECONDS = 60.0
+"""A client that takes nothing of a response for this long is disconnected."""
+UNREAD_CHECK_SECONDS = 1.0
 HEAD_BYTES = 64 * 1024
 HEAD_FIELDS = 200
 """What a request's line, headers and trailers may take together: work on headers grows with the square of them."""
@@ -50,18 +57,77 @@ _LATE = _Refusal(
 _PIPELINED = _Refusal("pipelined", "503 Service Unavailable", "Too many requests wait on this connection.")
 
 
+@dataclass(slots=True)
+class _Unread:
+    """Connections whose clients have not taken all of their responses: bounded in bytes, and in time without progress.
+
+    The bytes wait in the buffers of the transports, which have no bound: a large response is written at once.
+    """
+
+    most_bytes: int
+    refused: Counter[str]
+    _left: dict["GuardedProtocol", tuple[int, float]] = field(default_factory=dict)
+    """How many bytes each has left, and when some of them were last taken."""
+    _timer: asyncio.TimerHandle | None = None
+
+    def add(self, connection: "GuardedProtocol") -> None:
+        if connection not in self._left:
+            self._left[connection] = (connection.unread_bytes, connection.loop.time())
+            self._check(connection.loop)
+
+    def discard(self, connection: "GuardedProtocol") -> None:
+        self._left.pop(connection, None)
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for connection, (before, since) in list(self._left.items()):
+            left = connection.unread_bytes
+            self._left[connection] = (left, now if left < before else since)
+            if not left:
+                del self._left[connection]
+        total = sum(left for left, _ in self._left.values())
+        for connection, (left, since) in sorted(self._left.items(), key=lambda item: item[1][1]):
+            if total > self.most_bytes:
+                self._abort(connection, "unread_bytes")
+            elif now - since >= UNREAD_SECONDS:
+                self._abort(connection, "unread_seconds")
+            else:
+                break
+            total -= left
+        if self._left and self._timer is None:
+            self._timer = loop.call_later(UNREAD_CHECK_SECONDS, self._check_again, loop)
+
+    def _check_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        self._check(loop)
+
+    def _abort(self, connection: "GuardedProtocol", limit: str) -> None:
+        self.refused[limit] += 1
+        del self._left[connection]
+        connection.transport.abort()
+
+
 class GuardedProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol with a bound on connections, and on the size and the time of a request's head."""
+    """Uvicorn's protocol with bounds on connections, on a request's head, and on what a client does not read.
+
+    When all places are taken, a new connection takes that of the one that has waited longest without a request: first
+    of those that never made one, which cost nothing to open and to hold.
+    """
 
     most = 2_000
     head_seconds = 15.0
     refused: ClassVar[Counter[str]] = Counter()
     """How many requests were refused, by limit."""
+    unread: ClassVar[_Unread] = _Unread(Limits().unread_bytes, refused)
+    new: ClassVar[dict["GuardedProtocol", None]] = {}
+    """Connections that have not made a request, the oldest first."""
+    idle: ClassVar[dict["GuardedProtocol", None]] = {}
+    """Connections between two requests, the one that has waited longest first."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head_timer: asyncio.TimerHandle | None = None
-        self._is_refused = False
+        self._is_refused = self._is_spare = False
         self._answered: RequestResponseCycle | None = None
         self._head_bytes = self._head_fields = 0
         self._unparsed = 0
@@ -69,11 +135,43 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._await_head()
         if len(self.connections) > self.most:
-            self._is_refused = True
-            self._end(_BUSY)
+            self._make_room()
+        if not self._is_refused:
+            self.new[self] = None
+
+    def _make_room(self) -> None:
+        """Take the place of a connection without a request; where every one has a request, serve probes alone."""
+        waiting = next(chain(self.new, self.idle), None)
+        if waiting is not None:
+            # To a client between two requests, a response would look like that to its next one.
+            waiting._refuse(_BUSY, is_told=waiting.cycle is None)
+        elif len(self.connections) > self.most + SPARE_CONNECTIONS:
+            self._refuse(_BUSY)
         else:
-            self._await_head()
+            self._is_spare = True
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.unread.add(self)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.unread_bytes:
+            self.unread.add(self)
+        if self._is_spare:
+            self.transport.close()
+        elif self.cycle.response_complete and not self.transport.is_closing():
+            self.idle[self] = None
+
+    def _leave_waiting(self) -> None:
+        self.new.pop(self, None)
+        self.idle.pop(self, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that is being answered; uvicorn tells only the one that came last, and that one may wait.
@@ -81,6 +179,8 @@ class GuardedProtocol(HttpToolsProtocol):
         It also leaves the timer of an idle connection that the client resets, which keeps the last request as long.
         """
         self._head_arrived()
+        self._leave_waiting()
+        self.unread.discard(self)
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         if self._answered is not None:
@@ -121,7 +221,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._unparsed = 0
         self._head_arrived()
-        if not self._names_one_host():
+        self._leave_waiting()
+        if self._is_spare and self.url.partition(b"?")[0] not in PROBES:
+            self._refuse(_BUSY)
+        elif not self._names_one_host():
             self._refuse(_CONTRADICTORY)
         elif len(self.pipeline) >= PIPELINED_REQUESTS:
             self._refuse(_PIPELINED)
@@ -153,14 +256,15 @@ class GuardedProtocol(HttpToolsProtocol):
         named = re.split(rb"[/?#]", rest, maxsplit=1)[0].lower()
         return [value.strip(b" \t").lower() for name, value in self.headers if name == b"host"] == [named]
 
-    def _refuse(self, refusal: _Refusal = _LARGE) -> None:
+    def _refuse(self, refusal: _Refusal = _LARGE, *, is_told: bool = True) -> None:
         if self._is_refused:
             return
         self._is_refused = True
         self._head_arrived()
+        self._leave_waiting()
         is_answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         # Behind requests that wait, the response would be read as that to the first of them.
-        self._end(refusal, is_told=not is_answering and not self.pipeline)
+        self._end(refusal, is_told=is_told and not is_answering and not self.pipeline)
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.head_seconds, self._end, _LATE)
@@ -177,12 +281,21 @@ class GuardedProtocol(HttpToolsProtocol):
             if is_told:
                 self.transport.write(refusal.response)
             self.transport.close()
+            if self.unread_bytes:
+                self.unread.add(self)
 
 
 def guarded_protocol(limits: Limits, refused: Counter[str]) -> type[GuardedProtocol]:
     """Return the protocol with the limits of a configuration; what it refuses is counted."""
     most = min(limits.connections, max(descriptor_limit() - RESERVED_DESCRIPTORS, 16))
-    named = {"most": most, "head_seconds": limits.request_seconds, "refused": refused}
+    named = {
+        "most": most,
+        "head_seconds": limits.request_seconds,
+        "refused": refused,
+        "unread": _Unread(limits.unread_bytes, refused),
+        "new": {},
+        "idle": {},
+    }
     return type("GuardedProtocol", (GuardedProtocol,), named)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from typing import Any
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits
 from shortlist.errors import InvalidConfig, StoreError
-from shortlist.fairness import has_room
+from shortlist.fairness import gives_way
 from shortlist.front.border import Bearer, Border
 from shortlist.front.modern import serve_call
 from shortlist.front.peers import Peers
@@ -136,7 +136,7 @@ class Endpoint:
         self._server = server
         self._manager = manager
         self._limits = limits
-        self._arriving: Counter[Principal] = Counter()
+        self._arriving: dict[asyncio.Timeout, Principal] = {}
         self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -168,30 +168,39 @@ class Endpoint:
 
     async def _arrived(self, principal: Principal, scope: Scope, receive: Receive) -> bytes | Response:
         """Return the body of a request, or the response that refuses it."""
-        if not has_room(self._arriving, principal, self._limits.arriving_requests, alone=principal.anonymous):
-            self._refused["arriving_requests"] += 1
-            text = "Too many requests are arriving (limits.arriving_requests)."
-            return PlainTextResponse(text, 503, {"Retry-After": "1"})
-        self._arriving[principal] += 1
+        if len(self._arriving) >= self._limits.arriving_requests:
+            self._displace_one(principal)
+        timeout = asyncio.timeout(self._limits.request_seconds)
+        self._arriving[timeout] = principal
         try:
-            async with asyncio.timeout(self._limits.request_seconds):
+            async with timeout:
                 body = await _body(receive) if _declared_bytes(scope) <= MAX_BODY_BYTES else None
         except ClientDisconnect:
             return Response(status_code=400)  # which nobody reads
         except TimeoutError:
+            if timeout not in self._arriving:
+                self._refused["arriving_requests"] += 1
+                text = "Too many requests are arriving, and this one takes longest (limits.arriving_requests)."
+                return PlainTextResponse(text, 503, {"Retry-After": "1", "Connection": "close"})
             self._refused["request_seconds"] += 1
             text = "The request took too long to arrive (limits.request_seconds)."
             return PlainTextResponse(text, 408, {"Connection": "close"})
         finally:
-            self._arriving[principal] -= 1
-            if not self._arriving[principal]:
-                del self._arriving[principal]
+            self._arriving.pop(timeout, None)
         if body is not None and not has_too_many_values(body):
             return body
         self._refused["body"] += 1
         if body is None:
             return PlainTextResponse(f"The request is over {MAX_BODY_BYTES:,} bytes.", 413, {"Connection": "close"})
         return PlainTextResponse(f"The request {TOO_MANY_VALUES}.", 413)
+
+    def _displace_one(self, newcomer: Principal) -> None:
+        """End the request that has taken longest to arrive, of the caller with the most: most arrive in one piece."""
+        oldest = gives_way(self._arriving, newcomer)
+        if oldest is not None:
+            del self._arriving[oldest]
+            with suppress(RuntimeError):  # its time is over at this moment
+                oldest.reschedule(asyncio.get_running_loop().time())
 
 
 def _declared_bytes(scope: Scope) -> int:

@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, JSONRPCNotification, jsonrpc_message_adapter
 from pydantic_core import from_json
 
+from shortlist.config.settings import Limits
 from shortlist.errors import InvalidInput
 from shortlist.upstream.framing import (
     BYTE_ORDER_MARK,
@@ -47,7 +48,8 @@ FLUSH_SECONDS = 1.0
 """How long a client that closed its end may take to read the last answers."""
 CHUNK_BYTES = 64 * 1024
 UNREAD_MESSAGES = 1_000
-"""The maximum number of unread responses; beyond it, the gateway stops reading from the client."""
+UNREAD_BYTES = 16 * 1024 * 1024
+"""How much a client may leave unread; beyond either, the gateway stops reading from the client."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +64,13 @@ def check_front() -> None:
             )
 
 
-def open_front(limit: int) -> AbstractAsyncContextManager[Streams]:
+def open_front(limits: Limits) -> AbstractAsyncContextManager[Streams]:
     """Return the message streams of the client that started this process; nothing else reads or writes them.
 
-    A message of more than `limit` bytes is dropped while it arrives, and answered with an error.
+    A message over `message_bytes` is dropped while it arrives, and answered with an error. A client that leaves more
+    than `unread_bytes` unread is disconnected.
     """
-    return _open_pipes(limit) if _are_pipes() else stdio_server()
+    return _open_pipes(limits) if _are_pipes() else stdio_server()
 
 
 def _are_pipes() -> bool:
@@ -79,16 +82,16 @@ def _are_pipes() -> bool:
 
 
 @asynccontextmanager
-async def _open_pipes(limit: int) -> AsyncIterator[Streams]:
+async def _open_pipes(limits: Limits) -> AsyncIterator[Streams]:
     loop = asyncio.get_running_loop()
     stdin, stdout = os.dup(STDIN), pipe_file(loop, os.dup(STDOUT), "wb")
     _divert(STDIN, os.open(os.devnull, os.O_RDONLY))
     _divert(STDOUT, os.dup(STDERR))  # output printed by mistake, here or in a child, must not look like a message
     os.set_blocking(stdin, False)
     writing, flow = await loop.connect_write_pipe(lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), stdout)
-    outbox = _Outbox(asyncio.StreamWriter(writing, flow, None, loop))
+    outbox = _Outbox(asyncio.StreamWriter(writing, flow, None, loop), limits.unread_bytes)
     try:
-        yield _Inbox(partial(_read_pipe, stdin), outbox, limit), outbox
+        yield _Inbox(partial(_read_pipe, stdin), outbox, limits.message_bytes), outbox
     finally:
         os.close(stdin)
         await outbox.flush()
@@ -104,11 +107,13 @@ async def _read_pipe(stdin: int) -> bytes:
 
 
 @asynccontextmanager
-async def open_socket(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> AsyncIterator[Streams]:
+async def open_socket(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: Limits
+) -> AsyncIterator[Streams]:
     """Return the message streams of a client that is connected by a socket; see `open_front`."""
-    outbox = _Outbox(writer)
+    outbox = _Outbox(writer, limits.unread_bytes)
     try:
-        yield _Inbox(partial(reader.read, CHUNK_BYTES), outbox, limit), outbox
+        yield _Inbox(partial(reader.read, CHUNK_BYTES), outbox, limits.message_bytes), outbox
     finally:
         await outbox.flush()
 
@@ -186,12 +191,17 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
 class _Outbox(ObjectSendStream[SessionMessage]):
     """Writes complete messages, even if the caller is cancelled."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, most_bytes: int) -> None:
         self._writer = writer
+        self._most_bytes = most_bytes
         self._unread = 0
 
     async def send(self, item: SessionMessage) -> None:
         self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        if self._writer.transport.get_write_buffer_size() > self._most_bytes:
+            logger.warning("disconnected a client that reads none of its messages (limits.unread_bytes)")
+            self._writer.transport.abort()
+            raise anyio.BrokenResourceError
         self._unread += 1
         try:
             await self._writer.drain()
@@ -202,7 +212,8 @@ class _Outbox(ObjectSendStream[SessionMessage]):
 
     async def room(self) -> None:
         """Wait for a client that sends without reading its answers."""
-        if self._unread >= UNREAD_MESSAGES:
+        unread_bytes = self._writer.transport.get_write_buffer_size()
+        if self._unread >= UNREAD_MESSAGES or unread_bytes > UNREAD_BYTES:
             with suppress(OSError):  # its end is seen when it is read
                 await self._writer.drain()
 
