@@ -12,10 +12,8 @@ import pytest
 
 from shortlist.upstream.addresses import MAX_METADATA_BYTES, fetch
 from shortlist.upstream.bodies import (
-    MOST_INTERIM,
     PIECE_BYTES,
     BodyTooLarge,
-    BoundedStream,
     _Unpacking,
     decoded,
     read_body,
@@ -25,6 +23,7 @@ from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.framing import LineSplitter
 from shortlist.upstream.guarded import guarded_client
 from shortlist.upstream.http import HttpChannel, HttpNotes, SseChannel, _events, http_client
+from shortlist.upstream.interim import MOST_INTERIM, BoundedStream
 
 pytestmark = pytest.mark.anyio
 URL, LIMIT, CHUNK = "http://server.test/mcp", 100_000, b"x" * 65_536

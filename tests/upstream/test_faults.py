@@ -12,12 +12,12 @@ import pytest
 
 from shortlist.config import Limits
 from shortlist.fairness import Allowance
-from shortlist.upstream.bodies import MOST_INTERIM
 from shortlist.upstream.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, StateChanged
 from shortlist.upstream.framing import ServerSentEvent
 from shortlist.upstream.host import Cadence
 from shortlist.upstream.http import HttpNotes, SseChannel
+from shortlist.upstream.interim import MOST_INTERIM
 from shortlist.upstream.pool import UpstreamPool
 from shortlist.upstream.wire import ASKED_PER_SECOND, MAX_ASKED, Deliver, Wire
 from tests.upstream.rough_http import rough_server

@@ -8,7 +8,8 @@ import httpcore2
 import httpx2
 
 from shortlist.upstream.addresses import REQUEST_SECONDS, ForbiddenAddress, is_public
-from shortlist.upstream.bodies import ENCODINGS, BoundedStream
+from shortlist.upstream.bodies import ENCODINGS
+from shortlist.upstream.interim import BoundedStream
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):

@@ -21,7 +21,7 @@ from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from shortlist.config.settings import HttpTransport, SseTransport
-from shortlist.upstream.bodies import ENCODINGS, BodyTooLarge, bounded, decoded, read_body, responding
+from shortlist.upstream.bodies import ENCODINGS, BodyTooLarge, decoded, read_body, responding
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
 from shortlist.upstream.framing import (
@@ -430,6 +430,8 @@ async def open_sse(
 
 def http_client(headers: Any, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
     """Return a client without a read timeout: every request has a deadline of its own, and streams rest for hours."""
+    from shortlist.upstream.interim import bounded  # noqa: PLC0415 (httpcore2 takes long to import; stdio needs none)
+
     client = httpx2.AsyncClient(
         headers={**ENCODINGS, **dict(headers)},
         auth=auth,
