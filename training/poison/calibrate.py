@@ -25,18 +25,19 @@ from shortlist.trust.scanner import Scanner
 from shortlist.trust.verdicts import LEVELS
 from training.poison.corpus import corpus
 from training.poison.fit import OUT
-from training.poison.folds import Fold, folds
+from training.poison.folds import UNSORTED, Fold, Glosses, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.0017, 0.00025), "foreign": (0.0005, 0.00008)}
+RATES = {"english": (0.0011, 0.00025), "foreign": (0.0004, 0.00008)}
 """Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
 limits of `benchmarks.scanner` allow, where disguised text counts too."""
 WEIGHTS = {
-    "english": {"words": 0.5, "quick": 1.0, "least": -8.0, "most": 3.0},
-    "foreign": {"words": 2.4, "quick": 1.0, "least": -8.0, "most": 3.0},
+    "english": {"words": 0.35, "quick": 0.6, "least": -8.0, "most": 2.6},
+    "foreign": {"words": 0.4, "quick": 0.45, "least": -8.0, "most": 2.2},
 }
-"""How much each score counts, and the bounds of the classifier's; the classifier knows English best."""
+"""How much each score counts, and the bounds of the classifier's. A higher bound, or a quick score that counts less,
+finds a little more, but then the classifier reads three times as many passages."""
 CLEAN = -99.0
 HELD_OUT = Path(__file__).parent / "held_out.json"
 
@@ -55,11 +56,16 @@ class Scores:
             self.text_of[row] = text
         groups = [self.raw[f"{group}_passages"] for group in ("real", "written", "example", "rule")]
         judged = np.unique(self.text_of[np.unique(np.concatenate(groups))])
-        foreign, words = np.zeros(len(self.texts), np.bool_), np.full(len(self.texts), LEAST_WORDS, np.float32)
+        foreign, english = np.zeros((2, len(self.texts)), np.bool_)
+        words = np.full(len(self.texts), LEAST_WORDS, np.float32)
         for text in judged:
-            foreign[text] = concepts().is_foreign(readable(self.texts[text]))
+            folded = readable(self.texts[text])
+            foreign[text] = concepts().is_foreign(folded)
+            english[text] = not foreign[text] or concepts().has_english(folded)
             words[text] = self._words(self.texts[text])
-        self.foreign, self.words = foreign[self.text_of], words[self.text_of]
+        self.of_kind = {"english": english[self.text_of], "foreign": foreign[self.text_of]}
+        self.words = words[self.text_of]
+        self.glosses = Glosses(self.names)
 
     @staticmethod
     def _words(text: str) -> float:
@@ -75,11 +81,21 @@ class Scores:
         network, quick = (self.scored[f"{fold.name}.{part}"].astype(np.float32) for part in ("network", "pairs"))
         found = {}
         for kind, weights in WEIGHTS.items():
-            score = np.clip(network, weights["least"], weights["most"]) + weights["quick"] * quick
-            score += weights["words"] * self.words
-            of_kind = self.foreign[passages] == (kind == "foreign")
+            read, glance = np.clip(network, weights["least"], weights["most"]), quick
+            if kind == "foreign":
+                read, glance = self._with_glosses(read), self._with_glosses(glance)
+            score = read + weights["quick"] * glance + weights["words"] * self.words
+            of_kind = self.of_kind[kind][passages]
             found[kind] = np.full(len(counts), CLEAN, np.float32)
             np.maximum.at(found[kind], owner[of_kind], score[passages[of_kind]])
+        return found
+
+    def _with_glosses(self, scores: Floats) -> Floats:
+        """Return the mean of the score of each window and the highest one of its gloss, where there is a gloss."""
+        found = scores.copy()
+        for text in self.glosses.glosses:
+            rows = [text, *self.glosses.later.get(text, ())]
+            found[rows] = (scores[rows] + scores[self.glosses.of(np.array([text]))].max()) / 2
         return found
 
 
@@ -118,7 +134,8 @@ def levels(
 
 def groups_of(fold: Fold, writer: str, family: str, tone: str, language: str) -> list[str]:
     """Return the groups that a poisoned definition counts in, as far as a fold left them out."""
-    found = [f"family {family}", "ALL families, written"] if family in fold.families else []
+    known = family in fold.families and family != UNSORTED
+    found = [f"family {family}", "ALL families, written"] if known else []
     if writer in fold.sources:
         spoken = "English" if language == "en" else "other languages"
         found += ["ALL writers", f"writer {writer}", f"writers, {tone}", f"writers, {spoken}"]
@@ -159,9 +176,9 @@ def main() -> None:
     options = parser.parse_args()
     scores = Scores(options.tables, options.scores)
     every = [fold for fold in folds(scores.names) if f"{fold.name}.network" in scores.scored.files]
-    by_family = [fold for fold in every if fold.families]
-    held = [np.isin(scores.raw["real_fold"], sorted(fold.servers)) for fold in by_family]
-    real = [scores.highest(fold, "real") for fold in by_family]
+    partial = [fold for fold in every if fold.servers]
+    held = [np.isin(scores.raw["real_fold"], sorted(fold.servers)) for fold in partial]
+    real = [scores.highest(fold, "real") for fold in partial]
     pooled = {
         kind: np.concatenate([each[kind][part] for each, part in zip(real, held, strict=True)]) for kind in WEIGHTS
     }

@@ -1,11 +1,15 @@
-"""Which families, voices, writers and servers each fold of the classifier's training leaves out."""
+"""Which families, writers and servers each fold of the classifier's training leaves out."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-FAMILY_FOLDS, VOICE_FOLDS = 5, 3
+UNSORTED = "unsorted"
+"""The family of definitions that are named by their form or their subject, not by what they ask for."""
+FAMILY_FOLDS = 5
+WRITERS = ("agl", "bhm", "din", "ej")
+"""The writers that are left out together."""
 SERVERS = 4
 """How many of the twentieths of the servers a fold leaves out."""
 
@@ -16,20 +20,17 @@ class Fold:
 
     name: str
     families: frozenset[str] = frozenset()
-    voices: frozenset[str] = frozenset()
     sources: frozenset[str] = frozenset()
     servers: frozenset[int] = frozenset()
 
 
 def folds(names: dict[str, list[Any]]) -> list[Fold]:
-    families = sorted({family for each, _, _ in names["learned"] for family in each} - {"hard_negative"})
-    voices = sorted({voice for _, voice, _ in names["learned"]} - {"composed", "plain"})
-    chance = np.random.RandomState(3)
-    families, voices = list(chance.permutation(families)), list(chance.permutation(voices))
-    kinds = [("family", {"families": frozenset(families[i::FAMILY_FOLDS])}) for i in range(FAMILY_FOLDS)]
-    kinds += [("writer", {"sources": frozenset((source,))}) for source in ("a", "b", "d", "e", "own")]
-    kinds += [("rules", {"sources": frozenset(("rules0",))})]
-    kinds += [("voice", {"voices": frozenset(voices[i::VOICE_FOLDS])}) for i in range(VOICE_FOLDS)]
+    """Return the folds; those of families leave out what is unsorted too, which may belong to any of them."""
+    families = sorted({family for each, _, _ in names["learned"] for family in each} - {"hard_negative", UNSORTED})
+    families = list(np.random.RandomState(3).permutation(families))
+    kinds = [("family", {"families": frozenset((*families[i::FAMILY_FOLDS], UNSORTED))}) for i in range(FAMILY_FOLDS)]
+    kinds += [("writer", {"sources": frozenset(together)}) for together in WRITERS]
+    kinds[FAMILY_FOLDS][1]["sources"] |= {"rules0"}
     found = [Fold("final")]
     for number, (kind, left) in enumerate(kinds):
         servers = frozenset((number * SERVERS + i) % 20 for i in range(SERVERS))
@@ -38,16 +39,31 @@ def folds(names: dict[str, list[Any]]) -> list[Fold]:
     return found
 
 
+class Glosses:
+    """What texts in other languages say in English, which is learned beside them."""
+
+    def __init__(self, names: dict[str, list[Any]]) -> None:
+        self.later: dict[int, list[int]] = {}
+        self.text_of: dict[int, int] = {}
+        for row, text in names["later"]:
+            self.later.setdefault(text, []).append(row)
+            self.text_of[row] = text
+        self.glosses: dict[int, int] = dict(names["glosses"])
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows of the glosses of texts, of which rows are given."""
+        texts = {self.text_of.get(row, row) for row in rows.tolist()}
+        said = [self.glosses[text] for text in texts if text in self.glosses]
+        return np.array(sorted(row for text in said for row in (text, *self.later.get(text, ()))), np.int64)
+
+
 def learned(
     fold: Fold, raw: dict[str, np.ndarray], names: dict[str, list[Any]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the texts that a fold learns from: bad, good, and good ones of real tools."""
     servers = sorted(fold.servers)
     used = np.array(
-        [
-            not fold.families & set(families) and voice not in fold.voices and source not in fold.sources
-            for families, voice, source in names["learned"]
-        ]
+        [not fold.families & set(families) and source not in fold.sources for families, _, source in names["learned"]]
     ) & ~np.isin(raw["learned_fold"], servers)
     owner = np.repeat(np.arange(len(raw["real_counts"])), raw["real_counts"])
     held = raw["real_passages"][np.isin(raw["real_fold"][owner], servers)]
@@ -56,4 +72,8 @@ def learned(
     unclear = np.union1d(held, every_bad)
     good = np.setdiff1d(raw["learned"][~raw["learned_bad"] & used], unclear)
     real = np.setdiff1d(np.setdiff1d(raw["real_passages"], unclear), good)
-    return bad, good, real
+    said = Glosses(names)
+    bad = np.union1d(bad, said.of(bad))
+    good = np.setdiff1d(np.union1d(good, said.of(good)), bad)
+    unclear = np.union1d(unclear, said.of(unclear))
+    return bad, good, np.setdiff1d(np.setdiff1d(np.union1d(real, said.of(real)), unclear), good)

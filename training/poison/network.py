@@ -73,22 +73,31 @@ class Classifier(nn.Module):
         self.layers = nn.ModuleList(Layer(dropout) for _ in range(layers))
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(2 * WIDTH, 1)
+        self.head_tags = nn.Linear(WIDTH, 1)
         nn.init.normal_(self.head.weight, std=0.02)
+        nn.init.normal_(self.head_tags.weight, std=0.02)
 
-    def pooled(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return mean and maximum over the tokens."""
+    def read(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return what the last layer makes of each token."""
         hidden = self.norm(self.words(ids) + self.places[: ids.shape[1]])
         for layer in self.layers:
             hidden = layer(hidden, mask)
+        return hidden
+
+    @staticmethod
+    def pooled(hidden: Tensor, mask: Tensor) -> Tensor:
+        """Return mean and maximum over the tokens."""
         weights = mask[..., None].to(hidden.dtype)
         mean = (hidden * weights).sum(1) / weights.sum(1)
         highest = hidden.masked_fill(~mask[..., None], -math.inf).amax(1)
         return torch.cat([mean, highest], -1).float()
 
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        pooled = self.pooled(ids, mask)
+        """Return the logit of each passage, and one of each token: high where it is part of what is poisoned."""
+        hidden = self.read(ids, mask)
+        pooled = self.pooled(hidden, mask)
         with torch.autocast(ids.device.type, enabled=False):
-            return self.head(self.dropout(pooled))[:, 0], pooled
+            return self.head(self.dropout(pooled))[:, 0], self.head_tags(self.dropout(hidden.float()))[..., 0]
 
 
 def from_encoder(arrays: Arrays, layers: int) -> Classifier:

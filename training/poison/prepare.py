@@ -12,7 +12,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
@@ -26,15 +26,25 @@ import shortlist.weights
 from shortlist.catalog.readers import read_catalog
 from shortlist.demo import CATALOG
 from shortlist.index.passages import PassageClassifier, windows
+from shortlist.text.languages.reading import glossed
 from shortlist.trust.characters import unmasked
-from shortlist.trust.definitions import MAX_PASSAGE, ToolDefinition, fields_of, passages_of, sentences_of
+from shortlist.trust.concepts import concepts, readable
+from shortlist.trust.definitions import (
+    MAX_PASSAGE,
+    SHORTEST_PASSAGE,
+    Sentence,
+    ToolDefinition,
+    fields_of,
+    passages_of,
+    sentences_of,
+)
 from training.bench import data_folder
 from training.poison.compose import composed, translated
 from training.poison.corpus import FOLDER, Example, corpus, filled, payloads
 from training.poison.fit import REAL, real_tools
 from training.poison.written import Written, written
 
-VOCABULARY = 9_800
+VOCABULARY, MOST_OF_BAD = 9_800, 8_800
 OFTEN = 3
 """Word pieces that the classifier knows: those that come so often in what is labelled bad, and the commonest of all.
 
@@ -48,6 +58,11 @@ SERVER_FOLDS = 20
 NEARLY_WORST = 1.0
 """How close to the worst passage of a poisoned definition another must score to be taken for poisoned too."""
 SHIPPED = PassageClassifier()
+LEAST_OVERLAP = 60
+"""How many characters of a payload make a passage poisoned, or half of a shorter payload."""
+LEAST_TAGGED = 3
+"""How many tokens of a payload make a window of a long passage poisoned."""
+Span = tuple[int, int]
 RULES = ("rules0", "rules1")
 """The sources of honest rules; a fold leaves out one of them."""
 _LANGUAGE = re.compile(r"^[a-z]{2}: ")
@@ -66,7 +81,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A passage to learn from; `fold` is that of the server whose text surrounds it, or -1."""
+    """A passage to learn from; `fold` is that of the server whose text surrounds it, or -1; `span` is what is bad."""
 
     text: int
     bad: bool
@@ -74,6 +89,7 @@ class Labelled:
     voice: str
     source: str
     fold: int
+    span: Span = (0, 0)
 
 
 def passages(definition: ToolDefinition) -> list[str]:
@@ -86,17 +102,24 @@ def server_fold(server: str) -> int:
     return int.from_bytes(blake2b(server.encode(), digest_size=4).digest(), "big") % SERVER_FOLDS
 
 
-def surrounded(text: str, carrier: str, chance: random.Random) -> list[str]:
-    """Return the passages of a description that hold most of a text which was put into it."""
+def overlapping(passages: Iterable[Sentence], start: int, end: int) -> Iterator[tuple[str, Span]]:
+    """Yield the passages that hold most of a part of their text, each with the place of that part in it."""
+    needed = min(LEAST_OVERLAP, (end - start) // 2)
+    for p in passages:
+        first, last = max(start, p.start), min(end, p.end)
+        if last - first >= max(1, needed):
+            yield p.text, (first - p.start, last - p.start)
+
+
+def surrounded(text: str, carrier: str, chance: random.Random) -> list[tuple[str, Span]]:
+    """Return the passages of a description that hold most of a text which was put into it, and where they hold it."""
     ends = [0, len(carrier), *(s.end for s in sentences_of(carrier))]
     spot = chance.choice(ends)
     before, after = carrier[:spot].rstrip(), carrier[spot:].lstrip()
     gap = chance.choice((" ", " ", "\n", "\n\n"))
     joined = f"{before}{gap if before else ''}{text}{gap if after else ''}{after}"
     start = len(before) + (len(gap) if before else 0)
-    end = start + len(text)
-    needed = min(60, len(text) // 2)
-    return [p.text for p in passages_of(joined) if min(end, p.end) - max(start, p.start) >= needed]
+    return list(overlapping(passages_of(joined), start, start + len(text)))
 
 
 class Maker:
@@ -112,10 +135,12 @@ class Maker:
         whole = unmasked(filled(text, str(tool.tool["name"]), self.chance))
         fold = -1
         if self.chance.random() < bare:
-            made = [p.text for p in passages_of(whole)]
+            made = [(p.text, (0, len(p.text))) for p in passages_of(whole)]
         else:
             fold, made = server_fold(tool.server), surrounded(whole, str(tool.tool["description"]), self.chance)
-        self.found += [Labelled(self.texts.number(p), bad, families, voice, source, fold) for p in made]
+        for passage, span in made:
+            number = self.texts.number(passage)
+            self.found.append(Labelled(number, bad, families, voice, source, fold, span if bad else (0, 0)))
 
 
 def own(maker: Maker) -> None:
@@ -164,22 +189,53 @@ def mixed(maker: Maker, rows: Sequence[Sequence[int]], folds: Sequence[int]) -> 
 
 
 def of_writers(maker: Maker, pairs: Sequence[Written]) -> None:
-    """Add what differs between partners, as it stands and in descriptions of real tools, and what is honest in them."""
+    """Add what is poisoned, as it stands and in descriptions of real tools, and what is honest."""
     twins: dict[tuple[str, int, bool], Written] = {(w.writer, w.pair, w.poisoned): w for w in pairs}
     for w in pairs:
         other = twins.get((w.writer, w.pair, not w.poisoned))
-        shared = set(passages(other.definition)) if other else set()
-        known = set(_sentences(other.definition)) if other else set()
         families = () if w.family.startswith("honest") else (w.family,)
-        poison = set(passages(w.definition)) - shared if other else set(worst_passages(w.definition))
+        poison = poisoned_passages(w, other) if w.poisoned else {}
+        exact = bool(w.bad)
         for p in passages(w.definition):
-            if not w.poisoned or p in poison:
-                maker.found.append(Labelled(maker.texts.number(p), w.poisoned, families, w.voice, w.writer, -1))
-        fresh = [s for s in _sentences(w.definition) if s not in known and len(s.split()) >= 5]
-        if fresh and (other or not w.poisoned) and (len(fresh) <= 3 or not w.poisoned):
-            for _ in range(PER_WRITTEN):
-                text = " ".join(fresh[:4]) if w.poisoned else maker.chance.choice(fresh)
-                maker.add(text, w.poisoned, families, w.voice, w.writer, bare=0.2)
+            if not w.poisoned or p in poison or exact:
+                bad, span = p in poison, poison.get(p, (0, 0))
+                number = maker.texts.number(p)
+                maker.found.append(Labelled(number, bad, families, w.voice, w.writer, -1, span))
+        for text in payloads_of(w, other, maker.chance):
+            maker.add(text, w.poisoned, families, w.voice, w.writer, bare=0.2)
+
+
+def poisoned_passages(w: Written, other: Written | None) -> dict[str, Span]:
+    """Return the passages that hold the marked text, or else what the honest partner does not say."""
+    marked: dict[str, Span] = {}
+    for text in (unmasked(each.text) for each in fields_of(w.definition)[0]):
+        for bad in map(unmasked, w.bad):
+            place = text.find(bad)
+            if place >= 0:
+                marked |= dict(overlapping(passages_of(text), place, place + len(bad)))
+    if marked:
+        return marked
+    if other is None:
+        return {p: (0, len(p)) for p in worst_passages(w.definition)}
+    shared, known = set(passages(other.definition)), set(_sentences(other.definition))
+    return {p: _new_part(p, known) for p in passages(w.definition) if p not in shared}
+
+
+def _new_part(passage: str, known: Collection[str]) -> Span:
+    new = [s for s in sentences_of(passage) if s.text not in known]
+    return (new[0].start, new[-1].end) if new else (0, len(passage))
+
+
+def payloads_of(w: Written, other: Written | None, chance: random.Random) -> list[str]:
+    """Return what to put into descriptions of real tools: the marked text, or sentences that the partner has not."""
+    if w.bad:
+        long_enough = [text for text in w.bad if len(text.split()) >= 5 or not text.isascii()]
+        return [" ".join(long_enough)] * PER_WRITTEN if long_enough else []
+    known = set(_sentences(other.definition)) if other else set()
+    fresh = [s for s in _sentences(w.definition) if s not in known and len(s.split()) >= 5]
+    if not fresh or (w.poisoned and (other is None or len(fresh) > 3)):
+        return []
+    return [" ".join(fresh[:4]) if w.poisoned else chance.choice(fresh) for _ in range(PER_WRITTEN)]
 
 
 def worst_passages(definition: ToolDefinition) -> list[str]:
@@ -198,16 +254,64 @@ def ragged(rows: Sequence[Sequence[int] | np.ndarray]) -> tuple[np.ndarray, np.n
     return np.array([n for row in rows for n in row], np.int32), lengths
 
 
-def cut(texts: Sequence[str]) -> tuple[list[np.ndarray], dict[int, list[int]]]:
-    """Return the tokens of each text, and after them the later windows of long texts, with their rows by text."""
-    encoded = [np.array(e.ids, np.int64) for e in Tokenizer.from_file(str(TOKENIZER)).encode_batch(texts)]
-    rows = [next(windows(ids)) for ids in encoded]
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The tokens of all texts: the first window of each, and after them the later windows of long ones."""
+
+    ids: list[np.ndarray]
+    starts: list[np.ndarray]
+    """Where the tokens start in their text; the opening and the closing mark start at -1."""
+    later: dict[int, list[int]]
+
+    def of(self, text: int) -> tuple[int, ...]:
+        return (text, *self.later.get(text, ()))
+
+
+def cut(texts: Sequence[str]) -> Rows:
+    """Return the windows of each text."""
+    encoded = Tokenizer.from_file(str(TOKENIZER)).encode_batch(texts)
+    rows: list[np.ndarray] = []
+    starts: list[np.ndarray] = []
+    rest: list[tuple[int, np.ndarray, np.ndarray]] = []
+    for text, each in enumerate(encoded):
+        ids = np.array(each.ids, np.int64)
+        places = np.array([first for first, _ in each.offsets], np.int64)
+        places[0] = places[-1] = -1
+        for number, (window, place) in enumerate(zip(windows(ids), windows(places), strict=True)):
+            if number:
+                rest.append((text, window, place))
+            else:
+                rows.append(window)
+                starts.append(place)
     later: dict[int, list[int]] = {}
-    for text, ids in enumerate(encoded):
-        for window in islice(windows(ids), 1, None):
-            later.setdefault(text, []).append(len(rows))
-            rows.append(window)
-    return rows, later
+    for text, window, place in rest:
+        later.setdefault(text, []).append(len(rows))
+        rows.append(window)
+        starts.append(place)
+    return Rows(rows, starts, later)
+
+
+def tagged(rows: Rows, label: Labelled) -> Iterator[tuple[int, int, int]]:
+    """Yield the windows that a label is about, and from where to where their tokens are bad."""
+    for row in rows.of(label.text):
+        places = rows.starts[row]
+        inside = np.flatnonzero((places >= label.span[0]) & (places < label.span[1]))
+        if not label.bad:
+            yield row, 0, 0
+        elif len(inside) >= min(LEAST_TAGGED, len(places) - 2):
+            yield row, int(inside[0]), int(inside[-1]) + 1
+
+
+def glosses(texts: Sequence[str]) -> dict[int, str]:
+    """Return what texts in other languages say word by word in English."""
+    known = concepts()
+    found = {}
+    for number, text in enumerate(texts):
+        if known.is_foreign(readable(text)):
+            said = glossed(text)
+            if len(said.split()) >= SHORTEST_PASSAGE:
+                found[number] = said
+    return found
 
 
 def definition_of_example(example: Example) -> ToolDefinition:
@@ -248,33 +352,35 @@ def main() -> None:
         "written": [[number(p) for p in passages(w.definition)] for w in pairs],
         "rule": [[number(unmasked(filled(rule, "tool", random.Random(18))))] for rule in rules()],
     }
+    said = {text: number(words) for text, words in glosses(list(maker.texts.numbers)).items()}
     texts = list(maker.texts.numbers)
-    ids, later = cut(texts)
-    groups = {
-        name: [[*row, *(n for text in row for n in later.get(text, ()))] for row in rows]
-        for name, rows in groups.items()
-    }
-    counts = Counter(token for row in ids[:trained] for token in row)
-    in_bad = Counter(token for f in maker.found if f.bad for token in ids[f.text])
-    known = {0, 100, 101, 102, 103} | {token for token, count in in_bad.items() if count >= OFTEN}
+    rows = cut(texts)
+    groups = {name: [[n for text in row for n in rows.of(text)] for row in each] for name, each in groups.items()}
+    tags = [(f, *tag) for f in maker.found for tag in tagged(rows, f)]
+    counts = Counter(token for row in rows.ids[:trained] for token in row)
+    in_bad = Counter(token for f, row, _, _ in tags if f.bad for token in rows.ids[row])
+    often = (token for token, count in in_bad.most_common(MOST_OF_BAD) if count >= OFTEN)
+    known = {0, 100, 101, 102, 103, *often}
     common = (token for token, _ in counts.most_common() if token not in known)
     kept = sorted(known | set(islice(common, VOCABULARY - len(known))))
-    flat, lengths = ragged(ids)
+    flat, lengths = ragged(rows.ids)
     arrays: dict[str, Any] = {
         "kept": np.array(kept, np.int32),
         "ids": flat.astype(np.uint16),
         "lengths": lengths.astype(np.uint8),
         "real_fold": np.array(real_folds, np.int8),
-        "learned": np.array([f.text for f in maker.found], np.int32),
-        "learned_bad": np.array([f.bad for f in maker.found]),
-        "learned_fold": np.array([f.fold for f in maker.found], np.int8),
+        "learned": np.array([row for _, row, _, _ in tags], np.int32),
+        "learned_bad": np.array([f.bad for f, *_ in tags]),
+        "learned_fold": np.array([f.fold for f, *_ in tags], np.int8),
+        "learned_tags": np.array([place for _, _, *place in tags], np.uint8),
     }
-    for name, rows in groups.items():
-        arrays[f"{name}_passages"], arrays[f"{name}_counts"] = ragged(rows)
+    for name, each in groups.items():
+        arrays[f"{name}_passages"], arrays[f"{name}_counts"] = ragged(each)
     np.savez_compressed(options.out / "tables.npz", **arrays)
     names = {
-        "later": [[row, text] for text, rows in later.items() for row in rows],
-        "learned": [[list(f.families), f.voice, f.source] for f in maker.found],
+        "later": [[row, text] for text, each in rows.later.items() for row in each],
+        "glosses": list(said.items()),
+        "learned": [[list(f.families), f.voice, f.source] for f, *_ in tags],
         "examples": [[e.id, e.family, e.voice, e.language, e.place] for e in examples],
         "written": [[w.writer, w.poisoned, w.family, w.voice, w.tone, w.language] for w in pairs],
     }

@@ -1,11 +1,11 @@
-"""Train the passage classifier on a GPU, and measure it on families, voices, writers and servers left out of training.
+"""Train the passage classifier on a GPU, and measure it on families, writers and servers left out of training.
 
     python -m training.poison.prepare --out TABLES
     python -m training.poison.train --tables TABLES --small src/shortlist/weights/small/model.onnx --out FOLDER
 
-Each fold leaves out some families, voices or
-writers, and the tools of a fifth of the servers; the scores of all texts by each fold are written to `FOLD.npz`, the
-final one's weights to `classifier0.npz` and `classifier1.npz`. `training.poison.export` and `calibrate` read them.
+Each fold leaves out some families or writers, and the tools of a fifth of the servers; the scores of all texts by each
+fold are written to `FOLD.npz`, the final one's weights to `classifier0.npz` and `classifier1.npz`.
+`training.poison.export` and `calibrate` read them.
 """
 
 import argparse
@@ -20,20 +20,28 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from training.poison.base import small_weights
-from training.poison.folds import Fold, folds, learned
+from training.poison.folds import Fold, Glosses, folds, learned
 from training.poison.network import MASK_TOKEN, Classifier, Linear, from_encoder
 
 TOKENS_A_BATCH = 24_000
 MASKED = 0.12
 SMOOTHING = 0.02
 """How far labels are from certainty: some of them are wrong."""
-AVERAGED = 0.998
-"""The decay of the moving average of the weights, which are the final ones."""
+AVERAGED_FROM = 0.4
+"""The share of the steps after which the weights are averaged; their average is the final one."""
+LAST_RATE = 0.25
+"""What is left of the learning rate in the end: weights that keep moving average to a flatter minimum."""
+TAGGED = 0.5
+"""How much it counts to find the tokens that are poisoned, beside finding the passages."""
 HARD_SHARE, HARD_TIMES = 0.03, 3
+EASY_SHARE = 0.4
+"""The share of the other real texts that come in each epoch but the first."""
 LAYERS = 6
+SEEDS = (18, 5)
+"""One model is trained with each; the average of their weights finds more at the same rate of real tools flagged."""
 FINE_EPOCHS = 2
 """How many epochs pass before the weights are rounded to 4 bits."""
 PIECES, PAIRS, PAIR_GAPS, FEWEST_PAIRS = 30_522, 1 << 17, (1, 2), 6
@@ -96,7 +104,7 @@ def read_tables(folder: Path, words: np.ndarray) -> tuple[Tables, dict[str, np.n
 
 def schedule(step: int, steps: int) -> float:
     warm = max(1, steps // 12)
-    return min(1.0, step / warm) * max(0.0, (steps - step) / steps)
+    return min(1.0, step / warm) * max(LAST_RATE, 1 - (1 - LAST_RATE) * step / steps)
 
 
 def optimiser(model: Classifier, rate: float) -> torch.optim.AdamW:
@@ -133,42 +141,67 @@ class Lesson:
     good: Tensor
     real: Tensor
     close: Tensor
+    tags: Tensor
+    """From where to where the tokens of each text are bad; nowhere if that is not known."""
 
 
 def lesson_of(fold: Fold, raw: dict[str, np.ndarray], names: dict[str, list[Any]]) -> Lesson:
     bad, good, real = learned(fold, raw, names)
     by_writers = np.array([source != "own" for _, _, source in names["learned"]])
     close = np.unique(raw["learned"][by_writers])
-    close = np.intersect1d(np.union1d(bad, good), close)
-    return Lesson(*(torch.from_numpy(rows).long().cuda() for rows in (bad, good, real, close)))
+    close = np.intersect1d(np.union1d(bad, good), np.union1d(close, Glosses(names).of(close)))
+    tags = np.zeros((len(raw["lengths"]), 2), np.int64)
+    tags[raw["learned"][raw["learned_bad"]]] = raw["learned_tags"][raw["learned_bad"]]
+    return Lesson(*(torch.from_numpy(rows).long().cuda() for rows in (bad, good, real, close, tags)))
+
+
+def rounds_weights(model: Classifier, coarse: bool) -> None:
+    """Let a model compute with the weights that 4 bits leave, or with its own."""
+    for layer in model.modules():
+        if isinstance(layer, Linear):
+            layer.coarse = coarse
+
+
+def loss_of(model: Classifier, tables: Tables, rows: Tensor, labels: Tensor, tags: Tensor) -> Tensor:
+    """Return the loss of finding passages, and the poisoned tokens in those where they are known."""
+    ids, mask = tables.noisy(rows)
+    with torch.autocast("cuda", torch.bfloat16):
+        logits, tokens = model(ids, mask)
+    start, end = tags[rows].T
+    steps = torch.arange(ids.shape[1], device=ids.device)
+    inside = (steps >= start[:, None]) & (steps < end[:, None])
+    known = mask & ((labels[rows] < 0.5) | (end > 0))[:, None]
+    each = nn.functional.binary_cross_entropy_with_logits(tokens, inside.float(), reduction="none")
+    by_text = (each * known).sum(1) / mask.sum(1)
+    passages = nn.functional.binary_cross_entropy_with_logits(logits, labels[rows])
+    return passages + TAGGED * by_text.mean()
 
 
 def trained(
     tables: Tables, model: Classifier, lesson: Lesson, epochs: int, rate: float, close_times: int
 ) -> Classifier:
-    """Fine-tune on labels; real texts that look worst come more often from the second epoch on."""
+    """Fine-tune on labels; after an epoch real texts that look worst come more often, and the others less."""
     labels = torch.full((len(tables.lengths),), SMOOTHING, device="cuda")
     labels[lesson.bad] = 1 - SMOOTHING
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(AVERAGED))
-    every = torch.cat([lesson.bad, lesson.good, lesson.real, lesson.close.repeat(close_times - 1)])
-    steps = int(epochs * (sum(1 for _ in tables.batches(every, shuffle=False)) * 4 + 1) * 1.03)
+    average = AveragedModel(model)
+    taught = torch.cat([lesson.bad, lesson.good, lesson.close.repeat(close_times - 1)])
+    sizes = [int(tables.lengths[rows].sum()) for rows in (taught, lesson.real)]
+    share = EASY_SHARE + HARD_SHARE * HARD_TIMES
+    steps = int(1.06 * (epochs * sizes[0] + (1 + (epochs - 1) * share) * sizes[1]) / TOKENS_A_BATCH)
     optimise, step = optimiser(model, rate), 0
-    extra = lesson.real[:0]
+    real = lesson.real
     for epoch in range(epochs):
         model.train()
-        for layer in model.modules():
-            if isinstance(layer, Linear):
-                layer.coarse = epoch >= FINE_EPOCHS
-        for rows in tables.batches(torch.cat([every, extra]), shuffle=True):
-            ids, mask = tables.noisy(rows)
-            with torch.autocast("cuda", torch.bfloat16):
-                logits, _ = model(ids, mask)
-            loss = nn.functional.binary_cross_entropy_with_logits(logits, labels[rows])
-            stepped(model, optimise, loss, step, steps)
+        rounds_weights(model, epoch >= FINE_EPOCHS)
+        for rows in tables.batches(torch.cat([taught, real]), shuffle=True):
+            stepped(model, optimise, loss_of(model, tables, rows, labels, lesson.tags), step, steps)
             step += 1
-            average.update_parameters(model)
-        worst = scores(model, tables, lesson.real)[lesson.real]
-        extra = lesson.real[worst.argsort(descending=True)[: int(HARD_SHARE * len(worst))]].repeat(HARD_TIMES - 1)
+            if step > AVERAGED_FROM * steps and step % 4 == 0:
+                average.update_parameters(model)
+        order = scores(model, tables, lesson.real)[lesson.real].argsort(descending=True)
+        worst, others = order[: int(HARD_SHARE * len(order))], order[int(HARD_SHARE * len(order)) :]
+        others = others[torch.rand(len(others), device="cuda") < EASY_SHARE]
+        real = torch.cat([lesson.real[worst].repeat(HARD_TIMES), lesson.real[others]])
     model.load_state_dict(average.module.state_dict())
     return model
 
@@ -240,29 +273,10 @@ def report(fold: Fold, found: np.ndarray, raw: dict[str, np.ndarray], names: dic
             lines.append(f"   {name:34} {len(best):5} " + " ".join(f"{(best > x).mean():.3f}" for x in limits))
 
     best = highest(found, raw, "example")
-    by_example = np.array(
-        [
-            family != "benign"
-            and (
-                family in fold.families
-                or voice in fold.voices
-                or "own" in fold.sources
-                or not (fold.families or fold.voices or fold.sources)
-            )
-            for _, family, voice, *_ in names["examples"]
-        ]
-    )
-    row("own, left out", best[by_example])
+    every = not (fold.families or fold.sources)
+    row("own, left out", best[[f != "benign" and (every or f in fold.families) for _, f, *_ in names["examples"]]])
     best = highest(found, raw, "written")
-    left = np.array(
-        [
-            w in fold.sources
-            or family in fold.families
-            or voice in fold.voices
-            or not (fold.families or fold.voices or fold.sources)
-            for w, _, family, voice, *_ in names["written"]
-        ]
-    )
+    left = np.array([every or w in fold.sources or family in fold.families for w, _, family, *_ in names["written"]])
     poisoned = np.array([each[1] for each in names["written"]])
     tones = np.array([each[4] for each in names["written"]])
     english = np.array([each[5] == "en" for each in names["written"]])
@@ -286,14 +300,12 @@ def main() -> None:
     parser.add_argument("--small", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--fold", required=True)
-    parser.add_argument("--epochs", type=int, default=7)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rate", type=float, default=1.3e-4)
-    parser.add_argument("--close", type=int, default=4)
+    parser.add_argument("--close", type=int, default=3)
     options = parser.parse_args()
     began = time.monotonic()
-    torch.manual_seed(18)
     torch.set_num_threads(2)
-    np.random.seed(18)
     small = small_weights(options.small)
     tables, raw = read_tables(options.tables, small["words"])
     names = json.loads((options.tables / "names.json").read_text())
@@ -301,7 +313,15 @@ def main() -> None:
     lesson = lesson_of(fold, raw, names)
     arrays = {**small, "words": small["words"][raw["kept"]]}
     everything = torch.arange(len(tables.lengths), device="cuda")
-    model = trained(tables, from_encoder(arrays, LAYERS).cuda(), lesson, options.epochs, options.rate, options.close)
+    states = []
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        start = from_encoder(arrays, LAYERS).cuda()
+        states.append(trained(tables, start, lesson, options.epochs, options.rate, options.close).state_dict())
+    model = from_encoder(arrays, LAYERS).cuda()
+    model.load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
+    rounds_weights(model, True)
     pairs = Pairs(raw)
     weights, bias = pairs.fitted(lesson)
     found = {

@@ -4,6 +4,7 @@ Each line has a pair's number, its label, family, voice, tone, language, and the
 is a hard negative. Files of one folder are by one writer; those of `e` stand alone, without partners.
 """
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,55 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.trust.definitions import ToolDefinition
+from training.poison.folds import UNSORTED
 
 FOLDER = Path(__file__).parent / "written"
-SAME_FAMILY = {
-    "secret-read": "secret_access",
-    "exfil-data": "exfiltration",
-    "conceal": "concealment",
-    "priority": "preference",
-    "priority-claim": "preference",
-    "fake-system": "fake_authority",
-    "fake-system-message": "fake_authority",
-    "fake-error": "fake_error",
-    "output-tamper": "result_tampering",
-    "output-rewrite": "result_tampering",
-    "escalation": "privilege",
-    "permission-escalation": "privilege",
-    "run-command": "code_execution",
-    "run-or-install": "code_execution",
-    "memory-poison": "persistence",
-    "memory-poisoning": "persistence",
-    "delayed-trigger": "delayed",
-    "fake-legal": "fake_compliance",
-    "fake-compliance": "fake_compliance",
-    "loop": "resource_drain",
-    "resource-loop": "resource_drain",
-    "side-call": "redirection",
-    "multi-step": "multi_step",
-    "false-facts": "deception",
-    "politeness": "politeness",
-    "schema-payload": "schema_smuggling",
-    "schema-placement": "schema_smuggling",
-    "obfuscated": "encoded",
-    "hide-from-user": "concealment",
-    "shadow-other-tool": "shadowing",
-    "precedence": "preference",
-    "role-override": "override",
-    "silent-side-effect": "redirection",
-    "param-smuggling": "argument_smuggling",
-    "output-instruction": "result_tampering",
-    "redirect": "redirection",
-    "disable-safety": "safety_off",
-    "download-run": "code_execution",
-    "supply-chain": "code_execution",
-    "conditional-trigger": "delayed",
-    "emotional-pressure": "threat",
-    "recon": "context_leak",
-    "consent-forgery": "consent_bypass",
-    "cost-drain": "resource_drain",
-}
-"""Names of families that the corpus has under another name: a family is held out under all its names."""
+FIRST_WRITERS = frozenset("abde")
+"""Writers who named every family; what is not listed is a family of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +32,8 @@ class Written:
     language: str
     tool: dict[str, Any]
     server_instructions: str
+    bad: tuple[str, ...] = ()
+    """The poisoned parts of its texts, where they are marked."""
 
     @property
     def definition(self) -> ToolDefinition:
@@ -83,24 +42,43 @@ class Written:
         )
 
 
+@functools.cache
+def same_family() -> dict[str, str]:
+    """Return the corpus's name of each family that a writer calls otherwise: it is held out under all its names."""
+    found: dict[str, str] = {}
+    for line in (FOLDER.parent / "families.txt").read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            family, _, names = line.partition(": ")
+            found |= dict.fromkeys(names.split(), family)
+    return found
+
+
+def family_of(writer: str, name: str, poisoned: bool) -> str:
+    """Return the family of a definition by the name that its writer gave it."""
+    own = name.replace("-", "_")
+    other = own if writer in FIRST_WRITERS else UNSORTED if poisoned else "honest"
+    return same_family().get(name, other)
+
+
 def written(folder: Path = FOLDER) -> Sequence[Written]:
     """Read all pairs."""
     found = []
     for path in sorted(folder.glob("*/*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
             raw = json.loads(line)
-            family = raw["family"]
+            writer, poisoned = path.parent.name, raw["label"] == "poisoned"
             found.append(
                 Written(
-                    path.parent.name,
+                    writer,
                     raw["pair"],
-                    raw["label"] == "poisoned",
-                    SAME_FAMILY.get(family, family.replace("-", "_")),
+                    poisoned,
+                    family_of(writer, raw["family"], poisoned),
                     raw["voice"],
                     raw["tone"],
                     raw["language"],
                     raw["tool"],
                     raw.get("server_instructions", ""),
+                    tuple(raw.get("bad", ())),
                 )
             )
     return found

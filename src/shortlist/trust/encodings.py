@@ -43,7 +43,7 @@ MIN_ESCAPED = 8
 _BROKEN = re.compile(r"(?<=\w)(?:</?[A-Za-z]{1,10}/?>){1,2}(?=\w)|(?<=\w)(?:\*{1,3}|__|~~|`)(?=\w)")
 MIN_BROKEN = 4
 _MARKS = re.compile(r"</?[A-Za-z]{1,10}/?>|\*{1,3}|__|~~|`")
-_LETTERWISE = re.compile(r"(?:(?<![\w-])[A-Za-z](?:-[A-Za-z~/_.]){1,20}[,.;]?\s?){4,}")
+_LETTERWISE = re.compile(r"(?:(?<![\w-])[A-Za-z~/.](?:-[A-Za-z0-9~/_.]){1,30}[,.;]?\s?){4,}")
 MIN_LINES, MAX_LINE_WORDS = 6, 3
 """So many lines of so few words may be a sentence that was broken into lines."""
 _SPACE = re.compile(r"\s+")

@@ -41,8 +41,11 @@ class Mixture:
     dangerous: float
 
     def score(self, read: float, quick: float, words: float) -> float:
-        bounded = min(max(words, LEAST_WORDS), MOST_WORDS)
-        return min(max(read, self.least), self.most) + self.quick * quick + self.words * bounded
+        evidence = min(max(words, LEAST_WORDS), MOST_WORDS)
+        return self.bounded(read) + self.quick * quick + self.words * evidence
+
+    def bounded(self, read: float) -> float:
+        return min(max(read, self.least), self.most)
 
     def highest(self, quick: float, words: float) -> float:
         """Return the highest score that a passage may have once the classifier has read it."""

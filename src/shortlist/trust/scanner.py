@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from shortlist.text.languages.reading import glossed
 from shortlist.text.tokens import one_line
 from shortlist.trust.characters import oddities, unmasked
 from shortlist.trust.concepts import concepts, readable
@@ -48,6 +49,8 @@ MAX_EXCERPT = 160
 KEPT_VERDICTS = 50_000
 SHORT_TEXTS, MAX_JOINED = "short texts", 4_000
 """The field that texts of few words are reported under when they are read together, and how much of them is read."""
+LEAST_IN_SHORT_TEXTS = 0.0
+"""The least evidence in words that such a text is flagged with: the classifier never learned from joined texts."""
 _ENDING_WORDS = (
     "delete drop remove destroy erase wipe purge truncate terminate kill revoke overwrite uninstall transfer pay "
     "payment execute"
@@ -107,6 +110,8 @@ class UnreadWindow:
     quick: float
     words: float
     mixture: Mixture
+    gloss: tuple[Any, ...] = ()
+    """The windows of what a passage in another language says word by word in English."""
 
     @property
     def most(self) -> float:
@@ -202,11 +207,25 @@ class Scanner:
             if not any(each.highest(quickest, MOST_WORDS) > each.suspicious for each in (head.english, head.foreign)):
                 continue
             mixtures = _mixtures(passage.text, head)
+            gloss = self._gloss(classifier, passage.text) if head.foreign in mixtures else ()
             spoken, words = self._evidence(TextField(field.path, passage.text), around)
+            if field.path == SHORT_TEXTS and words < LEAST_IN_SHORT_TEXTS:
+                continue
             place = span or (passage.start, passage.end)
             for (quick, window), mixture in product(windows, mixtures):
-                if mixture.highest(quick, words) > mixture.suspicious:
-                    yield UnreadWindow(Window(field, passage.text, *place, spoken), window, quick, words, mixture)
+                said = gloss if mixture is head.foreign else ()
+                both = (quick + max(each for each, _ in said)) / 2 if said else quick
+                if mixture.highest(both, words) > mixture.suspicious:
+                    found = Window(field, passage.text, *place, spoken)
+                    yield UnreadWindow(found, window, both, words, mixture, tuple(each for _, each in said))
+
+    def _gloss(self, classifier: Classifier, text: str) -> Sequence[tuple[float, Any]]:
+        """Return the windows of what a text in another language says word by word in English, if that is a sentence."""
+        said = glossed(text)
+        if len(said.split()) < SHORTEST_PASSAGE:
+            return ()
+        (windows,) = self._glanced(classifier, (said,))
+        return windows
 
     def _glanced(self, classifier: Classifier, texts: Sequence[str]) -> Iterator[Sequence[tuple[float, Any]]]:
         """Yield the windows of texts; those of short ones are kept, since many tools have them."""
@@ -249,7 +268,10 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
         if dangerous >= PASSAGES:
             return
         mixture = each.mixture
-        score = mixture.score(classifier.read(each.window), each.quick, each.words)
+        read = classifier.read(each.window)
+        if each.gloss:  # both readings count alike
+            read = (mixture.bounded(read) + mixture.bounded(max(map(classifier.read, each.gloss)))) / 2
+        score = mixture.score(read, each.quick, each.words)
         if score > mixture.suspicious:
             level: Severity = "dangerous" if score > mixture.dangerous else "suspicious"
             if each.passage.field.path == SHORT_TEXTS:  # what was joined here often looks odd
