@@ -34,7 +34,6 @@ from shortlist.text.asks import Ask
 from shortlist.text.heads import PLAIN_ACTIONS
 from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
-    ACTIONS,
     READING_WEIGHTS,
     Expansions,
     Wish,
@@ -47,7 +46,7 @@ from shortlist.text.queries import (
     wishes,
     with_kinds,
 )
-from shortlist.text.tokens import clean_text, distinct_words
+from shortlist.text.tokens import ACTIONS, clean_text, distinct_words
 
 T = TypeVar("T")
 

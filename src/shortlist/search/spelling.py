@@ -17,9 +17,9 @@ from shortlist.index.postings import NAME_BIT, SERVER_BIT
 from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word, strange_words
 from shortlist.text.languages.reading import read_query
 from shortlist.text.pairs import START, seen_together
-from shortlist.text.queries import ACTIONS, PRODUCTS, Expansions, shipped_expansions
+from shortlist.text.queries import PRODUCTS, Expansions, shipped_expansions
 from shortlist.text.slips import NEIGHBOURS, one_slip_from, slip_cost
-from shortlist.text.tokens import STOPWORDS, ascii_words, distinct_words, stem, terms
+from shortlist.text.tokens import ACTIONS, STOPWORDS, ascii_words, distinct_words, stem, terms
 
 SHORT, LONG = 3, 6
 """Words of three letters are corrected to common words alone; two errors are looked for from six letters on."""

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from shortlist.text.languages.reading import glossed
-from shortlist.text.tokens import one_line, read_words, terms
+from shortlist.text.tokens import ACTIONS, one_line, terms
 
 SHORT = 400
 """A message of one paragraph up to this length is all request."""
@@ -46,7 +46,6 @@ MOSTLY = 0.4
 NARRATIVE, NARRATIVE_RUN = 500, 250
 """This much prose that addresses no reader, in runs of at least this length, counts as pasted."""
 
-_ACTIONS = read_words("actions.txt")
 _LEAD = (
     r"(?:(?:please|pls|now|then|and|also|ok|okay|so|just|hey|hi|hello|thanks|first|next|finally|kindly|well)"
     r"[,.!:]?\s+)*"
@@ -180,7 +179,7 @@ def _read_long(text: str) -> Ask:
 def _says_nothing(ask: str) -> bool:
     """Return whether a request leaves all to the prose beside it, as in "I need help with several tasks"."""
     first = _FIRST_WORD.match(ask)
-    acts = bool(first and first[1].lower() in _ACTIONS)
+    acts = bool(first and first[1].lower() in ACTIONS)
     return not acts and _VAGUE.issuperset(terms(ask))
 
 
@@ -415,7 +414,7 @@ def _begins_with_the_writer(paragraph: str) -> bool:
 
 def _starts_like_a_request(text: str) -> bool:
     first = _FIRST_WORD.match(text)
-    return bool(_POLITE.match(text) or (first and first[1].lower() in _ACTIONS))
+    return bool(_POLITE.match(text) or (first and first[1].lower() in ACTIONS))
 
 
 def _asking(blocks: list[_Block]) -> list[_Unit]:
@@ -447,7 +446,7 @@ def _units(blocks: list[_Block], number: int) -> list[_Unit]:
 
 def _request_score(sentence: str) -> float:
     first = _FIRST_WORD.match(sentence)
-    acts = bool(first and first[1].lower() in _ACTIONS)
+    acts = bool(first and first[1].lower() in ACTIONS)
     polite, question = bool(_POLITE.match(sentence)), sentence.endswith("?") or bool(_QUESTION.match(sentence))
     return (
         2.0 * (acts or polite)

@@ -18,6 +18,7 @@ from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, TAKING_BACK, A
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.reading import GlossedText, read_query
 from shortlist.text.tokens import (
+    ACTIONS,
     MAX_REMEMBERED_TEXTS,
     clean_text,
     compact,
@@ -101,7 +102,6 @@ MOST_CHARS = 600
 MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
-ACTIONS = read_words("actions.txt")
 PRODUCTS = read_words("products.txt")
 _ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")
 _FILLER = (

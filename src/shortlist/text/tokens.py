@@ -110,6 +110,8 @@ def read_words(name: str) -> frozenset[str]:
 
 
 STOPWORDS = read_words("stopwords.txt")
+ACTIONS = read_words("actions.txt")
+"""Verbs that requests begin with."""
 
 
 def split_identifier(identifier: str) -> list[str]:

@@ -9,31 +9,20 @@ import httpx2
 
 from shortlist.upstream.addresses import REQUEST_SECONDS, ForbiddenAddress, is_public
 from shortlist.upstream.bodies import ENCODINGS
-from shortlist.upstream.interim import BoundedStream
+from shortlist.upstream.interim import BoundedNetwork
 
 
-class GuardedBackend(httpcore2.AsyncNetworkBackend):
+class GuardedBackend(BoundedNetwork):
     """Resolves a host, refuses addresses that are not public, and connects to the address it checked."""
 
     def __init__(self, allowed_hosts: Iterable[str] = (), *, allow_private: bool = False) -> None:
+        super().__init__(httpcore2.AnyIOBackend())
         self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
         self._allow_private = allow_private
-        self._network = httpcore2.AnyIOBackend()
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
+    async def connect_tcp(self, host: str, port: int, *options: Any, **named: Any) -> httpcore2.AsyncNetworkStream:
         """Connect to the first address of a host once every address of it was checked."""
-        address = await self._checked(host, port)
-        return BoundedStream(await self._network.connect_tcp(address, port, timeout, local_address, socket_options))
-
-    async def sleep(self, seconds: float) -> None:
-        await self._network.sleep(seconds)
+        return await super().connect_tcp(await self._checked(host, port), port, *options, **named)
 
     async def _checked(self, host: str, port: int) -> str:
         try:

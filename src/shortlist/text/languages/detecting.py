@@ -8,7 +8,7 @@ from importlib import resources
 
 from shortlist.text.languages.glossing import LATIN
 from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, english_words
-from shortlist.text.tokens import STOPWORDS, fold, read_words
+from shortlist.text.tokens import ACTIONS, STOPWORDS, fold, read_words
 
 NAMES = {
     "ar": "Arabic", "de": "German", "es": "Spanish", "fr": "French", "hi": "Hindi", "it": "Italian", "ja": "Japanese",
@@ -70,7 +70,6 @@ _UNSUPPORTED_WORDS = {
     "hu": "és egy hogy nem az meg melyik mutasd keresd összes",
     "fi": "ja on että kaikki miten mikä näytä etsi luo lähetä",
 }
-ACTIONS = read_words("actions.txt")
 CORE_ENGLISH = read_words("core_english.txt")
 """Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
 _QUESTIONS = frozenset({"how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
