@@ -388,7 +388,7 @@ def report(name: str, measured: tuple[list[Table], bool], arguments: argparse.Na
 def main() -> int:
     """Run, print the counts, and fail where one is not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--seconds", type=float, help="how long to run; 600, or 30 for each number of workers")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
@@ -397,6 +397,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, nargs=2, metavar=("OPEN", "ALL"), help="weigh legacy sessions instead")
     parser.add_argument("--outage", type=float, metavar="SECONDS", help="stop PostgreSQL under two replicas instead")
     arguments = parser.parse_args()
+    arguments.seconds = arguments.seconds or (30.0 if arguments.workers else 600.0)
     if arguments.outage:
         return report("outage", outage.measure(arguments.outage, arguments.clients), arguments)
     with ExitStack() as stack:
