@@ -5,8 +5,9 @@ asks `search_tools` for is a line or two, and so are 95 % of them; the others ar
 2,200 characters, whose model reads sixteen times as many tokens. They make half of the work, so the requests of a line
 or two are measured by themselves, and all together in a second row.
 
-The library searches the same tools for every one of the same queries, alone on the machine; in a sample, more or fewer
-long ones would move its mean by a millisecond. It leaves the vectors of the tools in the user's cache, which the
+The library searches the same tools for every one of the same queries; in a sample, more or fewer long ones would move
+its mean by a millisecond. Gateway and library take turns, each alone, since what a search costs on a shared machine
+changes from minute to minute. The library leaves the vectors of the tools in the user's cache, which the
 gateway shares: they are computed once, not in every run. So are the pins of the tools, which are kept beside the
 compiled data: the first scan of so many takes minutes, and no search depends on it.
 """
@@ -41,6 +42,9 @@ PINS = Path(__file__).parent.parent / ".cache" / "pins"
 SETTLE_SECONDS = 1_800.0
 """How long the vectors of a large catalog may take; a search is fast before and after that, not meanwhile."""
 SEED = 1
+CLIENTS = 4
+TURNS = 4
+"""How often gateway and library take turns."""
 LINE_CHARS = 400
 MIXES: Mapping[str, int | None] = {f"up to {LINE_CHARS} characters": LINE_CHARS, "all": None}
 """The longest request of each mix."""
@@ -97,11 +101,10 @@ def measure(sizes: Sequence[int], seconds: float) -> list[tuple[str, ...]]:
                     name: Queries([text for text in texts if most is None or len(text) <= most], numbers)
                     for name, most in MIXES.items()
                 }
-                measured = {name: asyncio.run(_searched(running, mix, seconds)) for name, mix in mixes.items()}
-        for name, row in measured.items():
-            library_ms = _library_milliseconds(library, mixes[name].asked)
-            found.append((f"{len(tools):,}", name, *_with_library(row, library_ms)))
-            print(found[-1], flush=True)
+                for name, mix in mixes.items():
+                    cost = _cost(running, library, mix, seconds)
+                    found.append((f"{len(tools):,}", name, *_row(cost, asyncio.run(_rates(running, mix, seconds)))))
+                    print(found[-1], flush=True)
     return found
 
 
@@ -134,24 +137,42 @@ async def until_vectors(running: Gateway) -> None:
     client.close()
 
 
-async def _searched(running: Gateway, queries: Queries, seconds: float) -> tuple[float, float, float, float]:
-    """Return searches a second, CPU milliseconds a search, and the p95 of searches and of calls.
+def _cost(running: Gateway, library: ToolFilter, queries: Queries, seconds: float) -> tuple[float, float]:
+    """Return the CPU milliseconds that a search costs the gateway and that the same search costs the library."""
+    gateway_seconds = library_seconds = 0.0
+    asked = 0
+    for _ in range(TURNS):
+        queries.asked.clear()
+        before = usage(running.pid).cpu_seconds
+        asyncio.run(_searched(running, queries, seconds / TURNS))
+        gateway_seconds += usage(running.pid).cpu_seconds - before
+        before = process_time()
+        for query in queries.asked:
+            library.search(query, collapse=True)  # as the gateway searches
+        library_seconds += process_time() - before
+        asked += len(queries.asked)
+    return 1000 * gateway_seconds / asked, 1000 * library_seconds / asked
 
-    The CPU is that of searches alone; the rest is measured while another client makes calls.
-    """
-    clients = [RawClient(running.port, "modern") for _ in range(4)]
-    for client in clients:
-        await client.open()
-    before = usage(running.pid).cpu_seconds
-    alone = await _each(clients, lambda: ("search_tools", {"query": next(queries)}), seconds)
-    cpu = usage(running.pid).cpu_seconds - before
+
+async def _rates(running: Gateway, queries: Queries, seconds: float) -> tuple[float, float, float]:
+    """Return searches a second and the p95 of searches and calls, while clients search and another one calls."""
     caller = RawClient(running.port, "modern")
-    await caller.open()  # only now: the gateway closes a connection that sends no request for some seconds
+    await caller.open()
     times, calls = await asyncio.gather(
-        _each(clients, lambda: ("search_tools", {"query": next(queries)}), seconds),
+        _searched(running, queries, seconds),
         _each([caller], lambda: ("call_tool", CALL), seconds, pause=0.05),
     )
-    return len(times) / seconds, 1000 * cpu / len(alone), _p95(times), _p95(calls)
+    return len(times) / seconds, _p95(times), _p95(calls)
+
+
+async def _searched(running: Gateway, queries: Queries, seconds: float) -> list[float]:
+    clients = [RawClient(running.port, "modern") for _ in range(CLIENTS)]
+    for client in clients:
+        await client.open()
+    times = await _each(clients, lambda: ("search_tools", {"query": next(queries)}), seconds)
+    for client in clients:
+        client.close()
+    return times
 
 
 async def _each(
@@ -171,17 +192,10 @@ async def _each(
     return times
 
 
-def _library_milliseconds(library: ToolFilter, asked: Sequence[str]) -> float:
-    """Return the CPU that one of the same searches costs the library in this process."""
-    began = process_time()
-    for query in asked:
-        library.search(query, collapse=True)  # as the gateway searches
-    return 1000 * (process_time() - began) / len(asked)
-
-
-def _with_library(row: tuple[float, float, float, float], library: float) -> tuple[str, ...]:
-    rate, cpu, searches, calls = row
-    return (f"{rate:.0f}", f"{cpu:.2f}", f"{library:.2f}", f"{cpu - library:.2f}", f"{searches:.1f}", f"{calls:.1f}")
+def _row(cost: tuple[float, float], rates: tuple[float, float, float]) -> tuple[str, ...]:
+    (gateway_ms, library_ms), (rate, searches, calls) = cost, rates
+    added = gateway_ms - library_ms
+    return (f"{rate:.0f}", f"{gateway_ms:.2f}", f"{library_ms:.2f}", f"{added:.2f}", f"{searches:.1f}", f"{calls:.1f}")
 
 
 def _p95(times: Sequence[float]) -> float:
