@@ -118,6 +118,10 @@ def test_the_second_choice_for_a_word_is_a_reading_of_its_own(speller: Speller) 
     assert [other.text for other in others] == ["merge the field"]
 
 
+def test_a_text_that_is_asked_again_is_not_read_again(speller: Speller) -> None:
+    assert speller.readings("raed a secrte") is speller.readings("raed a secrte")
+
+
 def test_a_rare_name_is_not_turned_into_a_rare_word(speller: Speller) -> None:
     assert speller("list the okta tenants of the standup in citybranch").corrected == {}
 

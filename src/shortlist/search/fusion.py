@@ -25,7 +25,8 @@ from shortlist.index.postings import SATURATION
 from shortlist.index.vectors import SMALLEST, ExactVectorIndex
 from shortlist.models import Confidence, Level, Scores, ToolId
 from shortlist.search.pipeline import Evidence, Found, Fused, Matrix, Request, rank, spelled_rows
-from shortlist.text.queries import QueryTerm, products_named
+from shortlist.text.heads import products_named
+from shortlist.text.queries import QueryTerm
 from shortlist.text.tokens import stem
 
 NO_VECTORS = NOTHING._replace(deviation=1e-3)

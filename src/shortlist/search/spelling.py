@@ -14,12 +14,13 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
 from shortlist.index.postings import NAME_BIT, SERVER_BIT
+from shortlist.text.heads import PRODUCTS
 from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word, strange_words
 from shortlist.text.languages.reading import read_query
 from shortlist.text.pairs import START, seen_together
-from shortlist.text.queries import PRODUCTS, Expansions, shipped_expansions
+from shortlist.text.queries import Expansions, shipped_expansions
 from shortlist.text.slips import NEIGHBOURS, one_slip_from, slip_cost
-from shortlist.text.tokens import ACTIONS, STOPWORDS, ascii_words, distinct_words, stem, terms
+from shortlist.text.tokens import ACTIONS, MAX_REMEMBERED_TEXTS, STOPWORDS, ascii_words, distinct_words, stem, terms
 
 SHORT, LONG = 3, 6
 """Words of three letters are corrected to common words alone; two errors are looked for from six letters on."""
@@ -118,13 +119,14 @@ class Speller:
         self.mistakes = lru_cache(maxsize=2_000)(self._mistakes)
         self.meant_action = lru_cache(maxsize=2_000)(self._meant_action)
         self.knows = lru_cache(maxsize=2_000)(self._is_known)
-        """Remembered by word: queries are made of the same few words."""
+        self.readings = lru_cache(maxsize=MAX_REMEMBERED_TEXTS)(self._readings)
+        """Remembered: queries are made of the same few words, and the same text is asked again for its next page."""
 
     def __call__(self, text: str) -> Spelled:
         """Correct a text; words of the catalog and of ordinary English are never touched."""
         return self.readings(text)[0]
 
-    def readings(self, text: str) -> tuple[Spelled, ...]:
+    def _readings(self, text: str) -> tuple[Spelled, ...]:
         """Return what a text may say, the likeliest spelling first; of several, the answers to them tell which it is.
 
         Another reading has the second choice for one of the words; or an action for a first word that is English but

@@ -6,14 +6,16 @@ none needs to.
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from shortlist.text.languages.lexicon import english_words
-from shortlist.text.queries import FIRST_WORD, PRODUCTS, apart, shipped_expansions
-from shortlist.text.tokens import read_words, terms
+from shortlist.text.queries import FIRST_WORD, apart, shipped_expansions
+from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, read_words, terms
 
 PLAIN_ACTIONS = read_words("plain_actions.txt")
+PRODUCTS = read_words("products.txt")
 
+_ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")
 _CONTENT = re.compile(
     r"(?<=\w)(?:(?<!\b(?:of|in|on|to|by|at))\s+that\b|\s+(?:saying|says|called|named|titled|entitled|about|because)\b|:\s"
     r"|\s+with the (?:text|message|title|name|subject|words?)\b|\s+to (?:tell|say|let)\b).*",
@@ -26,6 +28,12 @@ _BEFORE_NAMES = frozenset(("to", "by", "from", "like", "for", "with", "near", "o
 _AFTER_NAMES = frozenset(
     ("a", "an", "the", "that", "my", "to", "on", "in", "at", "by", "with", "for", "and", "from", "as")
 )
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
+def products_named(text: str) -> tuple[str, ...]:
+    """Return the products that a request says it is about: "in PagerDuty", "our Terraform stack"."""
+    return tuple([name for found in _ABOUT.findall(text) if (name := found.lower()) in PRODUCTS])
 
 
 def plain_action(text: str) -> str | None:

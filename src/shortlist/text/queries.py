@@ -24,7 +24,6 @@ from shortlist.text.tokens import (
     compact,
     distinct_words,
     gathered,
-    read_words,
     split_identifier,
     stem,
     terms,
@@ -102,8 +101,6 @@ MOST_CHARS = 600
 MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
-PRODUCTS = read_words("products.txt")
-_ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")
 _FILLER = (
     r"(?:(?:please|pls|can you|could you|would you|i need to|i want to|i'd like to|i have to|just|also|maybe|finally"
     r"|then|afterwards|yes|yeah|ok|okay|sure|great|thanks|so|now|hey|hi)[,.!]?\s+)*"
@@ -354,6 +351,7 @@ def asked_text(text: str) -> str:
     return with_kinds(query_of(ask_of(clean_text(text))))
 
 
+@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
 def with_kinds(text: str) -> str:
     """Say what a name stands for that is written as one, as "tell #dev" and "rename a.md" leave it out."""
     if "#" in text and "channel" not in text.lower():
@@ -365,13 +363,7 @@ def with_kinds(text: str) -> str:
     return text
 
 
-def products_named(text: str) -> Iterator[str]:
-    """Yield the products that a request says it is about: "in PagerDuty", "our Terraform stack"."""
-    for found in _ABOUT.finditer(text):
-        if (name := found[1].lower()) in PRODUCTS:
-            yield name
-
-
+@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
 def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
     """Return what is asked as a model knows its words and, where these are several things, each of them.
 
@@ -439,6 +431,7 @@ class Wish(NamedTuple):
         return bool(self.about) and (len(terms(self.text)) < MIN_WORDS or bool(_ONE.search(self.text)))
 
 
+@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
 def wishes(text: str) -> tuple[Wish, ...]:
     """Split a request into wishes; empty if it asks for one thing, or describes a task at length."""
     if len(text) > MOST_CHARS:
