@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,24 +15,32 @@ from typing import Any
 import pytest
 from benchmarks.stress.client import Era, RawClient
 
+from shortlist.front.turns import CUT_SHORT
+
 SERVERS = Path(__file__).parent.parent / "servers"
 SECONDS = 180
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
+HANDSHAKE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """Run `shortlist serve` in front of a server whose `late` answers when a file appears; yield process and port."""
+def slow_server(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Configure a server whose `late` answers when a file appears; return the file and the environment to use it."""
     server = {
         "command": sys.executable,
         "args": [str(SERVERS / "misbehaving.py"), "late", str(folder / "now")],
         "env": {"PATH": os.environ["PATH"]},
     }
-    config, log = folder / "servers.json", folder / "log"
+    config = folder / "servers.json"
     config.write_text(json.dumps({"mcpServers": {"slow": server}}))
     folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
-    environment = {**os.environ, "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path), **folders}
-    command = [*PROGRAM, "serve", "--http", "127.0.0.1:0", "--config", str(config), "--no-dashboard", "--open"]
+    return config, {**os.environ, "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path), **folders}
+
+
+@contextmanager
+def serving(folder: Path, program: Sequence[str] = PROGRAM) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """Run `shortlist serve` in front of that server; yield process and port."""
+    (config, environment), log = slow_server(folder), folder / "log"
+    command = [*program, "serve", "--http", "127.0.0.1:0", "--config", str(config), "--no-dashboard", "--open"]
     with log.open("wb") as out, subprocess.Popen(command, env=environment, stderr=out) as process:
         try:
             deadline = time.monotonic() + SECONDS
@@ -80,17 +88,63 @@ def test_calls_that_are_running_at_a_signal_are_answered(era: Era, number: signa
     assert [answer.get("result", {}).get("content", [{}])[0].get("text") for answer in answers] == ["at last"] * 8  # type: ignore[attr-defined]
 
 
-def test_a_call_that_never_ends_does_not_keep_a_gateway_at_sigterm(tmp_path: Path) -> None:
-    async def hang(process: "subprocess.Popen[bytes]", port: int) -> None:
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_calls_that_outlast_the_grace_period_are_told_that_the_gateway_shuts_down(era: Era, tmp_path: Path) -> None:
+    async def calls(process: "subprocess.Popen[bytes]", port: int) -> tuple[list[dict[str, Any]], bytes]:
         await admitted(port)
-        client = RawClient(port, "modern")
-        await client.open()
-        task = asyncio.create_task(client.call("call_tool", {"name": "slow__late", "arguments": {}}))
-        while not (tmp_path / "now.1").exists():
+        clients = [RawClient(port, era) for _ in range(5)]
+        for client in clients:
+            await client.open()
+        inner = {"name": "slow__late", "arguments": {}}
+        running = [asyncio.create_task(client.call("call_tool", inner)) for client in clients]
+        half, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
+        while not (tmp_path / "now.5").exists():
             await asyncio.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        await asyncio.wait([task])
+        return await asyncio.gather(*running), await half.read()
 
     with serving(tmp_path) as (process, port):
-        asyncio.run(asyncio.wait_for(hang(process, port), SECONDS))
+        answers, half = asyncio.run(asyncio.wait_for(calls(process, port), SECONDS))
         assert process.wait(SECONDS) == 0
+    assert [answer["error"]["message"] for answer in answers] == [CUT_SHORT] * 5
+    assert half.startswith(b"HTTP/1.1 503")
+    assert half.endswith(b"The gateway is shutting down.")
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_a_call_over_stdio_that_outlasts_the_grace_period_is_told_too(tmp_path: Path) -> None:
+    config, environment = slow_server(tmp_path)
+    command = [*PROGRAM, "serve", "--own", "--config", str(config)]
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            for message in (
+                {"id": 1, "method": "initialize", "params": HANDSHAKE},
+                {"method": "notifications/initialized"},
+            ):
+                process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            process.stdin.flush()
+            answered: dict[str, Any] = {}
+            number = 1
+            while not (tmp_path / "now.1").exists():
+                number += 1
+                params = {"name": "call_tool", "arguments": {"name": "slow__late", "arguments": {}}}
+                call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+                process.stdin.write(json.dumps(call).encode() + b"\n")
+                process.stdin.flush()
+                time.sleep(0.3)
+            process.send_signal(signal.SIGTERM)
+            for line in process.stdout:
+                answered = json.loads(line)
+            assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
+    assert answered["id"] == number
+    assert answered["error"]["message"] == CUT_SHORT

@@ -22,7 +22,6 @@ from starlette.routing import Route
 from shortlist.cli.listening import listen
 from shortlist.config.settings import Limits
 from shortlist.front import connections, resumption
-from shortlist.front.audience import SHUTTING_DOWN, Admission
 from shortlist.front.connections import (
     HEAD_BYTES,
     HEAD_FIELDS,
@@ -35,6 +34,7 @@ from shortlist.front.connections import (
 from shortlist.front.http import MAX_BODY_BYTES, build_app
 from shortlist.front.server import RelayedCalls
 from shortlist.front.streams import encode_event
+from shortlist.front.turns import SHUTTING_DOWN, Admission
 from shortlist.upstream.framing import MOST_VALUES
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 from tests.gateway.test_http import connect
@@ -61,7 +61,7 @@ async def listening(
     state = served.front.gateway.state
     state.everything = replace(state.everything, settings=replace(state.settings, limits=limits))
     admission = Admission(limits)
-    served.front.server.middleware.append(admission)
+    served.front.surround(admission)
     ports: list[str] = []
     app = build_app(served.front, "127.0.0.1", [Route("/healthz", _healthy), *routes], refused=admission.refused)
     async with anyio.create_task_group() as tasks:
@@ -331,6 +331,17 @@ async def test_a_result_is_relayed_with_fields_that_no_model_knows(era: Era) -> 
         answer = await client.call("call_tool", {"name": "alpha__echo", "arguments": {"text": "hi"}})
         client.close()
     assert answer["result"]["content"][0]["text"] == "odd"
+
+
+async def test_a_call_as_a_task_counts_as_a_call() -> None:
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, admission):
+        client = RawClient(port, "legacy")
+        await client.open()
+        await admission.close(0)
+        call = {"name": "call_tool", "arguments": {"name": "alpha__echo", "arguments": {"text": "hi"}}, "task": {}}
+        answer = await client.request("tools/call", call)
+        client.close()
+    assert SHUTTING_DOWN in answer["error"]["message"]
 
 
 class Overlaid:

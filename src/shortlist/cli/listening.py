@@ -16,14 +16,16 @@ from starlette.types import ASGIApp
 from shortlist.cli.signals import ending_signals
 from shortlist.config.settings import DEFAULT_LIMITS
 from shortlist.errors import InvalidInput
-from shortlist.front.audience import Admission
 from shortlist.front.connections import IDLE_SECONDS, guarded_protocol
+from shortlist.front.turns import Admission
 
 ACCEPTED_AT_ONCE = 8
 """Connections that are accepted in one pass of the event loop. uvloop accepts one for each listening socket, and a
 probe would wait behind thousands of connections that came before it."""
 GRACE_SECONDS = 3.0
 """How long requests that are running at a signal may take to be answered."""
+RESPONSE_SECONDS = 0.5
+"""How long clients may then take to read their last responses."""
 EXIT_SECONDS = 4.7
 """After a signal the process has ended by then, whatever still runs in it."""
 
@@ -53,7 +55,7 @@ async def listen(
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=RESPONSE_SECONDS,  # type: ignore[arg-type] # asyncio takes fractions too
     )
     server = _Server(config)
     async with anyio.create_task_group() as tasks:

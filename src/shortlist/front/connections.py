@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar
 
+from starlette.responses import PlainTextResponse
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from shortlist.config.settings import Limits
@@ -54,6 +55,7 @@ _CONTRADICTORY = _Refusal("host", "400 Bad Request", "The request line and the H
 _LATE = _Refusal(
     "request_seconds", "408 Request Timeout", "The request took too long to arrive (limits.request_seconds)."
 )
+_ENDING = PlainTextResponse("The gateway is shutting down.", 503, {"Connection": "close"})
 _PIPELINED = _Refusal("pipelined", "503 Service Unavailable", "Too many requests wait on this connection.")
 
 
@@ -189,8 +191,17 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Answer a request; the server cancels those that are not answered when it ends, and they are told so."""
         self._answered = cycle
-        super()._start_asgi_task(cycle, app)
+
+        async def told_of_the_end(scope: Any, receive: Any, send: Any) -> None:
+            try:
+                await app(scope, receive, send)
+            except asyncio.CancelledError:
+                if not cycle.response_started:
+                    await _ENDING(scope, receive, send)
+
+        super()._start_asgi_task(cycle, told_of_the_end)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:

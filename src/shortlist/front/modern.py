@@ -55,17 +55,10 @@ async def serve_call(server: DualServer, scope: Scope, receive: Receive, send: S
         return False
     route = classify_inbound_request(message, headers=dict(request.headers))
     params: dict[str, Any] = message["params"]
-    if not isinstance(route, InboundModernRoute) or _mirrors_headers(server, params["name"]):
+    if not isinstance(route, InboundModernRoute) or server.mirrors_headers(params["name"]):
         return False
     await _Exchange(server, request, receive, send, message, route).run()
     return True
-
-
-def _mirrors_headers(server: DualServer, name: str) -> bool:
-    """Return whether a tool wants arguments repeated in headers, which the SDK checks."""
-    lookup = server.get_tool_input_schema
-    schema = lookup(name) if lookup is not None else None
-    return schema is not None and "x-mcp-header" in str(schema)
 
 
 def _connection(route: InboundModernRoute) -> Connection:

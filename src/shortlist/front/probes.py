@@ -7,10 +7,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from shortlist.access.principal import NOBODY
-from shortlist.front.audience import Admission
 from shortlist.front.border import Border
 from shortlist.front.notices import Notices
 from shortlist.front.server import PRINCIPAL
+from shortlist.front.turns import Admission
 from shortlist.gateway.state import GatewayState
 from shortlist.observability.metrics import CONTENT_TYPE, NOTICES_DROPPED, REFUSED, RUNNING, Instruments
 

@@ -99,6 +99,9 @@ logger = logging.getLogger(__name__)
 class DualServer(Server[Any]):
     """The SDK's server, which advertises over every transport that its lists change."""
 
+    mirrors_headers: Callable[[str], bool] = staticmethod(lambda _: False)
+    """Returns whether a tool wants arguments repeated in headers, which the SDK checks."""
+
     def create_initialization_options(
         self,
         notification_options: NotificationOptions | None = None,
@@ -162,6 +165,7 @@ class Front:
             cache_hints={method: CacheHint() for method in CACHEABLE_METHODS},  # type: ignore[misc]
             get_tool_input_schema=self._bound_schema,
         )
+        server.mirrors_headers = self._mirrors_headers
         requests: list[tuple[str, type[BaseModel], Handler]] = [
             ("tools/list", PaginatedRequestParams, self._list_tools),
             ("tools/call", CallToolRequestParams, self._call_tool),
@@ -182,6 +186,11 @@ class Front:
         server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._roots_changed)
         server.middleware += [self._instruct, self._call_as_task]
         return server
+
+    def surround(self, *middleware: Any) -> None:
+        """Put middleware around every request, the outermost first; calls as tasks are within it too."""
+        at = self.server.middleware.index(self._call_as_task)
+        self.server.middleware[at:at] = middleware
 
     # Requests
 
@@ -297,6 +306,10 @@ class Front:
         """Return the schema that the SDK checks headers of a `tools/call` against, for a tool in the caller's reach."""
         tool = self.gateway.state.everything.tool_in_reach(PRESENTED.get(), name)
         return None if tool is None else tool.input_schema
+
+    def _mirrors_headers(self, name: str) -> bool:
+        tool = self.gateway.state.everything.tool_in_reach(PRESENTED.get(), name)
+        return tool is not None and "x-mcp-header" in tool.definition  # unparsed: it may have a million characters
 
     # Who calls
 
