@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from shortlist.catalog.readers import tool_from_mcp
 from shortlist.config.settings import Trust
+from shortlist.errors import StoreError
 from shortlist.models import Tool
+from shortlist.storage.port import StoredPins
 from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.trust import keeping
 from shortlist.trust.definitions import ToolDefinition
@@ -70,6 +72,66 @@ def test_one_keeper_decides_like_one_that_starts_again_for_every_list(
         assert names(keeper.admit("s", each, {})) == names(fresh.admit("s", each, {}))
         assert {(h.entry.name, h.cause) for h in keeper.held("s")} == {(h.entry.name, h.cause) for h in fresh.held("s")}
         assert kept(own) == kept(other)
+
+
+class FullDisk(SqlitePins):
+    """A store that can be read, and written only while there is room."""
+
+    has_room = True
+
+    def write(self, server: str, pins: StoredPins) -> None:
+        self._check()
+        super().write(server, pins)
+
+    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+        self._check()
+        super().amend(server, touched, pins)
+
+    def _check(self) -> None:
+        if not self.has_room:
+            raise StoreError("No space left on device")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(lists, st.booleans()), min_size=2, max_size=5), st.sampled_from(("scan", "review", "auto")))
+def test_a_disk_that_is_full_at_times_changes_no_decision_and_nothing_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[list[Tool], bool]], trust: Trust
+) -> None:
+    folder = tmp_path_factory.mktemp("pins")
+    full, good = FullDisk(folder / "full.sqlite"), SqlitePins(folder / "good.sqlite")
+    keeper, other = Keeper(full, Counting, lambda _: trust), Keeper(good, Counting, lambda _: trust)
+    for each, has_room in steps:
+        full.has_room = has_room
+        assert names(keeper.admit("s", each, {})) == names(other.admit("s", each, {}))
+        assert {(h.entry.name, h.cause) for h in keeper.held("s")} == {(h.entry.name, h.cause) for h in other.held("s")}
+    full.has_room = True
+    keeper.reviewed()
+    assert keeper.unsaved == ()
+    assert keeper.problem == ""
+    assert kept(full) == kept(good)
+
+
+def test_what_cannot_be_saved_is_reported_and_a_change_of_it_is_held_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FullDisk(tmp_path / "trust.sqlite")
+    store.has_room = False
+    keeper = Keeper(store, Counting, lambda _: "scan")
+    assert names(keeper.admit("s", [listed("pay", "Fine.", False)], {})) == ["pay"]
+    assert keeper.unsaved == ("s",)
+    assert "No space left on device" in keeper.problem
+    assert "approvals of 's' are kept in memory" in caplog.text
+    keeper.reviewed()
+    assert names(keeper.admit("s", [listed("pay", "Evil.", False)], {"title": "another list"})) == []
+    assert [held.before is not None for held in keeper.held("s")] == [True]
+    assert not (tmp_path / "trust.sqlite").exists()
+
+
+def test_pins_in_a_folder_that_may_not_be_entered_are_unknown_and_not_none(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)  # which not even root can enter
+    keeper = Keeper(SqlitePins(loop / "trust.sqlite"), Counting, lambda _: "scan")
+    assert names(keeper.admit("s", [listed("pay", "Fine.", False)], {})) == []
 
 
 def names(admitted: Sequence[Tool]) -> list[str]:

@@ -34,6 +34,8 @@ class Answer:
     data: Json
     text: str
     status: int = OK
+    notes: tuple[str, ...] = ()
+    """What a person is told beside the answer, on stderr."""
 
     def shown(self, arguments: Namespace) -> str:
         return shown_json(self.data, indent=2) if arguments.json else self.text
@@ -53,6 +55,8 @@ def answer_alone(arguments: Namespace) -> int:
                 await _start_needed(arguments, stack)
             answer = await COMMANDS[arguments.command](arguments, stack)
             print(answer.shown(arguments))
+            for note in answer.notes:
+                say(note)
             return answer.status
 
     return run_plainly(run)
@@ -112,7 +116,7 @@ async def _status(_: Namespace, stack: Stack) -> Answer:
     lines = [_status_line(status) for status in statuses.values()]
     is_well = all(status.state == "ready" for status in statuses.values())
     data = {name: _status_data(status) for name, status in statuses.items()}
-    return Answer(data, "\n".join(lines), OK if is_well else FAILED)
+    return Answer(data, "\n".join(lines), OK if is_well else FAILED, stack.unsaved())
 
 
 def _status_line(status: UpstreamStatus) -> str:

@@ -22,11 +22,12 @@ from shortlist.config.clients.known import Place, server_entries
 from shortlist.config.clients.texts import decoded, format_of, put, read_bytes, replace_file, tree_of
 from shortlist.config.load import load_settings
 from shortlist.config.settings import Settings
-from shortlist.errors import InvalidConfig, InvalidInput
+from shortlist.errors import InvalidConfig, InvalidInput, StoreError
 from shortlist.models import Json
 from shortlist.observability.logs import quieter
-from shortlist.paths import find_config
+from shortlist.paths import data_folder, find_config
 from shortlist.storage.opening import open_storage
+from shortlist.storage.private import writing_problem
 from shortlist.text.tokens import clean_text
 from shortlist.upstream.events import UpstreamEvent, UpstreamStatus
 from shortlist.upstream.isolation import problem_with
@@ -71,16 +72,16 @@ def examine(path: Path, *, servers: Sequence[str] = (), yes: bool = False, as_js
     if unknown:
         raise InvalidInput(f"No server {unknown[0]!r}. There are {', '.join(settings.servers)}.")
     chosen = replace(settings, servers={n: s for n, s in settings.servers.items() if not servers or n in servers})
-    statuses = _statuses(chosen)
+    statuses, state = _statuses(chosen), _state_problem(chosen)
     found = {
         name: diagnose(BrokenServer(settings=chosen.servers[name], status=status, environment=os.environ))
         for name, status in statuses.items()
         if status.state != "ready"
     }
     if as_json:
-        print(shown_json(_data(path, statuses, found), indent=2))
+        print(shown_json(_data(path, statuses, found, state), indent=2))
     else:
-        print(_report(path, statuses, found))
+        print(_report(path, statuses, found, state))
     fixable = [each for each in found.values() if each.fix is not None]
     fixed = [each for each in fixable if yes or (not as_json and confirmed(f"{each.server}: {each.fix.what}?"))]  # type: ignore[union-attr]
     if fixed:
@@ -89,7 +90,7 @@ def examine(path: Path, *, servers: Sequence[str] = (), yes: bool = False, as_js
             print(f"Fixed {', '.join(each.server for each in fixed)} in {path}. Run `shortlist doctor` again.")
     elif fixable and not as_json:
         print("To apply the fixes marked with *: shortlist doctor --yes")
-    return OK if not found else FAILED
+    return OK if not found and state is None else FAILED
 
 
 def apply_fixes(path: Path, fixes: Sequence[ServerDiagnosis]) -> None:
@@ -126,11 +127,24 @@ def _settled(settings: Settings, logins: Logins) -> Mapping[str, UpstreamStatus]
         return run_plainly(run)
 
 
+def _state_problem(settings: Settings) -> str | None:
+    """Return what a gateway could not read or save of its state."""
+    try:
+        with closing(open_storage(revealed(settings).storage)) as storage:
+            storage.pins.overview()
+    except StoreError as error:
+        return f"approvals cannot be read, so a server that connects serves nothing: {error}"
+    problem = writing_problem(data_folder())
+    return problem and f"{problem}. Tools are served; approvals and events are lost at the next restart."
+
+
 def _ignore(_: UpstreamEvent) -> None:
     """Ignore an event: only the final statuses count."""
 
 
-def _report(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, ServerDiagnosis]) -> str:
+def _report(
+    path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, ServerDiagnosis], state: str | None
+) -> str:
     lines = [f"{path}: {len(statuses) - len(found)} of {len(statuses)} servers work."]
     for name, status in statuses.items():
         problem = found.get(name)
@@ -139,13 +153,17 @@ def _report(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[s
         else:
             star = "*" if problem.fix else ""
             lines.append(f"✗ {name:<24} {clean_text(problem.cause)}\n  → {clean_text(problem.remedy)}{star}")
+    if state is not None:
+        lines.append(f"✗ State: {clean_text(state)}")
     for kind in ISOLATIONS:
         trouble = problem_with(kind)
         lines.append(f"Isolation {kind!r} works here." if trouble is None else f"Isolation {kind!r}: {trouble}.")
     return "\n".join(lines)
 
 
-def _data(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, ServerDiagnosis]) -> dict[str, Json]:
+def _data(
+    path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str, ServerDiagnosis], state: str | None
+) -> dict[str, Json]:
     rows: dict[str, Json] = {}
     for name, status in statuses.items():
         problem = found.get(name)
@@ -157,4 +175,4 @@ def _data(path: Path, statuses: Mapping[str, UpstreamStatus], found: Mapping[str
             "fix": {"keys": list(problem.fix.keys), "value": problem.fix.value} if problem and problem.fix else None,
         }
     isolation: dict[str, Json] = {kind: problem_with(kind) for kind in ISOLATIONS}
-    return {"file": str(path), "servers": rows, "problem": None, "isolation": isolation}
+    return {"file": str(path), "servers": rows, "problem": None, "state": state, "isolation": isolation}

@@ -142,7 +142,7 @@ class LocalDoor:
             await stack.pool.settled(SETTLE_SECONDS)
             await stack.gateway.settled()
         answer = await COMMANDS[command](arguments, stack)
-        return {"notes": [], "output": answer.shown(arguments), "status": answer.status}
+        return {"notes": answer.notes, "output": answer.shown(arguments), "status": answer.status}
 
     async def _knows(self, tool: str) -> bool:
         state = self._stack.gateway.state

@@ -37,11 +37,11 @@ from shortlist.cli.vault import stored_secret
 from shortlist.cli.words import Words
 from shortlist.config.settings import ServerSettings, Settings, TelemetrySettings
 from shortlist.front.answerer import Answerer
-from shortlist.front.audience import Admission
 from shortlist.front.leases import SharedLeases
 from shortlist.front.peers import Peers
 from shortlist.front.probes import watch_clients
 from shortlist.front.server import Front, ObservedRequests, RelayedCalls
+from shortlist.front.turns import Admission
 from shortlist.gateway.gateway import Gateway, watch
 from shortlist.gateway.ports import ToolSearch
 from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams
@@ -49,12 +49,13 @@ from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Query, Tool, ToolId
 from shortlist.observability.logs import lines_left_out, quieter
-from shortlist.observability.metrics import DROPPED, LINES_DROPPED, GatewayMetrics, note_on_span
+from shortlist.observability.metrics import DROPPED, LINES_DROPPED, UNSAVED, GatewayMetrics, Instruments, note_on_span
 from shortlist.search.engine import Engine, Preparable
 from shortlist.storage.audit import AuditLog
 from shortlist.storage.opening import open_storage
 from shortlist.storage.port import Storage, VectorStore
 from shortlist.telemetry.recorder import record_to
+from shortlist.trust.keeping import Keeper
 from shortlist.upstream.events import Survey, Surveyed, UpstreamEvent
 from shortlist.upstream.pool import UpstreamPool
 
@@ -84,6 +85,8 @@ class Stack:
     """The other gateways on the same store; None where it is not shared."""
     leases: SharedLeases | None
     """Decides which of these gateways runs a server over stdio; None where this one runs all of its own."""
+    unsaved: Callable[[], tuple[str, ...]]
+    """Says what could not be saved, and why."""
 
 
 def run_plainly(work: Callable[[], Awaitable[Done]]) -> Done:
@@ -224,15 +227,7 @@ async def _open_stack(
     )
     started = True
     watch(gateway.state, metrics.instruments)
-    metrics.instruments.read(
-        DROPPED,
-        lambda: {
-            ("",): 0,
-            ("audit",): gateway.state.audit.lost,
-            **{(why,): count for why, count in telemetry.lost().items()},
-        },
-    )
-    metrics.instruments.read(LINES_DROPPED, lambda: {(): lines_left_out()})
+    _watch_losses(metrics.instruments, gateway, telemetry, keeper)
     telemetry.follow()  # before the first request, so that nobody gets two variants
     events.take = partial(_take_event, gateway, saved)
     changes = shared.changes if shared is not None else None
@@ -240,8 +235,21 @@ async def _open_stack(
         front = Front(gateway, answerer)
         admission = Admission(settings.limits)
         watch_clients(metrics.instruments, admission, front.audience.notices)
-        front.server.middleware += [ObservedRequests(metrics.measure), admission, RelayedCalls(front.server)]
-        stack = Stack(settings, pool, gateway, front, metrics, search, storage, admission, news, peers, leases)
+        front.surround(ObservedRequests(metrics.measure), admission, RelayedCalls(front.server))
+        stack = Stack(
+            settings,
+            pool,
+            gateway,
+            front,
+            metrics,
+            search,
+            storage,
+            admission,
+            news,
+            peers,
+            leases,
+            partial(_unsaved, keeper, telemetry),
+        )
         if models:
             known = starting.keys() & catalog.servers.keys()
             pool.start_later(known)  # searches of their tools are answered meanwhile
@@ -265,6 +273,26 @@ async def _open_stack(
                 tasks.start_soon(follow, news)
             yield stack
         tasks.cancel_scope.cancel()
+
+
+def _watch_losses(instruments: Instruments, gateway: Gateway, telemetry: Telemetry, keeper: Keeper) -> None:
+    """Let the instruments read what could not be recorded, saved or written."""
+    instruments.read(
+        DROPPED,
+        lambda: {
+            ("",): 0,
+            ("audit",): gateway.state.audit.lost,
+            **{(why,): count for why, count in telemetry.lost().items()},
+        },
+    )
+    instruments.read(UNSAVED, lambda: {("approvals",): len(keeper.unsaved)})
+    instruments.read(LINES_DROPPED, lambda: {(): lines_left_out()})
+
+
+def _unsaved(keeper: Keeper, telemetry: Telemetry) -> tuple[str, ...]:
+    approvals = f"approvals of {', '.join(keeper.unsaved)} are in memory only, since they cannot be saved: "
+    events = [f"{count:,} events could not be recorded ({why})" for why, count in telemetry.lost().items() if count]
+    return (*([approvals + keeper.problem] if keeper.unsaved else []), *events)
 
 
 @asynccontextmanager

@@ -208,6 +208,12 @@ KEPT_BYTES = Family(
 DROPPED = Family(
     name="shortlist.events.dropped", help="Events that could not be recorded, by reason.", labels=("reason",)
 )
+UNSAVED = Family(
+    name="shortlist.storage.unsaved",
+    help="Servers whose approvals are in memory only, because they cannot be saved.",
+    kind="gauge",
+    labels=("what",),
+)
 LINES_DROPPED = Family(
     name="shortlist.log_lines.dropped",
     help="Log lines that were not written, because there were too many of a kind or nobody reads stderr.",

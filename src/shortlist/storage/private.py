@@ -9,6 +9,8 @@ from pathlib import Path
 from shortlist.paths import READING, private_folder
 
 FILE_MODE = 0o600
+PROBE_BYTES = 64 * 1024
+"""More than the first pages of every file that a gateway creates."""
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -51,6 +53,17 @@ def create_private(path: Path) -> None:
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINKS, FILE_MODE))
+
+
+def writing_problem(folder: Path) -> str | None:
+    """Return why nothing can be saved in a folder; None where a file can."""
+    probe = folder / f".probe.{secrets.token_hex(6)}"
+    try:
+        write_private(probe, bytes(PROBE_BYTES))
+        probe.unlink()
+    except OSError as error:
+        return f"nothing can be saved in {folder}: {error.strerror or error}"
+    return None
 
 
 @contextmanager

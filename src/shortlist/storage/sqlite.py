@@ -1,5 +1,6 @@
 """One SQLite file that gateways, commands and the dashboard of one machine share: opened, migrated, never damaged."""
 
+import errno
 import os
 import sqlite3
 import threading
@@ -172,7 +173,7 @@ class OwnFile:
     @contextmanager
     def opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         """Open the file, and commit everything that happens inside or roll it back; yield None if there is no file."""
-        if not create and (not os.path.lexists(self._path) or os.path.getsize(self._path) == 0):
+        if not create and not self._has_content():
             yield None  # type: ignore[misc]
             return
         try:
@@ -185,7 +186,17 @@ class OwnFile:
                 yield connection
                 connection.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{self._path}: {error}. {self._remedy}") from error
+            remedy = _remedy(error)
+            raise StoreError(f"{self._path}: {error}. {self._remedy if remedy == _DAMAGED else remedy}") from error
+
+    def _has_content(self) -> bool:
+        """Return whether there is a file that is not empty; raise StoreError where that cannot be known."""
+        try:
+            return os.lstat(self._path).st_size != 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise StoreError(f"{self._path}: {error}. {_ACCESS}") from error
 
     def _check(self, connection: sqlite3.Connection, create: bool) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -239,7 +250,7 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-_SPACE = "Free some disk space; until then events are counted as lost."
+_SPACE = "Free some disk space; until then nothing is saved."
 _ACCESS = "Check that you may write the file and its folder."
 _DAMAGED = "The file is damaged and is left unchanged: move it away, and a new one is created."
 _REMEDIES: Mapping[int, str] = {
@@ -252,9 +263,10 @@ _REMEDIES: Mapping[int, str] = {
     sqlite3.SQLITE_PERM: _ACCESS,
 }
 """By primary result code, the low byte of what SQLite reports."""
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def _remedy(error: sqlite3.Error | OSError) -> str:
     if isinstance(error, OSError):
-        return _ACCESS
+        return _SPACE if error.errno in _NO_SPACE else _ACCESS
     return _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, _DAMAGED)

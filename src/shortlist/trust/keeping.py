@@ -41,7 +41,16 @@ from shortlist.trust.pins import (
     with_accepted,
     without_gone,
 )
-from shortlist.trust.stored import READ_ONLY, doubts_of, found_read_only, held_of, pins_of, read_only_of, stored_pins
+from shortlist.trust.stored import (
+    READ_ONLY,
+    BufferedPins,
+    doubts_of,
+    found_read_only,
+    held_of,
+    pins_of,
+    read_only_of,
+    stored_pins,
+)
 from shortlist.trust.verdicts import DefinitionScanner, ScanVerdict, scanner_version
 
 logger = logging.getLogger(__name__)
@@ -107,7 +116,7 @@ class Keeper:
         trust: Callable[[str], Trust],
         gone_bytes: Callable[[], int] = lambda: DEFAULT_LIMITS.gone_definitions_bytes,
     ) -> None:
-        self._store, self._make, self._trust, self._gone_bytes = store, scanner, trust, gone_bytes
+        self._store, self._make, self._trust, self._gone_bytes = BufferedPins(store), scanner, trust, gone_bytes
         self._scanner: DefinitionScanner | None = None
         self._arrived: dict[str, Arrival] = {}
         self._held: Mapping[str, frozenset[str]] = {}
@@ -132,6 +141,16 @@ class Keeper:
             self._arrived[server] = arrival
             held = arrival.held_tools
             return tuple(tool for tool in tools if tool.name not in held) if held else tuple(tools)
+
+    @property
+    def unsaved(self) -> tuple[str, ...]:
+        """The servers whose pins could not be saved, and are kept in memory."""
+        return self._store.unsaved
+
+    @property
+    def problem(self) -> str:
+        """Why pins cannot be saved; empty where they are."""
+        return self._store.problem
 
     def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
         """Return what a server says of itself, as far as it was accepted."""

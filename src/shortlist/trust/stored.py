@@ -1,14 +1,100 @@
-"""Pins and reviews as the store keeps them."""
+"""Pins and reviews as the store keeps them, and in memory while it cannot be written."""
 
 import json
-from collections.abc import Iterable
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from shortlist.storage.port import PinnedDefinition, StoredPins
+from shortlist.errors import StoreError
+from shortlist.storage.port import Decision, PinnedDefinition, PinStore, StoredPins
 from shortlist.trust.pins import ITEM_NAMES, Admitted, Held, Kind, PinnedEntry, Pins
 from shortlist.trust.verdicts import Reason
 
 READ_ONLY = "read_only"
 """The kind of a decision that a tool, defined as it is now, only reads."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class BufferedPins:
+    """A store of pins that keeps in memory what cannot be written, and tries again; safe to use from any thread.
+
+    A full disk or a folder that may not be written holds nobody's tools back. A store that cannot be read still raises
+    StoreError: what was approved before is unknown then.
+    """
+
+    store: PinStore
+    problem: str = ""
+    """Why pins could not be written, the last time that was tried."""
+    _unsaved: dict[str, StoredPins] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def unsaved(self) -> tuple[str, ...]:
+        """The servers whose pins are in memory only."""
+        return tuple(self._unsaved)
+
+    def read(self, server: str) -> StoredPins:
+        stored, waiting = self.store.read(server), self._unsaved.get(server)
+        return stored if waiting is None else replace(waiting, decisions=stored.decisions)
+
+    def write(self, server: str, pins: StoredPins) -> None:
+        with self._lock:
+            self._write(server, pins)
+
+    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+        with self._lock:
+            if server not in self._unsaved:
+                try:
+                    self.store.amend(server, touched, pins)
+                except StoreError as error:
+                    self._report(server, error)
+                else:
+                    return
+            self._write(server, _amended(self.read(server), touched, pins))
+
+    def decide(self, server: str, decisions: Sequence[Decision]) -> None:
+        self.store.decide(server, decisions)
+
+    def overview(self) -> dict[str, frozenset[str]]:
+        waiting = {
+            server: frozenset(each.name for each in pins.held if each.kind == "tool")
+            for server, pins in tuple(self._unsaved.items())
+        }
+        return {**self.store.overview(), **waiting}
+
+    def state(self) -> int:
+        """Return the number of the store; try again to write what is in memory only."""
+        with self._lock:
+            for server, pins in tuple(self._unsaved.items()):
+                self._write(server, pins)
+        return self.store.state()
+
+    def _write(self, server: str, pins: StoredPins) -> None:
+        try:
+            self.store.write(server, pins)
+        except StoreError as error:
+            self._report(server, error)
+            self._unsaved[server] = pins
+        else:
+            if self._unsaved.pop(server, None) is not None and not self._unsaved:
+                self.problem = ""
+                logger.info("approvals are saved again")
+
+    def _report(self, server: str, error: StoreError) -> None:
+        if server not in self._unsaved:
+            logger.warning("approvals of %r are kept in memory, since they cannot be saved: %s", server, error)
+        self.problem = str(error)
+
+
+def _amended(stored: StoredPins, touched: Iterable[tuple[str, str]], pins: StoredPins) -> StoredPins:
+    """Return pins as a store has them after `amend`."""
+    gone, accepted = set(touched), {(d.kind, d.name): d for d in (*stored.accepted, *pins.accepted)}
+    held = {(d.kind, d.name): d for d in stored.held if (d.kind, d.name) not in gone}
+    held |= {(d.kind, d.name): d for d in pins.held}
+    return replace(pins, accepted=tuple(accepted.values()), held=tuple(held.values()), decisions=stored.decisions)
 
 
 def pins_of(stored: StoredPins) -> Pins:
