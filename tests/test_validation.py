@@ -1,17 +1,23 @@
+import itertools
 import json
+import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
+import re2
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from shortlist import validation
 from shortlist.models import Tool
 from shortlist.validation import Check, check_arguments, check_call
-from shortlist.workers import WorkerFailed, run_apart
+from shortlist.workers import WorkerBusy, WorkerFailed, run_apart
 
 
 @pytest.fixture
@@ -19,8 +25,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def tool_of(schema: Any) -> Tool:
+    return Tool(id="s/t", name="t", definition=json.dumps({"inputSchema": schema}))
+
+
 def check(schema: Any, arguments: dict[str, Any]) -> Check:
-    return check_arguments(Tool(id="s/t", name="t", definition=json.dumps({"inputSchema": schema})), arguments)
+    return check_arguments(tool_of(schema), arguments)
 
 
 def test_good_arguments_pass() -> None:
@@ -155,6 +165,104 @@ async def test_what_takes_long_is_checked_in_a_process_that_is_killed_when_its_t
     schema, arguments = HEAVY["unique items"]
     tool = Tool(id="s/t", name="t", definition=json.dumps({"inputSchema": schema}))
     assert (await check_call(tool, arguments)).violations
+
+
+BOMBS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a pattern that takes a second to compile": ({"properties": {"a": {"pattern": r"[\pL\pN]{1,300}"}}}, {"a": "x"}),
+    "many classes of Unicode": ({"properties": {"a": {"pattern": "(?i)" + r"\pL" * 90}}}, {"a": "x"}),
+    "repetitions of repetitions": ({"properties": {"a": {"pattern": "((a{1,30}){1,30})"}}}, {"a": "x"}),
+    "large repetitions": ({"propertyNames": {"pattern": "a{1,900}b"}}, {"a": 1}),
+    "a long text": ({"properties": {"a": {"pattern": "^(.*a.{90})"}}}, {"a": "a" * 30_000}),
+    "thousands of patterns": ({"patternProperties": {f"^{n}$": {} for n in range(2_500)}}, {"a": 1, "b": 2}),
+    "a large schema": ({"properties": {f"p{n}": {"type": "string"} for n in range(2_500)}}, {"p1": "x"}),
+    "alternatives of alternatives": ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}}, {}),
+    "a dynamic reference to itself": (
+        {"$dynamicRef": "#n", "$dynamicAnchor": "n", "properties": {"a": {"$dynamicRef": "#n"}}},
+        {"a": {}},
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", BOMBS)
+async def test_what_may_take_long_is_not_done_on_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def elsewhere(*_: Any, seconds: float) -> Check:
+        assert seconds == validation.WORKER_SECONDS
+        return Check(unchecked="elsewhere")
+
+    def compiled(pattern: str, **_: Any) -> Any:
+        assert pattern.startswith("^")
+        assert len(pattern) <= len("^9999$")
+        return re.compile(pattern)
+
+    monkeypatch.setattr(validation, "run_apart", elsewhere)
+    monkeypatch.setattr(re2, "compile", compiled)
+    schema, arguments = BOMBS[name]
+    assert await check_call(tool_of(schema), arguments) == Check(unchecked="elsewhere")
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_ends_within_the_steps_of_a_check(name: str) -> None:
+    schema, arguments = BOMBS[name]
+    assert isinstance(check(schema, arguments), Check)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^[a-z0-9-]{1,63}$", "^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$", "^https?://", "^(a+)+$"]
+)
+def test_usual_patterns_are_matched_on_the_event_loop(pattern: str) -> None:
+    assert validation._is_simple(pattern)
+
+
+@pytest.mark.anyio
+async def test_a_check_on_the_event_loop_ends_after_a_moment_however_few_steps_it_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = itertools.count(step=validation.INLINE_SECONDS / 10)
+    schema = {"properties": {name: {"type": "string", "minLength": 1} for name in "abcdefghij"}}
+    await check_call(tool_of(schema), {})
+    monkeypatch.setattr(validation, "monotonic", lambda: next(clock))
+
+    async def elsewhere(*_: Any, seconds: float) -> Check:
+        return Check(unchecked=f"{seconds}")
+
+    monkeypatch.setattr(validation, "run_apart", elsewhere)
+    assert await check_call(tool_of(schema), dict.fromkeys("ab", "x")) == Check()
+    assert (await check_call(tool_of(schema), dict.fromkeys("abcdefghij", "x"))).unchecked
+
+
+@pytest.mark.anyio
+async def test_a_schema_whose_check_did_not_end_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    failure = WorkerBusy
+
+    async def failing(_: Any, definition: str, *__: Any, seconds: float) -> Check:
+        tried.append(definition)
+        raise failure(f"{seconds}")
+
+    monkeypatch.setattr(validation, "run_apart", failing)
+    tool = tool_of({"properties": {"a": {"pattern": r"\pL"}}, "title": "hopeless"})
+    assert (await check_call(tool, {"a": "x"})).unchecked
+    failure = WorkerFailed  # type: ignore[assignment]
+    assert (await check_call(tool, {"a": "x"})).unchecked
+    assert len(tried) == 2
+    assert (await check_call(tool, {"a": "x"})).unchecked
+    assert len(tried) == 2
+
+
+@pytest.mark.anyio
+async def test_whoever_waits_for_the_worker_in_vain_is_told_that_it_was_busy() -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def take() -> None:
+            with suppress(WorkerFailed):
+                await run_apart(time.sleep, 3600, seconds=3.0)
+
+        tasks.start_soon(take)
+        await anyio.sleep(0.1)
+        with pytest.raises(WorkerBusy):
+            await run_apart(abs, 1, seconds=0.1)
+        tasks.cancel_scope.cancel()
 
 
 FIRST_CHECK = """

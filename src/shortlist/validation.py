@@ -8,12 +8,15 @@ never needs it.
 """
 
 import json
+import math
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from time import monotonic
 from typing import Any, TypeAlias
 
 import anyio.to_thread
@@ -21,7 +24,7 @@ import re2
 
 from shortlist.models import Json, Tool
 from shortlist.text.tokens import one_line
-from shortlist.workers import WorkerFailed, run_apart
+from shortlist.workers import WorkerBusy, WorkerFailed, run_apart
 
 MAX_STEPS = 20_000
 """Keywords evaluated for one call; `anyOf` inside `anyOf` can ask for more than there are atoms."""
@@ -29,8 +32,17 @@ MAX_VALUES = 500_000
 """Values compared for one call by `enum`, `const` and `uniqueItems`."""
 INLINE_STEPS = 300
 INLINE_VALUES = 3_000
-"""What is checked on the event loop, in a few milliseconds at most; the rest goes to a worker process."""
+INLINE_SECONDS = 0.005
+INLINE_CHARACTERS = 50_000
+"""What is checked on the event loop, and the schema it is checked against; the rest goes to a worker process."""
+INLINE_PATTERN_CHARACTERS = 300
+INLINE_MATCHED_CHARACTERS = 1_000
+INLINE_PATTERN_SIZE = 600
+"""Patterns that are compiled and matched on the event loop: linear time is still a second for `[\\pL\\pN]{1,300}`."""
 WORKER_SECONDS = 5.0
+HOPELESS_SECONDS = 600.0
+"""How long a schema whose check did not end is not tried again: each attempt keeps the worker from other checks."""
+HOPELESS_SCHEMAS = 1_024
 MAX_SCHEMA_CHARACTERS = 400_000
 MAX_VIOLATIONS = 5
 MAX_PATTERN_CHARACTERS = 1_000
@@ -74,20 +86,33 @@ async def check_call(tool: Tool, arguments: Mapping[str, Json]) -> Check:
     """Check arguments without keeping the event loop: small ones here, the rest in a worker process."""
     if not _is_loaded.is_set():
         await anyio.to_thread.run_sync(_load)
-    if _size(arguments) <= INLINE_VALUES:
+    if len(tool.definition) <= INLINE_CHARACTERS and _size(arguments) <= INLINE_VALUES:
         try:
-            return _check(tool.definition, arguments, INLINE_STEPS, INLINE_VALUES)
+            return _check(tool.definition, arguments, _inline())
         except TooManySteps:
             pass
+    if _hopeless.get(tool.definition, 0.0) > monotonic():
+        return Check(unchecked="checking its schema did not end the last time")
     try:
         return await run_apart(_check_whole, tool.definition, dict(arguments), seconds=WORKER_SECONDS)
     except WorkerFailed as reason:
+        if not isinstance(reason, WorkerBusy):
+            _give_up(tool.definition)
         return Check(unchecked=f"checking its schema did not end: {reason}")
+
+
+_hopeless: OrderedDict[str, float] = OrderedDict()
+
+
+def _give_up(definition: str) -> None:
+    _hopeless[definition] = monotonic() + HOPELESS_SECONDS
+    while len(_hopeless) > HOPELESS_SCHEMAS:
+        _hopeless.popitem(last=False)
 
 
 def _load() -> None:
     """Import the validator, and let it read what it reads once."""
-    _check('{"inputSchema": {"properties": {"text": {"type": "string"}}}}', {"text": ""}, INLINE_STEPS, INLINE_VALUES)
+    _check_whole('{"inputSchema": {"properties": {"text": {"type": "string"}}}}', {"text": ""})
     _is_loaded.set()
 
 
@@ -98,15 +123,46 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Json]) -> Check:
 
 def _check_whole(definition: str, arguments: dict[str, Json]) -> Check:
     try:
-        return _check(definition, arguments, MAX_STEPS, MAX_VALUES)
+        return _check(definition, arguments, Budget(MAX_STEPS, MAX_VALUES))
     except TooManySteps as reason:
         return Check(unchecked=str(reason))
 
 
-def _check(definition: str, arguments: Mapping[str, Json], steps: int, values: int) -> Check:
+@dataclass(slots=True)
+class Budget:
+    """What is left for one check: keywords, compared values, and on the event loop a moment and simple patterns."""
+
+    steps: int
+    values: int
+    ends: float = math.inf
+    is_inline: bool = False
+
+    def spend(self, steps: int = 0, values: int = 0) -> None:
+        self.steps -= steps
+        self.values -= values
+        if self.steps < 0 or (self.is_inline and monotonic() > self.ends):
+            raise TooManySteps("checking its schema takes too many steps")
+        if self.values < 0:
+            raise TooManySteps("checking its schema compares too many values")
+
+
+def _inline() -> Budget:
+    return Budget(INLINE_STEPS, INLINE_VALUES, monotonic() + INLINE_SECONDS, is_inline=True)
+
+
+class _Running(threading.local):
+    """The budget of the check that runs in this thread."""
+
+    budget = Budget(0, 0)
+
+
+_running = _Running()
+
+
+def _check(definition: str, arguments: Mapping[str, Json], budget: Budget) -> Check:
     try:
         validator = _validator(definition)
-        _budget.steps, _budget.values = steps, values
+        _running.budget = budget
         errors = list(islice(validator.iter_errors(dict(arguments)), MAX_VIOLATIONS))
     except TooManySteps:
         raise
@@ -132,7 +188,7 @@ def _size(value: Any) -> int:
     return size
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _validator(definition: str) -> Validator:
     if len(definition) > MAX_SCHEMA_CHARACTERS:
         raise Unevaluable(f"its schema is larger than {MAX_SCHEMA_CHARACTERS:,} characters")
@@ -167,21 +223,9 @@ def _bounded(known: Validator) -> Callable[..., Validator]:
     return made
 
 
-class _Budget(threading.local):
-    """What is left for the check that runs in this thread."""
-
-    steps = 0
-    values = 0
-
-
-_budget = _Budget()
-
-
 def _counted(keyword: Keyword) -> Keyword:
     def count(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        _budget.steps -= 1
-        if _budget.steps < 0:
-            raise TooManySteps("checking its schema takes too many steps")
+        _running.budget.spend(steps=1)
         return keyword(validator, value, instance, schema)
 
     return count
@@ -193,11 +237,8 @@ def _additional_properties(validator: Any, allowed: Any, instance: Any, schema: 
     if not validator.is_type(instance, "object"):
         return
     properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    expressions = [_expression(pattern) for pattern in patterns]
     extras = [
-        name
-        for name in instance
-        if name not in properties and not any(expression.search(name) for expression in expressions)
+        name for name in instance if name not in properties and not any(_matches(pattern, name) for pattern in patterns)
     ]
     if validator.is_type(allowed, "object"):
         for name in extras:
@@ -246,9 +287,7 @@ def _alternatives(allowed: list[Any]) -> frozenset[Hashable]:
 
 def _key(value: Any) -> Hashable:
     """Return a key that is equal for values that JSON Schema calls equal: 1 is 1.0, and true is not 1."""
-    _budget.values -= 1
-    if _budget.values < 0:
-        raise TooManySteps("checking its schema compares too many values")
+    _running.budget.spend(values=1)
     if isinstance(value, bool) or value is None:
         return (type(value), value)
     if isinstance(value, list):
@@ -261,7 +300,7 @@ def _key(value: Any) -> Hashable:
 def _pattern(validator: Any, pattern: Any, instance: Any, _: Any) -> Iterator[Error]:
     from jsonschema.exceptions import ValidationError  # noqa: PLC0415
 
-    if validator.is_type(instance, "string") and not _expression(pattern).search(instance):
+    if validator.is_type(instance, "string") and not _matches(pattern, instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
@@ -270,8 +309,31 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _: Any) ->
         return
     for pattern, subschema in patterns.items():
         for key, value in instance.items():
-            if _expression(pattern).search(key):
+            if _matches(pattern, key):
                 yield from validator.descend(value, subschema, path=key, schema_path=pattern)
+
+
+def _matches(pattern: Any, text: str) -> bool:
+    budget = _running.budget
+    budget.spend(values=1)
+    if budget.is_inline and not (len(text) <= INLINE_MATCHED_CHARACTERS and _is_simple(pattern)):
+        raise TooManySteps("it has a pattern that may take long")
+    return bool(_expression(pattern).search(text))
+
+
+@lru_cache(maxsize=1024)
+def _is_simple(pattern: Any) -> bool:
+    """Return whether a pattern is compiled and matched in a moment: no classes of Unicode, and few repetitions."""
+    if not isinstance(pattern, str) or len(pattern) > INLINE_PATTERN_CHARACTERS:
+        return False
+    size = len(pattern)
+    for group, least, most in _REPETITION.findall(pattern):
+        times = int(most or least)
+        size = size * max(times, 1) if group else size + times
+    return size <= INLINE_PATTERN_SIZE and r"\p" not in pattern.lower()
+
+
+_REPETITION = re.compile(r"(\)?)\{(\d{1,9})(?:,(\d{0,9}))?\}")
 
 
 @lru_cache(maxsize=1024)

@@ -21,12 +21,21 @@ class WorkerFailed(Exception):
     """The work took too long, or no process could do it."""
 
 
+class WorkerBusy(WorkerFailed):
+    """Other work took all of the time."""
+
+
 async def run_apart(function: Callable[[*Arguments], Result], *arguments: *Arguments, seconds: float) -> Result:
     """Return what a function of a module returns; waiting for a free process counts as part of its time."""
+    has_begun = False
     try:
         with anyio.fail_after(seconds):
-            return await anyio.to_process.run_sync(function, *arguments, cancellable=True, limiter=_one_at_a_time())
+            async with _one_at_a_time():
+                has_begun = True
+                return await anyio.to_process.run_sync(function, *arguments, cancellable=True)
     except TimeoutError:
+        if not has_begun:
+            raise WorkerBusy(f"other checks took more than {seconds:g} s") from None
         raise WorkerFailed(f"it takes longer than {seconds:g} s") from None
     except (anyio.BrokenWorkerProcess, OSError) as error:
         raise WorkerFailed(f"no worker process could do it ({type(error).__name__})") from None

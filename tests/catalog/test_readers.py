@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.catalog import readers
 from shortlist.catalog.readers import MAX_NESTING, BadTool, CatalogReading, read_catalog, tool_from_mcp
 from shortlist.errors import InvalidCatalog
 from shortlist.index.index import Index
@@ -222,6 +223,7 @@ def test_a_duplicate_id_is_reported_and_the_first_stays() -> None:
         ({"name": 7}, "a tool needs a name"),
         ({"name": "x" * 600}, "the limit is 512"),
         ({"name": "x", "description": "y" * 1_000_000}, "the limit is 1,000,000"),
+        ({"name": "x", "inputSchema": {"enum": [[]] * 100_000}}, "100,000 values"),
         ({"name": "half\ud83d"}, "not JSON"),
         ({"name": "x", "id": "half\ud83d"}, "UTF-8"),
         ({"name": "x", "maximum": float("nan")}, "not JSON"),
@@ -239,7 +241,7 @@ def test_a_bad_tool_is_reported_and_the_rest_load(bad: Any, says: str) -> None:
 def test_a_cyclic_object_is_reported() -> None:
     cyclic: dict[str, Any] = {"name": "loop"}
     cyclic["inputSchema"] = cyclic
-    assert "not JSON" in read_catalog([cyclic]).problems[0].message
+    assert "too long" in read_catalog([cyclic]).problems[0].message
 
 
 def nested(levels: int, *, by: str) -> dict[str, Any]:
@@ -338,3 +340,12 @@ def test_any_file_is_a_catalog_with_its_problems_or_refused(
     for name in ("any.json", "any.jsonl"):
         with contextlib.suppress(InvalidCatalog):
             assert read_catalog(written(folder, name, data)).catalog.fingerprint
+
+
+@pytest.mark.parametrize("filling", ["y" * 10_000_000, [{"a": number} for number in range(200_000)]])
+def test_a_definition_that_is_far_too_long_is_left_out_before_it_is_encoded(
+    filling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "_COMPACT", None)
+    with pytest.raises(BadTool, match="too long"):
+        tool_from_mcp({"name": "x", "inputSchema": {"type": "object", "default": filling}})

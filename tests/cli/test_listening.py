@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+import sys
 
 import pytest
 
-from shortlist.cli.listening import listening_socket
+from shortlist.cli import listening
+from shortlist.cli.listening import ACCEPTED_AT_ONCE, listen, listening_socket
 
 pytestmark = pytest.mark.anyio
 
@@ -29,3 +31,19 @@ async def test_accepted_connections_send_their_answers_without_delay() -> None:
         _, writer = await asyncio.open_connection(*bound.getsockname())
         assert await options
         writer.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there the loop accepts in another way")
+async def test_the_loop_accepts_several_connections_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[socket.socket] = []
+
+    async def serve(_: object, sockets: list[socket.socket]) -> None:
+        given.extend(sockets)
+
+    monkeypatch.setattr(listening._Server, "serve", serve)
+    await listen(lambda *_: None, "127.0.0.1", 0, lambda _: None)  # type: ignore[arg-type]
+    assert ACCEPTED_AT_ONCE >= 8
+    assert len(given) == ACCEPTED_AT_ONCE
+    assert len({each.getsockname() for each in given}) == 1
+    for each in given:
+        each.close()

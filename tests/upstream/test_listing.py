@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import count, repeat
+from types import SimpleNamespace
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from shortlist.config.settings import ServerSettings, StdioTransport
 from shortlist.gateway.router import PROMPTS, listed_items
-from shortlist.upstream import normalise, offers
+from shortlist.upstream import connection, normalise, offers
 from shortlist.upstream.normalise import Listing
 from shortlist.upstream.offers import items_of
 
@@ -35,6 +38,26 @@ def test_tools_beyond_the_size_of_a_list_are_left_out_and_reported(monkeypatch: 
     listing.extend([raw(f"tool_{number}", "x" * 300) for number in range(5)])
     assert list(listing.tools) == ["tool_0", "tool_1"]
     assert "longer than 1,000 characters in all" in listing.problems[0]
+
+
+@pytest.mark.anyio
+async def test_other_work_runs_while_a_long_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, turns = count(step=connection.READING_SECONDS / 10), 0
+    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    async def work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    listing = Listing(SETTINGS, "modern")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        await connection._extend(listing, [raw(f"tool_{number}") for number in range(1_000)])
+        tasks.cancel_scope.cancel()
+    assert len(listing.tools) == 1_000
+    assert turns > 50
 
 
 class _Endless:

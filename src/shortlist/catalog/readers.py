@@ -22,9 +22,10 @@ Raw: TypeAlias = Mapping[str, Any]
 
 MAX_NAME_LENGTH = 512
 MAX_NESTING = 200
-MAX_DEFINITION_CHARACTERS = 1_000_000
-"""A longer definition would take seconds to scan, compare and index, and no model could read it."""
 """Deeper than any real schema, and far below the recursion limit of other readers."""
+MAX_DEFINITION_CHARACTERS = 1_000_000
+MAX_DEFINITION_VALUES = 100_000
+"""A longer definition would take seconds to scan, compare and index, and no model could read it."""
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _NO_HINTS = Annotations()
 _HINTS = (
@@ -95,6 +96,7 @@ def tool_from_mcp(raw: Raw, server: str = "", *, tool_id: str | None = None) -> 
 
 
 def _compact_json(raw: Raw) -> str:
+    _check_extent(raw)
     try:
         text = _COMPACT.encode(raw)
         text.encode()
@@ -108,6 +110,26 @@ def _compact_json(raw: Raw) -> str:
         most = MAX_DEFINITION_CHARACTERS
         raise BadTool(f"its definition is {len(text):,} characters long; the limit is {most:,}")
     return text
+
+
+def _check_extent(raw: Raw) -> None:
+    """Raise BadTool for a definition that is far too long, before it takes a second to encode."""
+    characters = values = 0
+    waiting: list[Any] = [raw]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            characters += len(item)
+        elif isinstance(item, dict):
+            values += len(item)
+            waiting += item.values()
+            waiting += item
+        elif isinstance(item, (list, tuple)):
+            values += len(item)
+            waiting += item
+        if characters > MAX_DEFINITION_CHARACTERS or values > MAX_DEFINITION_VALUES:
+            most = f"{MAX_DEFINITION_CHARACTERS:,} characters and {MAX_DEFINITION_VALUES:,} values"
+            raise BadTool(f"its definition is too long; the limit is {most}")
 
 
 def _nesting(raw: Any) -> int:
