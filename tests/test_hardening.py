@@ -70,7 +70,40 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "SIGTERM leaves legacy calls unanswered": (
         "cli/test_shutdown.py::test_calls_that_are_running_at_a_signal_are_answered",
-        "cli/test_shutdown.py::test_a_call_that_never_ends_does_not_keep_a_gateway_at_sigterm",
+    ),
+    "calls that outlast the grace period at SIGTERM end without a reason, and calls as tasks escape every limit": (
+        "cli/test_shutdown.py::test_calls_that_outlast_the_grace_period_are_told_that_the_gateway_shuts_down",
+        "cli/test_shutdown.py::test_a_call_over_stdio_that_outlasts_the_grace_period_is_told_too",
+        "gateway/test_limits.py::test_a_call_as_a_task_counts_as_a_call",
+    ),
+    "nothing is served while the disk is full, and nobody is told": (
+        "cli/test_degraded.py::test_tools_are_served_while_nothing_can_be_saved_and_the_metrics_say_so",
+        "cli/test_degraded.py::test_status_and_doctor_say_that_nothing_can_be_saved",
+        "cli/test_degraded.py::test_doctor_says_that_approvals_cannot_be_read",
+        "trust/test_keeping.py::test_a_disk_that_is_full_at_times_changes_no_decision_and_nothing_is_lost",
+        "trust/test_keeping.py::test_what_cannot_be_saved_is_reported_and_a_change_of_it_is_held_all_the_same",
+        "trust/test_keeping.py::test_pins_in_a_folder_that_may_not_be_entered_are_unknown_and_not_none",
+    ),
+    "a schema compiles patterns, reads megabytes or follows anchors on the event loop, or keeps the worker for itself": (
+        "test_validation.py::test_what_may_take_long_is_not_done_on_the_event_loop",
+        "test_validation.py::test_a_check_on_the_event_loop_ends_after_a_moment_however_few_steps_it_took",
+        "test_validation.py::test_a_schema_whose_check_did_not_end_is_not_tried_again_at_once",
+        "test_validation.py::test_whoever_waits_for_the_worker_in_vain_is_told_that_it_was_busy",
+    ),
+    "a definition of 10 MB takes a third of a second in one step": (
+        "catalog/test_readers.py::test_a_definition_that_is_far_too_long_is_left_out_before_it_is_encoded",
+        "upstream/test_listing.py::test_other_work_runs_while_a_long_list_is_read",
+    ),
+    "a probe waits behind thousands of connections": (
+        "cli/test_listening.py::test_the_loop_accepts_several_connections_in_one_pass",
+    ),
+    "a clock that jumps makes a search wait for years, loses requests to restart, or deletes what is to be kept": (
+        "gateway/test_late_servers.py::test_a_search_does_not_wait_for_years_after_the_clock_was_set_back",
+        "cli/test_secrets.py::test_a_new_value_restarts_the_servers_that_use_it",
+        "telemetry/test_recorder.py::test_nothing_is_deleted_by_a_clock_that_cannot_be_right",
+        "telemetry/test_recorder.py::test_a_clock_that_jumps_ahead_for_a_moment_costs_a_day_at_most",
+        "storage/test_contract.py::"
+        "test_a_workspace_that_was_used_by_a_clock_that_was_ahead_does_not_displace_those_that_are_used_now",
     ),
     "a gateway without free descriptors spins and floods its log": (
         "cli/test_process.py::test_a_gateway_without_free_descriptors_neither_spins_nor_floods_its_log",

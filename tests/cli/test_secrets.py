@@ -74,6 +74,10 @@ def test_a_new_value_restarts_the_servers_that_use_it(monkeypatch: pytest.Monkey
     assert restarts.asked() == []
     put(monkeypatch, "wiki", "1", "--config", str(path))
     assert restarts.asked() == ["lab"]
+    assert restarts.asked() == []
+    monkeypatch.setattr("shortlist.cli.restarts.time.time", lambda: 0.0)  # the clock was set back
+    put(monkeypatch, "wiki", "2", "--config", str(path))
+    assert restarts.asked() == ["lab"]
 
 
 @pytest.mark.anyio

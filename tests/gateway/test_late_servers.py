@@ -1,6 +1,7 @@
 """A server that connects late: clients hear of its prompts and resources, and a first search waits for its tools."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -111,6 +112,19 @@ async def test_a_first_search_waits_for_a_server_that_is_starting(era: Era, monk
             await answered.wait()
     assert "slow__add" in answers[0]
     assert "Still connecting" not in answers[0]
+
+
+async def test_a_search_does_not_wait_for_years_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(arrivals, "time", SimpleNamespace(time=lambda: 0.0))
+    slow = SlowFixture("slow")
+    async with serve() as served, served.client() as client, anyio.create_task_group() as tasks:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            tasks.start_soon(reload, served, slow)
+            await slow.asked.wait()
+            answer = words(await client.call_tool("search_tools", {"query": "add two numbers"}))
+            slow.gate.set()
+    assert "Still connecting" in answer
 
 
 async def test_a_search_that_has_waited_long_enough_says_what_is_still_starting(

@@ -282,6 +282,18 @@ def test_workspaces_beyond_the_limits_go_the_longest_unused_first(storage: Stora
     assert kept == [False] * 3 + [True] * 2
 
 
+def test_a_workspace_that_was_used_by_a_clock_that_was_ahead_does_not_displace_those_that_are_used_now(
+    storage: Storage,
+) -> None:
+    year_2100 = 4_102_444_800.0
+    for number in range(2):
+        storage.workspaces.save(workspace(f"handle:ada:{number}", used=year_2100), TWO)
+    for number in range(2, 5):
+        storage.workspaces.save(workspace(f"handle:ada:{number}", used=float(number)), TWO)
+    kept = [storage.workspaces.load(f"handle:ada:{number}") is not None for number in range(5)]
+    assert kept == [False, False, False, True, True]
+
+
 def test_one_owner_displaces_only_its_own_workspaces_and_results(storage: Storage) -> None:
     limits = WorkspaceLimits(seconds=1_000, most=10, most_of_owner=2)
     others = ("principal:bob", "handle:bob:1", "handle:ada:bob:1", "handle:company:ada:1", "principal:ada:x")

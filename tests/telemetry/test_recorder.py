@@ -19,7 +19,7 @@ from shortlist.storage.port import ALL, Batch, EventQuery, StoredEvent
 from shortlist.telemetry.events import Event, Later
 from shortlist.telemetry.figures import stats
 from shortlist.telemetry.ledger import Ledger
-from shortlist.telemetry.recorder import Clocks, Recorder, Retention
+from shortlist.telemetry.recorder import Clocks, Recorder, Retention, is_set
 from shortlist.telemetry.redaction import Privacy
 from tests.telemetry.happenings import NOON, call, events_in, kept, search
 
@@ -271,6 +271,18 @@ def test_a_clock_that_jumps_ahead_for_a_moment_costs_a_day_at_most(tmp_path: Pat
     assert sizes(path) == [9, 5, 0, 100]
     record_at(path, NOON, call("s/t", size=1), retention=Retention(days=10))
     assert sizes(path) == [9, 5, 0, 100, 1]
+
+
+@pytest.mark.parametrize("wall", [0.0, 86_400.0, 4_102_444_800.0])
+def test_nothing_is_deleted_by_a_clock_that_cannot_be_right(wall: float, tmp_path: Path) -> None:
+    path = tmp_path / "events.sqlite"
+    for _ in range(3):
+        record_at(path, NOON, call("s/t", size=1), retention=Retention(days=10))
+        record_at(path, wall, call("s/t", size=2), retention=Retention(days=10))
+    record_at(path, NOON, call("s/t", size=3), retention=Retention(days=10_000))
+    assert sizes(path).count(1) == 3
+    assert not is_set(wall)
+    assert is_set(NOON)
 
 
 def test_what_is_too_old_goes_with_its_figures(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class OwnTokens:
             self._used[name] = self._now()
 
     def _note_use(self) -> None:
-        due = {n: at for n, at in self._used.items() if at - self._noted.get(n, float("-inf")) >= USE_SECONDS}
+        due = {n: at for n, at in self._used.items() if abs(at - self._noted.get(n, float("-inf"))) >= USE_SECONDS}
         if due:
             self._noted |= due
             self._store.note_use(due)

@@ -25,7 +25,7 @@ from shortlist.telemetry.experiments.plan import (
 )
 from shortlist.telemetry.figures import parse_since, stats, stats_text
 from shortlist.telemetry.ledger import Ledger, UsedTogether
-from shortlist.telemetry.recorder import Recorder, Retention, Spooling
+from shortlist.telemetry.recorder import Recorder, Retention, Spooling, is_set
 from shortlist.telemetry.redaction import Privacy, hash_key
 
 DAY = 86_400.0
@@ -108,9 +108,9 @@ async def open_audit(settings: AuditSettings, storage: Storage) -> AsyncIterator
 
 def _audit_log(settings: AuditSettings, storage: Storage) -> AuditLog:
     """Return the audit log; first remove the records whose retention has ended."""
-    if settings.enabled:
+    if settings.enabled and is_set(now := time.time()):
         try:
-            storage.audit.prune(time.time() - settings.days * DAY)
+            storage.audit.prune(now - settings.days * DAY)
         except StoreError as error:
             logger.warning("old audit records could not be removed: %s", error)
 

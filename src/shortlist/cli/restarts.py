@@ -14,7 +14,7 @@ class Restarts:
 
     def __init__(self) -> None:
         self._seen = stamp(_path())
-        self._since = time.time()
+        self._known = _requests()
 
     def asked(self) -> list[str]:
         """Return the servers that are to be restarted now, each request once."""
@@ -22,8 +22,8 @@ class Restarts:
         if now == self._seen:
             return []
         self._seen = now
-        since, self._since = self._since, time.time()
-        return [name for name, at in _requests().items() if isinstance(at, int | float) and at > since]
+        before, self._known = self._known, _requests()
+        return [name for name, at in self._known.items() if at != before.get(name)]  # the clock may have been set back
 
 
 def request_restart(server: str) -> None:

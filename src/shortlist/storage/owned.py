@@ -6,6 +6,9 @@ from typing import Protocol
 
 from shortlist.models import ToolId
 
+CLOCK_SKEW_SECONDS = 3_600.0
+"""How far the clocks of two gateways may differ; a time further ahead was written by a clock that was wrong."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredWorkspace:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits, owner_of
+from shortlist.storage.owned import CLOCK_SKEW_SECONDS, StoredWorkspace, WorkspaceLimits, owner_of
 from shortlist.storage.sqlite import OwnFile
 
 _SCHEMA = (
@@ -35,6 +35,10 @@ class SqliteWorkspaces:
         with self._file.opened(create=True) as connection:
             connection.execute("INSERT OR REPLACE INTO workspaces VALUES (?, ?, ?)", row)
             connection.execute("DELETE FROM workspaces WHERE used < ?", (workspace.used - limits.seconds,))
+            # What was used by a clock that was ahead would outlive everything that is used now.
+            connection.execute(
+                "UPDATE workspaces SET used = ? WHERE used > ?", (workspace.used, workspace.used + CLOCK_SKEW_SECONDS)
+            )
             for condition, values, most in (
                 (_OF_OWNER, {"owner": owner}, limits.most_of_owner),
                 ("1", {}, limits.most),

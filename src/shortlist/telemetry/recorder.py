@@ -32,10 +32,15 @@ SPOOL_BYTES = 1_000_000
 FEW = 200
 """Requests wait while so many events at most are written to a smaller spool."""
 DAY = 86_400.0
-YEAR_2020 = 1_577_836_800.0
-"""A clock that shows an earlier time is not set, as on a machine that has just booted; nothing is deleted by it."""
+YEAR_2020, YEAR_2080 = 1_577_836_800.0, 3_471_292_800.0
+"""A clock that shows another time is not set, as on a machine that has just booted; nothing is deleted by it."""
 
 LossReason: TypeAlias = Literal["queue full", "store failed", "unwritable", "closed"]
+
+
+def is_set(wall: float) -> bool:
+    """Return whether a clock shows a time that can be right."""
+    return YEAR_2020 <= wall < YEAR_2080
 
 
 def record_to(*records: RecordEvent) -> RecordEvent:
@@ -304,7 +309,7 @@ class Recorder:
         if not self._written or (self._purged is not None and now - self._purged < PURGE_SECONDS):
             return
         self._purged = now
-        if wall < YEAR_2020:
+        if not is_set(wall):
             logger.warning("the clock is not set (%d seconds since 1970): old events are not deleted for now", wall)
             return
         try:

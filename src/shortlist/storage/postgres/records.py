@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from shortlist.errors import StoreError
 from shortlist.storage.files import declared_format
 from shortlist.storage.memory import DEFAULT_LIMITS
-from shortlist.storage.owned import ResultLimits, StoredWorkspace, WorkspaceLimits, owner_of
+from shortlist.storage.owned import CLOCK_SKEW_SECONDS, ResultLimits, StoredWorkspace, WorkspaceLimits, owner_of
 from shortlist.storage.port import (
     Decision,
     PinnedDefinition,
@@ -261,6 +261,10 @@ class PostgresWorkspaces:
                 (storable(workspace.key), loaded, workspace.used),
             )
             connection.execute("DELETE FROM workspaces WHERE used < %s", (workspace.used - limits.seconds,))
+            # What was used by a clock that was ahead would outlive everything that is used now.
+            connection.execute(
+                "UPDATE workspaces SET used = %s WHERE used > %s", (workspace.used, workspace.used + CLOCK_SKEW_SECONDS)
+            )
             for condition, most in ((_OF_OWNER, limits.most_of_owner), ("true", limits.most)):
                 oldest = f"SELECT key FROM workspaces WHERE {condition} ORDER BY used DESC OFFSET %(most)s"  # noqa: S608
                 sql = f"DELETE FROM workspaces WHERE key IN ({oldest})"  # noqa: S608
