@@ -84,7 +84,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "trust/test_keeping.py::test_what_cannot_be_saved_is_reported_and_a_change_of_it_is_held_all_the_same",
         "trust/test_keeping.py::test_pins_in_a_folder_that_may_not_be_entered_are_unknown_and_not_none",
     ),
-    "a schema compiles patterns, reads megabytes or follows anchors on the event loop, or keeps the worker for itself": (
+    "a schema compiles patterns or follows anchors on the event loop, or keeps the worker for itself": (
         "test_validation.py::test_what_may_take_long_is_not_done_on_the_event_loop",
         "test_validation.py::test_a_check_on_the_event_loop_ends_after_a_moment_however_few_steps_it_took",
         "test_validation.py::test_a_schema_whose_check_did_not_end_is_not_tried_again_at_once",
