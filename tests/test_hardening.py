@@ -151,6 +151,10 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "upstream/test_framing.py::test_an_event_is_complete_with_its_last_line_end_whatever_comes_after_it",
         "upstream/test_faults.py::test_a_process_that_closes_its_stdin_and_lives_on_is_started_anew",
     ),
+    "a server sends chunks of a byte or events of millions of lines, and takes the event loop from everybody": (
+        "upstream/test_bodies.py::test_chunks_of_a_body_leave_the_event_loop_to_others_and_tiny_ones_wait",
+        "upstream/test_framing.py::test_an_event_of_millions_of_short_lines_is_too_large",
+    ),
     "hundreds of requests that arrive together keep /healthz waiting until all of them have begun": (
         "gateway/test_turns.py::test_a_few_requests_begin_in_each_pass_of_the_loop_and_callers_take_turns",
         "gateway/test_turns.py::test_requests_to_the_endpoint_wait_for_their_turn_before_their_bodies_are_read",

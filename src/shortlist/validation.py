@@ -123,13 +123,13 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Json]) -> Check:
 
 def _check_whole(definition: str, arguments: dict[str, Json]) -> Check:
     try:
-        return _check(definition, arguments, Budget(MAX_STEPS, MAX_VALUES))
+        return _check(definition, arguments, _Budget(MAX_STEPS, MAX_VALUES))
     except TooManySteps as reason:
         return Check(unchecked=str(reason))
 
 
 @dataclass(slots=True)
-class Budget:
+class _Budget:
     """What is left for one check: keywords, compared values, and on the event loop a moment and simple patterns."""
 
     steps: int
@@ -146,20 +146,20 @@ class Budget:
             raise TooManySteps("checking its schema compares too many values")
 
 
-def _inline() -> Budget:
-    return Budget(INLINE_STEPS, INLINE_VALUES, monotonic() + INLINE_SECONDS, is_inline=True)
+def _inline() -> _Budget:
+    return _Budget(INLINE_STEPS, INLINE_VALUES, monotonic() + INLINE_SECONDS, is_inline=True)
 
 
 class _Running(threading.local):
     """The budget of the check that runs in this thread."""
 
-    budget = Budget(0, 0)
+    budget = _Budget(0, 0)
 
 
 _running = _Running()
 
 
-def _check(definition: str, arguments: Mapping[str, Json], budget: Budget) -> Check:
+def _check(definition: str, arguments: Mapping[str, Json], budget: _Budget) -> Check:
     try:
         validator = _validator(definition)
         _running.budget = budget

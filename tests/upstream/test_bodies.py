@@ -10,6 +10,7 @@ import httpcore2
 import httpx2
 import pytest
 
+from shortlist.upstream import bodies
 from shortlist.upstream.addresses import MAX_METADATA_BYTES, fetch
 from shortlist.upstream.bodies import (
     PIECE_BYTES,
@@ -212,3 +213,31 @@ async def test_a_stream_that_brings_nothing_waits_and_one_that_brings_events_doe
     events = encoded("gzip", gzip.compress((line * 2 + b"\ndata: 1\n\n") * 20_000))
     assert len([event async for event in _events(events, LIMIT)]) == 20_000
     assert pauses == 0
+
+
+class Chunks(httpx2.AsyncByteStream):
+    """A body of many chunks that are there at once."""
+
+    def __init__(self, chunk: bytes, times: int) -> None:
+        self._chunk, self._times = chunk, times
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for _ in range(self._times):
+            yield self._chunk
+
+
+@pytest.mark.parametrize(("chunk", "pauses"), [(b" ", 4), (b"x" * 1_000, 0)])
+async def test_chunks_of_a_body_leave_the_event_loop_to_others_and_tiny_ones_wait(
+    chunk: bytes, pauses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(bodies.anyio, "sleep", sleep)
+    response = httpx2.Response(200, stream=Chunks(chunk, 4 * bodies.CHUNKS_AT_ONCE))
+    assert sum([len(part) async for part in decoded(response)]) == len(chunk) * 4 * bodies.CHUNKS_AT_ONCE
+    assert len(slept) == 4
+    assert sum(seconds > 0 for seconds in slept) == pauses

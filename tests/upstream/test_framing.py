@@ -15,6 +15,7 @@ from shortlist.upstream.framing import (
     MOST_VALUES,
     NOTIFICATION_BYTES,
     EventSplitter,
+    EventTooLarge,
     LineSplitter,
     Oversized,
     TooManyValues,
@@ -133,6 +134,12 @@ def test_lines_of_an_event_take_no_more_memory_than_their_bytes() -> None:
     assert splitter._data.__sizeof__() < 1_000_000
     (event,) = splitter.feed(b"\n")
     assert event.data == b"\n".join([b"ab"] * 100_000)
+
+
+def test_an_event_of_millions_of_short_lines_is_too_large() -> None:
+    splitter = EventSplitter(10_000_000)
+    with pytest.raises(EventTooLarge):
+        list(splitter.feed(b"id: 1\n" * 200_000))
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])

@@ -64,8 +64,8 @@ class SignIns:
                     self.refresh(server)
                     login.done.set()
             except Exception as error:
-                outcome.append(cause_of(error))
-                raise
+                outcome.append(cause := cause_of(error))
+                raise cause from None
             finally:
                 self.waiting.pop(key, None)
                 began.set()

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
+import anyio
 import anyio.lowlevel
 import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
@@ -13,6 +14,10 @@ from shortlist.upstream.errors import ConnectionFailed
 ENCODINGS = {"accept-encoding": "gzip, deflate"}
 """What requests ask for: an HTTP client would also name encodings that it can unpack, but not within a bound."""
 PIECE_BYTES = 64 * 1024
+CHUNKS_AT_ONCE = 256
+CHUNK_BYTES = 16
+"""After so many chunks of a body others get their turn; where they were shorter on average, the server waits."""
+FLOOD_PAUSE_SECONDS = 0.02
 
 
 class BodyTooLarge(Exception):
@@ -57,16 +62,28 @@ async def decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
     """Yield decoded bytes in small pieces, between which other work runs: a small body can hold gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
     if encoding == "identity":
-        async for chunk in response.aiter_raw():
+        async for chunk in _paced(response):
             yield chunk
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise BodyTooLarge(f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
     unpack = _Unpacking(PIECE_BYTES, plain_deflate=encoding == "deflate")
-    async for chunk in response.aiter_raw():
+    async for chunk in _paced(response):
         for piece in unpack.feed(chunk):
             yield piece
             await anyio.lowlevel.checkpoint()
+
+
+async def _paced(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield a body as it comes, with pauses: a server can send thousands of chunks of one byte in one packet."""
+    chunks = size = 0
+    async for chunk in response.aiter_raw():
+        yield chunk
+        chunks += 1
+        size += len(chunk)
+        if chunks == CHUNKS_AT_ONCE:
+            await anyio.sleep(FLOOD_PAUSE_SECONDS if size < CHUNKS_AT_ONCE * CHUNK_BYTES else 0)
+            chunks = size = 0
 
 
 class _Unpacking:

@@ -23,6 +23,7 @@ from shortlist.config.settings import (
     StdioTransport,
     Transport,
 )
+from shortlist.errors import shortened
 from shortlist.models import Json, Tool
 from shortlist.upstream.errors import (
     ConnectionFailed,
@@ -73,6 +74,7 @@ class Dial:
 
 
 READING_SECONDS = 0.005
+CHALLENGE_CHARACTERS = 300
 """How long tools of a list are read before other work gets its turn."""
 PROBE_SECONDS = 1.0
 """How often an open circuit is tried again."""
@@ -348,7 +350,7 @@ class Connection:
 
 def auth_remedy(dial: Dial) -> str:
     """Return what a server that refused the credentials, or the lack of them, needs next."""
-    asked = f" ({dial.notes.challenge})" if dial.notes.challenge else ""
+    asked = f" ({shortened(dial.notes.challenge, CHALLENGE_CHARACTERS)})" if dial.notes.challenge else ""
     refused = f"it answered 401 and wants credentials{asked}"
     if dial.auth is None:
         return f'{refused}; set them in the configuration: "headers": {{"Authorization": "Bearer ${{TOKEN}}"}}'

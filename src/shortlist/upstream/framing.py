@@ -107,6 +107,10 @@ class ServerSentEvent:
     retry_milliseconds: int | None = None
 
 
+LINE_BYTES = 64
+"""What a line of an event counts beside its bytes: millions of short ones take seconds to read."""
+
+
 class EventTooLarge(Exception):
     """A server-sent event over the byte limit."""
 
@@ -159,7 +163,7 @@ class EventSplitter:
     def _line(self, line: bytes) -> None:
         name, _, value = line.removeprefix(BYTE_ORDER_MARK).partition(b":")
         value = value.removeprefix(b" ")
-        self._size += len(line)
+        self._size += len(line) + LINE_BYTES
         if self._size > self.limit:
             raise EventTooLarge(f"an event is over the limit of {self.limit:,} bytes (limits.message_bytes)")
         if name == b"data":
