@@ -236,7 +236,7 @@ async def test_chunks_of_a_body_leave_the_event_loop_to_others_and_tiny_ones_wai
         slept.append(seconds)
         await anyio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(bodies.anyio, "sleep", sleep)
+    monkeypatch.setattr(anyio, "sleep", sleep)
     response = httpx2.Response(200, stream=Chunks(chunk, 4 * bodies.CHUNKS_AT_ONCE))
     assert sum([len(part) async for part in decoded(response)]) == len(chunk) * 4 * bodies.CHUNKS_AT_ONCE
     assert len(slept) == 4
