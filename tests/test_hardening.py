@@ -79,7 +79,10 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     "nothing is served while the disk is full, and nobody is told": (
         "cli/test_degraded.py::test_tools_are_served_while_nothing_can_be_saved_and_the_metrics_say_so",
         "cli/test_degraded.py::test_status_and_doctor_say_that_nothing_can_be_saved",
-        "cli/test_degraded.py::test_doctor_says_that_approvals_cannot_be_read",
+        "cli/test_degraded.py::test_status_and_doctor_say_that_approvals_cannot_be_read",
+        "cli/test_tokens.py::test_a_gateway_gets_a_token_though_it_cannot_be_saved",
+        "access/test_tokens.py::test_tokens_are_followed_while_their_use_cannot_be_noted",
+        "access/test_tokens.py::test_a_folder_that_cannot_be_written_is_an_error_of_the_store",
         "trust/test_keeping.py::test_a_disk_that_is_full_at_times_changes_no_decision_and_nothing_is_lost",
         "trust/test_keeping.py::test_what_cannot_be_saved_is_reported_and_a_change_of_it_is_held_all_the_same",
         "trust/test_keeping.py::test_pins_in_a_folder_that_may_not_be_entered_are_unknown_and_not_none",
@@ -154,6 +157,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     "a server sends chunks of a byte or events of millions of lines, and takes the event loop from everybody": (
         "upstream/test_bodies.py::test_chunks_of_a_body_leave_the_event_loop_to_others_and_tiny_ones_wait",
         "upstream/test_framing.py::test_an_event_of_millions_of_short_lines_is_too_large",
+        "upstream/test_faults.py::test_a_hostile_response_fails_its_own_call_with_a_reason",
     ),
     "hundreds of requests that arrive together keep /healthz waiting until all of them have begun": (
         "gateway/test_turns.py::test_a_few_requests_begin_in_each_pass_of_the_loop_and_callers_take_turns",

@@ -125,6 +125,37 @@ def test_a_use_does_not_bring_back_a_token_that_was_revoked(file: TokenFile) -> 
     assert file.load() == {}
 
 
+def test_tokens_are_followed_while_their_use_cannot_be_noted(tmp_path: Path) -> None:
+    class ReadOnly(TokenFile):
+        def note_use(self, used: object) -> None:
+            raise StoreError(f"{used} cannot be saved: read-only")
+
+    file = ReadOnly(tmp_path / "tokens.json")
+    file.put(stored("ci"))
+    tokens = OwnTokens(file)
+    tokens.used("ci")
+    file.remove("ci")
+    assert tokens.follow()
+    assert tokens.added_to(SETTINGS).tokens == {}
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    file = TokenFile(tmp_path / "file" / "tokens.json")
+    for change in (lambda: file.put(stored("ci")), lambda: file.note_use({"ci": 1.0}), lambda: file.remove("ci")):
+        with pytest.raises(StoreError, match="cannot be saved"):
+            change()
+
+
+def test_a_token_that_could_not_be_saved_is_valid_in_its_process(file: TokenFile) -> None:
+    tokens = OwnTokens(file, unsaved=stored("local"))
+    assert not tokens.follow()
+    assert list(tokens.added_to(SETTINGS).tokens) == ["local"]
+    file.put(stored("ci"))
+    assert tokens.follow()
+    assert sorted(tokens.added_to(SETTINGS).tokens) == ["ci", "local"]
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"tokens": {"ci": 1}}', '{"tokens": {"ci": {}}}', "\x00"])
 def test_a_damaged_file_is_an_error_at_the_start_and_keeps_the_tokens_of_a_running_gateway(
     tmp_path: Path, content: str

@@ -52,7 +52,7 @@ def test_status_and_doctor_say_that_nothing_can_be_saved(
     assert "✗ State: nothing can be saved in" in capsys.readouterr().out
 
 
-def test_doctor_says_that_approvals_cannot_be_read(
+def test_status_and_doctor_say_that_approvals_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, environment = slow_server(tmp_path)
@@ -61,6 +61,8 @@ def test_doctor_says_that_approvals_cannot_be_read(
     damaged = tmp_path / "data" / "shortlist" / "trust.sqlite"
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"no database at all" * 1_000)
+    main(["status", "--config", str(config)])
+    assert "approvals cannot be read, so a server that connects serves nothing" in capsys.readouterr().err
     assert main(["doctor", "--config", str(config)]) == 1
     assert "✗ State: approvals cannot be read, so a server that connects serves nothing" in capsys.readouterr().out
     assert damaged.read_bytes() == b"no database at all" * 1_000

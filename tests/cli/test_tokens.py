@@ -14,7 +14,10 @@ import httpx2
 import pytest
 
 from shortlist.cli import main
+from shortlist.cli.tokens import own_token
 from shortlist.config.settings import hash_token
+from shortlist.errors import StoreError
+from shortlist.storage.port import StoredToken
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
 SECONDS = 180
@@ -102,6 +105,34 @@ def test_what_makes_no_token_is_refused_by_name(
     assert status("token", *arguments) == 2
     assert complaint in capsys.readouterr().err
     assert not list((home / "data").rglob("tokens.json"))
+
+
+def test_a_gateway_gets_a_token_though_it_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("shortlist.cli.tokens.say", said.append)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    own = own_token(NoTokens())
+    assert own is not None
+    assert own.unsaved is not None
+    assert own.unsaved.hash == hash_token(own.secret)
+    assert "valid until this gateway ends" in said[0]
+
+
+class NoTokens:
+    """A store without tokens that takes none."""
+
+    def load(self) -> dict[str, StoredToken]:
+        return {}
+
+    def put(self, token: StoredToken) -> None:
+        raise StoreError(f"{token.name} cannot be saved")
+
+    def remove(self, name: str) -> bool:
+        raise StoreError(f"{name} cannot be removed")
+
+    def note_use(self, used: object) -> None:
+        raise StoreError(f"{used} cannot be noted")
 
 
 def test_a_name_is_taken_once(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

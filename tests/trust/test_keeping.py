@@ -107,7 +107,7 @@ def test_a_disk_that_is_full_at_times_changes_no_decision_and_nothing_is_lost(
     full.has_room = True
     keeper.reviewed()
     assert keeper.unsaved == ()
-    assert keeper.problem == ""
+    assert keeper.problems == ()
     assert kept(full) == kept(good)
 
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_saved_is_reported_and_a_change_of_it_is_held_all_the_sam
     keeper = Keeper(store, Counting, lambda _: "scan")
     assert names(keeper.admit("s", [listed("pay", "Fine.", False)], {})) == ["pay"]
     assert keeper.unsaved == ("s",)
-    assert "No space left on device" in keeper.problem
+    assert "No space left on device" in keeper.problems[0]
     assert "approvals of 's' are kept in memory" in caplog.text
     keeper.reviewed()
     assert names(keeper.admit("s", [listed("pay", "Evil.", False)], {"title": "another list"})) == []
@@ -132,6 +132,7 @@ def test_pins_in_a_folder_that_may_not_be_entered_are_unknown_and_not_none(tmp_p
     loop.symlink_to(loop)  # which not even root can enter
     keeper = Keeper(SqlitePins(loop / "trust.sqlite"), Counting, lambda _: "scan")
     assert names(keeper.admit("s", [listed("pay", "Fine.", False)], {})) == []
+    assert "approvals cannot be read" in keeper.problems[0]
 
 
 def names(admitted: Sequence[Tool]) -> list[str]:

@@ -12,6 +12,45 @@ OBJECT = {"type": "object", "properties": {}}
 TOOLS = ("echo", "wait", "drop", "hang", "bomb", "shout", "interim", "unavailable", "wrong", "fail")
 
 
+JSON = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n"
+EVENTS = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n"
+CHUNKED = JSON + b"Transfer-Encoding: chunked\r\n\r\n"
+STRAY = b'data: {"jsonrpc":"2.0","id":"never asked","result":{}}\n\n'
+HOSTILE: dict[str, tuple[bytes, bytes]] = {
+    "comments for ever": (EVENTS, b": still here\n\n" * 1_000),
+    "answers that nobody asked for": (EVENTS, STRAY * 100),
+    "an event without end": (EVENTS + b"data: ", b"x" * 10_000),
+    "an event of lines": (EVENTS, b"id: 1\n" * 1_000),
+    "a body without end": (CHUNKED, b"400\r\n" + b" " * 1_024 + b"\r\n"),
+    "chunks of a byte": (CHUNKED, b"1\r\n \r\n" * 1_000),
+    "a chunk whose head has no end": (CHUNKED + b"1;", b"a" * 10_000),
+    "trailers for ever": (CHUNKED + b"0\r\n", b"a: b\r\n" * 1_000),
+    "headers for ever": (JSON, b"X-Some: thing\r\n" * 1_000),
+    "a header without end": (JSON + b"X: ", b"y" * 10_000),
+    "a status without end": (b"HTTP/1.1 200 ", b"y" * 10_000),
+    "no HTTP": (b"\x00\xff\x00" * 100 + b"\r\n\r\n", b""),
+    "too little": (JSON + b"Content-Length: 100\r\n\r\n{}", b""),
+    "a negative length": (JSON + b"Content-Length: -5\r\n\r\n{}", b""),
+    "two lengths": (JSON + b"Content-Length: 2\r\nContent-Length: 9\r\n\r\n{}       ", b""),
+    "a length of many digits": (JSON + b"Content-Length: " + b"9" * 5_000 + b"\r\n\r\n{}", b""),
+    "another host": (b"HTTP/1.1 307 X\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n", b""),
+    "a file": (b"HTTP/1.1 307 X\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", b""),
+    "no URL": (b"HTTP/1.1 307 X\r\nLocation: http://[::bad/\r\nContent-Length: 0\r\n\r\n", b""),
+    "a URL of any length": (
+        b"HTTP/1.1 307 X\r\nLocation: http://x/" + b"a" * 90_000 + b"\r\nContent-Length: 0\r\n\r\n",
+        b"",
+    ),
+    "an encoding of its own": (JSON + b"Content-Encoding: zstd\r\nContent-Length: 4\r\n\r\n\x28\xb5\x2f\xfd", b""),
+    "come back in a million years": (
+        b"HTTP/1.1 503 X\r\nRetry-After: 99999999999999\r\nContent-Length: 0\r\n\r\n",
+        b"",
+    ),
+    "too deep": (JSON + b"Content-Length: 200000\r\n\r\n" + b"[" * 200_000, b""),
+    "a number of many digits": (JSON + b"Content-Length: 100000\r\n\r\n" + b"9" * 100_000, b""),
+}
+"""What is sent instead of an answer, and what is sent after it until the client leaves."""
+
+
 class RoughServer:
     """Counts every call that it received; `release` ends the calls of `wait`."""
 
@@ -57,6 +96,8 @@ class RoughServer:
             await asyncio.sleep(3600)
         if "id" not in message:
             return _write(writer, 202, b"")
+        if method == "tools/call" and message["params"]["name"] in HOSTILE:
+            return await self._harm(message["params"]["name"], writer)
         if method == "tools/call":
             return await self._call(message, writer)
         if self.hangs:
@@ -76,6 +117,15 @@ class RoughServer:
                 return {}
             case _:
                 return None
+
+    async def _harm(self, name: str, writer: asyncio.StreamWriter) -> bool:
+        self.received[name] += 1
+        first, more = HOSTILE[name]
+        writer.write(first)
+        while more:
+            writer.write(more)
+            await writer.drain()
+        return False
 
     async def _call(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
         name, arguments = message["params"]["name"], message["params"].get("arguments", {})

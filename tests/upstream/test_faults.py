@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from shortlist.config import Limits
+from shortlist.errors import UpstreamError
 from shortlist.fairness import Allowance
 from shortlist.upstream.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, StateChanged
@@ -20,7 +21,7 @@ from shortlist.upstream.http import HttpNotes, SseChannel
 from shortlist.upstream.interim import MOST_INTERIM
 from shortlist.upstream.pool import UpstreamPool
 from shortlist.upstream.wire import ASKED_PER_SECOND, MAX_ASKED, Deliver, Wire
-from tests.upstream.rough_http import rough_server
+from tests.upstream.rough_http import HOSTILE, rough_server
 from tests.upstream.support import DEADLINE_SECONDS, SMALL, pool_of, script, text_of, web
 
 pytestmark = pytest.mark.anyio
@@ -116,6 +117,30 @@ async def test_the_limit_of_a_message_counts_decoded_bytes_of_any_content_type(t
         with pytest.raises(UpstreamRefused, match="over the limit of 1,000,000 bytes"):
             await pool.call_tool("rough", tool, {})
         assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+        assert recorder.states("rough") == ["ready"]
+
+
+@pytest.mark.parametrize("fault", HOSTILE)
+async def test_a_hostile_response_fails_its_own_call_with_a_reason(fault: str) -> None:
+    unanswered = {"comments for ever", "answers that nobody asked for", "chunks of a byte"}
+    async with rough_server() as rough, pool_of(web("rough", rough.url), limits=SMALL) as (pool, recorder):
+        failed: list[UpstreamError] = []
+
+        async def call() -> None:
+            try:
+                options = SHORT if fault in unanswered else CallOptions()
+                await pool.call_tool("rough", fault, {}, options=options)
+            except UpstreamError as error:
+                failed.append(error)
+
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+            assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+        assert rough.received[fault] == 1
+        assert isinstance(failed[0], UpstreamTimeout) == (fault in unanswered)
+        assert 10 < len(str(failed[0])) < 1_000
         assert recorder.states("rough") == ["ready"]
 
 

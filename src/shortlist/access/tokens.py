@@ -48,13 +48,16 @@ def token_settings(token: StoredToken) -> TokenSettings:
 class OwnTokens:
     """The tokens of a store as a gateway follows them: revoked and expired ones end within a second."""
 
-    def __init__(self, store: TokenStore, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: TokenStore, now: Callable[[], float] = time.time, *, unsaved: StoredToken | None = None
+    ) -> None:
         self._store = store
         self._now = now
-        self._tokens: Mapping[str, StoredToken] = store.load()
+        self._unsaved = {unsaved.name: unsaved} if unsaved is not None else {}
+        self._tokens = self._load()
         self._used: dict[str, float] = {}
         self._noted: dict[str, float] = {}
-        self._problem = ""
+        self._problems: dict[str, str] = {}
         self._valid = self._valid_now()
 
     def added_to(self, configured: Settings) -> Settings:
@@ -81,13 +84,13 @@ class OwnTokens:
 
         Call it in a worker thread. While the store cannot be read, the tokens known so far stay valid.
         """
-        try:
-            self._note_use()
-            self._tokens = self._store.load()
-        except StoreError as error:
-            if str(error) != self._problem:
-                self._problem = str(error)
-                logger.warning("%s (the previous tokens stay in use)", error)
+        for work in (self._read, self._note_use):  # the first also where the second fails, as on a full disk
+            try:
+                work()
+            except StoreError as error:
+                if self._problems.get(work.__name__) != str(error):
+                    self._problems[work.__name__] = str(error)
+                    logger.warning("%s (the previous tokens stay in use)", error)
         before, self._valid = self._valid, self._valid_now()
         return self._valid != before
 
@@ -95,6 +98,12 @@ class OwnTokens:
         """Note that a request presented this token."""
         if name in self._tokens:
             self._used[name] = self._now()
+
+    def _load(self) -> Mapping[str, StoredToken]:
+        return {**self._unsaved, **self._store.load()}
+
+    def _read(self) -> None:
+        self._tokens = self._load()
 
     def _note_use(self) -> None:
         due = {n: at for n, at in self._used.items() if abs(at - self._noted.get(n, float("-inf"))) >= USE_SECONDS}

@@ -83,7 +83,7 @@ def serve(arguments: argparse.Namespace) -> int:
         # Replicas have no token of their own: each would replace the one that another has just printed.
         is_first = storage.shared is None or (not storage.tokens.load() and (worker is None or worker.is_first))
         own = own_token(storage.tokens) if guarded and not settings.tokens and is_first else None
-        tokens = OwnTokens(storage.tokens) if guarded else None
+        tokens = OwnTokens(storage.tokens, unsaved=own.unsaved if own is not None else None) if guarded else None
 
         async def run() -> None:
             shares = where is not None

@@ -290,9 +290,8 @@ def _watch_losses(instruments: Instruments, gateway: Gateway, telemetry: Telemet
 
 
 def _unsaved(keeper: Keeper, telemetry: Telemetry) -> tuple[str, ...]:
-    approvals = f"approvals of {', '.join(keeper.unsaved)} are in memory only, since they cannot be saved: "
     events = [f"{count:,} events could not be recorded ({why})" for why, count in telemetry.lost().items() if count]
-    return (*([approvals + keeper.problem] if keeper.unsaved else []), *events)
+    return (*keeper.problems, *events)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from argparse import ArgumentTypeError
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +18,7 @@ from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.reading import read_settings, say
 from shortlist.cli.storing import configured_storage
 from shortlist.config.settings import Action, Confirm, Settings, TokenSettings, hash_token
-from shortlist.errors import InvalidInput
+from shortlist.errors import InvalidInput, StoreError
 from shortlist.models import Json
 from shortlist.paths import data_folder
 from shortlist.storage.port import StoredToken, TokenStore
@@ -198,23 +199,34 @@ class OwnToken:
     settings: TokenSettings
     is_new: bool
     path: Path
+    unsaved: StoredToken | None = None
+    """The token itself where it could not be saved: then it is valid until the gateway ends."""
 
 
 def own_token(store: TokenStore) -> OwnToken | None:
     """Return this user's own token, and make it where there are no tokens at all; None where it was revoked."""
-    path = _own_path()
-    with locked(path):
-        tokens = store.load()
-        secret = (read_private(path) or b"").decode("utf-8", "replace").strip()
-        known = tokens.get(LOCAL)
-        if known is not None and secret and known.hash == hash_token(secret):
-            return OwnToken(secret, token_settings(known), False, path)
-        if tokens:
-            return None
-        secret = mint()
-        token = StoredToken(name=LOCAL, hash=hash_token(secret), created=time.time())
-        _save(store, token, secret)
-        return OwnToken(secret, token_settings(token), True, path)
+    path, secret = _own_path(), mint()
+    if tokens := store.load():
+        return _known_own(tokens, path)
+    token = StoredToken(name=LOCAL, hash=hash_token(secret), created=time.time())
+    try:
+        with locked(path):
+            if tokens := store.load():
+                return _known_own(tokens, path)
+            write_private(path, secret.encode())
+            store.put(token)  # last: a token without its secret would look revoked
+    except (OSError, StoreError) as error:
+        say(f"warning: the token cannot be saved and is valid until this gateway ends: {error}")
+        return OwnToken(secret, token_settings(token), True, path, unsaved=token)
+    return OwnToken(secret, token_settings(token), True, path)
+
+
+def _known_own(tokens: Mapping[str, StoredToken], path: Path) -> OwnToken | None:
+    secret = (read_private(path) or b"").decode("utf-8", "replace").strip()
+    known = tokens.get(LOCAL)
+    if known is None or not secret or known.hash != hash_token(secret):
+        return None
+    return OwnToken(secret, token_settings(known), False, path)
 
 
 def _own_path() -> Path:

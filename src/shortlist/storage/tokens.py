@@ -1,7 +1,8 @@
 """Tokens in one private JSON file: hashes and scopes, never the tokens themselves."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -30,11 +31,11 @@ class TokenFile:
             raise StoreError(f"The tokens in {self._path} cannot be read ({error}). {remedy}") from None
 
     def put(self, token: StoredToken) -> None:
-        with locked(self._path):
+        with self._locked():
             self._save({**self.load(), token.name: token})
 
     def remove(self, name: str) -> bool:
-        with locked(self._path):
+        with self._locked():
             tokens = dict(self.load())
             found = tokens.pop(name, None) is not None
             if found:
@@ -42,18 +43,23 @@ class TokenFile:
             return found
 
     def note_use(self, used: Mapping[str, float]) -> None:
-        with locked(self._path):
+        with self._locked():
             tokens = self.load()
             self._save({name: replace(t, last_used=used[name]) if name in used else t for name, t in tokens.items()})
 
-    def _save(self, tokens: Mapping[str, StoredToken]) -> None:
-        document = {"tokens": {name: asdict(token) for name, token in tokens.items()}}
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         try:
-            write_private(self._path, json.dumps(document, indent=2).encode())
+            with locked(self._path):
+                yield
         except OSError as error:
             raise StoreError(
                 f"The tokens cannot be saved in {self._path}: {error.strerror}. Check disk space and permissions."
             ) from None
+
+    def _save(self, tokens: Mapping[str, StoredToken]) -> None:
+        document = {"tokens": {name: asdict(token) for name, token in tokens.items()}}
+        write_private(self._path, json.dumps(document, indent=2).encode())
 
 
 def token_of(name: str, entry: Mapping[str, Json]) -> StoredToken:

@@ -148,9 +148,15 @@ class Keeper:
         return self._store.unsaved
 
     @property
-    def problem(self) -> str:
-        """Why pins cannot be saved; empty where they are."""
-        return self._store.problem
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the store of pins, in sentences."""
+        found = [
+            f"approvals cannot be read, so a server that connects serves nothing: {reason}"
+            for reason in dict.fromkeys(self._store.unreadable.values())
+        ]
+        if names := ", ".join(self._store.unsaved):
+            found.append(f"approvals of {names} are in memory only, since they cannot be saved: {self._store.problem}")
+        return tuple(found)
 
     def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
         """Return what a server says of itself, as far as it was accepted."""

@@ -3,7 +3,8 @@
 import json
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from shortlist.errors import StoreError
@@ -28,6 +29,8 @@ class BufferedPins:
     store: PinStore
     problem: str = ""
     """Why pins could not be written, the last time that was tried."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Why pins could not be read, the last time that was tried, by server."""
     _unsaved: dict[str, StoredPins] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -37,7 +40,8 @@ class BufferedPins:
         return tuple(self._unsaved)
 
     def read(self, server: str) -> StoredPins:
-        stored, waiting = self.store.read(server), self._unsaved.get(server)
+        with self._noticed(server):
+            stored, waiting = self.store.read(server), self._unsaved.get(server)
         return stored if waiting is None else replace(waiting, decisions=stored.decisions)
 
     def write(self, server: str, pins: StoredPins) -> None:
@@ -63,14 +67,25 @@ class BufferedPins:
             server: frozenset(each.name for each in pins.held if each.kind == "tool")
             for server, pins in tuple(self._unsaved.items())
         }
-        return {**self.store.overview(), **waiting}
+        with self._noticed("overview"):
+            return {**self.store.overview(), **waiting}
 
     def state(self) -> int:
         """Return the number of the store; try again to write what is in memory only."""
         with self._lock:
             for server, pins in tuple(self._unsaved.items()):
                 self._write(server, pins)
-        return self.store.state()
+        with self._noticed("state"):
+            return self.store.state()
+
+    @contextmanager
+    def _noticed(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            self.unreadable[what] = str(error)
+            raise
+        self.unreadable.pop(what, None)
 
     def _write(self, server: str, pins: StoredPins) -> None:
         try:

@@ -21,6 +21,7 @@ from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from shortlist.config.settings import HttpTransport, SseTransport
+from shortlist.errors import shortened
 from shortlist.upstream.bodies import ENCODINGS, BodyTooLarge, decoded, read_body, responding
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
@@ -57,6 +58,7 @@ IDLE_BYTES = 64 * 1024
 FLOOD_PAUSE_SECONDS = 0.02
 EVENT_ID_CHARACTERS = 4_096
 """The id of an event goes back in a header; a longer one is ignored."""
+ERROR_CHARACTERS = 300
 REFUSAL_BYTES = 64 * 1024
 """How much of an error response is read."""
 _SESSION_HEADER = "mcp-session-id"
@@ -265,7 +267,8 @@ class HttpChannel:
         """Return the error that an HTTP status stands for; raise where it says nothing about the request."""
         status = response.status_code
         if (location := redirect_location(response)) is not None:
-            reason = f"it redirects to {location}, which is not followed; configure that URL if it is the server"
+            where = shortened(str(location), ERROR_CHARACTERS)
+            reason = f"it redirects to {where}, which is not followed; configure that URL if it is the server"
             return error_message(None, INTERNAL_ERROR, reason)
         if status == 202:
             return error_message(None, INTERNAL_ERROR, "it accepted the request without answering it (HTTP 202)")
@@ -465,4 +468,4 @@ def _answers(received: Message, message: Message) -> bool:
 
 
 def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return shortened(str(error), ERROR_CHARACTERS) or type(error).__name__  # it may repeat what the server sent
