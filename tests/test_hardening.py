@@ -93,7 +93,8 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "test_validation.py::test_a_schema_whose_check_did_not_end_is_not_tried_again_at_once",
         "test_validation.py::test_whoever_waits_for_the_worker_in_vain_is_told_that_it_was_busy",
     ),
-    "a definition of 10 MB takes a third of a second in one step": (
+    "a definition of 10 MB takes a third of a second in one step, and a long one is rendered on the event loop": (
+        "gateway/test_cost.py::test_long_definitions_are_rendered_beside_the_event_loop",
         "catalog/test_readers.py::test_a_definition_that_is_far_too_long_is_left_out_before_it_is_encoded",
         "upstream/test_listing.py::test_other_work_runs_while_a_long_list_is_read",
     ),
@@ -224,6 +225,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "cli/test_process.py::test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes",
         "cli/test_process.py::test_kill_9_loses_only_events_of_the_last_moment",
         "upstream/test_processes.py::test_nothing_outlives_a_gateway_that_was_killed",
+        "telemetry/test_recorder.py::test_an_unexpected_failure_does_not_end_the_recording",
         "telemetry/test_recorder.py::test_kill_9_in_the_middle_of_writing_loses_what_was_not_flushed_and_corrupts_nothing",
     ),
 }

@@ -24,7 +24,7 @@ import re2
 
 from shortlist.models import Json, Tool
 from shortlist.text.tokens import one_line
-from shortlist.workers import WorkerBusy, WorkerFailed, run_apart
+from shortlist.workers import WorkerFailed, WorkerTimedOut, run_apart
 
 MAX_STEPS = 20_000
 """Keywords evaluated for one call; `anyOf` inside `anyOf` can ask for more than there are atoms."""
@@ -96,7 +96,7 @@ async def check_call(tool: Tool, arguments: Mapping[str, Json]) -> Check:
     try:
         return await run_apart(_check_whole, tool.definition, dict(arguments), seconds=WORKER_SECONDS)
     except WorkerFailed as reason:
-        if not isinstance(reason, WorkerBusy):
+        if isinstance(reason, WorkerTimedOut):
             _give_up(tool.definition)
         return Check(unchecked=f"checking its schema did not end: {reason}")
 

@@ -21,8 +21,8 @@ class WorkerFailed(Exception):
     """The work took too long, or no process could do it."""
 
 
-class WorkerBusy(WorkerFailed):
-    """Other work took all of the time."""
+class WorkerTimedOut(WorkerFailed):
+    """The work was begun, and ended when its time was over."""
 
 
 async def run_apart(function: Callable[[*Arguments], Result], *arguments: *Arguments, seconds: float) -> Result:
@@ -34,9 +34,9 @@ async def run_apart(function: Callable[[*Arguments], Result], *arguments: *Argum
                 has_begun = True
                 return await anyio.to_process.run_sync(function, *arguments, cancellable=True)
     except TimeoutError:
-        if not has_begun:
-            raise WorkerBusy(f"other checks took more than {seconds:g} s") from None
-        raise WorkerFailed(f"it takes longer than {seconds:g} s") from None
+        if has_begun:
+            raise WorkerTimedOut(f"it takes longer than {seconds:g} s") from None
+        raise WorkerFailed(f"other checks took more than {seconds:g} s") from None
     except (anyio.BrokenWorkerProcess, OSError) as error:
         raise WorkerFailed(f"no worker process could do it ({type(error).__name__})") from None
 

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,9 @@ from benchmarks.stress.client import RawClient
 
 import shortlist
 from shortlist.config.settings import Limits
-from tests.gateway.support import Era, Fixture, schema, serve
+from shortlist.disclosure import render
+from shortlist.disclosure.render import compact_json
+from tests.gateway.support import Era, Fixture, schema, serve, words
 from tests.gateway.test_limits import listening
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -90,3 +93,25 @@ async def test_a_request_leaves_nothing_to_the_garbage_collector(era: Era, name:
         finally:
             gc.enable()
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("describe_tools", {"names": ["alpha__wide"]}), ("search_tools", {"query": "wide", "detail": "full"})],
+)
+async def test_long_definitions_are_rendered_beside_the_event_loop(
+    name: str, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[threading.Thread] = set()
+
+    def noted(value: Any) -> str:
+        threads.add(threading.current_thread())
+        return compact_json(value)
+
+    monkeypatch.setattr(render, "compact_json", noted)
+    fixture = Fixture("alpha")
+    fixture.tools["wide"] = ("A wide tool.", schema(**{f"property_{number}": "string" for number in range(3_000)}))
+    async with serve(fixture) as served, served.client() as client:
+        assert "property_2999" in words(await client.call_tool(name, arguments))
+    assert threads
+    assert threading.main_thread() not in threads

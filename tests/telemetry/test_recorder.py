@@ -273,6 +273,23 @@ def test_a_clock_that_jumps_ahead_for_a_moment_costs_a_day_at_most(tmp_path: Pat
     assert sizes(path) == [9, 5, 0, 100, 1]
 
 
+def test_an_unexpected_failure_does_not_end_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, failures = tmp_path / "events.sqlite", iter([OSError("a sleep that cannot be")])
+
+    def sleep(_: float) -> None:
+        for failure in failures:
+            raise failure
+
+    monkeypatch.setattr("shortlist.telemetry.recorder.time.sleep", sleep)
+    recorder = recorder_to(path)
+    recorder(call("s/t", size=1))
+    while next(failures, None) is not None:
+        pass
+    recorder(call("s/t", size=2))
+    recorder.close(SECONDS)
+    assert sizes(path)[-1] == 2
+
+
 @pytest.mark.parametrize("wall", [0.0, 86_400.0, 4_102_444_800.0])
 def test_nothing_is_deleted_by_a_clock_that_cannot_be_right(wall: float, tmp_path: Path) -> None:
     path = tmp_path / "events.sqlite"

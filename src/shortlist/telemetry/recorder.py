@@ -223,12 +223,18 @@ class Recorder:
             self._wake.wait()
             self._closing.wait(GATHER_SECONDS)
             self._wake.clear()
-            while self._queue:
-                self._write(self._gather())
-                if len(self._queue) < BATCH and not self._closing.is_set():
-                    self._wake.set()
-                    break  # gather first: a transaction for each event would cost the requests more
-            self._purge()
+            try:
+                self._write_queue()
+                self._purge()
+            except Exception:  # a thread that ended would record nothing any more
+                logger.exception("events could not be recorded")
+
+    def _write_queue(self) -> None:
+        while self._queue:
+            self._write(self._gather())
+            if len(self._queue) < BATCH and not self._closing.is_set():
+                self._wake.set()
+                break  # gather first: a transaction for each event would cost the requests more
 
     def _gather(self) -> Batch:
         batch = Batch()
