@@ -29,15 +29,15 @@ from training.poison.folds import UNSORTED, Fold, Glosses, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.0011, 0.00025), "foreign": (0.0004, 0.00008)}
+RATES = {"english": (0.00325, 0.00058), "foreign": (0.00105, 0.00008)}
 """Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
 limits of `benchmarks.scanner` allow, where disguised text counts too."""
 WEIGHTS = {
-    "english": {"words": 0.35, "quick": 0.6, "least": -8.0, "most": 2.6},
-    "foreign": {"words": 0.4, "quick": 0.45, "least": -8.0, "most": 2.2},
+    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 1.8},
+    "foreign": {"words": 0.3, "quick": 0.3, "least": -8.0, "most": 1.8},
 }
-"""How much each score counts, and the bounds of the classifier's. A higher bound, or a quick score that counts less,
-finds a little more, but then the classifier reads three times as many passages."""
+"""How much each score counts, and the bounds of the classifier's. With a higher bound the classifier reads twice as many
+passages and finds hardly more."""
 CLEAN = -99.0
 HELD_OUT = Path(__file__).parent / "held_out.json"
 

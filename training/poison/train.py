@@ -27,9 +27,6 @@ from training.poison.folds import Fold, Glosses, folds, learned
 from training.poison.network import MASK_TOKEN, Classifier, Linear, from_encoder
 
 TOKENS_A_BATCH = 24_000
-MASKED = 0.12
-SMOOTHING = 0.02
-"""How far labels are from certainty: some of them are wrong."""
 AVERAGED_FROM = 0.4
 """The share of the steps after which the weights are averaged; their average is the final one."""
 LAST_RATE = 0.25
@@ -40,12 +37,24 @@ HARD_SHARE, HARD_TIMES = 0.03, 3
 EASY_SHARE = 0.4
 """The share of the other real texts that come in each epoch but the first."""
 LAYERS = 6
-SEEDS = (18, 5)
-"""One model is trained with each; the average of their weights finds more at the same rate of real tools flagged."""
 FINE_EPOCHS = 2
 """How many epochs pass before the weights are rounded to 4 bits."""
 PIECES, PAIRS, PAIR_GAPS, FEWEST_PAIRS = 30_522, 1 << 17, (1, 2), 6
 PAIR_STEPS, PAIR_PENALTY = 120, 2e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What keeps a model from learning its texts by heart."""
+
+    masked: float = 0.12
+    """The share of the tokens that it does not see."""
+    smoothing: float = 0.02
+    """How far labels are from certainty: some of them are wrong."""
+
+
+SEEDS = {18: Noise(), 5: Noise(), 7: Noise(), 9: Noise(masked=0.2, smoothing=0.05)}
+"""One model is trained with each; the average of their weights finds more at the same rate of real tools flagged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +72,10 @@ class Tables:
         mask = steps < lengths[:, None]
         return self.flat[(self.starts[rows, None] + steps) * mask] * mask, mask
 
-    def noisy(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def noisy(self, rows: Tensor, masked: float) -> tuple[Tensor, Tensor]:
         """Return a batch in which some tokens are masked, so that no single word decides."""
         ids, mask = self.batch(rows)
-        hit = (torch.rand(ids.shape, device=ids.device) < MASKED) & mask
+        hit = (torch.rand(ids.shape, device=ids.device) < masked) & mask
         hit[:, 0] = False
         return torch.where(hit, self.mask_id, ids), mask
 
@@ -162,27 +171,27 @@ def rounds_weights(model: Classifier, coarse: bool) -> None:
             layer.coarse = coarse
 
 
-def loss_of(model: Classifier, tables: Tables, rows: Tensor, labels: Tensor, tags: Tensor) -> Tensor:
+def loss_of(model: Classifier, batch: tuple[Tensor, Tensor], labels: Tensor, tags: Tensor) -> Tensor:
     """Return the loss of finding passages, and the poisoned tokens in those where they are known."""
-    ids, mask = tables.noisy(rows)
+    ids, mask = batch
     with torch.autocast("cuda", torch.bfloat16):
         logits, tokens = model(ids, mask)
-    start, end = tags[rows].T
+    start, end = tags.T
     steps = torch.arange(ids.shape[1], device=ids.device)
     inside = (steps >= start[:, None]) & (steps < end[:, None])
-    known = mask & ((labels[rows] < 0.5) | (end > 0))[:, None]
+    known = mask & ((labels < 0.5) | (end > 0))[:, None]
     each = nn.functional.binary_cross_entropy_with_logits(tokens, inside.float(), reduction="none")
     by_text = (each * known).sum(1) / mask.sum(1)
-    passages = nn.functional.binary_cross_entropy_with_logits(logits, labels[rows])
+    passages = nn.functional.binary_cross_entropy_with_logits(logits, labels)
     return passages + TAGGED * by_text.mean()
 
 
 def trained(
-    tables: Tables, model: Classifier, lesson: Lesson, epochs: int, rate: float, close_times: int
+    tables: Tables, model: Classifier, lesson: Lesson, noise: Noise, epochs: int, rate: float, close_times: int
 ) -> Classifier:
     """Fine-tune on labels; after an epoch real texts that look worst come more often, and the others less."""
-    labels = torch.full((len(tables.lengths),), SMOOTHING, device="cuda")
-    labels[lesson.bad] = 1 - SMOOTHING
+    labels = torch.full((len(tables.lengths),), noise.smoothing, device="cuda")
+    labels[lesson.bad] = 1 - noise.smoothing
     average = AveragedModel(model)
     taught = torch.cat([lesson.bad, lesson.good, lesson.close.repeat(close_times - 1)])
     sizes = [int(tables.lengths[rows].sum()) for rows in (taught, lesson.real)]
@@ -194,7 +203,8 @@ def trained(
         model.train()
         rounds_weights(model, epoch >= FINE_EPOCHS)
         for rows in tables.batches(torch.cat([taught, real]), shuffle=True):
-            stepped(model, optimise, loss_of(model, tables, rows, labels, lesson.tags), step, steps)
+            loss = loss_of(model, tables.noisy(rows, noise.masked), labels[rows], lesson.tags[rows])
+            stepped(model, optimise, loss, step, steps)
             step += 1
             if step > AVERAGED_FROM * steps and step % 4 == 0:
                 average.update_parameters(model)
@@ -314,11 +324,11 @@ def main() -> None:
     arrays = {**small, "words": small["words"][raw["kept"]]}
     everything = torch.arange(len(tables.lengths), device="cuda")
     states = []
-    for seed in SEEDS:
+    for seed, noise in SEEDS.items():
         torch.manual_seed(seed)
         np.random.seed(seed)
         start = from_encoder(arrays, LAYERS).cuda()
-        states.append(trained(tables, start, lesson, options.epochs, options.rate, options.close).state_dict())
+        states.append(trained(tables, start, lesson, noise, options.epochs, options.rate, options.close).state_dict())
     model = from_encoder(arrays, LAYERS).cuda()
     model.load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
     rounds_weights(model, True)

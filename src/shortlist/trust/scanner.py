@@ -40,7 +40,7 @@ from shortlist.trust.patterns import PATTERNS
 from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, Window, read_text
 from shortlist.trust.verdicts import LEVELS, OVERSIZED, Reason, ScanVerdict, Severity
 
-MAX_READS = 64
+MAX_READS = 128
 """How many windows of a definition the classifier reads: those that may score highest."""
 PASSAGES = 2
 """How many passages of a definition are named as reasons: the worst."""
@@ -51,6 +51,10 @@ SHORT_TEXTS, MAX_JOINED = "short texts", 4_000
 """The field that texts of few words are reported under when they are read together, and how much of them is read."""
 LEAST_IN_SHORT_TEXTS = 0.0
 """The least evidence in words that such a text is flagged with: the classifier never learned from joined texts."""
+FURTHER_IN_SHORT_TEXTS = 2.0
+"""How far above the threshold of dangerous passages such a text must score: names and values in a row often look odd."""
+NEARLY_SUSPICIOUS = 2.5
+"""How close to the threshold a sentence about another server's tool must score: servers share many names of tools."""
 _ENDING_WORDS = (
     "delete drop remove destroy erase wipe purge truncate terminate kill revoke overwrite uninstall transfer pay "
     "payment execute"
@@ -161,7 +165,7 @@ class Scanner:
 
     def _judge(self, definition: ToolDefinition, around: Neighbours) -> ScanVerdict:
         fields, oversized = fields_of(definition)
-        reasons = [*_oversized(fields, oversized), *_mismatch(definition), *_references(fields, around)]
+        reasons = [*_oversized(fields, oversized), *_mismatch(definition), *self._references(fields, around)]
         texts: list[ReadableText] = [(field, unmasked(field.text), None) for field in fields]
         for field in fields:
             if not _hides_nothing(field.text):
@@ -177,6 +181,23 @@ class Scanner:
             reasons += _worst(_by_classifier(self._classifier, read), self._head)
             reasons += _unread(unread, len(candidates))
         return _verdict(reasons)
+
+    def _references(self, fields: Sequence[TextField], around: Neighbours) -> Iterator[Reason]:
+        """Yield orders about tools of other servers that divert calls, or that read at all like a poisoned sentence."""
+        for reason, sentence in _references(fields, around):
+            if reason.level == "dangerous" or self._is_near(TextField(reason.field, sentence), around):
+                yield reason
+
+    def _is_near(self, sentence: TextField, around: Neighbours) -> bool:
+        """Return whether a sentence is nearly suspicious by itself, as far as the classifier can tell."""
+        if self._classifier is None:
+            return True
+        _, words = self._evidence(sentence, around)
+        (windows,) = self._glanced(self._classifier, (sentence.text,))
+        return any(
+            mixture.score(self._classifier.read(window), quick, words) > mixture.suspicious - NEARLY_SUSPICIOUS
+            for (quick, window), mixture in product(windows, _mixtures(sentence.text, self._head))
+        )
 
     def _by_words(self, texts: Iterable[ReadableText], around: Neighbours) -> Iterator[FlaggedPassage]:
         """Yield the runs of sentences whose concepts are rare enough among real tools."""
@@ -274,8 +295,8 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
         score = mixture.score(read, each.quick, each.words)
         if score > mixture.suspicious:
             level: Severity = "dangerous" if score > mixture.dangerous else "suspicious"
-            if each.passage.field.path == SHORT_TEXTS:  # what was joined here often looks odd
-                if level == "suspicious":
+            if each.passage.field.path == SHORT_TEXTS:
+                if score <= mixture.dangerous + FURTHER_IN_SHORT_TEXTS:
                     continue
                 level = "suspicious"
             dangerous += level == "dangerous"
@@ -376,8 +397,8 @@ def _comments(field: TextField) -> Iterator[Reason]:
             yield Reason("hidden_text", field.path, match.span(), why, "dangerous")
 
 
-def _references(fields: Sequence[TextField], around: Neighbours) -> Iterator[Reason]:
-    """Yield sentences that give orders about tools of other servers."""
+def _references(fields: Sequence[TextField], around: Neighbours) -> Iterator[tuple[Reason, str]]:
+    """Yield sentences that give orders about tools of other servers, each with its reason."""
     if not around.foreign_tools:
         return
     parameters = {part for field in fields for part in field.path.split(".")}
@@ -388,7 +409,7 @@ def _references(fields: Sequence[TextField], around: Neighbours) -> Iterator[Rea
             if order:
                 level: Severity = "dangerous" if _DIVERTS.search(sentence.text) else "suspicious"
                 why = f"gives orders about {sorted(named)[0]!r}, a tool of another server: {_excerpt(sentence.text)}"
-                yield Reason("shadowing", field.path, (sentence.start, sentence.end), why, level)
+                yield Reason("shadowing", field.path, (sentence.start, sentence.end), why, level), sentence.text
 
 
 def _mismatch(definition: ToolDefinition) -> Iterator[Reason]:
