@@ -36,8 +36,8 @@ WEIGHTS = {
     "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 1.8},
     "foreign": {"words": 0.3, "quick": 0.3, "least": -8.0, "most": 1.8},
 }
-"""How much each score counts, and the bounds of the classifier's. With a higher bound the classifier reads twice as many
-passages and finds hardly more."""
+"""How much each score counts, and the bounds of the classifier's. With a higher bound the classifier reads twice as
+many passages and finds hardly more."""
 CLEAN = -99.0
 HELD_OUT = Path(__file__).parent / "held_out.json"
 

@@ -53,6 +53,15 @@ class Noise:
     """How far labels are from certainty: some of them are wrong."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How long and how fast a model learns, and how often the texts by writers come."""
+
+    epochs: int
+    rate: float
+    close_times: int
+
+
 SEEDS = {18: Noise(), 5: Noise(), 7: Noise(), 9: Noise(masked=0.2, smoothing=0.05)}
 """One model is trained with each; the average of their weights finds more at the same rate of real tools flagged."""
 
@@ -186,20 +195,18 @@ def loss_of(model: Classifier, batch: tuple[Tensor, Tensor], labels: Tensor, tag
     return passages + TAGGED * by_text.mean()
 
 
-def trained(
-    tables: Tables, model: Classifier, lesson: Lesson, noise: Noise, epochs: int, rate: float, close_times: int
-) -> Classifier:
+def trained(tables: Tables, model: Classifier, lesson: Lesson, recipe: Recipe, noise: Noise) -> Classifier:
     """Fine-tune on labels; after an epoch real texts that look worst come more often, and the others less."""
     labels = torch.full((len(tables.lengths),), noise.smoothing, device="cuda")
     labels[lesson.bad] = 1 - noise.smoothing
     average = AveragedModel(model)
-    taught = torch.cat([lesson.bad, lesson.good, lesson.close.repeat(close_times - 1)])
+    taught = torch.cat([lesson.bad, lesson.good, lesson.close.repeat(recipe.close_times - 1)])
     sizes = [int(tables.lengths[rows].sum()) for rows in (taught, lesson.real)]
     share = EASY_SHARE + HARD_SHARE * HARD_TIMES
-    steps = int(1.06 * (epochs * sizes[0] + (1 + (epochs - 1) * share) * sizes[1]) / TOKENS_A_BATCH)
-    optimise, step = optimiser(model, rate), 0
+    steps = int(1.06 * (recipe.epochs * sizes[0] + (1 + (recipe.epochs - 1) * share) * sizes[1]) / TOKENS_A_BATCH)
+    optimise, step = optimiser(model, recipe.rate), 0
     real = lesson.real
-    for epoch in range(epochs):
+    for epoch in range(recipe.epochs):
         model.train()
         rounds_weights(model, epoch >= FINE_EPOCHS)
         for rows in tables.batches(torch.cat([taught, real]), shuffle=True):
@@ -323,12 +330,12 @@ def main() -> None:
     lesson = lesson_of(fold, raw, names)
     arrays = {**small, "words": small["words"][raw["kept"]]}
     everything = torch.arange(len(tables.lengths), device="cuda")
-    states = []
+    states, recipe = [], Recipe(options.epochs, options.rate, options.close)
     for seed, noise in SEEDS.items():
         torch.manual_seed(seed)
         np.random.seed(seed)
         start = from_encoder(arrays, LAYERS).cuda()
-        states.append(trained(tables, start, lesson, noise, options.epochs, options.rate, options.close).state_dict())
+        states.append(trained(tables, start, lesson, recipe, noise).state_dict())
     model = from_encoder(arrays, LAYERS).cuda()
     model.load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
     rounds_weights(model, True)

@@ -52,7 +52,7 @@ SHORT_TEXTS, MAX_JOINED = "short texts", 4_000
 LEAST_IN_SHORT_TEXTS = 0.0
 """The least evidence in words that such a text is flagged with: the classifier never learned from joined texts."""
 FURTHER_IN_SHORT_TEXTS = 2.0
-"""How far above the threshold of dangerous passages such a text must score: names and values in a row often look odd."""
+"""How far above the threshold of dangerous passages such a text must score: names and values in a row look odd."""
 NEARLY_SUSPICIOUS = 2.5
 """How close to the threshold a sentence about another server's tool must score: servers share many names of tools."""
 _ENDING_WORDS = (
