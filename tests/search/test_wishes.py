@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 from shortlist.models import Confidence, Hit, Query, SearchResult, Tool
@@ -42,9 +43,23 @@ def test_one_wish_is_answered_as_ever() -> None:
 
 
 def test_a_wish_without_a_clear_tool_gets_the_places_that_a_clear_one_does_not_need() -> None:
-    whole, clear, unclear = (answered(*scores) for scores in ((3.0, 2.9, 2.8), (9.0, 1.0, 0.9), (1.0, 0.9, 0.8)))
+    undecided = [3.0 - 0.05 * place for place in range(12)]
+    whole, clear, unclear = (answered(*scores) for scores in (undecided, (9.0, 1.0, 0.9), (1.0, 0.9, 0.8)))
     hits = serve_each(whole, (Wish("first"), Wish("second")), (clear, unclear)).hits
-    assert [hit.wish for hit in hits] == ["first", "second", "second"]
+    assert [hit.wish for hit in hits[:3]] == ["first", "second", "second"]
+
+
+def test_a_tool_that_the_whole_request_asks_for_comes_before_the_second_choice_of_a_wish() -> None:
+    whole, clear, other = (answered(*scores) for scores in ((5.0, 2.0, 1.0), (9.0, 5.0, 4.9), (8.0, 4.0, 3.9)))
+    hits = serve_each(whole, (Wish("first"), Wish("second")), (clear, other)).hits
+    assert hits[2].tool.id == whole.hits[0].tool.id
+    assert hits[2].wish == ""
+
+
+def test_a_request_that_is_surer_as_a_whole_is_not_taken_apart() -> None:
+    whole, first, second = (answered(*scores) for scores in ((5.0, 2.0), (9.0, 5.0), (8.0, 4.0)))
+    surer = replace(whole, confidence=replace(whole.confidence, probability=0.6))
+    assert serve_each(surer, (Wish("first"), Wish("second")), (first, second)) is surer
 
 
 def answered(*scores: float) -> SearchResult:

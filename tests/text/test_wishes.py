@@ -14,6 +14,11 @@ from shortlist.text.queries import MAX_WISHES, wishes
         ("create a bucket\nlist all buckets", ["create a bucket", "list all buckets"]),
         ("what song is this? add it to my favourites", ["what song is this?", "add it to my favourites"]),
         (
+            "I need a flight to Rome. Can you book a hotel too?",
+            ["I need a flight to Rome.", "Can you book a hotel too?"],
+        ),
+        ("I need the bus times and what is the weather?", ["I need the bus times", "what is the weather?"]),
+        (
             "turn the lights off, close the blinds and arm the alarm",
             ["turn the lights off", "close the blinds", "arm the alarm"],
         ),
@@ -31,6 +36,8 @@ def test_each_wish_of_a_request_is_found(text: str, parts: list[str]) -> None:
         "send a message to Ana and Bob",
         "find a cheap, quiet and central hotel",
         "which tests pass and fail on the same commit",
+        "I want to cook lasagne tonight. Can you find a recipe?",
+        "I need help with the pump. Can you send me its manual and catalog?",
         "",
     ],
 )

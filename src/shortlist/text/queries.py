@@ -117,6 +117,9 @@ _ASKS = re.compile(
     rf"^\W*{_FILLER}(?:who|what|what's|which|where|when|how|is there|are there|i need|i want|let me know|tell me)\b",
     re.IGNORECASE,
 )
+_NEED = re.compile(r"^\W*(?:i|we)(?:'d| would)? (?:want|need|like|wish|have to|plan|hope)\b", re.IGNORECASE)
+_QUESTION = re.compile(r"^\W*(?:please,? )?(?:can|could|would|will|do|should) (?:you|we|i)\b", re.IGNORECASE)
+_MORE = re.compile(r"\b(?:also|too|as well|and|then|plus)\b", re.IGNORECASE)
 _ONE = re.compile(r"\bones?\b", re.IGNORECASE)
 _CHANNEL = re.compile(r"(?<![\w&/#])#(?=[a-z][\w-]*[a-z])", re.IGNORECASE)
 """The sign of a chat channel's name: `#dev`; not of an issue's number."""
@@ -463,11 +466,10 @@ def _without_quotes(text: str) -> tuple[str, str]:
 def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
     """Join pieces that are not wishes by themselves."""
     parts: list[str] = []
-    for number, piece in enumerate(pieces):
-        text = piece.strip()
+    for number, text in enumerate(map(str.strip, pieces)):
         if not text:
             continue
-        if parts and not _is_wish(text):
+        if parts and (not _is_wish(text) or _asks_for(f"{parts[-1]}{joints[number - 1]}", text)):
             parts[-1] = f"{parts[-1]}{joints[number - 1]}{text}"
         elif len(parts) == 1 and not _is_wish(parts[0]):
             parts[0] = f"{parts[0]}{joints[number - 1]}{text}"
@@ -476,11 +478,16 @@ def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
     return [part.strip(" ,;") for part in parts]
 
 
+def _asks_for(need: str, text: str) -> bool:
+    """Return whether a question is about the need before it: "I want to cook tonight. Can you find a recipe?"."""
+    asks = _NEED.match(need) and not _NEED.match(text) and (_QUESTION.match(text) or _ASKS.match(text))
+    return bool(asks) and not _MORE.search(f"{need[-8:]}{text}")
+
+
 def _is_wish(text: str) -> bool:
     first = FIRST_WORD.match(text)
-    if first and first[1].lower() in ACTIONS and (_POINTS.search(text) or len(terms(text)) >= MIN_WORDS):
-        return True
-    return bool(_ASKS.match(text) and terms(text))
+    acts = first and first[1].lower() in ACTIONS and (_POINTS.search(text) or len(terms(text)) >= MIN_WORDS)
+    return bool(acts or (_ASKS.match(text) and terms(text)))
 
 
 def _may_break(text: str, words: frozenset[str]) -> bool:
