@@ -16,6 +16,7 @@ import shortlist
 from shortlist.config.settings import Limits
 from shortlist.disclosure import render
 from shortlist.disclosure.render import compact_json
+from shortlist.gateway import calling
 from tests.gateway.support import Era, Fixture, schema, serve, words
 from tests.gateway.test_limits import listening
 
@@ -97,7 +98,11 @@ async def test_a_request_leaves_nothing_to_the_garbage_collector(era: Era, name:
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("describe_tools", {"names": ["alpha__wide"]}), ("search_tools", {"query": "wide", "detail": "full"})],
+    [
+        ("describe_tools", {"names": ["alpha__wide"]}),
+        ("search_tools", {"query": "wide", "detail": "full"}),
+        ("call_tool", {"name": "alpha__wide", "arguments": {"property_2999": 3}}),
+    ],
 )
 async def test_long_definitions_are_rendered_beside_the_event_loop(
     name: str, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -109,6 +114,7 @@ async def test_long_definitions_are_rendered_beside_the_event_loop(
         return compact_json(value)
 
     monkeypatch.setattr(render, "compact_json", noted)
+    monkeypatch.setattr(calling, "compact_json", noted)
     fixture = Fixture("alpha")
     fixture.tools["wide"] = ("A wide tool.", schema(**{f"property_{number}": "string" for number in range(3_000)}))
     async with serve(fixture) as served, served.client() as client:

@@ -38,6 +38,7 @@ from shortlist.gateway.tools import (
     ToolCall,
     call_request,
     read_request,
+    rendered,
     text_result,
 )
 from shortlist.models import Json, Tool
@@ -65,7 +66,7 @@ async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> M
     tool = await find_tool(call, name, arguments)
     check = await check_call(tool, arguments)
     if check.violations:
-        refusal = _refusal(call, tool, check)
+        refusal = await rendered([tool], partial(_refusal, call, tool, check))
         call.state.recording.refused(call.seen.caller, tool.id, "invalid_arguments", arguments, refusal)
         return text_result(refusal, is_error=True)
     result = await call_bound(call, tool, arguments, native=False)

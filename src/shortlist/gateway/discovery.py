@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar, get_args
+from typing import NamedTuple, TypeAlias, get_args
 
 import anyio.to_thread
 
@@ -30,6 +30,7 @@ from shortlist.gateway.tools import (
     ToolArguments,
     ToolCall,
     describe_request,
+    rendered,
     search_request,
     text_result,
 )
@@ -38,16 +39,12 @@ from shortlist.text.conversation import relation_of
 from shortlist.text.queries import ask_of
 from shortlist.text.tokens import one_line
 
-Rendering = TypeVar("Rendering")
-
 LABELS = ("servers", "categories", "tags")
 CIRCLE_SEARCHES = 3
 """After so many searches with the same hits and no call in between, the answer says to stop searching."""
 SHOWN_QUERY = 80
 SHOWN_SERVERS = 30
 CLOSEST = 3
-INLINE_CHARACTERS = 50_000
-"""Definitions up to this length are rendered on the event loop."""
 OVERHEAD_TOKENS = 40
 """What the lines around the hits cost."""
 
@@ -82,7 +79,7 @@ async def _search_tools(call: ToolCall, request: SearchRequest) -> McpResult:
         return _break_circle(call, request, found, workspace)
     around = await _surroundings(call, request, results, narrowing.notes)
     hits = (hit.tool for result in results for hit in result.hits)
-    answer = await _rendered(hits, partial(search_answer, request, results, around))
+    answer = await rendered(hits, partial(search_answer, request, results, around))
     finished = FinishedSearch(
         answer=answer, limit=request.limit, offset=request.offset, mode=request.mode, filters=_asked(request)
     )
@@ -272,7 +269,7 @@ async def _describe(call: ToolCall, request: DescribeRequest) -> McpResult:
             continue
         found.append(tool.id)
         described = python_tools(call.seen).described if request.detail == "python" else _whole_text(call)
-        parts.append("\n".join([await _rendered([tool], partial(described, tool)), *_extras(call, tool)]))
+        parts.append("\n".join([await rendered([tool], partial(described, tool)), *_extras(call, tool)]))
     answer = text_result("\n\n".join(parts), is_error=not found)
     call.state.recording.described(call.seen.caller, found, answer)
     return answer
@@ -280,13 +277,6 @@ async def _describe(call: ToolCall, request: DescribeRequest) -> McpResult:
 
 def _whole_text(call: ToolCall) -> Callable[[Tool], str]:
     return lambda tool: describe_text(tool, call.seen.tools.name(tool.id))
-
-
-async def _rendered(tools: Iterable[Tool], render: Callable[[], Rendering]) -> Rendering:
-    """Render tools; in a thread where their definitions are so long that the event loop would wait for it."""
-    if sum(len(tool.definition) for tool in tools) <= INLINE_CHARACTERS:
-        return render()
-    return await anyio.to_thread.run_sync(render)
 
 
 async def _named(call: ToolCall, name: str) -> Tool:

@@ -1,9 +1,11 @@
 """What one of the gateway's own tools is, and how what clients send to it is checked and turned into values."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+
+import anyio.to_thread
 
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidInput
@@ -32,7 +34,10 @@ DEFAULT_LIMIT = 5
 DEFAULT_SELECTED = 8
 DEFAULT_RUN_TOKENS = 2_000
 MAX_RUN_TOKENS = 50_000
+INLINE_CHARACTERS = 50_000
+"""Definitions up to this length are rendered on the event loop."""
 AskedT = TypeVar("AskedT")
+Rendering = TypeVar("Rendering")
 Translate: TypeAlias = Callable[[ToolArguments], ToolArguments]
 
 STRING = {"type": "string"}
@@ -44,6 +49,13 @@ def text_result(text: str, *, is_error: bool = False) -> McpResult:
     """Return a tools/call result that holds one text."""
     result: McpResult = {"content": [{"type": "text", "text": text}]}
     return {**result, "isError": True} if is_error else result
+
+
+async def rendered(tools: Iterable[Tool], render: Callable[[], Rendering]) -> Rendering:
+    """Render something about tools; in a thread where their definitions are so long that the event loop would wait."""
+    if sum(len(tool.definition) for tool in tools) <= INLINE_CHARACTERS:
+        return render()
+    return await anyio.to_thread.run_sync(render)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
@@ -73,7 +72,8 @@ class Dial:
     """Decides which gateway runs the server; None where it is this one in any case."""
 
 
-READING_SECONDS = 0.005
+READ_AT_ONCE = 200
+"""Definitions that are read in a thread before the next ones."""
 CHALLENGE_CHARACTERS = 300
 """How long tools of a list are read before other work gets its turn."""
 PROBE_SECONDS = 1.0
@@ -361,13 +361,9 @@ def auth_remedy(dial: Dial) -> str:
 
 
 async def _extend(listing: Listing, tools: list[Json]) -> None:
-    # Ten thousand schemas take a while, and so do a few of a megabyte each; other work runs in between.
-    due = time.monotonic() + READING_SECONDS
-    for tool in tools:
-        listing.extend((tool,))
-        if time.monotonic() > due:
-            await anyio.lowlevel.checkpoint()
-            due = time.monotonic() + READING_SECONDS
+    # Ten thousand schemas take a while, and so do a few of a megabyte each. A part at a time: a thread is not ended.
+    for start in range(0, len(tools), READ_AT_ONCE):
+        await anyio.to_thread.run_sync(listing.extend, tools[start : start + READ_AT_ONCE])
 
 
 def _what(method: str, params: Mapping[str, Json]) -> str:
