@@ -393,6 +393,62 @@ async def test_no_uri_of_a_held_template_can_be_read_also_after_a_restart(store:
         assert (await client.read_resource(uri)).contents
 
 
+@pytest.mark.parametrize("mode", ["search", "passthrough"])
+async def test_no_held_prompt_or_resource_can_be_used_also_after_a_restart(store: SqlitePins, mode: str) -> None:
+    fixture = Shelf("alpha")
+    fixture.said = POISON
+    async with gated(fixture, keeper(store), mode) as served, served.client() as client:
+        await client.list_prompts()
+        await client.list_resources()
+    plain = mode == "passthrough"
+    async with gated(fixture, keeper(store), mode) as served, served.client() as client:  # has listed nothing yet
+        with pytest.raises(MCPError, match="Unknown prompt"):
+            await client.get_prompt("summary" if plain else "alpha__summary", {})
+        with pytest.raises(MCPError, match="Unknown resource"):
+            await client.read_resource("doc://notes" if plain else "shortlist://alpha/doc://notes")
+
+
+def test_what_was_held_on_another_page_stays_held(store: SqlitePins) -> None:
+    keeper(store).admit_items("s", "prompt", [{"name": "summary", "description": POISON}])
+    later = keeper(store)
+    later.admit_items("s", "prompt", [{"name": "other", "description": "Translate a text."}])
+    assert later.holds("s", "prompt", "summary")
+    assert not later.holds("s", "prompt", "other")
+
+
+def test_of_items_with_the_same_name_only_the_first_is_served(store: SqlitePins) -> None:
+    clean, bad = {"name": "summary", "description": "Summarise."}, {"name": "summary", "description": POISON}
+    assert keeper(store).admit_items("s", "prompt", [clean, bad]) == [clean]
+    assert keeper(store).admit_items("t", "prompt", [bad, clean]) == []
+
+
+@pytest.mark.parametrize("member", ["_meta", "icons", "annotations", "category", "x-notes"])
+def test_no_member_of_a_definition_goes_unread(store: SqlitePins, member: str) -> None:
+    """Clients get every member of a definition, also those that no specification names."""
+    poisoned = {member: {"note": POISON}}
+    tool = tool_from_mcp({"name": "echo", "description": "Echoes.", "inputSchema": {"type": "object"}, **poisoned}, "s")
+    assert keeper(store).admit("s", (tool,), {}) == ()
+    assert keeper(store).admit_items("s", "prompt", [{"name": "summary", **poisoned}]) == []
+    assert keeper(store).admit_items("s", "resource", [{"uri": "doc://notes", "name": "notes", **poisoned}]) == []
+
+
+def test_the_size_and_the_time_of_a_resource_may_change(store: SqlitePins) -> None:
+    guard = keeper(store, "review")
+    first = {"uri": "doc://a", "name": "a", "size": 1, "annotations": {"lastModified": "2026-01-01", "priority": 1}}
+    guard.admit_items("s", "resource", [first])
+    decide(store, "s", ["doc://a"], True, "ann", 1.0)
+    later = {**first, "size": 2, "annotations": {"lastModified": "2026-02-02", "priority": 1}}
+    assert keeper(store, "review").admit_items("s", "resource", [later]) == [later]
+
+
+def test_what_a_server_says_is_unread_until_its_tools_are_known(store: SqlitePins) -> None:
+    guard, first = keeper(store), {"instructions": "Echo texts."}
+    assert guard.words("s", {"instructions": POISON}) == {}
+    guard.admit("s", listed("Echoes."), first)
+    assert keeper(store).words("s", {"instructions": POISON}) == first
+    assert keeper(store, "auto").words("s", {"instructions": POISON}) == {"instructions": POISON}
+
+
 @pytest.mark.parametrize(
     ("uri", "template", "stands_for"),
     [

@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 MOST_ITEMS = 5_000
 """Prompts, resources and templates of a server that are pinned; further ones are scanned each time they change."""
 ANY_URI = frozenset({"{uri}"})
-"""Stands for the held templates where they cannot be read."""
+"""Stands for the held items where they cannot be read."""
 CHANGED = "changed"
 """Stands for the hash of a set that changed since it was compared whole: the next start compares it whole again."""
 
@@ -126,7 +126,8 @@ class Keeper:
         self._around: dict[str, Neighbours] = {}
         """What surrounds each server, until the names of any tools change."""
         self._items: dict[tuple[str, ItemKind], ArrivedItems] = {}
-        self._templates: dict[str, frozenset[str]] = {}
+        self._saved: dict[str, Mapping[Kind, frozenset[str]]] = {}
+        """The items that were held of each server when it was last compared with its pins."""
         self._decided: int | None = None
         self._lock = threading.RLock()
 
@@ -161,52 +162,66 @@ class Keeper:
     def words(self, server: str, said: Mapping[str, str]) -> Mapping[str, str]:
         """Return what a server says of itself, as far as it was accepted."""
         with self._lock:
-            arrival = self._arrived.get(server)
-            if arrival is None:
+            if self._trust(server) == "auto":
                 return said
-            entry = arrival.admission.accepted.get(("instructions", INSTRUCTIONS))
+            arrival = self._arrived.get(server)
+            accepted = arrival.admission.accepted if arrival else self._saved_pins(server).accepted
+            entry = accepted.get(("instructions", INSTRUCTIONS))
             words: dict[str, str] = json.loads(entry.value) if entry else {}
             return words
+
+    def _saved_pins(self, server: str) -> Pins:
+        """Return the pins of a server that has listed nothing yet; none where they cannot be read."""
+        try:
+            return pins_of(self._store.read(server))
+        except StoreError:
+            return Pins()
 
     def admit_items(self, server: str, kind: ItemKind, items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the prompts, resources or templates that may be served; the others are held, and shown in reviews."""
         trust = self._trust(server)
         if trust == "auto":
             return list(items)
+        named = {str(item.get(ITEM_NAMES[kind], "")): item for item in reversed(items)}
+        items = [item for name, item in reversed(named.items())]  # the first of equal names, as of tools
         entries = {entry.name: entry for entry in (item_entry(kind, item) for item in items)}
         hashes = {name: entry.hash for name, entry in entries.items()}
         with self._lock:
             known = self._items.get((server, kind), ArrivedItems())
             if not known.hashes.items() >= hashes.items():
-                known = known.with_page(hashes, self._held_items(server, trust, entries))
+                held = self._held_items(server, trust, entries)
+                if len(known.hashes) > 2 * MOST_ITEMS:  # which are forgotten now, so that what is saved counts again
+                    self._saved.pop(server, None)
+                known = known.with_page(hashes, held)
                 self._items[server, kind] = known
         return [item for item in items if str(item.get(ITEM_NAMES[kind], "")) not in known.held]
 
     def holds(self, server: str, kind: ItemKind, name: str) -> bool:
-        """Return whether a prompt or resource of a server is held, as the server listed it last.
+        """Return whether a prompt or resource of a server is held, as the server listed it last, or as it was saved.
 
         For templates, `name` is a URI: one that a held template, listed or saved, stands for is held, unless the server
         lists it as a resource that is served.
         """
-        known = self._items.get((server, kind))
+        known = self._items.get((server, kind), ArrivedItems())
+        saved = self._saved_items(server, kind)
+        held = known.held | (saved - known.hashes.keys())  # a client may have listed the first page alone
         if kind != "template":
-            return known is not None and name in known.held
-        held = known.held if known is not None else self._saved_templates(server)
+            return name in held or saved is ANY_URI
         if not any(is_of_template(name, template) for template in held):
             return False
         resources = self._items.get((server, "resource"), ArrivedItems())
         return name not in resources.hashes or name in resources.held
 
-    def _saved_templates(self, server: str) -> frozenset[str]:
-        """Return the templates of a server that were held when it was last compared with its pins."""
+    def _saved_items(self, server: str, kind: ItemKind) -> frozenset[str]:
+        """Return the items of a server that were held when it was last compared with its pins."""
         if self._trust(server) == "auto":
             return frozenset()
         try:
-            if server not in self._templates:
-                self._templates[server] = _templates_in(held_of(self._store.read(server)))
+            if server not in self._saved:
+                self._saved[server] = _items_in(held_of(self._store.read(server)))
         except StoreError:
             return ANY_URI
-        return self._templates[server]
+        return self._saved[server].get(kind, frozenset())
 
     def _held_items(self, server: str, trust: Trust, entries: Mapping[str, PinnedEntry]) -> frozenset[str]:
         """Compare items with their pins, keep the new ones up to a bound, and return the names of those held."""
@@ -300,7 +315,7 @@ class Keeper:
             self.unlisted = frozenset(self._holding().difference(listed))
             self._arrived.clear()
             self._items.clear()
-            self._templates.clear()
+            self._saved.clear()
             return listed
 
     def _holding(self) -> set[str]:
@@ -326,7 +341,7 @@ class Keeper:
             gone = gone_tools(pins, definitions)
             mark = f"{listed.hash} {scanner_version()}"
             items = tuple(each for each in held_of(stored) if each.entry.kind in ITEM_NAMES)
-            self._templates[server] = _templates_in(items)
+            self._saved[server] = _items_in(items)
             if stored.listing == mark and len(stored.held) == len(items) and trust != "review":
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
@@ -422,8 +437,11 @@ class Keeper:
         return judge
 
 
-def _templates_in(held: Iterable[Held]) -> frozenset[str]:
-    return frozenset(each.entry.name for each in held if each.entry.kind == "template")
+def _items_in(held: Iterable[Held]) -> Mapping[Kind, frozenset[str]]:
+    found: dict[Kind, set[str]] = {}
+    for each in held:
+        found.setdefault(each.entry.kind, set()).add(each.entry.name)
+    return {kind: frozenset(names) for kind, names in found.items()}
 
 
 def decide(store: PinStore, server: str, names: Iterable[str], approved: bool, by: str, at: float) -> list[Held]:

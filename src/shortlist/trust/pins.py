@@ -29,9 +29,8 @@ FEW_TOOLS = 20
 _ENTRY_BYTES = 500
 """What an entry takes beside its text."""
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
-_PINNED_OF_ITEM = ("name", "title", "description", "arguments", "uri", "uriTemplate", "mimeType")
-"""Not the size or the time of the last change, which differ without anybody's doing."""
-_PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta")
+_VARYING = frozenset(("size", "lastModified"))
+"""Of an item and its annotations: these differ without anybody's doing."""
 
 CAUSES: Mapping[Cause, str] = {
     "new": "new, and this server's definitions are reviewed before they are served",
@@ -155,15 +154,16 @@ def _number(value: float) -> str:
 
 
 def tool_entry(tool: Mapping[str, Any]) -> PinnedEntry:
-    """Pin a tool: every part of it that a model or a client reads."""
-    return PinnedEntry(
-        "tool", str(tool.get("name", "")), canonical({key: tool[key] for key in _PINNED if tool.get(key) is not None})
-    )
+    """Pin a tool: every member of it, since clients get those that no specification names too."""
+    pinned = {key: value for key, value in tool.items() if value is not None}
+    return PinnedEntry("tool", str(tool.get("name", "")), canonical(pinned))
 
 
 def item_entry(kind: ItemKind, item: Mapping[str, Any]) -> PinnedEntry:
-    """Pin a prompt, a resource or a template: every part of it that a model or a client reads."""
-    pinned = {key: item[key] for key in _PINNED_OF_ITEM if item.get(key) is not None}
+    """Pin a prompt, a resource or a template: every member of it that does not vary by itself."""
+    pinned = {key: value for key, value in item.items() if value is not None and key not in _VARYING}
+    if annotations := _mapping(item.get("annotations")):
+        pinned["annotations"] = {key: value for key, value in annotations.items() if key not in _VARYING}
     return PinnedEntry(kind, str(item.get(ITEM_NAMES[kind], "")), canonical(pinned))
 
 
