@@ -3,6 +3,7 @@
 The tests print what was enforced; `make test-all` fails where no isolation works.
 """
 
+import ctypes
 import os
 import socket
 import sys
@@ -28,6 +29,7 @@ pytestmark = [
 DEADLINE_SECONDS = 60.0
 LEFT_BEHIND = "7421"
 """The argument of the process that the server tries to leave behind."""
+KEY = (b"user", b"shortlist-probe", b"key")
 
 
 @pytest.fixture
@@ -108,6 +110,29 @@ async def test_only_the_declared_folders_and_its_own_home_can_be_written(home: P
     assert not (home / "x").exists()
 
 
+async def test_what_is_mounted_read_only_stays_so_and_files_in_memory_are_bounded() -> None:
+    async with sandbox(memory_megabytes=100) as pool:
+        for folder in ("/usr", "/"):
+            failed, said = await tried(pool, "remount", folder)
+            assert failed, f"{folder}: {said}"
+            print(f"enforced: {folder} cannot be made writable ({said})")
+        for folder in ("/", "/dev", "/dev/shm", "/tmp", "/etc"):
+            failed, said = await tried(pool, "fill", [folder, 120])
+            assert failed, f"{folder}: {said}"
+            print(f"enforced: {folder} cannot be filled ({said})")
+
+
+async def test_keys_of_the_session_cannot_be_found() -> None:
+    number = {"x86_64": 250, "aarch64": 219}[os.uname().machine]
+    system = ctypes.CDLL(None)
+    if system.syscall(number, 1, None) < 0 or system.syscall(248 if number == 250 else 217, *KEY, 3, -3) < 0:
+        pytest.skip("this kernel keeps no keys")
+    async with sandbox() as pool:
+        failed, said = await tried(pool, "find_key", "shortlist-probe")
+        assert failed
+        print(f"enforced: the keyring of the session is empty ({said})")
+
+
 async def test_sockets_lead_nowhere_unless_the_network_is_allowed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -123,7 +148,10 @@ async def test_sockets_lead_nowhere_unless_the_network_is_allowed() -> None:
     ("tool", "amount", "limits", "why"),
     [
         ("fork", 400, {"processes": 40}, "it started more than 40 processes"),
+        ("thread_fork", 400, {"processes": 40}, "it started more than 40 processes"),
         ("eat", 240, {"memory_megabytes": 100}, "it used more than 100 MB of memory"),
+        ("share", 240, {"memory_megabytes": 100}, "it used more than 100 MB of memory"),
+        ("hoard", 240, {"memory_megabytes": 100}, "it used more than 100 MB of memory"),
     ],
 )
 async def test_a_server_that_exceeds_a_limit_is_ended(tool: str, amount: int, limits: dict[str, int], why: str) -> None:

@@ -1,9 +1,12 @@
 """A hostile MCP server of few lines, on the standard library: each tool tries what a sandbox must stop."""
 
+import ctypes
 import json
+import mmap
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +44,55 @@ def eat(megabytes: int) -> str:
     return "full"
 
 
+def share(megabytes: int) -> str:
+    """Fill memory that a limit of private memory does not count."""
+    held = mmap.mmap(-1, megabytes * 1024 * 1024)
+    for _ in range(megabytes):
+        held.write(bytes(1024) * 1024)
+    time.sleep(600)
+    return "full"
+
+
+def hoard(megabytes: int) -> str:
+    """Fill a file in memory that no process maps."""
+    descriptor = os.memfd_create("hoard")
+    for _ in range(megabytes):
+        os.write(descriptor, bytes(1024) * 1024)
+    time.sleep(600)
+    return "full"
+
+
+def fill(place: list[Any]) -> str:
+    """Fill a folder that may be in memory."""
+    folder, megabytes = place
+    with open(f"{folder}/filling", "wb") as file:
+        for _ in range(megabytes):
+            file.write(bytes(1024) * 1024)
+    return "full"
+
+
+def remount(folder: str) -> str:
+    """Make a folder writable that is mounted read-only."""
+    if ctypes.CDLL(None, use_errno=True).mount(None, folder.encode(), None, 32 | 4096, None):
+        raise OSError(ctypes.get_errno(), "not remounted")
+    return "remounted"
+
+
+def find_key(name: str) -> str:
+    """Look for a key in the keyring of the session."""
+    number = {"x86_64": 250, "aarch64": 219}[os.uname().machine]
+    if ctypes.CDLL(None, use_errno=True).syscall(number, 10, -3, b"user", name.encode(), 0) < 0:
+        raise OSError(ctypes.get_errno(), "not found")
+    return "found"
+
+
+def thread_fork(count: int) -> str:
+    """Start processes that stay, from a thread."""
+    threading.Thread(target=fork, args=(count,)).start()
+    time.sleep(600)
+    return "started"
+
+
 def connect(port: int) -> str:
     with socket.create_connection(("127.0.0.1", port), timeout=5) as opened:
         return str(opened.getpeername())
@@ -61,6 +113,12 @@ TOOLS: dict[str, Callable[[Any], str]] = {
     "write": write,
     "fork": fork,
     "eat": eat,
+    "share": share,
+    "hoard": hoard,
+    "fill": fill,
+    "remount": remount,
+    "find_key": find_key,
+    "thread_fork": thread_fork,
     "connect": connect,
     "outlive": outlive,
 }

@@ -60,6 +60,37 @@ def test_the_folder_of_a_program_outside_of_the_system_can_be_read(tmp_path: Pat
     assert str(tmp_path / "python") in line
 
 
+@pytest.mark.parametrize(
+    ("program", "readable"),
+    [
+        ("server", ["server"]),
+        ("bin/server", ["bin"]),
+        (".local/bin/server", [".local/bin", ".local/lib"]),
+        (".cargo/bin/server", [".cargo/bin"]),
+        ("code/bin/server", ["code"]),
+        ("code/tools/linked", ["bin", "code/tools"]),
+        (".ssh/server", [".ssh/server"]),
+    ],
+)
+def test_a_program_in_the_home_folder_shows_nothing_else_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, readable: list[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder in ("bin", ".local/bin", ".local/lib", ".local/share", ".cargo/bin", "code/bin", "code/tools", ".ssh"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "bin" / "server").touch()
+    (tmp_path / "code/tools/linked").symlink_to("../../bin/server")
+    line = list(sandboxed(IsolationSettings(kind="sandbox"), [str(tmp_path / program)], None, tmp_path / "own"))
+    bound = [line[i + 1] for i, word in enumerate(line) if word == "--ro-bind"]
+    assert sorted(bound) == sorted(str(tmp_path / each) for each in readable)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_no_server_has_a_name_that_leads_out_of_its_own_home(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="rename it"):
+        settings_of({"mcpServers": {name: {"command": "node"}}}, source="test")
+
+
 def test_a_container_is_read_only_bounded_and_shows_no_values_of_variables() -> None:
     settings = configured(
         isolation="container",

@@ -62,6 +62,60 @@ def test_nothing_outlives_a_gateway_that_was_killed() -> None:
     assert [pid for pid in (*named, *below) if _is_running(pid)] == []
 
 
+GUARDED = """
+import asyncio, sys
+from shortlist.upstream.guardian import Guardian
+from shortlist.upstream.isolation import IsolatedCommand
+
+async def hold() -> None:
+    child = await Guardian().start(IsolatedCommand((sys.executable, "-c", sys.argv[1]), {}, None, {}))
+    print((await child.stdout.readline()).decode().strip(), flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(hold())
+"""
+FROM_A_THREAD = """
+import os, signal, threading, time
+signal.signal(15, signal.SIG_IGN)
+
+def leave():
+    left = os.fork()
+    if not left:
+        os.setsid()
+    else:
+        print(left, flush=True)
+    time.sleep(600)
+
+threading.Thread(target=leave).start()
+time.sleep(600)
+"""
+AT_THE_END_OF_A_CHAIN = """
+import os, signal, time
+signal.signal(15, signal.SIG_IGN)
+for _ in range(1_050):
+    if os.fork():
+        time.sleep(600)
+os.setsid()
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@linux
+@pytest.mark.parametrize("program", [FROM_A_THREAD, AT_THE_END_OF_A_CHAIN], ids=["thread", "chain"])
+def test_no_process_hides_from_the_guardian(program: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-c", GUARDED, program]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment) as holder:
+        assert holder.stdout is not None
+        hidden = int(holder.stdout.readline())
+        holder.kill()
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while _is_running(hidden) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _is_running(hidden)
+
+
 @linux
 @pytest.mark.anyio
 async def test_servers_that_come_and_go_leave_no_descriptor_and_no_zombie() -> None:

@@ -26,6 +26,8 @@ from typing import IO, Any, Literal, Protocol
 _LENGTH = struct.Struct("!I")
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+"""The number of keyctl(2), by machine; its first operation but one opens an empty session keyring."""
 TERM_SECONDS = 2.0
 """How long processes may take to end after SIGTERM when the gateway is gone."""
 CHUNK_BYTES = 64 * 1024
@@ -292,7 +294,7 @@ class _Started:
             why = ""
             if len(below) > limits["processes"] + WRAPPERS:
                 why = f"it started more than {limits['processes']} processes"
-            elif _memory(below) > limits["memory"]:
+            elif _exceeds(below, limits["memory"]):
                 why = f"it used more than {limits['memory'] // 1024 // 1024} MB of memory"
             if why:
                 self.reasons[pid] = why
@@ -370,7 +372,12 @@ def _limiter(limits: Mapping[str, int]) -> Callable[[], None] | None:
     if "cpu" in limits:
         wanted[resource.RLIMIT_CPU] = limits["cpu"]
 
+    system = ctypes.CDLL(None)
+    keyctl = _KEYCTL.get(os.uname().machine) if sys.platform == "linux" else None
+
     def apply() -> None:
+        if keyctl is not None:  # a namespace does not part a process from the keys of the user's session
+            system.syscall(keyctl, 1, None)
         for kind, value in wanted.items():
             _, hard = resource.getrlimit(kind)
             most = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -379,14 +386,34 @@ def _limiter(limits: Mapping[str, int]) -> Callable[[], None] | None:
     return apply
 
 
-def _memory(pids: Iterable[int]) -> int:
-    """Return the resident memory of processes, in bytes."""
-    pages = 0
+def _exceeds(pids: Sequence[int], limit: int) -> bool:
+    """Return whether processes together use more memory than a limit; memory that they share counts once."""
+    files = sum(_memory_files(pids).values())
+    if files + sum(_kilobytes(pid, "status", "VmRSS") for pid in pids) * 1024 <= limit:
+        return False  # the usual case, in which what is shared need not be taken apart
+    own = sum(_kilobytes(pid, "status", "RssAnon") for pid in pids)
+    shared = sum(_kilobytes(pid, "smaps_rollup", "Pss_Shmem") for pid in pids)
+    return max(files, shared * 1024) + own * 1024 > limit
+
+
+def _kilobytes(pid: int, file: str, name: str) -> int:
+    with suppress(OSError), open(f"/proc/{pid}/{file}") as lines:
+        return sum(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+    return 0
+
+
+def _memory_files(pids: Iterable[int]) -> dict[int, int]:
+    """Return the bytes of each file in memory alone (memfd) that processes have open, by its number."""
+    found: dict[int, int] = {}
     for pid in pids:
-        with suppress(OSError), open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-            pages += resident - shared
-    return pages * os.sysconf("SC_PAGE_SIZE")
+        with suppress(OSError):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                path = f"/proc/{pid}/fd/{descriptor}"
+                with suppress(OSError):
+                    if os.readlink(path).startswith("/memfd:"):
+                        status = os.stat(path)
+                        found[status.st_ino] = status.st_blocks * 512
+    return found
 
 
 def _kill(pids: Iterable[int], number: int) -> None:
@@ -438,26 +465,40 @@ def _alive(group: int) -> bool:
 def _end_all(groups: set[int]) -> None:
     """End every group that was started, and on Linux every process left to us, by force where it takes long."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for group in groups:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
-        _kill(_descendants(os.getpid()), number)
+        _signal_all(groups, number)
         deadline = time.monotonic() + TERM_SECONDS
         while time.monotonic() < deadline:
             for _ in _ended():
                 pass
             if not any(map(_alive, groups)) and not _descendants(os.getpid()):
                 return
+            if number == signal.SIGKILL:  # again: what was forked meanwhile is left to us only once its parent ends
+                _signal_all(groups, number)
             time.sleep(0.02)
 
 
+def _signal_all(groups: set[int], number: int) -> None:
+    for group in groups:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+    _kill(_descendants(os.getpid()), number)
+
+
 def _descendants(pid: int) -> list[int]:
-    """Return the processes below one, as far as the system tells (Linux)."""
-    found: list[int] = []
-    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as file:
-        for child in map(int, file.read().split()):
-            found += [child, *_descendants(child)]
-    return found
+    """Return the processes below one, nearest first, as far as the system tells (Linux)."""
+    found, place = [pid], 0
+    while place < len(found):
+        found += _children(found[place])
+        place += 1
+    return found[1:]
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Yield the processes that the threads of one have started; each thread has a list of its own."""
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+                yield from map(int, file.read().split())
 
 
 if __name__ == "__main__":

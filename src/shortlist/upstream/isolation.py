@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from shortlist.config.settings import IsolationSettings
-from shortlist.paths import data_folder, private_folder
+from shortlist.paths import cache_folder, config_folder, data_folder, private_folder
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
 ETC = (
@@ -73,37 +73,56 @@ def isolated(
 def sandboxed(settings: IsolationSettings, command: Sequence[str], directory: str | None, home: Path) -> Iterator[str]:
     """Yield the bubblewrap command line."""
     yield from ("bwrap", "--die-with-parent", "--new-session", "--unshare-all")
+    yield from ("--cap-drop", "ALL")  # those of root would undo what is mounted read-only
     if settings.network:
         yield "--share-net"
     for path in SYSTEM:
         yield from ("--ro-bind-try", path, path)
     for name in ETC:
         yield from ("--ro-bind-try", os.path.realpath(f"/etc/{name}"), f"/etc/{name}")
-    yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", str(home), str(Path.home()))  # noqa: S108
+    yield from ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev")
+    for path in ("/dev/shm", "/tmp"):  # noqa: S108 - they take memory, so that its limit is theirs too
+        yield from ("--size", str(settings.memory_megabytes * 1024 * 1024), "--tmpfs", path)
+    yield from ("--bind", str(home), str(Path.home()))
     for path in _program_folders(command[0]):
         yield from ("--ro-bind", path, path)
     for path in (*settings.read, *((directory,) if directory else ())):
         yield from ("--ro-bind", path, path)
     for path in settings.write:
         yield from ("--bind", path, path)
-    yield from ("--chdir", directory or str(Path.home()), "--", *command)
+    yield from ("--remount-ro", "/", "--chdir", directory or str(Path.home()), "--", *command)
 
 
 def _program_folders(command: str) -> list[str]:
-    """Return the folders of a program outside of the system: those that hold its `bin`, or the one it is in."""
+    """Return where a program outside of the system is: the folder that holds its `bin`, or the one it is in.
+
+    Of a folder that holds more than programs, such as ~/.local, its `bin` and `lib` alone; of the home folder, or one
+    with data of ours, the program alone.
+    """
     found: dict[str, None] = {}
-    path = command
+    path = os.path.normpath(command)
     for _ in range(8):  # each link on the way to the program: a virtual environment leads to the Python behind it
         if not path.startswith(tuple(f"{folder}/" for folder in SYSTEM)):
             folder = Path(path).parent
             whole = folder.parent if folder.name in ("bin", "Scripts", ".bin") else folder
-            if whole in (Path("/"), Path.home(), *Path.home().parents):
-                whole = folder
-            found[str(whole)] = None
+            if not _holds_more(whole):
+                found[str(whole)] = None
+            elif whole == folder:
+                found[path] = None
+            else:
+                found[str(folder)] = None
+                found |= {str(each): None for name in ("lib", "lib64") if (each := whole / name).is_dir()}
         if not os.path.islink(path):
             break
-        path = os.path.join(os.path.dirname(path), os.readlink(path))
-    return [os.path.normpath(folder) for folder in found]
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+    return list(found)
+
+
+def _holds_more(folder: Path) -> bool:
+    """Return whether a folder holds more than programs: what the user or this gateway keeps."""
+    home = Path.home()
+    kept = (home / ".local" / "share", home / ".ssh", data_folder(), config_folder(), cache_folder())
+    return folder == home / ".cargo" or any(folder in (path, *path.parents) for path in kept)
 
 
 def containered(
@@ -144,7 +163,8 @@ def sandbox_problem() -> str | None:
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed; install it (apt install bubblewrap)"
     try:
-        tried = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
+        options = ["--unshare-all", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+        tried = ["bwrap", *options, "--size", "4096", "--tmpfs", "/tmp", "true"]  # noqa: S108
         done = subprocess.run(tried, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not run ({error})"
