@@ -110,7 +110,8 @@ def _server_entries(document: ConfigDocument) -> Iterator[tuple[str, str, Any]]:
 def _check_name(name: str, source: str, place: str) -> None:
     if not name.strip() or "/" in name or not name.isprintable() or len(name) > 64 or name in (".", ".."):
         raise InvalidConfig(
-            f"{source}: {place}: a server's name is 1 to 64 printable characters without '/', and not '.' or '..'; rename it"
+            f"{source}: {place}: a server's name is 1 to 64 printable characters without '/', "
+            "and neither '.' nor '..'; rename it"
         )
 
 
