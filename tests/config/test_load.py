@@ -176,7 +176,7 @@ def test_the_shortlist_key_of_the_document_is_read() -> None:
         ),
         (
             {"mcpServers": {"a/b": {"command": "a"}}},
-            "mcpServers.a/b: a server's name is 1 to 64 printable characters without '/'; rename it",
+            "mcpServers.a/b: a server's name is 1 to 64 printable characters without '/', and neither",
         ),
         (
             {"mcpServers": {"x": {"command": "a"}}, "servers": {"x": {"command": "b"}}},

@@ -9,6 +9,7 @@ This file is a module of the gateway and the program of the guardian, which runs
 
 import asyncio
 import ctypes
+import glob
 import json
 import os
 import select
@@ -372,11 +373,10 @@ def _limiter(limits: Mapping[str, int]) -> Callable[[], None] | None:
     if "cpu" in limits:
         wanted[resource.RLIMIT_CPU] = limits["cpu"]
 
-    system = ctypes.CDLL(None)
-    keyctl = _KEYCTL.get(os.uname().machine) if sys.platform == "linux" else None
+    system, keyctl = ctypes.CDLL(None), _KEYCTL.get(os.uname().machine)
 
     def apply() -> None:
-        if keyctl is not None:  # a namespace does not part a process from the keys of the user's session
+        if keyctl and sys.platform == "linux":  # a namespace does not part a process from the keys of the session
             system.syscall(keyctl, 1, None)
         for kind, value in wanted.items():
             _, hard = resource.getrlimit(kind)
@@ -391,28 +391,24 @@ def _exceeds(pids: Sequence[int], limit: int) -> bool:
     files = sum(_memory_files(pids).values())
     if files + sum(_kilobytes(pid, "status", "VmRSS") for pid in pids) * 1024 <= limit:
         return False  # the usual case, in which what is shared need not be taken apart
-    own = sum(_kilobytes(pid, "status", "RssAnon") for pid in pids)
-    shared = sum(_kilobytes(pid, "smaps_rollup", "Pss_Shmem") for pid in pids)
-    return max(files, shared * 1024) + own * 1024 > limit
+    parts = (("status", "RssAnon"), ("smaps_rollup", "Pss_Shmem"))
+    own, shared = (sum(_kilobytes(pid, *part) for pid in pids) * 1024 for part in parts)
+    return max(files, shared) + own > limit
 
 
 def _kilobytes(pid: int, file: str, name: str) -> int:
     with suppress(OSError), open(f"/proc/{pid}/{file}") as lines:
-        return sum(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+        return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
     return 0
 
 
 def _memory_files(pids: Iterable[int]) -> dict[int, int]:
     """Return the bytes of each file in memory alone (memfd) that processes have open, by its number."""
     found: dict[int, int] = {}
-    for pid in pids:
+    for path in (path for pid in pids for path in glob.iglob(f"/proc/{pid}/fd/*")):
         with suppress(OSError):
-            for descriptor in os.listdir(f"/proc/{pid}/fd"):
-                path = f"/proc/{pid}/fd/{descriptor}"
-                with suppress(OSError):
-                    if os.readlink(path).startswith("/memfd:"):
-                        status = os.stat(path)
-                        found[status.st_ino] = status.st_blocks * 512
+            if os.readlink(path).startswith("/memfd:"):
+                found[os.stat(path).st_ino] = os.stat(path).st_blocks * 512
     return found
 
 
@@ -486,19 +482,17 @@ def _signal_all(groups: set[int], number: int) -> None:
 
 def _descendants(pid: int) -> list[int]:
     """Return the processes below one, nearest first, as far as the system tells (Linux)."""
-    found, place = [pid], 0
-    while place < len(found):
-        found += _children(found[place])
-        place += 1
+    found = [pid]
+    for each in found:  # which grows
+        found += _children(each)
     return found[1:]
 
 
 def _children(pid: int) -> Iterator[int]:
     """Yield the processes that the threads of one have started; each thread has a list of its own."""
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
-                yield from map(int, file.read().split())
+    for path in glob.iglob(f"/proc/{pid}/task/*/children"):
+        with suppress(OSError), open(path) as file:
+            yield from map(int, file.read().split())
 
 
 if __name__ == "__main__":
