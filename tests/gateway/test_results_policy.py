@@ -1,5 +1,6 @@
 """Results of calls that hold secrets or instructions to the model: relayed, marked or withheld by policy."""
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -55,3 +56,32 @@ async def test_nothing_is_inspected_unless_a_policy_asks_for_it() -> None:
         raise AssertionError("inspected")
 
     assert words(await answered("pass", BY_META_TOOL, INJECTED, inspect=never)) == INJECTED
+
+
+def content(*texts: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text} for text in texts]}
+
+
+def nested(value: Any) -> Any:
+    for _ in range(80):
+        value = [value]
+    return value
+
+
+TOKEN = f"ghp_{'a1B2' * 9}"
+BLOB = {"uri": "a:b", "blob": b64encode(TOKEN.encode()).decode()}
+HIDDEN: dict[str, Any] = {
+    "a name of a member": {"content": [], "structuredContent": {INJECTED: 1}},
+    "deep nesting": {"content": [], "structuredContent": {"a": nested(INJECTED)}},
+    "invisible characters": content("token: " + "\u200b".join(TOKEN)),
+    "two content items": content(TOKEN[:12], TOKEN[12:]),
+    "a blob": {
+        "content": [{"type": "resource", "resource": {"uri": "a:b", "blob": b64encode(TOKEN.encode()).decode()}}]
+    },
+    "the end of a part": content("word " * 39_990 + INJECTED),
+}
+
+
+@pytest.mark.parametrize("result", HIDDEN.values(), ids=HIDDEN)
+def test_what_a_result_hides_is_found(result: dict[str, Any]) -> None:
+    assert open_inspection()("alpha", result)

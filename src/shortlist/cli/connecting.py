@@ -8,6 +8,7 @@ from typing import Any
 
 from shortlist.cli.arguments import add_command, add_json
 from shortlist.cli.asking import confirmed
+from shortlist.cli.importing import described
 from shortlist.cli.shown import shown_json
 from shortlist.config.clients.connecting import (
     ConnectPlan,
@@ -165,8 +166,9 @@ def _setup(arguments: argparse.Namespace) -> int:
 
 
 def _show_setup(imports: Plan, plans: list[ConnectPlan], target: Path) -> None:
-    names = ", ".join(each.name for each in imports.additions)
-    print(f"Servers to add to {target}: {names or 'none'}")
+    print(f"Servers to add to {target}:{'' if imports.additions else ' none'}")
+    for each in imports.additions:
+        print(f"  + {one_line(each.name)}: {described(each)}")
     for problem in imports.problems:
         print(f"! {one_line(problem)}")
     for each in imports.candidates:

@@ -1,6 +1,7 @@
 """`shortlist import`: shows which servers of other clients it would add, and adds them after a yes."""
 
 import argparse
+import json
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,11 +12,13 @@ from shortlist.cli.asking import confirmed
 from shortlist.cli.shown import shown_json
 from shortlist.config.clients.importing import Candidate, Plan, apply, plan_import
 from shortlist.config.clients.known import ClientName, Place, well_known_files
-from shortlist.config.masking import masked
+from shortlist.config.masking import masked, redact_json
 from shortlist.errors import InvalidInput
 from shortlist.paths import user_config_path
 from shortlist.text.tokens import one_line
 
+_ADDRESSES = ("url", "httpUrl", "serverUrl")
+_SHOWN = frozenset((*_ADDRESSES, "command", "args", "env", "headers", "type", "transport", "name"))
 _MARKS = {"add": "+", "present": "=", "left_out": "!"}
 
 
@@ -68,15 +71,18 @@ def _lines(plan: Plan) -> Iterator[str]:
             seen = candidate.path
             yield f"{candidate.client}  {candidate.path}"
         reason = f"  ({one_line(candidate.reason)})" if candidate.reason else ""
-        yield f"  {_MARKS[candidate.verdict]} {one_line(candidate.name)}: {_described(candidate)}{reason}"
+        yield f"  {_MARKS[candidate.verdict]} {one_line(candidate.name)}: {described(candidate)}{reason}"
     yield from (f"! {one_line(problem)}" for problem in plan.problems)
 
 
-def _described(candidate: Candidate) -> str:
+def described(candidate: Candidate) -> str:
+    """Return everything that an entry says, on one line and with secrets masked: nothing is added unseen."""
     entry = masked(candidate.entry)
-    address = next((entry[key] for key in ("url", "httpUrl", "serverUrl") if entry.get(key)), None)
+    address = next((entry[key] for key in _ADDRESSES if entry.get(key)), None)
     line = str(address) if address else shlex.join([str(entry.get("command", "?")), *map(str, entry.get("args", ()))])
-    return one_line("  ".join((line, *_pairs(entry.get("env")), *_pairs(entry.get("headers")))))
+    rest = {key: value for key, value in entry.items() if key not in _SHOWN and value not in (None, "", [], {})}
+    others = (f"{key}={json.dumps(redact_json(value), ensure_ascii=False)}" for key, value in rest.items())
+    return one_line("  ".join((line, *_pairs(entry.get("env")), *_pairs(entry.get("headers")), *others)))
 
 
 def _pairs(values: object) -> list[str]:

@@ -8,6 +8,12 @@ from shortlist.models import Json
 MASK = "••••"
 _REFERENCE = re.compile(r"^(?:\w+ )?\$\{[^}]+\}$")
 _SECRET_NAME = re.compile(r"(key|token|secret|password|passwd|auth|credential)s?$", re.IGNORECASE)
+_LOADING = re.compile(
+    r"(LD|DYLD|NPM_CONFIG)_\w+|PYTHON[A-Z]+|(PERL5|RUBY)(LIB|OPT)|NODE_(OPTIONS|PATH|EXTRA_CA_CERTS|TLS_\w+)|PATH|"
+    r"BASH_ENV|GIT_(SSH\w*|EXEC_PATH|CONFIG\w*)|_?(JAVA|JDK)_\w*OPTIONS|(UV|PIP)_\w*(INDEX|URL|CONFIG)\w*|\w+_PROXY",
+    re.IGNORECASE,
+)
+"""Variables that decide which code a program loads and where it sends requests: whoever adds a server must see them."""
 _SECRET_LOOKING = re.compile(r"^(?=.*\d)(?=.*[A-Za-z])[\w+=-]{20,}$")
 _QUERY_VALUE = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]+)")
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
@@ -80,11 +86,14 @@ def redact_json(value: Json, name: str = "") -> Json:
 
 
 def masked(entry: Mapping[str, Json]) -> dict[str, Json]:
-    """Hide the values of `env`, `headers` and `client_secret`, and what looks secret in arguments and addresses."""
+    """Hide the values of `env`, `headers` and `client_secret`, and what looks secret in arguments and addresses.
+
+    Variables that decide what code a program loads, such as LD_PRELOAD, are shown.
+    """
     shown = dict(entry)
     for key in ("env", "headers"):
         if isinstance(entry.get(key), dict):
-            shown[key] = {name: _value(value) for name, value in entry[key].items()}
+            shown[key] = {name: _setting(name, value) for name, value in entry[key].items()}
     if isinstance(entry.get("args"), list):
         shown["args"] = list(_arguments(entry["args"]))
     for key in ("url", "httpUrl", "serverUrl"):
@@ -106,6 +115,12 @@ def _hidden(match: re.Match[str]) -> str:
 
 def _value(value: Json) -> str:
     return value if isinstance(value, str) and _REFERENCE.match(value) else MASK
+
+
+def _setting(name: str, value: Json) -> str:
+    """Return a variable as it may be shown: one that decides what code is loaded as it is, any other masked."""
+    loads = _LOADING.fullmatch(name) and not names_secret(name) and isinstance(value, str)
+    return redact(_address(value)) if loads else _value(value)
 
 
 def _arguments(args: Iterable[Json]) -> Iterator[Json]:

@@ -1,9 +1,12 @@
 """What results of calls hold that should not reach a model unseen: secrets, and instructions to it."""
 
+import base64
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, TypeAlias
 
+from shortlist.text.tokens import clean_text
 from shortlist.trust.definitions import MAX_CHARACTERS, ToolDefinition
 from shortlist.trust.verdicts import OVERSIZED, DefinitionScanner
 
@@ -11,6 +14,12 @@ MAX_INSPECTED = 2_000_000
 """Longer results are read up to here; the rest counts as not inspected."""
 TOO_MUCH = "more text than can be inspected"
 MAX_DEPTH = 64
+OVERLAP = 2_000
+"""What each part shares with the one before it, so that no sentence is cut."""
+_COMMON = frozenset(
+    ("content", "structuredContent", "isError", "resultType", "_meta", "type", "text", "uri", "mimeType")
+)
+"""Members of any result; other names may say something."""
 Inspect: TypeAlias = Callable[[str, Any], str]
 """Takes a server and a result, and returns what was found in it, in words; empty where it is clean."""
 _SECRET = re.compile(
@@ -23,10 +32,14 @@ _SECRET = re.compile(
 
 def inspect_result(scanner: DefinitionScanner, server: str, result: Any) -> str:
     """Return what the texts of a result hold that a policy is about; empty where nothing was found."""
-    text = "\n".join(_texts(result, 0))
-    if _SECRET.search(text):
+    try:
+        parts = [clean_text(part) for part in _texts(result, 0)]
+    except _TooDeep:
+        return TOO_MUCH
+    text = "\n".join(parts)
+    if _SECRET.search(text) or _SECRET.search(_joined(result)):
         return "a secret"
-    for start in range(0, min(len(text), MAX_INSPECTED), MAX_CHARACTERS):
+    for start in range(0, min(len(text), MAX_INSPECTED), MAX_CHARACTERS - OVERLAP):
         part = text[start : start + MAX_CHARACTERS]
         verdict = scanner.scan(ToolDefinition("result", server, {"description": part}))
         if verdict.level != "clean":
@@ -35,9 +48,32 @@ def inspect_result(scanner: DefinitionScanner, server: str, result: Any) -> str:
     return TOO_MUCH if len(text) > MAX_INSPECTED else ""
 
 
+def _joined(result: Any) -> str:
+    """Return the texts of all content items without anything between them: a secret may be split over several."""
+    items = result.get("content") if isinstance(result, dict) else None
+    texts = (item.get("text") for item in items if isinstance(item, dict)) if isinstance(items, list) else ()
+    return clean_text("".join(text for text in texts if isinstance(text, str)))
+
+
+class _TooDeep(Exception):
+    """A result is nested deeper than any real one."""
+
+
 def _texts(value: Any, depth: int) -> Iterator[str]:
+    """Yield every text of a result, the names of its members included, and what a text blob says."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, (dict, list)) and depth < MAX_DEPTH:
+    elif isinstance(value, (dict, list)):
+        if depth >= MAX_DEPTH:
+            raise _TooDeep
+        if isinstance(value, dict):
+            yield from (key for key in value if key not in _COMMON)
+            yield from _blob(value.get("blob"))
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _texts(inner, depth + 1)
+
+
+def _blob(encoded: Any) -> Iterator[str]:
+    if isinstance(encoded, str) and len(encoded) <= MAX_INSPECTED:
+        with suppress(ValueError):
+            yield base64.b64decode(encoded).decode()

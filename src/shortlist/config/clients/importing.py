@@ -125,7 +125,8 @@ def _judge(
     except InvalidConfig as error:
         reason = str(error).removeprefix(f"{candidate.path}: ")
         return replace(candidate, verdict="left_out", reason=reason)
-    renamed = f"{candidate.name!r} is taken by another server" if name != candidate.name else ""
+    plain = candidate.name.replace("/", "-")
+    renamed = f"{plain!r} is taken by another server" if name != plain else ""
     return replace(candidate, name=name, reason=renamed)
 
 
