@@ -166,7 +166,8 @@ def _setup(arguments: argparse.Namespace) -> int:
 
 
 def _show_setup(imports: Plan, plans: list[ConnectPlan], target: Path) -> None:
-    print(f"Servers to add to {target}:{'' if imports.additions else ' none'}")
+    names = ", ".join(one_line(each.name) for each in imports.additions)
+    print(f"Servers to add to {target}: {names or 'none'}")
     for each in imports.additions:
         print(f"  + {one_line(each.name)}: {described(each)}")
     for problem in imports.problems:
