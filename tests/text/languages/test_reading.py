@@ -31,6 +31,14 @@ from shortlist.text.queries import analyse
         ("décale la réunion à 14h", "fr", ("reschedule", "meeting")),
         ("запусти пылесос на кухне", "ru", ("vacuum", "kitchen")),
         ("schließe die Jalousien im Wohnzimmer", "de", ("close", "blinds", "living room")),
+        ("verschick eine Mail an Anna", "de", ("send", "email")),
+        ("starte den Container neu", "de", ("restart", "container")),
+        ("otworz maila do Ani", "pl", ("open", "email")),
+        ("qué tiempo hace en Sevilla", "es", ("weather",)),
+        ("quel temps fait-il à Lyon", "fr", ("weather",)),
+        ("me lembra da reunião", "pt", ("remind", "meeting")),
+        ("скинь отчёт Ане", "ru", ("send",)),
+        ("dosyayı siler misin", "tr", ("delete", "file")),
     ],
 )
 def test_a_request_is_read_word_by_word(text: str, language: str, english: tuple[str, ...]) -> None:
@@ -147,3 +155,12 @@ def test_english_in_quotes_braces_and_names_leaves_a_request_in_its_language(tex
 
 def test_of_languages_with_as_many_words_the_first_by_name_is_taken() -> None:
     assert language_of("creat isue") == "es"  # Italian has as many; sets must not decide, whose order changes
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("manda el informe a Contoso", "Contoso"), ("envoie la facture à Contoso", "Contoso")]
+)
+def test_a_name_is_not_read_as_a_word_that_begins_like_it(text: str, name: str) -> None:
+    reading = read(text)
+    assert reading is not None
+    assert {unit.text: unit.senses for unit in reading.units}[name] == ()

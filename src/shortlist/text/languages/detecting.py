@@ -74,7 +74,8 @@ CORE_ENGLISH = read_words("core_english.txt")
 """Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
 _QUESTIONS = frozenset({"how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
 CORE_WEIGHT, WORD_WEIGHT = 3.0, 0.5
-ENOUGH = 1.7
+ENOUGH, ONLY_THERE = 1.7, 0.4
+"""The votes that a language needs, and what it counts more that only this one has the first word, mostly a verb."""
 NOWHERE: frozenset[str] = frozenset()
 
 
@@ -136,9 +137,10 @@ def _latin_language(clause: str) -> str | None:
     if max(votes.values(), default=0) < ENOUGH and len(strange) * 2 < len(words):
         return None
     known = {word: _languages_with(word) for word in strange}
+    only = words[0] if len(known.get(words[0], NOWHERE)) == 1 else ""
     for word in strange:
         for language in known[word]:
-            votes[language] += 1.0 if language not in tables.get(word, NOWHERE) else 0.2
+            votes[language] += (1.0 if language not in tables.get(word, NOWHERE) else 0.2) + ONLY_THERE * (word == only)
     asked = _core(written)
     # Ties are broken by name: sets, whose order changes from process to process, gave the votes.
     best, found = min(votes.items(), key=lambda vote: (-vote[1], vote[0]), default=("", 0.0))

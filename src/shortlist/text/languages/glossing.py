@@ -45,6 +45,7 @@ PARTICLES = frozenset(
             "los",
             "mit",
             "nach",
+            "neu",
             "um",
             "vor",
             "weg",
@@ -165,10 +166,11 @@ def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexico
             key = " ".join(next(iter(stems(token, language)), "") for token in tokens[at : at + size])
             if key in words.stems:
                 return [Gloss(text, words.stems[key])], size
-    return _one(tokens[at], exact[at], words), 1
+    may_be_name = at > 0 and language in NAMES_BY_CAPITALS and tokens[at].istitle()
+    return _one(tokens[at], exact[at], words, may_be_name=may_be_name), 1
 
 
-def _one(token: str, exact: str, words: Lexicon) -> list[Gloss]:
+def _one(token: str, exact: str, words: Lexicon, *, may_be_name: bool = False) -> list[Gloss]:
     if token.isdigit() or (words.language in LATIN and token.lower() in english_words()):
         return [Gloss(token)]
     for stem in stems(token, words.language):
@@ -178,7 +180,8 @@ def _one(token: str, exact: str, words: Lexicon) -> list[Gloss]:
             return [Gloss(token, words.function_words[stem], function=True)]
     if words.language in COMPOUNDING and (parts := _parts(exact, words)):
         return parts
-    return [Gloss(token, _by_root(exact, words) or _by_beginning(exact, words))]
+    by_beginning = () if may_be_name else _by_beginning(exact, words)  # `Contoso` is not a form of `conto`
+    return [Gloss(token, _by_root(exact, words) or by_beginning)]
 
 
 def _by_root(word: str, words: Lexicon) -> tuple[Sense, ...]:
