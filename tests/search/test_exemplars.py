@@ -12,7 +12,7 @@ from tests.fakes import WORKPLACE, HashingEmbedder, catalog, found, ids, searche
 
 ME, ANNA, BEN, EVE = (Asker(name, "team") for name in ("me", "anna", "ben", "eve"))
 STRANGER = Asker("stranger", "elsewhere")
-ASKED = "ping the crew about the release"
+ASKED = "the crew should hear about the release"
 FIRST = "github/create_pull_request"
 CALLED = "slack/send_message"
 

@@ -2,7 +2,8 @@ import pytest
 
 from shortlist import ToolFilter
 from shortlist.demo import CATALOG
-from shortlist.text.heads import head_of, plain_action
+from shortlist.text.heads import head_of, head_of_gloss, plain_action, tells
+from shortlist.text.languages.reading import read_query
 
 EVERYDAY = {
     "send an email to Karin that the door is open": "mail/send_email",
@@ -102,3 +103,32 @@ def test_a_synonym_of_the_action_is_the_action(demo: ToolFilter, verb: str) -> N
     found = demo.search(f"{verb} an event from the calendar")
     assert found.hits[0].tool.name == "delete-event"
     assert not any("does not say" in reason for reason in found.confidence.reasons)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_message"),
+    [
+        ("email Karin that the door is open", True),
+        ("please tell them, saying nothing else", True),
+        ("find the mail that Karin sent", False),
+        ("send the file", False),
+    ],
+)
+def test_a_message_is_what_somebody_is_told(text: str, is_message: bool) -> None:
+    assert tells(text) == is_message
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("quel temps fait-il à Lyon", "quel temps fait-il à"),
+        ("schick eine Nachricht an Miriam", "schick eine Nachricht an"),
+        ("borra este archivo", None),
+        ("zeig mir die Rechnungen", None),
+    ],
+)
+def test_a_name_behind_a_preposition_of_another_language_is_no_part_of_the_head(text: str, left: str | None) -> None:
+    reading = read_query(text)
+    assert reading is not None
+    head = head_of_gloss(text, reading.units)
+    assert (head and head.strip()) == left

@@ -1,8 +1,8 @@
 """Lower the confidence of an answer to a request that was not a clean sentence of its own."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from shortlist.search.fusion import MEDIUM, NONE_AT_MOST, SURE
 from shortlist.search.pipeline import Request
 from shortlist.text.asks import Ask
 from shortlist.text.documents import FIELDS
-from shortlist.text.heads import alike_actions, head_of, plain_action
+from shortlist.text.heads import alike_actions, head_of, head_of_gloss, plain_action, tells
 from shortlist.text.queries import analyse_ask
 from shortlist.text.tokens import stem, terms
 
@@ -25,11 +25,14 @@ OPEN, MENTIONED = 0.3, 0.2
 """A request is searched by its head if a match is this likely at least and if one of the first tools mentions this part
 of the head: one in thirteen training requests with a head, 4 of the 6 that become right and 7 of the 15 that become
 wrong."""
+OPEN_MESSAGE = 0.15
+"""… and this likely if it is to tell somebody something: what is told is never what a tool is described by."""
 NEAR = 3
 """Among how many of the first hits the first one for the head of a request must be."""
 UNMATCHED_ACTION = 0.1
 """The odds of a match, relative to other requests, where the first tool does not say what the verb says: on training
 requests over small sets of servers, 0.2 % of the right first hits and 2 % of the hits for requests without a tool."""
+Judged: TypeAlias = tuple[tuple[Hit, ...], Confidence]
 _SAID = np.uint16(sum(1 << FIELDS.index(field) for field in ("name", "title", "description")))
 
 
@@ -52,16 +55,22 @@ def beside_a_paste(confidence: Confidence) -> Confidence:
     return _medium(confidence) if confidence.level == "high" and confidence.probability < SURE else confidence
 
 
-def head_in(request: Request, index: Index, stand_ins: StandIns, hits: Sequence[Hit]) -> str | None:
+def head_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> str | None:
     """Return a request without the names and the message that no tool of a catalog mentions.
 
     None if it has none, or if none of the first hits mentions enough of the rest to be sure of.
     """
+    hits, confidence = whole
+    if confidence.match_probability < (OPEN_MESSAGE if tells(request.analysed.text) else OPEN):
+        return None
 
     def is_known(word: str) -> bool:
         return any(map(index.lexical.frequency, terms(word)))
 
-    head = None if request.analysed.is_glossed else head_of(request.analysed.text, is_known)
+    analysed = request.analysed
+    if analysed.reading is not None and analysed.is_glossed:
+        return head_of_gloss(analysed.text, analysed.reading.units)
+    head = head_of(analysed.text, is_known)
     if head is None:
         return None
     found = index.lexical.match(analyse_ask(head).terms, stand_ins)
@@ -70,22 +79,23 @@ def head_in(request: Request, index: Index, stand_ins: StandIns, hits: Sequence[
     return head if float(mentioned.max()) >= MENTIONED * found.telling else None
 
 
-def by_head(
-    whole: Confidence, hits: Sequence[Hit], of_head: Sequence[Hit], head: Confidence, none_below: float
-) -> Confidence:
+def by_head(whole: Judged, of_head: Judged, none_below: float) -> Judged:
     """Judge an answer `none` again, also by the hits for the head of its request and the confidence in them.
 
-    The odds are the geometric mean of both, if the head surely finds the same tool first, or one near it.
+    The odds are the geometric mean of both, if the head surely finds the same tool first, or one near it, which then
+    comes first.
     """
+    (hits, confidence), (found, head) = whole, of_head
     near = [hit.tool.id for hit in hits[:NEAR]]
-    if head.level not in ("high", "medium") or (meant := of_head[0].tool.id) not in near:
+    if head.level not in ("high", "medium") or (meant := found[0].tool.id) not in near:
         return whole
-    present = _between(whole.match_probability, head.match_probability)
+    present = _between(confidence.match_probability, head.match_probability)
     most = MEDIUM_AT_MOST if meant == near[0] else PASTED_AT_MOST
     right = min(head.probability * present / head.match_probability, most)
     if present < none_below or right < NONE_AT_MOST:
         return whole
-    return _judged(right, present, (*head.reasons, "judged without names and content"))
+    reasons = (*head.reasons, "judged without names and content")
+    return hits if meant == near[0] else found, _judged(right, present, reasons)
 
 
 def without_action(confidence: Confidence, request: Request, index: Index, row: int, none_below: float) -> Confidence:

@@ -45,6 +45,7 @@ ARM_MEANINGS: Mapping[str, str] = {"lexical": "by words", "dense": "by meaning",
 """What each retriever goes by."""
 STAGE_MEANINGS: Mapping[str, str] = {
     "names": "the request spells a tool's name",
+    "action": "its name says what the request asks to do",
     "context": "servers and tools used last",
     "together": "tools that are often called together",
     "deprecated": "deprecated tools rank lower",

@@ -1,5 +1,6 @@
-"""Offers of the same tool: families of near-duplicates shown as one hit, and how copies of a tool take part."""
+"""Offers of the same tool: near-duplicates shown as one hit, how copies take part, tools that others replace."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -12,9 +13,9 @@ from shortlist.index.index import Index
 from shortlist.index.lexical import FieldFilter
 from shortlist.index.ports import Among
 from shortlist.models import Query, Tool
-from shortlist.search.pipeline import Ranking, Request
+from shortlist.search.pipeline import Ranking, Request, reordered
 from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field
-from shortlist.text.tokens import compact, sentences, split_identifier, terms
+from shortlist.text.tokens import compact, sentences, split_identifier, stem, terms
 
 SAME_TOOL_OVERLAP = 0.6
 """Equal names and this share of equal terms: one tool offered by several servers."""
@@ -30,6 +31,21 @@ Spelling: TypeAlias = tuple[str, tuple[str, ...]]
 """A name in one word, and its parts."""
 REMEMBERED_NAMES = 10_000
 """Many servers offer tools of the same few names, and the same tools are found again and again."""
+
+DEPRECATED_PENALTY = 2.0
+"""The penalty of a deprecated tool: an equally good one that is not deprecated ranks first."""
+DEPRECATION_CHARS = 240
+"""The length of a description that is searched for a deprecation notice."""
+LOOKED_AT = 20
+"""The number of first hits checked for deprecation."""
+_DEPRECATED = re.compile(r"\b(?:deprecated|obsolete|superseded by|no longer (?:supported|maintained))\b", re.IGNORECASE)
+_DEPRECATION_WORDS = ("deprecated", "obsolete", "superseded", "longer")
+"""One of them stands in every notice."""
+_INSTEAD = re.compile(
+    r"\b(?:use|prefer|superseded by|replaced by|in favou?r of)\s+(?:the\s+)?"
+    r"(?:[`'\"](\w[\w./-]*)|([A-Za-z]\w*(?:[_./-]\w+)+|[a-z]+[A-Z]\w*))",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +238,47 @@ class CopyOfFirst:
         rows, scores = np.insert(ranking.rows, 1, found[0]), np.insert(ranking.scores, 1, ranking.scores[0])
         families = {**ranking.families, found[0]: ()} if ranking.families else ranking.families
         return Ranking(rows, scores, families)
+
+
+class Deprecated:
+    """Ranks a tool that says it is deprecated behind others that do the same, and behind the one it names instead."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._candidates = {row for word in _DEPRECATION_WORDS for row in _rows_with(index, word)}
+        """Rows with a word that notices have, less those that turned out to have no notice."""
+
+    def __call__(self, _: Request, ranking: Ranking) -> Ranking:
+        if self._candidates.isdisjoint(first := ranking.rows[:LOOKED_AT].tolist()):
+            return ranking
+        old: dict[int, str] = {}
+        for row in self._candidates.intersection(first):
+            successor = _successor(self._index.tool(row))
+            if successor is None:
+                self._candidates.discard(row)
+            else:
+                old[row] = successor
+        if not old:
+            return ranking
+        scores = ranking.scores.copy()
+        place = {row: at for at, row in enumerate(ranking.rows.tolist())}
+        for row, successor in old.items():
+            scores[place[row]] -= DEPRECATED_PENALTY
+            named = self._index.names.get(compact(successor), ()) if successor else ()
+            behind = [float(scores[place[other]]) - 0.01 for other in named if other in place and other not in old]
+            scores[place[row]] = min([float(scores[place[row]]), *behind])
+        return reordered(ranking, scores, self._index)
+
+
+def _rows_with(index: Index, word: str) -> list[int]:
+    rows: list[int] = index.lexical.postings(stem(word)).rows.tolist()
+    return rows
+
+
+def _successor(tool: Tool) -> str | None:
+    """Return the name that a deprecated tool gives for its successor, or "", and None where it is not deprecated."""
+    text = f"{tool.title} {tool.description[:DEPRECATION_CHARS]}"
+    if not _DEPRECATED.search(text):
+        return None
+    named = _INSTEAD.search(tool.description[: 2 * DEPRECATION_CHARS])
+    return next(filter(None, named.groups()), "") if named else ""

@@ -9,7 +9,7 @@ from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.postings import FieldWeight
 from shortlist.models import SearchMode, ToolId
 from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
-from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, CopyOfFirst, Families, ServerOrder
+from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, CopyOfFirst, Deprecated, Families, ServerOrder
 from shortlist.search.fusion import (
     AdaptiveFusion,
     DenseRetriever,
@@ -31,8 +31,8 @@ from shortlist.search.modes import (
     prefix_match,
 )
 from shortlist.search.pipeline import (
+    Acting,
     CoUse,
-    Deprecated,
     Diversity,
     FollowUp,
     Fuse,
@@ -79,6 +79,7 @@ class Parts:
     def stages(self) -> dict[str, Stage]:
         return {
             "names": SpelledNames(self.index),
+            "action": Acting(self.index),
             "context": FollowUp(self.index),
             "together": CoUse(self.index, self.together),
             "deprecated": Deprecated(self.index),

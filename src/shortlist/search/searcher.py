@@ -19,13 +19,13 @@ from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.caution import OPEN, as_asked, by_head, head_in, without_action
+from shortlist.search.caution import Judged, as_asked, by_head, head_in, without_action
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
 from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to, missing_product
-from shortlist.search.pipeline import Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
+from shortlist.search.pipeline import ACTING, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled, respelled
@@ -400,7 +400,7 @@ class Searcher:
     def _answer(self, search: _Search) -> SearchResult:
         request, (hits, confidence) = search.request, _judged(search)
         if confidence.level == "none" and hits and request.query.mode == "hybrid":
-            confidence = self._by_head(search, hits, confidence)
+            hits, confidence = self._by_head(search, (hits, confidence))
         return SearchResult(
             query=request.query,
             hits=hits,
@@ -410,13 +410,12 @@ class Searcher:
             did_you_mean=request.corrected,
         )
 
-    def _by_head(self, search: _Search, hits: Sequence[Hit], confidence: Confidence) -> Confidence:
+    def _by_head(self, search: _Search, whole: Judged) -> Judged:
         none_below, parts = search.ready.fitted.calibration.none_below, search.ready.parts
-        is_open = confidence.match_probability >= OPEN
-        head = head_in(search.request, parts.index, parts.lexical.stand_ins, hits) if is_open else None
+        head = head_in(search.request, parts.index, parts.lexical.stand_ins, whole)
         if head is None:
-            return confidence
-        return by_head(confidence, hits, *self._run(replace(search.request.query, text=head), _judged), none_below)
+            return whole
+        return by_head(whole, self._run(replace(search.request.query, text=head), _judged), none_below)
 
     def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:
         if failure and failure != self.failure:
@@ -430,7 +429,7 @@ class Searcher:
         return (*notes, failure) if failure else tuple(notes)
 
 
-def _judged(search: _Search) -> tuple[tuple[Hit, ...], Confidence]:
+def _judged(search: _Search) -> Judged:
     return _hits(search), _confidence(search)
 
 
@@ -449,7 +448,7 @@ def _explanation(search: _Search, tool_id: ToolId) -> Explanation:
 
 
 def _evidence(search: _Search) -> tuple[Evidence, np.ndarray]:
-    """Return what is known of the ranked candidates, and their scores before any stage."""
+    """Return what is known of the ranked candidates, and their scores before any stage but that of actions."""
     run, ready = search.run, search.ready
     evidence, logits, found = run.fused.evidence, run.fused.logits, run.found
     if evidence is None:
@@ -458,6 +457,8 @@ def _evidence(search: _Search) -> tuple[Evidence, np.ndarray]:
     if logits is None:
         is_glossed = search.request.analysed.is_glossed
         logits = evidence.candidates.dot(ready.fitted.fusion.for_query(evidence, is_glossed=is_glossed))
+    if lifts := search.request.kept.get(ACTING):
+        logits = logits + np.array([lifts.get(row, 0.0) for row in evidence.rows.tolist()], np.float32)
     learned = found.signals.get(EXEMPLARS)
     return evidence, logits if learned is None else logits + learned
 

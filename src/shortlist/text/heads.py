@@ -7,7 +7,9 @@ none needs to.
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from itertools import pairwise
 
+from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.lexicon import english_words
 from shortlist.text.queries import FIRST_WORD, apart, shipped_expansions
 from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, read_words, terms
@@ -22,6 +24,8 @@ _CONTENT = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Where a message, a name or a topic begins; it goes on to the end."""
+_TOLD = re.compile(r"\s(?:that|saying)\b", re.IGNORECASE)
+_TELLING = frozenset(("send", "mail", "email", "message", "text", "tell", "post", "write", "reply", "notify", "ping"))
 _WORD = re.compile(r"[^\W_][\w'’.&-]*|[,;!?]")
 _ENDING = re.compile(r"['’]s?$|\.$")
 _BEFORE_NAMES = frozenset(("to", "by", "from", "like", "for", "with", "near", "of", "at", "as", "and"))
@@ -42,6 +46,12 @@ def plain_action(text: str) -> str | None:
     return word if first and (word := first[1].lower()) in PLAIN_ACTIONS else None
 
 
+def tells(text: str) -> bool:
+    """Return whether a request has a message for somebody: "email Karin that the keys are under the mat"."""
+    first = FIRST_WORD.match(text)
+    return first is not None and first[1].lower() in _TELLING and bool(_TOLD.search(text))
+
+
 @cache
 def alike_actions(action: str) -> frozenset[str]:
     """Return the stems of an action and of those that mean nearly the same: what one of them may stand for."""
@@ -60,6 +70,22 @@ def head_of(text: str, is_known: Callable[[str], bool]) -> str | None:
         kept.pop()
     head = " ".join(kept)
     return head if terms(head) and terms(head) != terms(text) else None
+
+
+def head_of_gloss(text: str, units: Sequence[Gloss]) -> str | None:
+    """Return a request of another language without the names behind its prepositions, None where it has none."""
+    names = [unit.text for before, unit in pairwise(units) if _stands_before_names(before) and _is_name(unit)]
+    return re.sub(rf"\b(?:{'|'.join(map(re.escape, names))})\b", " ", text) if names else None
+
+
+def _stands_before_names(unit: Gloss) -> bool:
+    return unit.function and any(
+        sense.english in _BEFORE_NAMES or sense.english in ("in", "on") for sense in unit.senses
+    )
+
+
+def _is_name(unit: Gloss) -> bool:
+    return not unit.senses and not unit.function and unit.text.istitle()
 
 
 def _may_be_name(word: str) -> bool:

@@ -112,11 +112,31 @@ def read_words(name: str) -> frozenset[str]:
 STOPWORDS = read_words("stopwords.txt")
 ACTIONS = read_words("actions.txt")
 """Verbs that requests begin with."""
+THINGS = frozenset(
+    {
+        *("branch", "comment", "email", "file", "group", "invoice", "issue", "label", "mail", "message", "note"),
+        *("order", "page", "record", "report", "request", "tag", "text", "test", "track", "transfer"),
+    }
+)
+"""Those that are mostly what something is done with in names: `issue.close`."""
 
 
 def split_identifier(identifier: str) -> list[str]:
     """Split snake, kebab, dotted, camel case and acronyms: `getHTTPResponseV2` gives get, http, response, v2."""
     return [part.casefold() for part in _PART.findall(identifier)]
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_WORDS)
+def named_action(name: str) -> tuple[str, ...]:
+    """Return the stems of a name that says what is done, the verb first: of `create_issue` and of `issue.create`.
+
+    None of other names, nor of one word, which may as well be a product.
+    """
+    parts = split_identifier(name)
+    places = (0, 1, len(parts) - 1) if len(parts) > 2 else (0, 1) if len(parts) == 2 else ()
+    verbs = [at for at in places if parts[at] in ACTIONS]
+    at = min(verbs, key=lambda at: parts[at] in THINGS, default=None)
+    return () if at is None else tuple(map(stem, (parts[at], *parts[:at], *parts[at + 1 :])))
 
 
 def words(identifier: str) -> str:
