@@ -1,15 +1,16 @@
-"""Every text of a definition that reaches a model is cleaned in every path: invisible characters in it are gone."""
+"""Every text of a server but its results is cleaned in every path: invisible characters in it are gone."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from mcp import MCPError
 
 from shortlist.config.settings import Mode
 from shortlist.gateway.view import MenuName, ServeOptions
-from tests.gateway.support import Fixture, serve
+from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, serve
 
 pytestmark = pytest.mark.anyio
 INVISIBLE = "\u200b\u202e\U000e0041\x1b[8m"
@@ -154,4 +155,61 @@ async def test_no_text_of_a_definition_reaches_a_model_with_invisible_characters
         answer = await ask(client)
     text = said(answer)
     assert any(word in text for word in ("thing", "alpha", "colour")), text
+    assert not [each for each in CHARACTERS if each in text or repr(each)[1:-1] in text], text
+
+
+class Whispering(Fixture):
+    """A server that hides characters in what it says and asks during a call."""
+
+    async def tool_count(self, ctx: Any, *_: Any) -> Any:
+        await ctx.session.report_progress(1, 2, riddled("step 1"))
+        data = {riddled("at"): [riddled("one")]}
+        await ctx.session.send_log_message(
+            "warning", data, logger=riddled("counter"), related_request_id=ctx.request_id
+        )
+        return types.CallToolResult(content=[types.TextContent(text="counted")])
+
+    async def tool_ask_user(self, ctx: Any, params: Any, _: Any) -> Any:
+        message, colour = riddled("Which colour?"), {"type": "string", "title": riddled("Colours")}
+        form = {"type": "object", "properties": {"colour": colour}}
+        if self.era == "legacy":
+            await ctx.session.elicit_form(message, form, ctx.request_id)
+        elif params.input_responses is None:
+            asked = types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=form))
+            return types.InputRequiredResult(input_requests={"colour": asked})
+        return types.CallToolResult(content=[types.TextContent(text="asked")])
+
+
+@pytest.mark.parametrize("client_era", ["legacy", "modern"])
+@pytest.mark.parametrize("server_era", ["legacy", "modern"])
+async def test_no_text_that_comes_during_a_call_has_invisible_characters(client_era: Era, server_era: Era) -> None:
+    heard: list[str] = []
+    arrived = anyio.Event()
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(f"{progress} {total} {message}")
+
+    async def logged(params: types.LoggingMessageNotificationParams) -> None:
+        heard.append(f"{params.logger} {params.data}")
+        arrived.set()
+
+    async def elicited(_: Any, params: Any) -> types.ElicitResult:
+        heard.append(f"{params.message} {params.requested_schema}")
+        return types.ElicitResult(action="accept", content={"colour": "blue"})
+
+    more = {"log_level": "info"} if client_era == "modern" else {}
+    hears = {"logging_callback": logged, "elicitation_callback": elicited, **more}
+    options = ServeOptions(mode="passthrough")
+    async with (
+        serve(Whispering("alpha", server_era), options=options) as served,
+        served.client(client_era, **hears) as client,
+    ):
+        if client_era == "legacy":
+            await client.set_logging_level("info")
+        await client.call_tool("count", {}, progress_callback=progressed)
+        await client.call_tool("ask_user", {})
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await arrived.wait()
+    text = " ".join(heard)
+    assert all(word in text for word in ("step 1", "counter", "one", "Which colour?", "Colours")), text
     assert not [each for each in CHARACTERS if each in text or repr(each)[1:-1] in text], text

@@ -7,7 +7,7 @@ streams and running requests end.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -44,6 +44,7 @@ from shortlist.gateway.router import Router
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tasks import Work
 from shortlist.models import Json
+from shortlist.text.tokens import clean_text, cleaned
 from shortlist.upstream.events import Notified
 
 RequestContext: TypeAlias = ServerRequestContext[Any, Any]
@@ -111,7 +112,7 @@ class ClientExchange:
         return answered.model_dump(mode="json")
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        await self._session.report_progress(progress, total, message)
+        await self._session.report_progress(progress, total, message and clean_text(message))
 
     async def pause(self) -> None:
         """End the stream of this request; later messages are kept until the client asks for them."""
@@ -266,7 +267,7 @@ class Audience:
         elif isinstance(change, AccessChanged):
             self._end_revoked()
         elif change.method == LOG_METHOD:
-            self._logged(change)
+            self._logged(replace(change, params=cleaned(dict(change.params))))
         elif change.method == "notifications/resources/updated":
             self._resource_updated(change)
         elif change.method == STATUS:
@@ -332,7 +333,7 @@ class Audience:
         if handle is not None and link is not None:
             with suppress(RequestRefused):
                 tasks.find(link.caller, (await self._state.admit(link.caller)).tools, handle)
-                await link.connection.notify(event.method, renamed(event.params, handle))
+                await link.connection.notify(event.method, cleaned(renamed(event.params, handle)))
 
     def _relay_notification(self, event: Notified) -> None:
         for link in tuple(self._links.values()):

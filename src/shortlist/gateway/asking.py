@@ -9,6 +9,7 @@ from shortlist.gateway.callers import METHOD_NOT_FOUND, Exchange
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.task_handles import related, with_related
 from shortlist.models import Json
+from shortlist.text.tokens import cleaned
 
 KINDS: Mapping[str, Question] = {
     "sampling/createMessage": "sampling",
@@ -37,7 +38,7 @@ def question(
         raise _refused(f"{server!r} asks more than {MOST_IN_ONE_CALL} questions in one call")
     tasks = state.relayed_tasks
     is_own = tasks.owner_of(server, params) == exchange.caller
-    params = with_related(params, tasks.handle_of(server, related(params)) if is_own else None)
+    params = cleaned(with_related(params, tasks.handle_of(server, related(params)) if is_own else None))
     if state.view_of(exchange.caller).plain:  # the client believes that it speaks to the server itself
         return dict(params)
     if kind == "elicitation":
