@@ -1,7 +1,6 @@
 """`shortlist import`: shows which servers of other clients it would add, and adds them after a yes."""
 
 import argparse
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -81,7 +80,7 @@ def described(candidate: Candidate) -> str:
     address = next((entry[key] for key in _ADDRESSES if entry.get(key)), None)
     line = str(address) if address else shlex.join([str(entry.get("command", "?")), *map(str, entry.get("args", ()))])
     rest = {key: value for key, value in entry.items() if key not in _SHOWN and value not in (None, "", [], {})}
-    others = (f"{key}={json.dumps(redact_json(value), ensure_ascii=False)}" for key, value in rest.items())
+    others = (f"{key}={shown_json(redact_json(value))}" for key, value in rest.items())
     return one_line("  ".join((line, *_pairs(entry.get("env")), *_pairs(entry.get("headers")), *others)))
 
 
