@@ -120,6 +120,46 @@ def test_the_tool_called_last_comes_first() -> None:
     assert context([*calls, user("go on")]).called == ("first", "second")
 
 
+def test_what_an_agent_says_before_its_calls_pushes_no_request_out_of_reach() -> None:
+    chat = [
+        user("what is on my calendar on Friday?"),
+        {"role": "assistant", "content": [{"type": "text", "text": "Let me look."}, {"type": "tool_use", "name": "list"}]},
+        {"role": "user", "content": [{"type": "tool_result", "content": "standup, dentist"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "One more."}, {"type": "tool_use", "name": "get"}]},
+        {"role": "user", "content": [{"type": "tool_result", "content": "at 11"}]},
+        assistant("Standup at 9 and the dentist at 11."),
+        user("cancel it"),
+    ]
+    found = context(chat)
+    assert (found.asked.relation, found.asked.taken) == ("continues", "what is on my calendar on Friday?")
+    assert found.called == ("get", "list")
+
+
+def test_an_offer_is_what_the_assistant_said_last_and_not_what_it_said_before_a_call() -> None:
+    chat = [
+        user("show pull request 4"),
+        assistant("I can look it up.", tool_calls=[{"type": "function", "function": {"name": "get_pull_request"}}]),
+        {"role": "tool", "content": "open"},
+        assistant("It is open. Shall I merge it?"),
+        user("yes"),
+    ]
+    assert context(chat).asked.taken == "merge it"
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        assistant(None, function_call={"name": "get_pull_request", "arguments": "{}"}),  # OpenAI, before tool_calls
+        assistant([{"toolUse": {"toolUseId": "1", "name": "get_pull_request", "input": {}}}]),  # Bedrock
+        {"role": "Assistant", "tool_calls": [{"type": "function", "function": {"name": "get_pull_request"}}]},
+    ],
+)
+def test_older_and_rarer_shapes_of_calls_are_read(called: dict[str, Any]) -> None:
+    found = context([("human", "show pull request 4"), called, ("user", "merge it")])
+    assert found.called == ("get_pull_request",)
+    assert found.asked.taken == "pull request 4"
+
+
 def test_messages_may_be_objects() -> None:
     class Message:
         type = "human"

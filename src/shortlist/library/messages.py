@@ -1,6 +1,6 @@
 """A chat in the shape that a program has it, read for search.
 
-OpenAI (Chat and Responses), Anthropic, Gemini and LangChain messages are read alike, as mappings or as objects.
+OpenAI (Chat and Responses), Anthropic, Bedrock, Gemini and LangChain messages are read alike, as mappings or as objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,14 +23,18 @@ ELLIPSIS = " … "
 _ROLES: Mapping[str, Role] = {
     "user": "user",
     "human": "user",
-    "HumanMessageChunk": "user",
+    "humanmessagechunk": "user",
     "assistant": "assistant",
     "ai": "assistant",
-    "AIMessageChunk": "assistant",
+    "aimessagechunk": "assistant",
     "model": "assistant",
 }
 _CALLS = frozenset({"tool_use", "function_call", "server_tool_use", "custom_tool_call", "mcp_call"})
 _TEXTS = frozenset({"text", "input_text", "output_text"})
+_INNER = ("function", "functionCall", "function_call", "toolUse")
+"""Where OpenAI, Gemini and Bedrock keep the name of a called tool."""
+_PAIR = 2
+"""LangChain also takes a message as a pair of role and text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
         ask = read_ask(clean_text(source))
         asked = Asked(_present(query_of(ask)))
         return Context(clip(asked.text, tokens), asked, pasted=ask.characters)
-    turns = read_turns([source] if isinstance(source, Mapping) else source)
+    turns = _by_speaker(read_turns([source] if isinstance(source, Mapping) else source))
     spoken = [position for position, turn in enumerate(turns) if turn.text]
     if not spoken:
         raise InvalidQuery("None of the messages holds text to search by: pass one with words, or a text.")
@@ -69,6 +73,21 @@ def read_turns(messages: Iterable[Any]) -> list[ChatTurn]:
     if not isinstance(messages, Iterable) or isinstance(messages, bytes):
         raise InvalidQuery(f"A query is a text or a list of messages; this is {type(messages).__name__}.")
     return [_turn(message, position) for position, message in enumerate(messages)]
+
+
+def _by_speaker(turns: Iterable[ChatTurn]) -> list[ChatTurn]:
+    """Make one turn of what an assistant says and calls in a row, with its last words: those that are answered.
+
+    An agent says a line before each call. Counted one by one, these lines would push the request before them out of the
+    turns that are read.
+    """
+    found: list[ChatTurn] = []
+    for turn in turns:
+        if found and turn.role == "assistant" == found[-1].role:
+            found[-1] = ChatTurn("assistant", turn.text or found[-1].text, (*found[-1].calls, *turn.calls))
+        elif turn.text or turn.calls:  # a result is no turn
+            found.append(turn)
+    return found
 
 
 def clip(text: str, tokens: int) -> str:
@@ -98,14 +117,16 @@ def _both_ends(text: str, characters: int) -> str:
 def _turn(message: Any, position: int) -> ChatTurn:
     if isinstance(message, str):
         return ChatTurn("user", clean_text(message))
+    if isinstance(message, tuple) and len(message) == _PAIR:
+        message = {"role": message[0], "content": message[1]}
     kind = _text(_get(message, "type"))
-    role = _text(_get(message, "role")) or kind
+    role = (_text(_get(message, "role")) or kind).lower()
     if not role:
         raise InvalidQuery(f"messages[{position}] has no role; a message is {{'role': 'user', 'content': '…'}}.")
     if kind in _CALLS:
         return ChatTurn("assistant", "", tuple(_names([message])))
     parts = [*_parts(_get(message, "content")), *_parts(_get(message, "parts"))]
-    calls = (*_names(_listed(_get(message, "tool_calls"))), *_names(parts))
+    calls = (*_names(_listed(_get(message, "tool_calls"))), *_names([message]), *_names(parts))
     return ChatTurn(_ROLES.get(role, "other"), _spoken(parts) if role in _ROLES else "", calls)
 
 
@@ -128,7 +149,7 @@ def _names(calls: Iterable[Any]) -> Iterator[str]:
     for call in calls:
         if isinstance(call, str) or _get(call, "type") in _TEXTS:
             continue
-        inner = _get(call, "function") or _get(call, "functionCall") or _get(call, "function_call")
+        inner = next(filter(None, (_get(call, key) for key in _INNER)), None)
         if inner is None and _get(call, "type") not in (*_CALLS, "function", "tool_call"):
             continue
         name = _get(inner if inner is not None else call, "name")
