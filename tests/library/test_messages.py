@@ -123,7 +123,10 @@ def test_the_tool_called_last_comes_first() -> None:
 def test_what_an_agent_says_before_its_calls_pushes_no_request_out_of_reach() -> None:
     chat = [
         user("what is on my calendar on Friday?"),
-        {"role": "assistant", "content": [{"type": "text", "text": "Let me look."}, {"type": "tool_use", "name": "list"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Let me look."}, {"type": "tool_use", "name": "list"}],
+        },
         {"role": "user", "content": [{"type": "tool_result", "content": "standup, dentist"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "One more."}, {"type": "tool_use", "name": "get"}]},
         {"role": "user", "content": [{"type": "tool_result", "content": "at 11"}]},

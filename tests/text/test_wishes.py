@@ -45,6 +45,51 @@ def test_one_wish_stays_whole(text: str) -> None:
     assert wishes(text) == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Lösch die Datei und schick eine E-Mail an Tom", ["Lösch die Datei", "schick eine E-Mail an Tom"]),
+        ("die Datei löschen und den Text übersetzen", ["die Datei löschen", "den Text übersetzen"]),
+        ("busca el archivo y envía un correo a Luis", ["busca el archivo", "envía un correo a Luis"]),
+        ("apague o arquivo e mande um email", ["apague o arquivo", "mande um email"]),
+        ("arrête le conteneur puis supprime l'image", ["arrête le conteneur", "supprime l'image"]),
+        ("cerca il file e poi crea una cartella", ["cerca il file", "crea una cartella"]),
+        ("usuń plik i utwórz folder", ["usuń plik", "utwórz folder"]),
+        ("удали файл и создай папку", ["удали файл", "создай папку"]),
+        ("dosyayı sil ve klasör oluştur", ["dosyayı sil", "klasör oluştur"]),
+        ("xóa tệp rồi gửi email", ["xóa tệp", "gửi email"]),
+        ("फ़ाइल हटाओ और ईमेल भेजो", ["फ़ाइल हटाओ", "ईमेल भेजो"]),
+        ("احذف الملف وأرسل بريدا", ["احذف الملف", "أرسل بريدا"]),
+        ("查一下天气，然后发一封邮件", ["查一下天气", "发一封邮件"]),
+        ("メールを検索して、添付ファイルをダウンロードして", ["メールを検索して", "添付ファイルをダウンロードして"]),
+        ("이메일을 검색하고 첨부파일을 다운로드해줘", ["이메일을 검색하고", "첨부파일을 다운로드해줘"]),
+    ],
+)
+def test_each_wish_of_a_request_in_another_language_is_found(text: str, parts: list[str]) -> None:
+    assert [wish.text for wish in wishes(text)] == parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "finde Restaurants mit Musik und Terrasse",
+        "envía un correo a Ana y Luis",
+        "cherche un vol et un hôtel",
+        "查找邮件和附件",
+        "translate 'wash and go' to Spanish",
+        "post `stop the server and delete the file` in the channel",
+    ],
+)
+def test_one_wish_in_another_language_or_with_a_quote_stays_whole(text: str) -> None:
+    assert wishes(text) == ()
+
+
+def test_a_part_too_short_to_tell_its_language_is_searched_by_its_gloss() -> None:
+    _, second = wishes("usuń plik i wyślij mail do Ani")
+    assert second.text == "wyślij mail do Ani"
+    assert {"send", "email", "Ani"} <= {*second.query.split()}
+
+
 def test_a_wish_that_says_it_is_about_the_one_before() -> None:
     first, second = wishes("create a poll about the date and pin it")
     assert (first.about, second.about) == ("", "create a poll about the date")

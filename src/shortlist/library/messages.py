@@ -1,6 +1,6 @@
 """A chat in the shape that a program has it, read for search.
 
-OpenAI (Chat and Responses), Anthropic, Bedrock, Gemini and LangChain messages are read alike, as mappings or as objects.
+OpenAI (Chat and Responses), Anthropic, Bedrock, Gemini and LangChain messages are read alike, as mappings or objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

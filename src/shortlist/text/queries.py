@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeAlias
 
 from shortlist.errors import InvalidInput
 from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, TAKING_BACK, Ask, last_said, quoted, read_ask
+from shortlist.text.joints import FOREIGN_JOINTS, Part, foreign_parts, split_outside_quotes, without_quotes
 from shortlist.text.languages.glossing import Gloss
-from shortlist.text.languages.reading import GlossedText, read_query
+from shortlist.text.languages.reading import GlossedText, glossed, read_query
 from shortlist.text.tokens import (
     ACTIONS,
     MAX_REMEMBERED_TEXTS,
@@ -91,8 +92,8 @@ _CLAUSE_END = re.compile(
 )
 _QUOTED = re.compile(r"(?:\"[^\"]*\"\s*)+")
 _CLAUSE_WORDS = frozenset(("then", "also", "after", "finally", "next"))
-_JOINT_WORDS = frozenset(("and", "then", "after", "afterwards", "plus", "well", "und", "luego", "ensuite"))
-_BREAKS = (". ", ", ", "! ", "? ", "; ")
+_JOINT_WORDS = frozenset(("and", "then", "after", "afterwards", "plus", "well")) | FOREIGN_JOINTS
+_BREAKS = (". ", ", ", "! ", "? ", "; ", " & ")
 _LIST_SIGNS = (". ", ") ", "- ", "* ", "• ")
 """A plain line has no second clause, no joint, and is no list, without one of these: most requests end there."""
 MAX_WISHES = 6
@@ -102,12 +103,12 @@ MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
 _FILLER = (
-    r"(?:(?:please|pls|can you|could you|would you|i need to|i want to|i'd like to|i have to|just|also|maybe|finally"
-    r"|then|afterwards|yes|yeah|ok|okay|sure|great|thanks|so|now|hey|hi)[,.!]?\s+)*"
+    r"(?:(?:please|pls|can you|could you|would you|i need to|i want to|i'd like to|i have to|just|also|both|maybe"
+    r"|finally|then|afterwards|yes|yeah|ok|okay|sure|great|thanks|so|now|hey|hi)[,.!]?\s+)*"
 )
 _JOINT = re.compile(
     r"((?<=[.!?;])\s+|\n+"
-    r"|,?\s+(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as|plus|and"
+    r"|,?\s+(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as|plus|and|&"
     r"|und dann|und|y luego|et ensuite)\s+|,\s+)"
 )
 _NUMBER = re.compile(r"(?:^|\s)(?:\(?\d{1,2}[.)]|[-*•])\s+")
@@ -422,16 +423,21 @@ class Wish(NamedTuple):
 
     text: str
     about: str = ""
+    said: str = ""
+    """Its English gloss, where its language cannot be told from it alone."""
 
     @property
     def query(self) -> str:
         """Return the text to search by."""
-        return f"{self.text}\n{quoted(self.about)}" if self.says_little else self.text
+        asked = self.said or self.text
+        return f"{asked}\n{quoted(self.about)}" if self.says_little else asked
 
     @property
     def says_little(self) -> bool:
         """Return whether the wish needs what it refers to: "pin it" does, "mail it to Ruth" does not."""
-        return bool(self.about) and (len(terms(self.text)) < MIN_WORDS or bool(_ONE.search(self.text)))
+        return bool(self.about) and (
+            len(terms(self.said or glossed(self.text) or self.text)) < MIN_WORDS or bool(_ONE.search(self.text))
+        )
 
 
 @lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
@@ -442,25 +448,17 @@ def wishes(text: str) -> tuple[Wish, ...]:
     may_be_list = not text.isprintable() or _has_any(text, _LIST_SIGNS)
     if not may_be_list and not _may_break(text, _JOINT_WORDS):
         return ()
-    asked, context = _without_quotes(text) if '"' in text else (text, "")
+    asked, context = without_quotes(text) if '"' in text else (text, "")
     listed = _NUMBER.sub("\n", asked) if may_be_list and len(_NUMBER.findall(asked)) > 1 else asked
-    pieces = _JOINT.split(listed)
-    parts = _joined(pieces[::2], pieces[1::2])
+    pieces = split_outside_quotes(_JOINT, listed)
+    parts = foreign_parts(listed, _is_wish) or list(map(Part, _joined(pieces[::2], pieces[1::2])))
     if not 1 < len(parts) <= MAX_WISHES:
         return ()
     found: list[Wish] = []
-    for part in parts:
+    for part, said in parts:
         before = found[-1].text if found else context
-        found.append(Wish(part, before if _POINTS.search(part) else ""))
+        found.append(Wish(part, before if _POINTS.search(said or glossed(part) or part) else "", said))
     return tuple(found)
-
-
-def _without_quotes(text: str) -> tuple[str, str]:
-    """Separate a request from lines that only quote: what earlier turns said, or what was pasted."""
-    lines = text.split("\n")
-    quotes = [line for line in lines if _QUOTED.fullmatch(line.strip())]
-    asked = "\n".join(line for line in lines if line not in quotes)
-    return (asked, " ".join(quotes).replace('"', "")) if asked.strip() else (text, "")
 
 
 def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
