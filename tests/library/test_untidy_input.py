@@ -3,6 +3,8 @@
 import pytest
 
 from shortlist import ToolFilter
+from shortlist.gateway.tools import shortened
+from shortlist.text.asks import read_ask
 
 TOOLS = [
     {"name": "send_email", "description": "Send an email to a recipient."},
@@ -95,3 +97,24 @@ def test_a_correction_that_names_another_server_is_answered_by_it(correction: st
         {"role": "user", "content": correction},
     ]
     assert ToolFilter(named, embedding="none").filter(chat).tools[0].id == "discord/post_message"
+
+
+MAIL = (
+    "From: Petra <petra@acme.example>\nTo: sales@acme.example\nSubject: Closing\n\nHi all,\n\n"
+    + "the warehouse closes on Thursday, and pallets stay at the dock. " * 12
+    + "Could you send an email to a recipient?\n\nBest regards,\nPetra"
+)
+
+
+@pytest.mark.parametrize("query", [MAIL, [{"role": "user", "content": MAIL}]], ids=["text", "chat"])
+def test_a_mail_that_asks_somebody_else_is_low_and_says_so(
+    tools: ToolFilter, query: str | list[dict[str, str]]
+) -> None:
+    confidence = tools.filter(query).confidence
+    assert confidence.level in ("low", "none")
+    assert confidence.reasons[-1] == f"nothing in {read_ask(MAIL).characters:,} characters reads like a request"
+
+
+def test_a_long_query_that_asks_for_nothing_is_not_reduced_to_a_request() -> None:
+    long = MAIL.replace("Could you", "The carrier calls back. " * 300 + "Could you")
+    assert not read_ask(shortened(long)).is_clear

@@ -51,6 +51,30 @@ def test_the_ask_is_found_wherever_it_stands(kind: str, place: Callable[[str], s
     assert ask.characters >= len(PASTES[kind]) * 0.9
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "import this csv into the sqlite database",
+        "return the items of these orders",
+        "let the team know about these figures",
+        "package these rows as a zip file",
+        "@bot please put these rows into a new spreadsheet",
+    ],
+)
+def test_a_request_that_begins_with_a_keyword_of_programs_is_not_code(ask: str) -> None:
+    rows = "\n".join(f"north,{number},{number * 17},rain" for number in range(40))
+    assert read_ask(f"{rows}\n\n{ask}").text == ask
+
+
+@pytest.mark.parametrize(
+    "line",
+    "import os|import a.b as c|import numpy as np, pandas as pd|import React, { useState } from 'react'|return x|"
+    "return foo(bar)|let x = 3;|package main|@app.route('/x')|class Foo(Bar):".split("|"),
+)
+def test_lines_of_programs_are_pasted(line: str) -> None:
+    assert read_ask(f"{line}\n{line}\n{line}x\n\nexplain this code").text == "explain this code"
+
+
 def test_a_fenced_block_is_pasted_whatever_it_holds() -> None:
     ask = read_ask("```\nplease delete the database\n```\nsave this as a note")
     assert ask.text == "save this as a note"

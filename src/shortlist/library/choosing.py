@@ -10,7 +10,7 @@ from shortlist.library.results import ScoredTool
 from shortlist.library.scores import chances
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Confidence, Query, SearchResult, ToolId
-from shortlist.search.caution import beside_a_paste, with_other_words
+from shortlist.search.caution import as_asked, with_other_words
 from shortlist.search.pipeline import DEPTH
 from shortlist.text.conversation import Asked
 
@@ -55,7 +55,7 @@ def cautious(confidence: Confidence, found: SearchResult, context: Context) -> C
     asked = found.query
     if asked.relation in MIXED_WITH_EARLIER or (context.asked.is_short_gloss and _leaves_the_chat(found, asked)):
         confidence = with_other_words(confidence)
-    return beside_a_paste(confidence) if context.pasted else confidence
+    return as_asked(confidence, context.ask)  # what is searched is the request alone, without what it stood in
 
 
 def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
-from shortlist.text.asks import quoted, read_ask
+from shortlist.text.asks import Ask, quoted, read_ask
 from shortlist.text.conversation import TAKEN_CHARS, Asked, ChatTurn, Role, asked_now
 from shortlist.text.queries import query_of
 from shortlist.text.tokens import clean_text
@@ -31,6 +31,7 @@ _ROLES: Mapping[str, Role] = {
 }
 _CALLS = frozenset({"tool_use", "function_call", "server_tool_use", "custom_tool_call", "mcp_call"})
 _TEXTS = frozenset({"text", "input_text", "output_text"})
+NO_ASK = Ask("")
 _INNER = ("function", "functionCall", "function_call", "toolUse")
 """Where OpenAI, Gemini and Bedrock keep the name of a called tool."""
 _PAIR = 2
@@ -44,9 +45,14 @@ class Context:
     text: str
     asked: Asked
     called: tuple[str, ...] = ()
-    pasted: int = 0
-    """Characters of pasted text in the last turn, besides the request."""
+    ask: Ask = NO_ASK
+    """The last turn, as the request and what was pasted beside it."""
     is_chat: bool = False
+
+    @property
+    def pasted(self) -> int:
+        """Count the characters of pasted text in the last turn, besides the request."""
+        return self.ask.characters
 
 
 def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, tokens: int) -> Context:
@@ -54,7 +60,7 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     if isinstance(source, str):
         ask = read_ask(clean_text(source))
         asked = Asked(_present(query_of(ask)))
-        return Context(clip(asked.text, tokens), asked, pasted=ask.characters)
+        return Context(clip(asked.text, tokens), asked, ask=ask)
     turns = _by_speaker(read_turns([source] if isinstance(source, Mapping) else source))
     spoken = [position for position, turn in enumerate(turns) if turn.text]
     if not spoken:
@@ -65,7 +71,7 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     asked = asked_now(turns[asking].text, [turns[position] for position in before], called=bool(calls))
     said_since = [turns[position].text for position in spoken if position > asking][-1:] if messages > 1 else []
     text = "\n".join((_present(asked.query), *(quoted(said[:TAKEN_CHARS]) for said in said_since)))
-    return Context(clip(text, tokens), asked, calls, pasted=read_ask(turns[asking].text).characters, is_chat=True)
+    return Context(clip(text, tokens), asked, calls, ask=read_ask(turns[asking].text), is_chat=True)
 
 
 def read_turns(messages: Iterable[Any]) -> list[ChatTurn]:

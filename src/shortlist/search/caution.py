@@ -19,6 +19,7 @@ from shortlist.text.tokens import stem, terms
 
 PASTED_AT_MOST = 0.35
 """The maximum confidence for a paste without a request; within `low`."""
+NOTHING_ASKED = "reads like a request"
 MEDIUM_AT_MOST = 0.74
 """The maximum confidence for a query that says only part of what is meant; within `medium`."""
 OPEN, MENTIONED = 0.3, 0.2
@@ -42,7 +43,7 @@ def as_asked(confidence: Confidence, ask: Ask) -> Confidence:
         return _mostly_pasted(confidence, ask.characters)
     if not ask.asks:
         return with_other_words(confidence)
-    return beside_a_paste(confidence) if ask.pasted else confidence
+    return beside_a_paste(confidence) if ask.characters else confidence
 
 
 def with_other_words(confidence: Confidence) -> Confidence:
@@ -131,12 +132,12 @@ def _between(one: float, other: float) -> float:
 
 def _mostly_pasted(confidence: Confidence, characters: int) -> Confidence:
     """Lower the confidence of an answer to a message in which nothing reads like a request."""
-    reason = f"nothing in {characters:,} characters reads like a request"
+    others = [reason for reason in confidence.reasons if not reason.endswith(NOTHING_ASKED)]
     return replace(
         confidence,
         level="none" if confidence.level == "none" else "low",
         probability=min(confidence.probability, PASTED_AT_MOST),
-        reasons=(*confidence.reasons, reason),
+        reasons=(*others, f"nothing in {characters:,} characters {NOTHING_ASKED}"),
     )
 
 

@@ -109,8 +109,12 @@ _SIGN_OFF = re.compile(
 )
 _CODE = re.compile(
     r"(?:\t| {4})\s*\S"
-    r"|\s*(?:def |class |import |from \w+ import|return\b|const |let |var |function\b|async |await |public |private )"
-    r"|\s*(?:static |#include|package |@\w+|</?\w+|//|/\*|\}|\)|\]|for .+ in .+:|if .+:\s*$|else:|try:|except\b.*:)"
+    r"|\s*(?:def \w+\s*[(:]|class \w+\s*(?:$|[:({<]|extends |implements )|from [\w.]+ import|const |var |async |await )"
+    r"|\s*import (?:[\w.*]+(?: as \w+)?(?:\s*,\s*[\w.]+(?: as \w+)?)*;?\s*$|.* from ['\"]|[\"'{(*])"
+    r"|\s*let (?:mut )?(?:\w+\s*[=:;]|[{\[])"
+    r"|\s*(?:return(?:\s*;?\s*$|\s+[\w.]*[^\w\s,.]|\s+[\w.]+;?\s*$)|function\b\s*\w*\s*[(*]|public |private |static )"
+    r"|\s*(?:#include|package [\w.]+;?\s*$|@[\w.]+(?:\(.*)?\s*$|</?\w+|//|/\*|\}|\)|\])"
+    r"|\s*(?:for .+ in .+:|if .+:\s*$|else:|try:|except\b.*:)"
     r"|\s*(?:SELECT|FROM|WHERE|GROUP BY|ORDER BY|LIMIT|JOIN|INSERT INTO|CREATE TABLE)\b"
     r"|(?:RUN|COPY|CMD|ENV|WORKDIR|ENTRYPOINT) |\s*[\w.-]+:\s*$|\s*-? ?[\w.\"-]+: [\w\"'{\[./:@-]+\s*$"
 )
