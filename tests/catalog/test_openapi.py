@@ -122,3 +122,47 @@ def test_yaml_is_read_where_a_reader_is_installed(tmp_path: Path) -> None:
         return
     with pytest.raises(InvalidCatalog, match="pip install pyyaml"):
         read_catalog(file)
+
+
+def read_paths(paths: dict[str, Any]) -> dict[str, Any]:
+    return {
+        tool.name: tool
+        for tool in read_catalog({"openapi": "3.1.0", "info": {"title": "x"}, "paths": paths}).catalog.tools.values()
+    }
+
+
+def test_operations_with_one_name_or_one_of_other_letters_are_called_by_method_and_path() -> None:
+    found = read_paths(
+        {
+            "/a": {"get": {"operationId": "list"}},
+            "/b": {"get": {"operationId": "list"}},
+            "/c": {"get": {"operationId": "获取"}},
+            "/c/": {"get": {"operationId": "list"}},
+        }
+    )
+    assert set(found) == {"list", "get_b", "get_c", "get_c_2"}
+
+
+def test_a_reference_to_another_file_may_be_anything() -> None:
+    body = {"content": {"application/json": {"schema": {"$ref": "common.yaml#/Foo"}}}}
+    found = read_paths({"/a": {"post": {"operationId": "send", "requestBody": body}}})
+    assert found["send"].input_schema["properties"] == {"body": {}}
+
+
+def test_a_document_whose_references_are_put_in_place_keeps_its_arguments() -> None:
+    node: dict[str, Any] = {"type": "object", "description": "A node.", "properties": {}}
+    node["properties"]["parent"] = node
+    parameter = {"name": "node", "in": "query", "schema": node}
+    found = read_paths({"/a": {"get": {"operationId": "look", "parameters": [parameter]}}})
+    assert found["look"].input_schema["properties"] == {"node": {"type": "object", "description": "A node."}}
+
+
+@pytest.mark.skipif(find_spec("yaml") is None, reason="needs PyYAML")
+def test_dates_in_yaml_stay_as_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_text(
+        "openapi: 3.0.3\ninfo: {title: x}\npaths:\n  /a:\n    get:\n      operationId: look\n      parameters:\n"
+        "      - {name: since, in: query, schema: {type: string, default: 2024-01-01}}\n"
+    )
+    (tool,) = read_catalog(file).catalog.tools.values()
+    assert tool.input_schema["properties"]["since"]["default"] == "2024-01-01"

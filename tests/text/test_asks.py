@@ -68,8 +68,16 @@ def test_a_request_that_begins_with_a_keyword_of_programs_is_not_code(ask: str) 
 
 @pytest.mark.parametrize(
     "line",
-    "import os|import a.b as c|import numpy as np, pandas as pd|import React, { useState } from 'react'|return x|"
-    "return foo(bar)|let x = 3;|package main|@app.route('/x')|class Foo(Bar):".split("|"),
+    [
+        "import os",
+        "import numpy as np, pandas as pd",
+        "import React, { useState } from 'react'",
+        "return foo(bar)",
+        "let x = 3;",
+        "package main",
+        "@app.route('/x')",
+        "class Foo(Bar):",
+    ],
 )
 def test_lines_of_programs_are_pasted(line: str) -> None:
     assert read_ask(f"{line}\n{line}\n{line}x\n\nexplain this code").text == "explain this code"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any, TypeAlias
 
 from shortlist.errors import InvalidCatalog
@@ -47,11 +48,19 @@ class _Reader:
         self._document = document
 
     def tools(self) -> Iterator[dict[str, Any]]:
+        """Yield a tool for each operation; of two with one name the second is called by its method and path."""
+        taken: set[str] = set()
+        for tool, otherwise in self._operations():
+            name = next(name for name in _free_names(tool["name"], otherwise) if name not in taken)
+            taken.add(name)
+            yield {**tool, "name": name}
+
+    def _operations(self) -> Iterator[tuple[dict[str, Any], str]]:
         for path, item in _node(self._document.get("paths")).items():
             shared = self._resolved(item)
             for method in METHODS:
                 if isinstance(shared.get(method), Mapping):
-                    yield self._tool(str(path), method, shared)
+                    yield self._tool(str(path), method, shared), _cleaned(f"{method}{path}")
 
     def _tool(self, path: str, method: str, shared: OpenApiNode) -> dict[str, Any]:
         operation = _node(shared[method])
@@ -59,7 +68,7 @@ class _Reader:
         words = dict.fromkeys(str(operation[key]).strip() for key in ("summary", "description") if operation.get(key))
         about = ["Deprecated."] if operation.get("deprecated") else []
         return {
-            "name": _UNSAFE.sub("_", str(name)).strip("_"),
+            "name": _cleaned(str(name)) or _cleaned(f"{method}{path}"),
             "description": "\n".join([*about, *words]) or f"{method.upper()} {path}",
             "tags": [str(tag) for tag in operation.get("tags") or ()],
             "inputSchema": self._input_schema(operation, shared),
@@ -81,7 +90,11 @@ class _Reader:
             if parameter.get("required") and name not in required:
                 required.append(name)
         self._add_body(operation, properties, required)
-        return self._with_definitions({"type": "object", "properties": properties, "required": required})
+        schema = {"type": "object", "properties": properties, "required": required}
+        try:
+            return self._with_definitions(schema)
+        except RecursionError:  # a document whose references a program has put in place, cycles and all
+            return {**schema, "properties": {name: _outline(_node(inner)) for name, inner in properties.items()}}
 
     def _parameter_schema(self, parameter: OpenApiNode) -> OpenApiNode:
         content = _node(next(iter(_node(parameter.get("content")).values()), None))
@@ -134,6 +147,20 @@ class _Reader:
         return dict(inside)
 
 
+def _cleaned(name: str) -> str:
+    return _UNSAFE.sub("_", name).strip("_")
+
+
+def _free_names(name: str, otherwise: str) -> Iterator[str]:
+    yield from (name, otherwise)
+    yield from (f"{otherwise}_{number}" for number in count(2))
+
+
+def _outline(schema: OpenApiNode) -> dict[str, Any]:
+    """Return a schema without its inside."""
+    return {key: value for key, value in schema.items() if isinstance(value, (str, int, float))}
+
+
 def _references(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         reference = value.get("$ref")
@@ -149,9 +176,14 @@ def _references(value: Any) -> Iterator[str]:
 def _local(value: Any) -> Any:
     """Point the references of a schema at its own definitions."""
     if isinstance(value, Mapping):
+        reference = value.get("$ref")
+        if isinstance(reference, str) and not reference.startswith(_SCHEMAS):
+            return {
+                key: inner for key, inner in value.items() if key == "description"
+            }  # of another file: may be anything
         return {
             key: f"#/$defs/{inner.removeprefix(_SCHEMAS)}"
-            if key == "$ref" and isinstance(inner, str) and inner.startswith(_SCHEMAS)
+            if key == "$ref" and isinstance(inner, str)
             else _local(inner)
             for key, inner in value.items()
         }

@@ -240,9 +240,18 @@ def _yaml(path: Path, text: str) -> Any:
         raise InvalidCatalog(f"{str(path)!r} is YAML: install PyYAML (pip install pyyaml), or convert it to JSON.")
     yaml = import_module("yaml")
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _dates_as_written(yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError) as error:
         raise InvalidCatalog(f"{str(path)!r} is not valid YAML: {one_line(str(error), 200)}") from None
+
+
+def _dates_as_written(loader: Any) -> Any:
+    """Return a loader that leaves dates as they are written: JSON, which definitions are, has none."""
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":timestamp")]
+        for first, known in loader.yaml_implicit_resolvers.items()
+    }
+    return type("DatesAsWritten", (loader,), {"yaml_implicit_resolvers": resolvers})
 
 
 def _is_object(line: str) -> bool:
