@@ -54,6 +54,16 @@ def test_an_agno_function_and_toolkit_are_read() -> None:
     check(read_one(tool(search_docs)), default=False)
 
 
+def test_coroutines_of_an_agno_toolkit_are_read() -> None:
+    from agno.tools import Toolkit
+
+    async def ping(host: str) -> str:
+        """Ping a host."""
+        return host
+
+    assert read_one(Toolkit(name="net", tools=[ping])).name == "ping"
+
+
 def test_a_fastmcp_tool_is_read() -> None:
     from fastmcp.tools import Tool
 

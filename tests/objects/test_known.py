@@ -1,5 +1,6 @@
 """Objects whose packages are there anyway: MCP's own, pydantic-ai's, google-genai's, and plain functions."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
@@ -67,3 +68,23 @@ def test_google_genai_declarations_are_read() -> None:
         assert tool.input_schema["properties"]["query"]["type"] == "string"
         assert tool.input_schema["required"] == ["query"]
         assert read_one(made).name == "search_docs"
+
+
+def test_a_partial_is_called_and_described_as_its_function() -> None:
+    check(read_one(partial(search_docs, limit=3)))
+
+
+def test_a_callable_object_is_described_by_what_calling_it_does() -> None:
+    class Atlas:
+        def __call__(self, city: str) -> str:
+            """Look up a city."""
+            return city
+
+    assert read_one(Atlas()).description == "Look up a city."
+
+
+def test_a_langchain_tool_of_one_text_has_one_argument() -> None:
+    tools = pytest.importorskip("langchain_core.tools")
+    tool = read_one(tools.Tool(name="shout", func=str.upper, description="Shout a text."))
+    assert tool.input_schema["properties"] == {"__arg1": {"type": "string"}}
+    assert "$defs" not in tool.input_schema

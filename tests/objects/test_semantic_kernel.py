@@ -22,3 +22,19 @@ def test_a_semantic_kernel_function_and_plugin_are_read() -> None:
         tool = read_one(made)
         check(tool)
         assert tool.server == "docs"
+
+
+def test_a_constraint_that_is_an_object_does_not_lose_the_function() -> None:
+    from pydantic import BaseModel, Field
+    from semantic_kernel.functions import KernelPlugin, kernel_function
+
+    class Order(BaseModel):
+        count: int = Field(1, ge=1, description="How many.")
+
+    class Shop:
+        @kernel_function(description="Ship an order.")  # type: ignore[untyped-decorator, unused-ignore]
+        def ship(self, order: Order) -> str:
+            return str(order)
+
+    tool = read_one(KernelPlugin.from_object("shop", Shop()))
+    assert tool.input_schema["properties"]["order"]["properties"]["count"]["description"] == "How many."

@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 from shortlist.models import Json
@@ -17,6 +18,9 @@ _GROUPS = ("function_declarations", "functions", "tools")
 _ARGUMENT = re.compile(r"^\s*(?::param\s+)?(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>\S.*)$")
 _SECTION = re.compile(r"\n\s*(?:Args|Arguments|Parameters):\s*\n|\n\s*(?=:param )")
 _SKIPPED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_NO_JSON = object()
+_ONE_TEXT: McpDefinition = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
+"""What LangChain tells models of a tool that takes one text."""
 _EMPTY: McpDefinition = {"type": "object", "properties": {}}
 
 
@@ -29,7 +33,8 @@ def members(item: Any) -> list[Any] | None:
     for key in _GROUPS:
         held = getattr(item, key, None)
         if isinstance(held, Mapping):
-            return list(held.values())
+            apart = getattr(item, "async_functions", None)  # where Agno keeps coroutines
+            return [*held.values(), *(apart.values() if isinstance(apart, Mapping) else ())]
         if isinstance(held, (list, tuple)):
             return list(held)
     return None
@@ -60,13 +65,28 @@ def _dumped(model: Any) -> dict[str, Any]:
 
 def _defined(name: str, description: Any, schema: Mapping[str, Any] | None) -> McpDefinition:
     about = description if isinstance(description, str) else ""
-    return {"name": name, "description": about, "inputSchema": dict(schema or _EMPTY)}
+    return {"name": name, "description": about, "inputSchema": _as_json(schema or _EMPTY)}
+
+
+def _as_json(schema: Mapping[str, Any]) -> dict[str, Json]:
+    """Return a schema without what JSON cannot say, as the constraints that Semantic Kernel leaves in as objects."""
+    return {str(key): value for key, inner in schema.items() if (value := _json_value(inner)) is not _NO_JSON}
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _as_json(value)
+    if isinstance(value, (list, tuple)):
+        return [each for inner in value if (each := _json_value(inner)) is not _NO_JSON]
+    return value if value is None or isinstance(value, (str, int, float)) else _NO_JSON
 
 
 def _langchain(item: Any) -> McpDefinition | None:
     schema = getattr(item, "tool_call_schema", None)
     if schema is None or (name := _name(item)) is None:
         return None
+    if getattr(item, "args_schema", schema) is None and set(_mapping(item.args) or ()) == {"tool_input"}:
+        return _defined(name, item.description, _ONE_TEXT)  # its own schema has the configuration of a run in it
     return _defined(name, item.description, schema if isinstance(schema, dict) else schema.model_json_schema())
 
 
@@ -193,8 +213,12 @@ def _callable(item: Any) -> McpDefinition | None:
 
 
 def _from_callable(item: Callable[..., Any]) -> McpDefinition:
-    name = getattr(item, "__name__", None) or type(item).__name__
-    return _defined(name, inspect.getdoc(item) or "", _signature_schema(item))
+    named: Any = item
+    while isinstance(named, partial):
+        named = named.func
+    name = getattr(named, "__name__", None) or type(named).__name__
+    about = inspect.getdoc(named) or ("" if inspect.isroutine(named) else inspect.getdoc(named.__call__))
+    return _defined(name, about, _signature_schema(item))
 
 
 def _signature_schema(item: Callable[..., Any]) -> dict[str, Json]:
