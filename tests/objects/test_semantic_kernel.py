@@ -3,10 +3,17 @@
 from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, Field
 
 from tests.objects.support import check, read_one
 
 pytest.importorskip("semantic_kernel")
+
+
+class Order(BaseModel):
+    """What is to be shipped."""
+
+    count: int = Field(1, ge=1, description="How many.")
 
 
 def test_a_semantic_kernel_function_and_plugin_are_read() -> None:
@@ -25,11 +32,7 @@ def test_a_semantic_kernel_function_and_plugin_are_read() -> None:
 
 
 def test_a_constraint_that_is_an_object_does_not_lose_the_function() -> None:
-    from pydantic import BaseModel, Field
     from semantic_kernel.functions import KernelPlugin, kernel_function
-
-    class Order(BaseModel):
-        count: int = Field(1, ge=1, description="How many.")
 
     class Shop:
         @kernel_function(description="Ship an order.")  # type: ignore[untyped-decorator, unused-ignore]
