@@ -79,3 +79,8 @@ def test_every_feature_and_stage_is_explained_in_words() -> None:
     text = searcher.explain(Query(text="merge"), MERGE).text()
     assert "rank by words" in text
     assert not [name for name in (*FEATURE_MEANINGS, *STAGE_MEANINGS) if "_" in name and name in text]
+
+
+def test_the_gloss_of_a_wish_too_short_to_tell_its_language_is_explained() -> None:
+    text = explained(Query(text="den Pull Request zusammenführen und die E-Mail an Tom schicken"))
+    assert "wish: 'die E-Mail an Tom schicken', read as '" in text

@@ -272,8 +272,11 @@ def _after(query: Query) -> str:
 
 def _wish_lines(result: SearchResult, answers: Mapping[Wish, SearchResult]) -> Iterator[str]:
     about = {wish.text: wish.about for wish in answers}
+    said = {wish.text: wish.said for wish in answers}
     for served in result.wishes:
         line = f"wish: {one_line(served.text, SHOWN)!r}"
+        if said.get(served.text):
+            line += f", read as {one_line(said[served.text], SHOWN)!r}"
         if about.get(served.text):
             line += f", about {one_line(about[served.text], SHOWN)!r}"
         yield line + (f", served first by {served.first}" if served.first else "")
