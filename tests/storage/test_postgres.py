@@ -7,15 +7,16 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
 
 from shortlist.cli import main
-from shortlist.errors import InvalidInput, NotStorable, StoreError
+from shortlist.errors import InvalidConfig, InvalidInput, NotStorable, StoreError
 from shortlist.index.cache import StoredVectors
 from shortlist.index.embedding import KEPT_AT_ONCE
 from shortlist.index.index import Index
@@ -24,12 +25,15 @@ from shortlist.storage.local import open_local
 from shortlist.storage.owned import StoredWorkspace, WorkspaceLimits
 from shortlist.storage.port import Decision, PinnedDefinition, Storage, StoredExperiment, StoredPins, StoredToken
 from shortlist.storage.postgres import database as database_module
-from shortlist.storage.postgres.database import Postgres, PostgresConnection, migrations
+from shortlist.storage.postgres.database import MOST_CONNECTIONS, Postgres, PostgresConnection, migrations, read_address
 from shortlist.storage.postgres.moving import move
 from shortlist.storage.postgres.opening import open_postgres
 from shortlist.storage.postgres.records import PostgresVectors
 from shortlist.storage.shared import Holder, SharedStores, Spool, StoredSession
 from shortlist.telemetry.events import Exposed
+from shortlist.telemetry.ledger import Ledger
+from shortlist.telemetry.recorder import Recorder
+from shortlist.telemetry.redaction import Privacy
 from tests.fakes import HashingEmbedder, catalog, tool
 from tests.storage.postgres import is_running, new_database
 from tests.telemetry.happenings import NOON, batch_of, call, search
@@ -37,6 +41,7 @@ from tests.telemetry.happenings import NOON, batch_of, call, search
 pytestmark = pytest.mark.skipif(not is_running(), reason="needs PostgreSQL: python -m tests.storage.postgres pytest …")
 NOWHERE = "postgresql://somebody:hunter2@127.0.0.1:1/nothing"
 DAY = 86_400
+SECONDS = 60
 
 
 @pytest.fixture
@@ -117,6 +122,60 @@ def test_a_server_that_cannot_be_reached_is_a_clear_error_without_the_password()
         with storage.vectors.claim(["part"]) as granted:
             assert granted == {"part"}, "whoever cannot ask others works"
         assert storage.catalogs.load("sky") is None
+
+
+def test_an_address_of_several_hosts_reaches_the_one_that_can_be_written(address: str) -> None:
+    socket_folder = address.partition("host=")[2].partition("&")[0]
+    several = address.replace(f"host={socket_folder}", f"host=/nowhere,{socket_folder}&target_session_attrs=read-write")
+    with closing(open_postgres(several)) as storage:
+        storage.events.append(batch_of([call("s/a")]))
+        assert len(list(storage.events.events())) == 1
+
+
+def test_an_error_names_all_hosts_without_the_password() -> None:
+    address = "postgresql://somebody:hunter2@127.0.0.1:1,[::1]:2,db/nothing?target_session_attrs=read-write"
+    with closing(open_postgres(address)) as storage, pytest.raises(StoreError) as raised:
+        storage.events.append(batch_of([call("s/a")]))
+    assert "postgresql://127.0.0.1:1,[::1]:2,db:5432/nothing: " in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("password", ["a/b", "1/b", "a@b", "a#b", "a?b", "a%b", "a%2Fb/", "a:b", "a b", "a+b=", "ä'\\"])
+def test_a_password_is_read_whether_it_is_percent_encoded_or_not(password: str) -> None:
+    for written in (password, quote(password, safe="")):
+        parts = read_address(f"postgresql://shortlist:{written}@database:5433/tools?sslmode=require")
+        assert (parts["user"], parts["password"], parts["sslmode"]) == ("shortlist", password, "require")
+        assert (parts["host"], parts["port"], parts["dbname"]) == ("database", "5433", "tools")
+
+
+def test_an_address_that_cannot_be_read_is_refused_without_showing_it() -> None:
+    with pytest.raises(InvalidConfig, match="percent-encode") as raised:
+        open_postgres("postgresql://hunter2:hunter2/database:x")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_connection_that_may_only_read_is_not_used_again(address: str) -> None:
+    with closing(open_postgres(address)) as storage:
+        storage.events.append(batch_of([call("s/a")]))
+        with psycopg.connect(address, autocommit=True) as other:
+            (name,) = other.execute("SELECT current_database()").fetchone() or ("",)
+            other.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+            other.execute(_END_OTHERS)
+            with pytest.raises(StoreError, match="read-only"):
+                storage.events.append(batch_of([call("s/b")]))
+            other.execute("SET default_transaction_read_only = off")
+            other.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        for _ in range(MOST_CONNECTIONS):  # a new connection, as after the promotion of another host
+            with suppress(StoreError):
+                storage.events.append(batch_of([call("s/c")]))
+                break
+        assert [event.subject for event in storage.events.events()] == ["s/a", "s/c"]
+
+
+_END_OTHERS = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 def test_while_the_server_is_away_one_query_tries_to_reach_it_and_the_others_fail_at_once(
@@ -261,6 +320,17 @@ def test_names_and_queries_that_no_index_holds_keep_no_other_event_from_being_re
     named = [event.subject for event in storage.events.events() if event.kind == "called"]
     assert named[0] == named[2] != named[1]
     assert named[3] == "s/a"
+
+
+def test_an_event_that_the_database_refuses_takes_no_other_of_its_batch_with_it(storage: Storage) -> None:
+    recorder = Recorder(storage.events, Ledger(Privacy()))
+    for tokens in (1, 2**70, 2):
+        recorder(search("find gold", "s/a", tokens=tokens))
+        recorder(call("s/a"))
+    recorder.close(SECONDS)
+    assert recorder.lost["unwritable"] == 1
+    assert [event.kind for event in storage.events.events()] == ["searched", "called", "called", "searched", "called"]
+    assert sum(storage.tallies.sums(names=("calls",)).values()) == 3
 
 
 def test_a_statement_that_the_database_refuses_does_not_keep_others_from_it(storage: Storage) -> None:

@@ -5,12 +5,13 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import psycopg
 import pytest
 
-from tests.storage.postgres import is_running, new_database
+from tests.storage.postgres import cluster, is_running, new_database
 from tests.storage.replicas import GatewayProcess, LegacyClient, replica, wait_until
 from tests.storage.test_replicas import ASKING
 
@@ -64,6 +65,25 @@ def test_a_worker_that_is_killed_is_replaced(workers: GatewayProcess) -> None:
     client = LegacyClient()
     client.open(workers.url)
     wait_until(lambda: client.call(workers.url, "asking__who").isdecimal())
+
+
+def test_a_worker_that_is_killed_while_the_database_is_away_is_replaced_when_it_is_back(tmp_path: Path) -> None:
+    with cluster() as database:
+        database.start()
+        address = f"{database.address}&dbname=postgres"
+        with replica(tmp_path / "one", address, {}, "--workers", "2") as running:
+            wait_until(lambda: len(addresses(running)) == 2)
+            before = set(addresses(running).values())
+            database.stop()
+            try:
+                os.kill(int(_children(running.process.pid)[-1]), signal.SIGKILL)
+                running.wait_for("could not start; it is tried again")
+                assert httpx2.get(running.url.replace("/mcp", "/healthz")).status_code == 200
+            finally:
+                database.start()
+            wait_until(lambda: len(set(addresses(running).values()) - before) == 1)
+            assert running.process.poll() is None
+        database.stop()
 
 
 def _children(process: int) -> list[str]:

@@ -36,6 +36,8 @@ class SharedEvents:
 
     def __init__(self) -> None:
         self.tools: list[str] = []
+        self.calls = 0.0
+        """By the tallies."""
         self.stored: dict[str, int] = {}
         self.is_away = False
         self.refused = ""
@@ -53,6 +55,7 @@ class SharedEvents:
         if self.meanwhile is not None:
             self.meanwhile()
         self.tools += [entry.columns["subject"] for entry in batch.entries]
+        self.calls += sum(value for (name, _, _), value in batch.tallies.items() if name == "calls")
         if batch.spool is not None:
             self.stored[batch.spool[0]] = batch.spool[1]
 
@@ -130,6 +133,52 @@ def test_a_spool_that_the_store_refuses_keeps_no_other_from_being_recorded(tmp_p
     assert sorted(store.tools) == ["s/a", "s/b"]
     assert list(tmp_path.iterdir()) == []
     assert after.lost["unwritable"] == 1
+
+
+def test_an_event_that_the_store_refuses_takes_no_other_of_its_batch_with_it(tmp_path: Path) -> None:
+    store, names = SharedEvents(), [f"s/{number}" for number in range(50)]
+    store.refused = "s/refused"
+    first = recorder(store, tmp_path)
+    for name in (*names[:20], "s/refused", *names[20:]):
+        first(call(name))
+    first.close(SECONDS)
+    assert store.tools == names
+    assert store.calls == 50
+    assert first.lost["unwritable"] == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_event_of_a_spool_that_the_store_refuses_takes_no_other_with_it(tmp_path: Path) -> None:
+    store = SharedEvents()
+    store.refused = "s/refused"
+    spooled(tmp_path, "s/a", "s/refused", "s/b", "s/c")
+    after = recorder(store, tmp_path)
+    after.recover()
+    after.close(SECONDS)
+    assert store.tools == ["s/a", "s/b", "s/c"]
+    assert after.lost["unwritable"] == 1
+
+
+def test_a_kill_between_the_parts_of_a_refused_batch_records_nothing_twice(tmp_path: Path) -> None:
+    store, folder, copy = SharedEvents(), tmp_path / "spool", tmp_path / "copy"
+    store.refused = "s/refused"
+    first = recorder(store, folder)
+
+    def killed() -> None:
+        if not copy.exists():
+            shutil.copytree(folder, copy)  # what a process that is killed after the first part leaves
+            store.is_away = True
+
+    store.meanwhile = killed
+    for name in ("s/a", "s/b", "s/refused", "s/c"):
+        first(call(name))
+    wait_until(copy.exists)
+    first.close(SECONDS)
+    store.is_away = False
+    after = recorder(store, copy)
+    after.recover()
+    after.close(SECONDS)
+    assert store.tools == ["s/a", "s/b", "s/c"]
 
 
 def test_a_spool_that_cannot_be_removed_keeps_no_event_from_being_recorded(tmp_path: Path) -> None:

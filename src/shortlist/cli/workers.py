@@ -23,7 +23,8 @@ from shortlist.cli.reading import read_settings, say
 from shortlist.cli.signals import ending_signals
 from shortlist.errors import InvalidInput
 
-RESTART_SECONDS = 1.0
+RESTART_SECONDS, RETRY_SECONDS = 1.0, 5.0
+"""How long after its end a worker is started again: one that served, and one that could not start."""
 END_SECONDS = 10.0
 """How long workers may take to end before they are killed."""
 
@@ -91,7 +92,9 @@ class _Slot:
     number: int
     process: "subprocess.Popen[bytes] | None" = None
     is_ready: bool = False
-    ended: float = field(default=float("-inf"))
+    has_served: bool = False
+    """Whether a worker has ever served clients here: another one can, once what keeps it from starting is over."""
+    start_at: float = field(default=float("-inf"))
 
 
 class _Crew:
@@ -109,7 +112,7 @@ class _Crew:
         while self._stopping is None or any(slot.process for slot in self._slots):
             if self._stopping is None:
                 for slot in self._slots:
-                    if slot.process is None and monotonic() - slot.ended >= RESTART_SECONDS:
+                    if slot.process is None and monotonic() >= slot.start_at:
                         self._start(slot)
             elif monotonic() - self._stopping > END_SECONDS:
                 self._signal(signal.SIGKILL)
@@ -137,19 +140,22 @@ class _Crew:
     def _hear(self, slot: _Slot, parent: socket.socket) -> None:
         with suppress(ConnectionError):
             if parent.recv(1):
-                slot.is_ready = True
+                slot.is_ready = slot.has_served = True
                 return
         self._selector.unregister(parent)
         parent.close()
         status = slot.process.wait() if slot.process is not None else 0
-        slot.process, slot.ended = None, monotonic()
+        slot.process = None
+        slot.start_at = monotonic() + (RESTART_SECONDS if slot.is_ready else RETRY_SECONDS)
         if self._stopping is not None:
             return
-        if not slot.is_ready:  # its error is on stderr, and would be the same the next time
+        if not slot.has_served:  # its error is on stderr, and would be the same the next time
             self._status = status or 1
             self.stop()
-            return
-        say(f"worker {slot.number} ended with status {status}; it is started again")
+        elif slot.is_ready:
+            say(f"worker {slot.number} ended with status {status}; it is started again")
+        else:
+            say(f"worker {slot.number} could not start; it is tried again in {RETRY_SECONDS:g} s, the others go on")
 
     def _signal(self, number: int) -> None:
         for slot in self._slots:

@@ -63,6 +63,15 @@ class Stamped(NamedTuple):
     event: Event
 
 
+class Entered(NamedTuple):
+    """An event as it is added to a batch; a list of tools only with what it has beyond earlier ones."""
+
+    event: Event
+    row: EventRow
+    known: Attribution
+    hour: int
+
+
 @dataclass(slots=True, kw_only=True)
 class RememberedSearch:
     """A search that calls may belong to."""
@@ -271,23 +280,19 @@ class Ledger:
         if self._elsewhere is not None and batch.entries:
             self._own.append((batch.entries[0].place.id or 0, batch.entries[-1].place.id or 0))
 
-    def enter(self, batch: Batch, stamped: Stamped) -> None:
+    def enter(self, batch: Batch, stamped: Stamped) -> Entered:
         """Add an event to a batch; work that was deferred on the request's path is done here."""
         event, place, hour = stamped.event, EventPlace(), int(stamped.at // HOUR)
         trail = self._trail(event.workspace) if isinstance(event, CallerEvent) else Trail()
         known = _attribute(trail, event, place, stamped.seconds, hour)
         columns = {"at": int(stamped.at * 1000), **_columns(event, known, self._privacy)}
-        batch.entries.append(EventRow(columns, place, known.search))
         if isinstance(event, ToolsListed):
             event = trail.grown(event)
-        for name, key, value, earlier in event.tallies(known):
-            if value:
-                batch.tallies[name, hour if earlier is None else earlier, key] += value
+        entered = Entered(event, EventRow(columns, place, known.search), known, hour)
+        add_to(batch, entered)
         for other in known.together:
             self._together.add(columns["subject"], other)
-        if isinstance(event, CallerEvent):
-            did = batch.workspaces.setdefault(columns["workspace"], WorkspaceCounts(caller=event.caller))
-            _add(did, event, columns)
+        return entered
 
     def _trail(self, workspace: str) -> Trail:
         trail = self._trails.setdefault(workspace, Trail())
@@ -295,6 +300,18 @@ class Ledger:
         if len(self._trails) > REMEMBERED_WORKSPACES:
             self._trails.popitem(last=False)
         return trail
+
+
+def add_to(batch: Batch, entered: Entered) -> None:
+    """Add the row, the tallies and the counts of an event to a batch."""
+    event, row, known, hour = entered
+    batch.entries.append(row)
+    for name, key, value, earlier in event.tallies(known):
+        if value:
+            batch.tallies[name, hour if earlier is None else earlier, key] += value
+    if isinstance(event, CallerEvent):
+        did = batch.workspaces.setdefault(row.columns["workspace"], WorkspaceCounts(caller=event.caller))
+        _add(did, event, row.columns)
 
 
 def _columns(event: Event, known: Attribution, privacy: Privacy) -> Columns:

@@ -5,14 +5,14 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from shortlist.errors import NotStorable, StoreError
 from shortlist.storage.port import Batch, EventStore
 from shortlist.storage.shared import Spool
 from shortlist.telemetry.events import Event, EventsLost, RecordEvent
-from shortlist.telemetry.ledger import Ledger, Stamped
+from shortlist.telemetry.ledger import Entered, Ledger, Stamped, add_to
 from shortlist.telemetry.spooling import decode_spooled, encode_spooled
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,34 @@ class Spooling:
     stored: Callable[[str], int]
 
 
+class Recorded(NamedTuple):
+    """An event of a batch, and how many records of the spool are stored with it; None where it is not in the spool."""
+
+    entered: Entered
+    spooled: int | None
+
+
+@dataclass(slots=True)
+class BatchPart:
+    """A batch and what it was made of, so that the store can be given less of it."""
+
+    batch: Batch = field(default_factory=Batch)
+    events: list[Recorded] = field(default_factory=list)
+
+    def halves(self) -> "list[BatchPart]":
+        middle = len(self.events) // 2
+        return [self._of(self.events[:middle]), self._of(self.events[middle:])]
+
+    def _of(self, events: list[Recorded]) -> "BatchPart":
+        part = BatchPart(events=events)
+        for event in events:
+            add_to(part.batch, event.entered)
+        spooled = max((event.spooled for event in events if event.spooled is not None), default=None)
+        if self.batch.spool is not None and spooled is not None:
+            part.batch.spool = (self.batch.spool[0], spooled)
+        return part
+
+
 SYSTEM_CLOCKS = Clocks()
 DEFAULT_RETENTION = Retention()
 
@@ -106,8 +134,6 @@ class Recorder:
         """How many records of the spool are part of a batch."""
         self._spool_failed = False
         """Whether events are queued without the spool until it can begin anew: those in it are the oldest."""
-        self._unspooled = 0
-        """How many events of the batch that is written now are not in the spool."""
         self._queue: deque[Stamped] = deque()
         self._lost: Counter[str] = Counter(dict.fromkeys(get_args(LossReason), 0))
         self._told: Counter[str] = Counter()
@@ -192,21 +218,19 @@ class Recorder:
         for left in spooling.spool.left():
             before, left_over = left.since(spooling.stored(left.name))
             for start in range(0, len(left_over), BATCH):
-                batch, records = Batch(), left_over[start : start + BATCH]
-                for record in records:
+                part, records = BatchPart(), left_over[start : start + BATCH]
+                for number, record in enumerate(records, before + start + 1):
                     try:
                         found = decode_spooled(record)
-                        self._ledger.enter(batch, Stamped(found.at, self._clocks.steady(), found.event))
+                        stamped = Stamped(found.at, self._clocks.steady(), found.event)
+                        part.events.append(Recorded(self._ledger.enter(part.batch, stamped), number))
                     except Exception:  # one bad event must not take the others with it
                         logger.exception("an event of an earlier process could not be recorded")
                         self._lose("unwritable", 1)
-                batch.spool = (left.name, before + start + len(records))
-                try:
-                    self._store.append(batch)
-                except NotStorable as error:
-                    self._refused(batch, error)
-                else:
-                    self._ledger.written(batch)
+                part.batch.spool = (left.name, before + start + len(records))
+                parts = [part]
+                while parts:
+                    self._append(parts)
             left.discard()
             if left_over:
                 logger.info("recorded %d events that an earlier process had left", len(left_over))
@@ -236,69 +260,85 @@ class Recorder:
                 self._wake.set()
                 break  # gather first: a transaction for each event would cost the requests more
 
-    def _gather(self) -> Batch:
-        batch = Batch()
+    def _gather(self) -> BatchPart:
+        part = BatchPart()
         with self._losing:
             untold, self._told = self._lost - self._told, self._lost.copy()
         for reason, count in untold.items():
-            self._ledger.enter(batch, self._stamped(EventsLost(count=count, reason=reason)))
-        count = min(len(self._queue), BATCH)
+            told = self._stamped(EventsLost(count=count, reason=reason))
+            part.events.append(Recorded(self._ledger.enter(part.batch, told), None))
+        count, before = min(len(self._queue), BATCH), self._taken
         if self._spooling is not None:
-            before, spool = self._taken, self._spooling.spool
+            spool = self._spooling.spool
             self._taken = min(before + count, spool.count)
-            self._unspooled = count - (self._taken - before)
-            batch.spool = (spool.name, self._taken) if self._taken > before else None
+            part.batch.spool = (spool.name, self._taken) if self._taken > before else None
         coming = [self._queue.popleft() for _ in range(count)]
         try:
             self._ledger.catch_up(coming)
         except StoreError as error:
             logger.debug("calls are not attributed to searches with other gateways: %s", error)
-        for stamped in coming:
+        for number, stamped in enumerate(coming, before + 1):
             time.sleep(0)  # let a waiting request have the interpreter first
             try:
-                self._ledger.enter(batch, stamped)
+                entered = self._ledger.enter(part.batch, stamped)
             except Exception:  # one bad event must not take the others with it
                 logger.exception("an event could not be recorded")
                 self._lose("unwritable", 1)
-        return batch
+            else:
+                part.events.append(Recorded(entered, number if number <= self._taken else None))
+        return part
 
-    def _write(self, batch: Batch) -> None:
-        """Write a batch; retry until it is written or the gateway closes."""
-        wait, failed = RETRY_SECONDS[0], False
-        while True:
+    def _write(self, part: BatchPart) -> None:
+        """Write what was gathered; retry until it is written or the gateway closes."""
+        parts, wait, failed = [part], RETRY_SECONDS[0], False
+        while parts:
             try:
-                self._store.append(batch)
-            except NotStorable as error:
-                self._refused(batch, error)
-                return
+                self._append(parts)
+                continue
             except StoreError as error:
                 if not failed:
                     logger.warning("events cannot be recorded at the moment; calls still work: %s", error)
                 failed = True
             except Exception:
                 logger.exception("events could not be recorded")
-                self._lose("unwritable", len(batch.entries))
-                return
-            else:
-                self._written = True
-                self._ledger.written(batch)
-                self._renew_spool()
-                return
+                self._lose("unwritable", len(parts.pop(0).events))
+                continue
             if self._closing.wait(wait):
-                if self._spooling is not None:
-                    waiting = self._spooling.spool.count - self._taken
-                    self._lose("store failed", self._unspooled + len(self._queue) - waiting)
-                    self._taken = -1  # the next process with this folder records what is in the spool
-                    self._queue.clear()
-                    return
-                self._lose("store failed", len(batch.entries) + len(self._queue))
-                self._queue.clear()
+                self._give_up([event for each in parts for event in each.events])
                 return
             wait = min(wait * 2, RETRY_SECONDS[1])
+        self._renew_spool()
 
-    def _refused(self, batch: Batch, error: NotStorable) -> None:
-        logger.error("events could not be recorded: %s", error)
-        self._lose("unwritable", len(batch.entries))
+    def _append(self, parts: list[BatchPart]) -> None:
+        """Write the first of these parts; where the store refuses it, its halves are left to be written."""
+        part = parts[0]
+        try:
+            self._store.append(part.batch)
+        except NotStorable as error:
+            if len(part.events) > 1:
+                parts[:1] = part.halves()
+                return
+            logger.error("events could not be recorded: %s", error)
+            self._lose("unwritable", len(part.events))
+            for event in part.events:
+                event.entered.row.place.id = None  # what was to be attributed to it is attributed to nothing
+        else:
+            self._written = True
+            self._ledger.written(part.batch)
+        del parts[0]
+
+    def _give_up(self, unwritten: list[Recorded]) -> None:
+        """Count what is lost when the gateway closes; the next one with this folder records what is in the spool."""
+        if self._spooling is None:
+            self._lose("store failed", len(unwritten) + len(self._queue))
+        else:
+            waiting = self._spooling.spool.count - self._taken
+            unspooled = sum(
+                event.spooled is None and not isinstance(event.entered.event, EventsLost) for event in unwritten
+            )
+            self._lose("store failed", unspooled + len(self._queue) - waiting)
+            self._taken = -1
+        self._queue.clear()
 
     def _renew_spool(self) -> None:
         with self._adding:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from shortlist.errors import NothingRecorded, NotStorable, StoreError
+from shortlist.errors import InvalidConfig, NothingRecorded, NotStorable, StoreError
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 PostgresConnection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
@@ -38,6 +39,7 @@ SKEW_SECONDS = 5.0
 _OPTIONS = f"-c search_path={SCHEMA} -c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s"
 
 logger = logging.getLogger(__name__)
+logging.getLogger("psycopg.pool").addFilter(lambda record: not record.getMessage().startswith("discarding closed"))
 
 _CONNECTION: dict[str, Any] = {
     "options": _OPTIONS,
@@ -56,10 +58,11 @@ class Postgres:
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self.place = _without_password(url)
-        self._url = url
+        parts = read_address(url)
+        self.place = _place(parts)
+        self._url = make_conninfo(**parts)
         self._pool: ConnectionPool[PostgresConnection] = ConnectionPool(
-            url,
+            self._url,
             min_size=0,
             max_size=MOST_CONNECTIONS,
             timeout=WAIT_SECONDS,
@@ -161,7 +164,11 @@ class Postgres:
                 if away is not None:
                     self._trying.release()
                     away = None
-                yield connection
+                try:
+                    yield connection
+                except psycopg.errors.ReadOnlySqlTransaction:
+                    connection.close()  # a new one may reach the host that was promoted instead of this one
+                    raise
         finally:
             if away is not None:
                 self._trying.release()
@@ -224,17 +231,21 @@ def _is_away(error: Exception) -> bool:
 
 def _remedy(error: Exception) -> str | None:
     """Return what an operator can do about an error; None where it is a mistake in a statement."""
-    if isinstance(error, _REFUSED):
-        return "It was not stored; everything else still is."
-    if isinstance(error, psycopg.errors.DiskFull):
-        return "Free disk space for PostgreSQL."
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return f"Grant the user of the gateway all rights on the schema {SCHEMA!r}."
-    if isinstance(error, _GONE):
-        return "Restore the schema from a backup, or use an empty database."
-    if isinstance(error, (psycopg.ProgrammingError, psycopg.IntegrityError)):
-        return None
-    return "Check that PostgreSQL is running and reachable."
+    return next((remedy for kinds, remedy in _REMEDIES if isinstance(error, kinds)), "")
+
+
+_REMEDIES: tuple[tuple[tuple[type[Exception], ...], str | None], ...] = (
+    (_REFUSED, "It was not stored; everything else still is."),
+    ((psycopg.errors.DiskFull,), "Free disk space for PostgreSQL."),
+    (
+        (psycopg.errors.ReadOnlySqlTransaction,),
+        "Allow writing there, or name all hosts in `storage` and add target_session_attrs=read-write to it.",
+    ),
+    ((psycopg.errors.InsufficientPrivilege,), f"Grant the user of the gateway all rights on the schema {SCHEMA!r}."),
+    (_GONE, "Restore the schema from a backup, or use an empty database."),
+    ((psycopg.ProgrammingError, psycopg.IntegrityError), None),
+    ((Exception,), "Check that PostgreSQL is running and reachable."),
+)
 
 
 def migrations() -> tuple[str, ...]:
@@ -260,6 +271,35 @@ def key_text(text: str) -> str:
     return f"{encoded[: LONGEST_KEY - KEY_DIGITS - 3].decode(errors='ignore')}…{digest}"
 
 
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return f"postgresql://{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
+def read_address(url: str) -> dict[str, str]:
+    """Return the parts of an address, which may name several hosts; raise InvalidConfig without a word of it.
+
+    A password is often put into an address as it is, though libpq wants it percent-encoded.
+    """
+    start, _, rest = url.partition("://")
+    credentials, _, place = rest.rpartition("@")
+    user, _, password = credentials.partition(":")
+    encoded = f"{start}://{user}:{quote(password, safe='')}@{place}"
+    for text in (url, encoded) if password else (url,):
+        try:
+            parts = {name: str(value) for name, value in conninfo_to_dict(text).items()}
+        except psycopg.ProgrammingError:  # its message quotes the password
+            continue
+        ports = [port for port in parts.get("port", "").split(",") if port]
+        if all(map(str.isdecimal, ports)) and "@" not in parts.get("host", "") + parts.get("dbname", ""):
+            return parts
+    raise InvalidConfig(
+        "`storage` is not a valid address of a PostgreSQL database. Write postgresql://USER:PASSWORD@HOST:PORT/NAME "
+        "and in user and password, percent-encode what is not a letter or a digit, such as / as %2F."
+    )
+
+
+def _place(parts: Mapping[str, str]) -> str:
+    """Return where a database is, without the password."""
+    hosts, ports = parts.get("host", "").split(","), parts.get("port", "").split(",")
+    ports = ports if len(ports) == len(hosts) else ports * len(hosts)
+    named = (
+        f"{'localhost' if not host or host[0] == '/' else f'[{host}]' if ':' in host else host}:{port or '5432'}"
+        for host, port in zip(hosts, ports, strict=False)
+    )
+    return f"postgresql://{','.join(named)}/{parts.get('dbname', '')}"
