@@ -83,6 +83,15 @@ def test_short_texts_that_are_read_together_are_not_flagged_without_a_known_conc
     )
 
 
+@pytest.mark.parametrize(("reach", "reads"), [(1.0, 0), (2.5, 1)])
+def test_a_passage_that_no_reading_is_expected_to_lift_over_the_threshold_is_not_read(reach: float, reads: int) -> None:
+    """The quick score is 8 here, and the threshold is 10."""
+    classifier = Reading()
+    Scanner(classifier, replace(HEAD, english=replace(MIXTURE, reach=reach))).scan(tool(f"Adds two numbers. {LOUD}."))
+
+    assert len(classifier.read_texts) == reads
+
+
 @pytest.mark.parametrize(("dangerous", "level"), [(10, "clean"), (8, "suspicious")])
 def test_short_texts_that_are_read_together_must_look_worse_than_a_passage(dangerous: float, level: str) -> None:
     """They score 11 here: a dangerous passage at either threshold, and odd names and values in a row at the first."""

@@ -29,16 +29,18 @@ from training.poison.folds import UNSORTED, Fold, Glosses, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.00325, 0.00058), "foreign": (0.00105, 0.00008)}
+RATES = {"english": (0.00332, 0.00058), "foreign": (0.00105, 0.00008)}
 """Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
 limits of `benchmarks.scanner` allow, where disguised text counts too."""
 WEIGHTS = {
-    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 1.8},
-    "foreign": {"words": 0.3, "quick": 0.3, "least": -8.0, "most": 1.8},
+    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 1.8, "reach": 1.2},
+    "foreign": {"words": 0.3, "quick": 0.3, "least": -8.0, "most": 1.8, "reach": 1.2},
 }
-"""How much each score counts, and the bounds of the classifier's. With a higher bound the classifier reads twice as
-many passages and finds hardly more."""
+"""How much each score counts, the bounds of the classifier's, and what it is expected to reach: without that bound it
+reads more than twice as many passages and finds hardly more."""
 CLEAN = -99.0
+Limits = dict[str, tuple[float, float]]
+"""The thresholds of suspicious and dangerous passages."""
 HELD_OUT = Path(__file__).parent / "held_out.json"
 
 
@@ -74,8 +76,8 @@ class Scores:
         found = shipped_head().word_scores(np.array(rows, np.float32)) if rows else np.array([LEAST_WORDS])
         return min(max(float(found.max()), LEAST_WORDS), MOST_WORDS)
 
-    def highest(self, fold: Fold, group: str) -> dict[str, Floats]:
-        """Return the highest score among the passages of each definition, English and foreign."""
+    def highest(self, fold: Fold, group: str, limits: Limits | None = None) -> dict[str, Floats]:
+        """Return the highest score among the passages of each definition that are read, English and foreign."""
         passages, counts = self.raw[f"{group}_passages"], self.raw[f"{group}_counts"]
         owner = np.repeat(np.arange(len(counts)), counts)
         network, quick = (self.scored[f"{fold.name}.{part}"].astype(np.float32) for part in ("network", "pairs"))
@@ -84,7 +86,10 @@ class Scores:
             read, glance = np.clip(network, weights["least"], weights["most"]), quick
             if kind == "foreign":
                 read, glance = self._with_glosses(read), self._with_glosses(glance)
-            score = read + weights["quick"] * glance + weights["words"] * self.words
+            known = weights["quick"] * glance + weights["words"] * self.words
+            score = (
+                np.where(weights["reach"] + known > limits[kind][0], read + known, CLEAN) if limits else read + known
+            )
             of_kind = self.of_kind[kind][passages]
             found[kind] = np.full(len(counts), CLEAN, np.float32)
             np.maximum.at(found[kind], owner[of_kind], score[passages[of_kind]])
@@ -99,7 +104,7 @@ class Scores:
         return found
 
 
-def thresholds(real: dict[str, Floats]) -> dict[str, tuple[float, float]]:
+def thresholds(real: dict[str, Floats]) -> Limits:
     """Return what only the given shares of the real tools exceed: halfway between the scores on both sides."""
     ranked = {kind: np.sort(best)[::-1] for kind, best in real.items()}
     return {
@@ -124,9 +129,7 @@ def structural(definitions: Sequence[ToolDefinition]) -> list[int]:
     return [LEVELS.index(scanner.scan(each).level) for each in definitions]
 
 
-def levels(
-    best: dict[str, Floats], limits: dict[str, tuple[float, float]], number: int, least: int
-) -> tuple[bool, bool]:
+def levels(best: dict[str, Floats], limits: Limits, number: int, least: int) -> tuple[bool, bool]:
     """Return whether a definition is flagged, and whether it is dangerous, by its text or at least by its structure."""
     above = [[best[kind][number] > limit for limit in limits[kind]] for kind in limits]
     return least > 0 or any(each[0] for each in above), least > 1 or any(each[1] for each in above)
@@ -142,28 +145,26 @@ def groups_of(fold: Fold, writer: str, family: str, tone: str, language: str) ->
     return found
 
 
-def held_out(
-    scores: Scores, every: Sequence[Fold], limits: dict[str, tuple[float, float]]
-) -> dict[str, list[tuple[bool, bool]]]:
+def held_out(scores: Scores, every: Sequence[Fold], limits: Limits) -> dict[str, list[tuple[bool, bool]]]:
     """Return the levels of definitions by the folds that left out their families, writers or rules."""
     rows: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     of_written = structural([each.definition for each in written()])
     of_examples = structural([ToolDefinition(e.id, e.server, e.tool, e.server_instructions) for e in corpus()])
     for fold in every:
-        best = scores.highest(fold, "written")
+        best = scores.highest(fold, "written", limits)
         for number, (writer, poisoned, family, _, tone, language) in enumerate(scores.names["written"]):
             groups = groups_of(fold, writer, family, tone, language) if poisoned else []
             if writer in fold.sources and not poisoned:
                 groups = ["writers, honest twins and hard negatives"]
             for group in groups:
                 rows[group].append(levels(best, limits, number, of_written[number]))
-        best = scores.highest(fold, "example") if fold.families else {}
+        best = scores.highest(fold, "example", limits) if fold.families else {}
         for number, (_, family, *_) in enumerate(scores.names["examples"]):
             if family in fold.families:
                 for group in (f"family {family}", "ALL families, own corpus"):
                     rows[group].append(levels(best, limits, number, of_examples[number]))
     for fold in (each for each in every if "rules0" in each.sources):
-        best = scores.highest(fold, "rule")
+        best = scores.highest(fold, "rule", limits)
         rules = range(0, len(best["english"]), 2)
         rows["honest rules in a strong voice"] = [levels(best, limits, number, 0) for number in rules]
     return rows

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 from dataclasses import dataclass
 from importlib import resources
 
@@ -39,6 +40,8 @@ class Mixture:
     """The bounds of the classifier's slower score, which is often too sure."""
     suspicious: float
     dangerous: float
+    reach: float = math.inf
+    """What a reading is expected to score at most: passages that would need more are not read."""
 
     def score(self, read: float, quick: float, words: float) -> float:
         evidence = min(max(words, LEAST_WORDS), MOST_WORDS)
@@ -48,8 +51,8 @@ class Mixture:
         return min(max(read, self.least), self.most)
 
     def highest(self, quick: float, words: float) -> float:
-        """Return the highest score that a passage may have once the classifier has read it."""
-        return self.score(self.most, quick, words)
+        """Return the highest score that a passage is expected to have once the classifier has read it."""
+        return self.score(min(self.most, self.reach), quick, words)
 
 
 @dataclass(frozen=True, slots=True)
