@@ -5,6 +5,9 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,12 +17,22 @@ settings.register_profile("fuzz", deadline=None, max_examples=2_000, suppress_he
 settings.load_profile("same")
 
 
+@contextmanager
+def short_folder() -> Iterator[str]:
+    """A private folder for Unix sockets, whose paths have at most 104 bytes; a test's own folder may lie too deep."""
+    with TemporaryDirectory(
+        prefix="sl-", dir="/tmp" if Path("/tmp").is_dir() else None, ignore_cleanup_errors=True
+    ) as folder:
+        yield folder
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what the user of this machine has stored (pins, tokens, events) apart from the tests."""
-    with pytest.MonkeyPatch.context() as environment:
+    with short_folder() as runtime, pytest.MonkeyPatch.context() as environment:
         for kind in ("DATA", "CONFIG"):
             environment.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
+        environment.setenv("XDG_RUNTIME_DIR", runtime)
         environment.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
         yield
 

@@ -19,6 +19,7 @@ import pytest
 from shortlist.cli.rendezvous import NoSharing, Rendezvous, is_same_user, rendezvous
 from shortlist.version import own_version
 from tests.cli.light import HEAVY, imported
+from tests.conftest import short_folder
 
 PROGRAM = [sys.executable, "-c", "import sys; from shortlist.cli import main; sys.exit(main())"]
 SECONDS = 600
@@ -39,14 +40,12 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no Un
 class Home:
     """A user of their own, whose shared gateway ends with the test."""
 
-    def __init__(self, folder: Path, servers: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, runtime: str, servers: dict[str, Any]) -> None:
         self.config = folder / "servers.json"
         self.config.write_text(json.dumps({"mcpServers": servers}))
-        runtime = folder / "run"
-        runtime.mkdir(mode=0o700, exist_ok=True)
         folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
         self.environment = {**os.environ, "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path), **folders}
-        self.environment["XDG_RUNTIME_DIR"] = str(runtime)
+        self.environment["XDG_RUNTIME_DIR"] = runtime
 
     def run(self, *arguments: str, **more: Any) -> "subprocess.CompletedProcess[str]":
         command = [*PROGRAM, *arguments, "--config", str(self.config)]
@@ -107,11 +106,12 @@ class StdioClient:
 
 @contextmanager
 def living(folder: Path, servers: dict[str, Any]) -> Iterator[Home]:
-    home = Home(folder, servers)
-    try:
-        yield home
-    finally:
-        home.run("daemon", "stop")
+    with short_folder() as runtime:
+        home = Home(folder, runtime, servers)
+        try:
+            yield home
+        finally:
+            home.run("daemon", "stop")
 
 
 @pytest.fixture
