@@ -1,5 +1,6 @@
 """Two gateways on one PostgreSQL: whatever a client began with one of them goes on with the other."""
 
+import json
 import os
 import signal
 import subprocess
@@ -288,7 +289,9 @@ def test_a_tool_that_is_approved_with_one_gateway_is_served_by_all(
     environment = {**os.environ, "HOME": str(one.folder), "XDG_CONFIG_HOME": str(one.folder / "config")}
     (one.folder / "config" / "shortlist").mkdir(parents=True, exist_ok=True)
     (one.folder / "config" / "shortlist" / "config.json").write_text((one.folder / "config.json").read_text())
-    subprocess.run([*PROGRAM, "review", "approve", "held/who"], env=environment, check=True)
+    listed = subprocess.run([*PROGRAM, "review", "--json"], env=environment, check=True, capture_output=True)
+    held = next(each for each in map(json.loads, listed.stdout.splitlines()) if each["name"] == "who")
+    subprocess.run([*PROGRAM, "review", "approve", f"held/who@{held['hash']}"], env=environment, check=True)
     for url, client in clients.items():
         wait_until(lambda url=url, client=client: client.call(url, "held__who").isdecimal())  # type: ignore[misc]
 

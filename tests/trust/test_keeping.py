@@ -14,11 +14,13 @@ from shortlist.models import Tool
 from shortlist.storage.port import StoredPins
 from shortlist.storage.sqlite_pins import SqlitePins
 from shortlist.trust import keeping
+from shortlist.trust.deciding import decide_effect
 from shortlist.trust.definitions import ToolDefinition
-from shortlist.trust.keeping import Keeper, decide, decide_effect
+from shortlist.trust.keeping import Keeper
 from shortlist.trust.scanner import Scanner
 from shortlist.trust.stored import read_only_of
 from shortlist.trust.verdicts import Reason, ScanVerdict, Severity
+from tests.trust.support import approve
 
 LEVELS: dict[str, Severity] = {"Evil.": "dangerous", "Odd.": "suspicious"}
 
@@ -170,7 +172,7 @@ def test_a_server_that_invents_names_is_held_back_and_forgets_no_pin(tmp_path: P
     new = listed("made", "New.", False)
     assert names(keeper.admit("s", [listed("pay", "Fine.", True), new], {})) == []
     assert {held.entry.name: held.cause for held in keeper.held("s")} == {"pay": "parameter", "made": "crowded"}
-    decide(store, "s", ["made"], True, "ann", 1.0)
+    approve(store, "s", "made")
     keeper = Keeper(store, Counting, lambda _: "scan", lambda: 20_000)
     assert names(keeper.admit("s", [first, listed("made_1_1", "Tool 1 1.", False), new], {})) == [
         "pay",
@@ -202,7 +204,7 @@ def test_a_decision_about_what_is_held_counts_at_the_next_change(tmp_path: Path)
     evil, fine = listed("a", "Evil.", False), listed("b", "Fine.", False)
     assert not keeper.reviewed()
     assert names(keeper.admit("s", [evil, fine], {})) == ["b"]
-    decide(store, "s", ["a"], approved=True, by="ann", at=1.0)
+    approve(store, "s", "a")
     (reviewed,) = keeper.reviewed().values()
     assert names(keeper.admit("s", reviewed, {})) == ["a", "b"]
     assert names(keeper.admit("s", [evil, listed("b", "Better.", False)], {})) == ["a", "b"]
@@ -250,7 +252,7 @@ def test_a_newer_scanner_reads_accepted_definitions_again_and_holds_what_it_call
         newer = Keeper(store, Counting, lambda _: "scan")
         assert newer.admit("s", [tool], {}) == ()
         assert [held.cause for held in newer.held("s")] == ["flagged"]
-    decide(store, "s", ["add"], True, "somebody", 1.0)
+    approve(store, "s", "add")
     assert names(Keeper(store, Counting, lambda _: "scan").admit("s", [tool], {})) == ["add"]
 
 

@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from shortlist.config.settings import Trust
 from shortlist.trust.definitions import ToolDefinition
 from shortlist.trust.diff import words_changed
-from shortlist.trust.pins import AdmissionRules, Admitted, Pins, admit, canonical, listing, tool_entry, with_accepted
+from shortlist.trust.pins import (
+    AdmissionRules,
+    Admitted,
+    PinnedEntry,
+    Pins,
+    admit,
+    canonical,
+    listing,
+    tool_entry,
+    with_accepted,
+)
 from shortlist.trust.verdicts import Reason, ScanVerdict
 
 ADD = {"name": "add", "description": "Adds.", "inputSchema": {"type": "object", "required": ["a"]}}
@@ -162,3 +172,15 @@ def test_a_difference_is_told_word_by_word() -> None:
 
     assert [c.text for c in changes if c.kind == "added"] == [" quickly"]
     assert not [c for c in changes if c.kind == "removed"]
+
+
+@pytest.mark.parametrize("before", [None, tool_entry({**ADD, "description": "word " * 9_000})])
+def test_a_difference_shows_the_end_of_a_long_definition(before: PinnedEntry | None) -> None:
+    changes = words_changed(before, tool_entry({**ADD, "description": "word " * 9_000 + "steal"}))
+    assert "steal" in "".join(change.text for change in changes if change.kind == "added")
+
+
+def test_a_difference_says_how_much_of_an_endless_definition_is_not_shown() -> None:
+    changes = words_changed(None, tool_entry({**ADD, "description": "word " * 50_000}))
+    assert "more characters are not shown]" in changes[-1].text
+    assert sum(len(change.text) for change in changes) < 201_000

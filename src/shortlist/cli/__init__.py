@@ -129,7 +129,9 @@ def _work(options: argparse.Namespace) -> int:
 
 
 def _complain(error: Exception, status: int = BAD_INPUT) -> int:
-    print(f"shortlist: {error}", file=sys.stderr)
+    from shortlist.text.tokens import clean_text  # noqa: PLC0415 - errors are rare, and quote what servers say
+
+    print(f"shortlist: {clean_text(str(error))}", file=sys.stderr)
     return status
 
 

@@ -4,15 +4,18 @@ import argparse
 import getpass
 import gzip
 import json
+import re
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.naming import SEPARATOR
 from shortlist.cli.arguments import add_command, add_json
+from shortlist.cli.asking import confirmed
 from shortlist.cli.catalogs import read_tools
 from shortlist.cli.pinning import open_scanner
 from shortlist.cli.progress import progress_bar, say
@@ -23,9 +26,16 @@ from shortlist.errors import InvalidInput
 from shortlist.paths import find_config
 from shortlist.storage.port import PinStore
 from shortlist.text.tokens import one_line
+from shortlist.trust.deciding import (
+    SHOWN_DIGITS,
+    decide_effect,
+    decide_shown,
+    held_as_shown,
+    held_named,
+    set_hash,
+)
 from shortlist.trust.definitions import ToolDefinition, surroundings
 from shortlist.trust.diff import words_changed
-from shortlist.trust.keeping import decide, decide_effect
 from shortlist.trust.pins import Held
 from shortlist.trust.stored import held_of, pins_of
 from shortlist.trust.verdicts import ScanVerdict
@@ -33,6 +43,7 @@ from shortlist.trust.verdicts import ScanVerdict
 MARKS = {"same": ("", ""), "added": ("{+", "+}"), "removed": ("[-", "-]")}
 """As in `git diff --word-diff`."""
 DECIDED = {"approve": "approved", "reject": "rejected"}
+_WITH_HASH = re.compile(rf"(.+)@([0-9a-f]{{{SHOWN_DIGITS},64}})", re.DOTALL)
 
 
 def register(subparsers: Any) -> None:
@@ -54,7 +65,12 @@ def register(subparsers: Any) -> None:
         help="what to do (default: list); read-only lets programs call accepted tools without asking, may-write "
         "takes that back; export prints all decisions as JSON lines",
     )
-    review.add_argument("names", nargs="*", metavar="SERVER[/NAME]", help="a server, or one definition of it")
+    review.add_argument(
+        "names",
+        nargs="*",
+        metavar="SERVER[/NAME][@HASH]",
+        help="a server, or one definition of it; approve needs the hash of what you saw, or asks on a terminal",
+    )
     add_json(review)
     review.set_defaults(run=_review)
 
@@ -147,44 +163,81 @@ def _text(value: Any) -> str:
 
 
 def _review(options: argparse.Namespace) -> int:
-    store = configured_storage().pins
-    servers = store.overview()
-    wanted = [_parted(name, servers) for name in options.names]
-    if options.action == "export":
+    store, action = configured_storage().pins, options.action
+    if action == "export":
         return _export(store)
-    if options.action == "list":
-        return _list(store, {server for server, _ in wanted}, options.json)
+    servers = store.overview()
+    wanted = [_Named.of(name, servers) for name in options.names]
+    if action == "list":
+        return _list(store, {each.server for each in wanted}, options.json)
     if not wanted:
-        raise InvalidInput(f"`review {options.action}` needs a name: SERVER for all of a server, or SERVER/NAME.")
-    for server, name in wanted:
-        if options.action == "show":
-            for held in _held(store, server, name):
-                _show(server, held)
+        raise InvalidInput(f"`review {action}` needs a name: SERVER for all of a server, or SERVER/NAME.")
+    if action in DECIDED:
+        return _decide(store, action, wanted)
+    for each in wanted:
+        if action == "show":
+            _show_all(each, held_named(store, each.server, each.name))
             continue
-        if options.action in ("read-only", "may-write"):
-            names, is_read = [name] if name else [], options.action == "read-only"
-            for tool in decide_effect(store, server, names, is_read, getpass.getuser(), time.time()):
-                print(f"{options.action} {server}/{tool}")
-            continue
-        chosen = decide(
-            store, server, [name] if name else [], options.action == "approve", getpass.getuser(), time.time()
-        )
-        for held in chosen:
-            print(f"{DECIDED[options.action]} {server}/{held.entry.name}")
+        names = [each.name] if each.name else []
+        for tool in decide_effect(store, each.server, names, action == "read-only", getpass.getuser(), time.time()):
+            print(f"{action} {one_line(each.server)}/{one_line(tool)}")
     return 0
 
 
-def _parted(name: str, servers: Iterable[str]) -> tuple[str, str]:
-    """Split SERVER, SERVER/NAME or SERVER__NAME."""
-    server = next((each for each in servers if name.startswith(f"{each}{SEPARATOR}")), "")
-    if server and "/" not in name:
-        return server, name.removeprefix(f"{server}{SEPARATOR}")
-    server, _, rest = name.partition("/")
-    return server, rest
+class _Named(NamedTuple):
+    """What a review is about: a server or one definition of it, and the hash that was shown for it."""
+
+    server: str
+    name: str
+    digest: str
+
+    @classmethod
+    def of(cls, text: str, servers: Iterable[str]) -> "_Named":
+        """Split SERVER, SERVER/NAME or SERVER__NAME, each with or without @HASH."""
+        match = _WITH_HASH.fullmatch(text)
+        text, digest = match.groups() if match else (text, "")
+        server = next((each for each in servers if text.startswith(f"{each}{SEPARATOR}")), "")
+        if server and "/" not in text:
+            return cls(server, text.removeprefix(f"{server}{SEPARATOR}"), digest)
+        server, _, rest = text.partition("/")
+        return cls(server, rest, digest)
+
+    @property
+    def show_command(self) -> str:
+        return shlex.join(["shortlist", "review", "show", f"{self.server}/{self.name}" if self.name else self.server])
 
 
-def _held(store: PinStore, server: str, name: str = "") -> list[Held]:
-    return [held for held in held_of(store.read(server)) if not name or held.entry.name == name]
+def _decide(store: PinStore, action: str, wanted: list[_Named]) -> int:
+    """Approve or reject what the person saw: nothing is approved by a name alone, since its server may change it."""
+    chosen = []
+    for each in wanted:
+        held = held_named(store, each.server, each.name)
+        shown = held_as_shown(held, each.digest) if each.digest else held
+        if not shown:
+            raise InvalidInput(
+                f"{each.name or each.server!r} is not held as you saw it: the server has changed it since. "
+                f"Run `{each.show_command}`."
+            )
+        if action == "approve" and not each.digest and not _asked(each, shown):
+            return 1
+        chosen.append((each.server, shown))
+    for server, shown in chosen:
+        decide_shown(store, server, shown, action == "approve", getpass.getuser(), time.time())
+        for one in shown:
+            print(f"{DECIDED[action]} {one_line(server)}/{one_line(one.entry.name)}")
+    return 0
+
+
+def _asked(named: _Named, held: list[Held]) -> bool:
+    """Show definitions on the terminal and ask; without a terminal, raise and say how to name what was seen."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidInput(
+            "`review approve` needs the hash of what you saw, since a server can change a definition at any time. "
+            f"`{named.show_command}` prints the command to run."
+        )
+    for each in held:
+        _show(named.server, each)
+    return confirmed("Approve this definition?" if len(held) == 1 else f"Approve these {len(held)} definitions?")
 
 
 def _list(store: PinStore, servers: set[str], as_json: bool) -> int:
@@ -193,8 +246,9 @@ def _list(store: PinStore, servers: set[str], as_json: bool) -> int:
         if servers and server not in servers:
             continue
         stored = store.read(server)
-        rejected = pins_of(stored).rejected
-        for held in held_of(stored):
+        rejected, all_held = pins_of(stored).rejected, held_of(stored)
+        together = set_hash(all_held)
+        for held in all_held:
             count += 1
             is_rejected = held.entry.hash in rejected
             if as_json:
@@ -203,6 +257,8 @@ def _list(store: PinStore, servers: set[str], as_json: bool) -> int:
                     "server": server,
                     "kind": held.entry.kind,
                     "name": held.entry.name,
+                    "hash": held.entry.hash,
+                    "server_hash": together,
                     "cause": held.cause,
                     "reasons": reasons,
                     "rejected": is_rejected,
@@ -210,10 +266,31 @@ def _list(store: PinStore, servers: set[str], as_json: bool) -> int:
                 print(shown_json(line))
             else:
                 mark = " (rejected)" if is_rejected and held.cause != "rejected" else ""
-                print(f"{one_line(server)}/{one_line(held.entry.name)}{mark}  {one_line(held.why, 200)}")
+                print(f"{_handle(server, held)}{mark}  {one_line(held.why, 200)}")
+        if len(all_held) > 1 and not as_json:
+            print(f"{_handle_of_all(server, all_held)}  all {len(all_held)} of {one_line(server)}")
     if not count and not as_json:
         print("Nothing is held.")
     return 0
+
+
+def _handle(server: str, held: Held) -> str:
+    """Return what stands for a definition on a command line; a name that cannot be typed is left out."""
+    name, digest = held.entry.name, held.entry.hash[:SHOWN_DIGITS]
+    shown = f"{server}/{name}" if name and one_line(name) == name else server
+    return shlex.quote(f"{one_line(shown)}@{digest}")
+
+
+def _handle_of_all(server: str, held: Iterable[Held]) -> str:
+    return shlex.quote(f"{one_line(server)}@{set_hash(held)[:SHOWN_DIGITS]}")
+
+
+def _show_all(named: _Named, held: list[Held]) -> None:
+    for each in held:
+        _show(named.server, each)
+        print(f"To approve it: shortlist review approve {_handle(named.server, each)}\n")
+    if len(held) > 1 and not named.name:
+        print(f"To approve all {len(held)}: shortlist review approve {_handle_of_all(named.server, held)}")
 
 
 def _show(server: str, held: Held) -> None:
@@ -221,10 +298,12 @@ def _show(server: str, held: Held) -> None:
     for reason in held.reasons:
         print(f"  {reason.family} in {one_line(reason.field, 80)}: {one_line(reason.why)}")
     colours = sys.stdout.isatty()
+    print("  ", end="")
     for change in words_changed(held.before, held.entry):
         before, after = MARKS[change.kind]
         tint = {"added": "\x1b[32m", "removed": "\x1b[31m"}.get(change.kind, "") if colours else ""
-        print(f"{tint}{before}{change.text}{after}{tint and chr(27) + '[0m'}", end="")
+        text = change.text.replace("\n", "\n  ")  # indented, so that no text passes for a line of ours
+        print(f"{tint}{before}{text}{after}{tint and chr(27) + '[0m'}", end="")
     print("\n")
 
 

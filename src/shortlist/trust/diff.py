@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +10,9 @@ from shortlist.text.tokens import clean_text
 from shortlist.trust.pins import PinnedEntry
 
 MAX_WORDS = 4_000
-"""Longer texts are compared up to here; comparing words takes time by the square of their number."""
+"""Between two texts that differ by more words, all of them count as changed; comparing takes time by their square."""
+MAX_CHARACTERS = 200_000
+"""What is shown of a definition, which is also what the scanner reads of one; the rest is named, not left out."""
 _WORD = re.compile(r"\s+|[^\s\w]|\w+")
 
 
@@ -23,21 +25,30 @@ class WordChange(NamedTuple):
 
 def words_changed(before: PinnedEntry | None, after: PinnedEntry) -> list[WordChange]:
     """Return the difference between a definition and what it was before, as it may be shown to a person."""
-    old, new = (_words(_readable(entry)) for entry in (before, after))
-    changes: list[WordChange] = []
+    old, new = (_WORD.findall(_readable(entry)) for entry in (before, after))
+    start = _alike(old, new)
+    end = _alike(old[start:][::-1], new[start:][::-1])
+    head, tail = new[:start], new[len(new) - end :]
+    changes = [WordChange("same", "".join(head)), *_middle(old[start : len(old) - end], new[start : len(new) - end])]
+    return [change for change in (*changes, WordChange("same", "".join(tail))) if change.text]
+
+
+def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return with how many equal words two texts begin."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
+
+
+def _middle(old: Sequence[str], new: Sequence[str]) -> Iterator[WordChange]:
+    if max(len(old), len(new)) > MAX_WORDS:
+        yield from (WordChange("removed", "".join(old)), WordChange("added", "".join(new)))
+        return
     for kind, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
-            changes.append(WordChange("same", "".join(new[new_from:new_to])))
-            continue
-        if old_to > old_from:
-            changes.append(WordChange("removed", "".join(old[old_from:old_to])))
-        if new_to > new_from:
-            changes.append(WordChange("added", "".join(new[new_from:new_to])))
-    return changes
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)[:MAX_WORDS]
+            yield WordChange("same", "".join(new[new_from:new_to]))
+        else:
+            yield WordChange("removed", "".join(old[old_from:old_to]))
+            yield WordChange("added", "".join(new[new_from:new_to]))
 
 
 def _readable(entry: PinnedEntry | None) -> str:
@@ -46,7 +57,9 @@ def _readable(entry: PinnedEntry | None) -> str:
     value = entry.value
     if entry.kind == "instructions" and isinstance(value, str):
         value = json.loads(value) if value.startswith("{") else value
-    return clean_text("\n".join(_lines(value, "")))
+    text = clean_text("\n".join(_lines(value, "")))
+    more = len(text) - MAX_CHARACTERS
+    return text if more <= 0 else f"{text[:MAX_CHARACTERS]}\n[{more:,} more characters are not shown]"
 
 
 def _lines(value: Any, path: str) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Keep pins between restarts and decide, for each list of tools that arrives, what may be served."""
 
-import hashlib
 import json
 import logging
 import threading
@@ -12,9 +11,10 @@ from typing import Any
 
 from shortlist.catalog.catalog import Catalog, differing
 from shortlist.config.settings import DEFAULT_LIMITS, Trust
-from shortlist.errors import InvalidInput, StoreError
+from shortlist.errors import StoreError
 from shortlist.models import Tool
-from shortlist.storage.port import Decision, PinStore
+from shortlist.storage.port import PinStore
+from shortlist.text.tokens import one_line
 from shortlist.trust.definitions import Neighbours, ToolDefinition
 from shortlist.trust.pins import (
     INSTRUCTIONS,
@@ -42,7 +42,6 @@ from shortlist.trust.pins import (
     without_gone,
 )
 from shortlist.trust.stored import (
-    READ_ONLY,
     BufferedPins,
     doubts_of,
     found_read_only,
@@ -417,7 +416,8 @@ class Keeper:
     def _report(self, server: str, admission: Admitted) -> None:
         for held in admission.held:
             if held.cause != "unreadable":
-                logger.warning("%s/%s is held: %s. Run `shortlist review`.", server, held.entry.name, held.why)
+                name, why = one_line(held.entry.name, 120), one_line(held.why, 300)
+                logger.warning("%s/%s is held: %s. Run `shortlist review`.", server, name, why)
 
     def _judging(self, server: str, names: Collection[str]) -> Callable[[ToolDefinition], ScanVerdict]:
         """Return how a definition of a server is judged, beside its other tools and those of all servers."""
@@ -442,43 +442,3 @@ def _items_in(held: Iterable[Held]) -> Mapping[Kind, frozenset[str]]:
     for each in held:
         found.setdefault(each.entry.kind, set()).add(each.entry.name)
     return {kind: frozenset(names) for kind, names in found.items()}
-
-
-def decide(store: PinStore, server: str, names: Iterable[str], approved: bool, by: str, at: float) -> list[Held]:
-    """Approve or reject what is held of a server, by name, or all of it; return what was decided."""
-    held = held_of(store.read(server))
-    wanted = set(names)
-    unknown = wanted - {each.entry.name for each in held}
-    if unknown or not held:
-        listed = ", ".join(sorted(each.entry.name for each in held)) or "nothing"
-        raise InvalidInput(f"{sorted(unknown)[0] if unknown else server!r} is not held. Held of {server!r}: {listed}.")
-    chosen = [each for each in held if not wanted or each.entry.name in wanted]
-    decide_shown(store, server, chosen, approved, by, at)
-    return chosen
-
-
-def decide_effect(store: PinStore, server: str, names: Iterable[str], read_only: bool, by: str, at: float) -> list[str]:
-    """Record that accepted tools of a server, by name or all of them, only read or may write; return their names.
-
-    The decision is about the definition as it is now: after a change the tool may write again.
-    """
-    tools = {d.name: PinnedEntry("tool", d.name, d.text) for d in store.read(server).accepted if d.kind == "tool"}
-    wanted = set(names)
-    unknown = sorted(wanted - tools.keys())
-    if unknown or not tools:
-        known = ", ".join(sorted(tools)) or "none; the gateway has to connect to it first"
-        raise InvalidInput(f"No accepted tool {unknown[0] if unknown else server!r}. Tools of {server!r}: {known}.")
-    chosen = [entry for name, entry in sorted(tools.items()) if not wanted or name in wanted]
-    store.decide(server, [Decision(READ_ONLY, e.name, e.hash, read_only, by, at) for e in chosen])
-    return [entry.name for entry in chosen]
-
-
-def decide_shown(store: PinStore, server: str, chosen: Iterable[Held], approved: bool, by: str, at: float) -> None:
-    """Approve or reject definitions as they were shown: the decision belongs to their hashes."""
-    store.decide(server, [Decision(e.entry.kind, e.entry.name, e.entry.hash, approved, by, at) for e in chosen])
-
-
-def set_hash(held: Iterable[Held]) -> str:
-    """Return one hash for everything that is held of a server, so that a decision about all of it names what it was."""
-    named = sorted(f"{each.entry.kind} {each.entry.name} {each.entry.hash}" for each in held)
-    return hashlib.sha256("\n".join(named).encode()).hexdigest()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from shortlist.errors import InvalidInput
 from shortlist.storage.port import PinStore
+from shortlist.trust.deciding import decide_shown, held_as_shown, set_hash
 from shortlist.trust.diff import WordChange, words_changed
-from shortlist.trust.keeping import decide_shown, set_hash
 from shortlist.trust.pins import Held
 from shortlist.trust.stored import held_of, pins_of
 from shortlist.web.page import Page, Visit
@@ -35,6 +35,10 @@ class HeldServer:
     rows: tuple[HeldRow, ...]
     more: int
 
+    @property
+    def count(self) -> int:
+        return len(self.rows) + self.more
+
 
 def page(visit: Visit) -> Page:
     """Show everything that is held."""
@@ -55,7 +59,7 @@ def _decided(visit: Visit, *, approved: bool) -> str:
     """Decide about a definition, or about everything that is held of a server, by the hash that was on the page."""
     store, server, shown = visit.record().pins, visit.path["server"], visit.path["hash"]
     held = held_of(store.read(server))
-    chosen = held if shown == set_hash(held) else [each for each in held if each.entry.hash == shown]
+    chosen = held_as_shown(held, shown)
     if not chosen:
         raise InvalidInput(f"What is held of {server!r} has changed since this page was shown. Look at it again.")
     decide_shown(store, server, chosen, approved, visit.session.principal.name, time.time())
