@@ -27,6 +27,15 @@ NOT_HERE = [
     "install python on Emil's laptop",
     "print the pdf on the printer upstairs",
 ]
+LONG = (
+    "We moved into the old mill last winter and nothing works as it should, the roof leaks over the stairs and "
+    "the mice have eaten half of the books. My brother says that we were mad to buy it. Yesterday the chimney "
+    "started to smoke inwards, so we slept in the barn with the goats. Anyway, I would be happy if you could send "
+    "an email to the landlord of our former flat. He still has the deposit, and with that money we might mend the "
+    "roof before the next storm. The goats have nothing against guests, but my back does, and the little one has "
+    "a cough since Tuesday. Please be kind, he is an old man and forgets things, and his wife bakes the best plum "
+    "cake in the valley."
+)
 
 
 def nothing_known(_: str) -> bool:
@@ -45,6 +54,17 @@ def test_names_and_a_message_do_not_make_an_everyday_request_unknown(
     found = demo.search(request_, limit=3)
     assert found.confidence.level != "none"
     assert tool in [f"{hit.tool.server}/{hit.tool.name}" for hit in found.hits]
+
+
+def test_a_long_request_is_judged_by_the_part_that_asks(demo: ToolFilter) -> None:
+    found = demo.search(LONG, limit=3)
+    assert (found.hits[0].tool.name, found.confidence.level) == ("send_email", "medium")
+    assert "judged by a part of the request" in found.confidence.reasons
+
+
+def test_a_long_request_whose_part_asks_for_something_else_stays_without_an_answer(demo: ToolFilter) -> None:
+    found = demo.search(LONG.replace("send an email to the landlord of our former flat", "mend the roof"), limit=3)
+    assert found.confidence.level == "none"
 
 
 @pytest.mark.parametrize("request_", NOT_HERE)

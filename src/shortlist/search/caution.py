@@ -14,7 +14,7 @@ from shortlist.search.pipeline import Request
 from shortlist.text.asks import Ask
 from shortlist.text.documents import FIELDS
 from shortlist.text.heads import alike_actions, head_of, head_of_gloss, plain_action, tells
-from shortlist.text.queries import analyse_ask
+from shortlist.text.queries import MOST_CHARS, analyse_ask, clauses
 from shortlist.text.tokens import stem, terms
 
 PASTED_AT_MOST = 0.35
@@ -56,7 +56,15 @@ def beside_a_paste(confidence: Confidence) -> Confidence:
     return _medium(confidence) if confidence.level == "high" and confidence.probability < SURE else confidence
 
 
-def head_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> str | None:
+def heads_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> tuple[str, ...]:
+    """Return what a request without an answer is judged by again: the parts of a long one, the head of another."""
+    if len(request.analysed.text) > MOST_CHARS and not request.analysed.is_glossed:
+        return clauses(request.analysed.text)
+    head = _head_in(request, index, stand_ins, whole)
+    return () if head is None else (head,)
+
+
+def _head_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> str | None:
     """Return a request without the names and the message that no tool of a catalog mentions.
 
     None if it has none, or if none of the first hits mentions enough of the rest to be sure of.
@@ -81,7 +89,7 @@ def head_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) 
 
 
 def by_head(whole: Judged, of_head: Judged, none_below: float) -> Judged:
-    """Judge an answer `none` again, also by the hits for the head of its request and the confidence in them.
+    """Judge an answer `none` again, also by the hits for a head or part of its request and the confidence in them.
 
     The odds are the geometric mean of both, if the head surely finds the same tool first, or one near it, which then
     comes first.
@@ -95,7 +103,7 @@ def by_head(whole: Judged, of_head: Judged, none_below: float) -> Judged:
     right = min(head.probability * present / head.match_probability, most)
     if present < none_below or right < NONE_AT_MOST:
         return whole
-    reasons = (*head.reasons, "judged without names and content")
+    reasons = (*head.reasons, "judged by a part of the request")
     return hits if meant == near[0] else found, _judged(right, present, reasons)
 
 

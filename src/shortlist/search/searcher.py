@@ -19,7 +19,7 @@ from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.caution import Judged, as_asked, by_head, head_in, without_action
+from shortlist.search.caution import Judged, as_asked, by_head, heads_in, without_action
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
@@ -412,10 +412,10 @@ class Searcher:
 
     def _by_head(self, search: _Search, whole: Judged) -> Judged:
         none_below, parts = search.ready.fitted.calibration.none_below, search.ready.parts
-        head = head_in(search.request, parts.index, parts.lexical.stand_ins, whole)
-        if head is None:
-            return whole
-        return by_head(whole, self._run(replace(search.request.query, text=head), _judged), none_below)
+        heads = heads_in(search.request, parts.index, parts.lexical.stand_ins, whole)
+        found = [self._run(replace(search.request.query, text=head), _judged) for head in heads]
+        judged = [by_head(whole, of_head, none_below) for of_head in found]
+        return max(judged, key=lambda each: (each[1].level != "none", each[1].probability), default=whole)
 
     def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:
         if failure and failure != self.failure:
