@@ -1,6 +1,7 @@
 """The engine: made when it is needed, the newest catalog wins, and nothing waits for vectors or for the event loop."""
 
 import threading
+import time
 from collections.abc import Sequence
 
 import anyio
@@ -112,6 +113,7 @@ class Made:
         self.engine.begin()
 
     def make(self, catalog: Catalog) -> Slow:
+        time.sleep(0.05)  # as long as a search that does not wait for it takes, and longer
         self.searches.append(Slow(catalog, self.failure))
         return self.searches[-1]
 

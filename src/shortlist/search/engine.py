@@ -156,7 +156,8 @@ class Engine:
         """Guards the fields below, and notifies of every change to them."""
         self._searcher: Preparable | None = None
         self._failure: Exception | None = None
-        self._outdated = False
+        self._renewals, self._included = 0, 0
+        """How often the searcher was to be made again, and how many of these times the present one knows of."""
         self._indexer: threading.Thread | None = None
         self._embedder: threading.Thread | None = None
         self._unembedded = threading.Event()
@@ -212,7 +213,7 @@ class Engine:
     def renew(self) -> None:
         """Rebuild the searcher after a change other than the catalog; the old one answers meanwhile."""
         with self._state:
-            self._outdated = True
+            self._renewals += 1
             self._index_soon()
 
     async def _in_a_thread(self, query: Query, work: Callable[[Preparable], T]) -> T:
@@ -239,7 +240,9 @@ class Engine:
             return self._searcher
 
     def _is_current(self) -> bool:
-        return self._searcher is not None and self._searcher.catalog is self._latest and not self._outdated
+        if self._searcher is None or self._included != self._renewals:
+            return False
+        return self._searcher.catalog is self._latest
 
     def _is_settled(self) -> bool:
         return self._is_current() or self._failure is not None
@@ -260,8 +263,8 @@ class Engine:
                     self._indexer = None
                     self._state.notify_all()
                     break
-                searcher = None if self._outdated else self._searcher
-                catalog, self._outdated = self._latest, False
+                catalog, renewals = self._latest, self._renewals
+                searcher = self._searcher if self._included == renewals else None
             try:
                 if searcher is None:
                     searcher = self._make(catalog)
@@ -271,10 +274,10 @@ class Engine:
                 # Not a warning: searches raise it, and a command that ends may close what the index reads.
                 logger.info("the tools could not be indexed: %s", error)
                 with self._state:
-                    self._failure = error
+                    self._failure, self._included = error, renewals
                 continue
             with self._state:
-                self._searcher = searcher
+                self._searcher, self._included = searcher, renewals
                 self._state.notify_all()
         if self._vectors:
             self._embed_soon()
