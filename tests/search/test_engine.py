@@ -109,11 +109,13 @@ class Made:
     def __init__(self, failure: ModelError | None = None, *, vectors: bool = False) -> None:
         self.searches: list[Slow] = []
         self.failure = failure
+        self.making = threading.Event()
         self.engine = Engine(self.make, ONE, vectors=vectors)
         self.engine.begin()
 
     def make(self, catalog: Catalog) -> Slow:
-        time.sleep(0.05)  # as long as a search that does not wait for it takes, and longer
+        self.making.set()
+        time.sleep(0.05)  # longer than a search takes that does not wait
         self.searches.append(Slow(catalog, self.failure))
         return self.searches[-1]
 
@@ -202,7 +204,9 @@ async def test_a_model_that_fails_is_tried_again_after_the_next_change(caplog: p
 async def test_what_is_renewed_is_made_again() -> None:
     made = Made()
     await seen(made.engine)
+    made.making.clear()
     made.engine.renew()
+    assert made.making.wait(DEADLINE_SECONDS)
     await seen(made.engine)
     assert len(made.searches) == 2
     assert made.engine.searcher is made.searches[1]
