@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.index.embedders import Embedder, Vectors, shipped
-from shortlist.search.fusion import FOLDER, gloss_file
+from shortlist.search.fitted import FOLDER, gloss_file
 from shortlist.text.languages.glossing import gloss, written_out
 from shortlist.text.languages.lexicon import LANGUAGES, parse_lexicon
 from shortlist.text.queries import READING_WEIGHTS

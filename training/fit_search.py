@@ -19,14 +19,8 @@ from numpy.typing import NDArray
 from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import shipped
 from shortlist.paths import cache_folder
-from shortlist.search.fusion import (
-    ANY_MODEL,
-    CANDIDATE_FEATURES,
-    FOLDER,
-    QUERY_FEATURES,
-    WITHOUT_VECTORS,
-    background_file,
-)
+from shortlist.search.fitted import ANY_MODEL, FOLDER, WITHOUT_VECTORS, background_file
+from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES
 from shortlist.storage.sqlite_vectors import SqliteVectors
 from training.bench import data_folder
 from training.calibrating import NO_PAIRS, PAIR_PENALTY, calibration_left_out, fit_calibration

@@ -22,7 +22,8 @@ from shortlist.index.cache import StoredVectors
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.models import Query
 from shortlist.paths import cache_folder
-from shortlist.search.fusion import CANDIDATE_FEATURES, FOLDER, fitted_to
+from shortlist.search.fitted import FOLDER, fitted_to
+from shortlist.search.fusion import CANDIDATE_FEATURES
 from shortlist.search.pipeline import Evidence
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.sqlite_vectors import SqliteVectors

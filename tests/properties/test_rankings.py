@@ -16,7 +16,7 @@ from shortlist.index.vectors import LARGE
 from shortlist.index.vectors import best as best_rows
 from shortlist.index.vectors import masked as keep
 from shortlist.models import Filters, Query, SearchMode, SearchResult, ToolId
-from shortlist.search.fusion import fitted_for
+from shortlist.search.fitted import fitted_for
 from shortlist.search.modes import RankFusion, SingleArm, WeightedFusion
 from shortlist.search.pipeline import Found, Fuse, Request, _together, rank
 from shortlist.search.presets import PIPELINES, Parts

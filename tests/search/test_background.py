@@ -7,7 +7,8 @@ import pytest
 
 from shortlist.index.embedders import shipped
 from shortlist.models import Query
-from shortlist.search.fusion import FOLDER, NEAREST, Background, background_file, fitted_for, fitted_to
+from shortlist.search.fitted import FOLDER, background_file, fitted_for, fitted_to
+from shortlist.search.fusion import NEAREST, Background
 from shortlist.search.searcher import Searcher
 from tests.fakes import WORKPLACE, catalog
 

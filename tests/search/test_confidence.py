@@ -4,8 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.models import Confidence, Filters, Query
-from shortlist.search.caution import as_asked, beside_a_paste, with_other_words
-from shortlist.search.fusion import CONFIDENCE_FEATURES, FARTHEST, HIGH, MEDIUM, NONE_AT_MOST, Calibration
+from shortlist.search.fusion import (
+    CONFIDENCE_FEATURES,
+    FARTHEST,
+    HIGH,
+    MEDIUM,
+    NONE_AT_MOST,
+    Calibration,
+    as_asked,
+    beside_a_paste,
+    with_other_words,
+)
 from shortlist.search.pipeline import Matrix
 from shortlist.search.searcher import Searcher
 from shortlist.text.asks import Ask

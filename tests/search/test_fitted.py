@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from shortlist.errors import ModelError
-from shortlist.search.fusion import (
-    ANY_MODEL,
-    CANDIDATE_FEATURES,
-    FOLDER,
-    QUERY_FEATURES,
-    WITHOUT_VECTORS,
-    fitted_for,
-    read_fitted,
-)
+from shortlist.search.fitted import ANY_MODEL, FOLDER, WITHOUT_VECTORS, fitted_for, read_fitted
+from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES
 from shortlist.search.pipeline import Evidence
 from shortlist.text.queries import analyse
 

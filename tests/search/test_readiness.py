@@ -3,7 +3,7 @@ from dataclasses import replace
 from shortlist.errors import ModelError
 from shortlist.index.index import Index
 from shortlist.models import Query
-from shortlist.search.fusion import fitted_for
+from shortlist.search.fitted import fitted_for
 from shortlist.search.presets import PIPELINES, Parts
 from shortlist.search.searcher import Searcher
 from tests.fakes import MODES, WORKPLACE, HashingEmbedder, catalog, found, searcher

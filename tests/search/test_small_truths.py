@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from shortlist.index.embedders import shipped
 from shortlist.models import Filters, Query
-from shortlist.search.fusion import CONFIDENCE_FEATURES, HIGH, MEDIUM, NONE_AT_MOST, fitted_to
+from shortlist.search.fitted import fitted_to
+from shortlist.search.fusion import CONFIDENCE_FEATURES, HIGH, MEDIUM, NONE_AT_MOST
 from shortlist.search.searcher import Searcher
 from tests.fakes import catalog
 

@@ -16,7 +16,7 @@ from shortlist.index.index import Index
 from shortlist.index.vectors import query_vectors
 from shortlist.models import Asker, Filters, Query, SearchResult, Tool, ToolId
 from shortlist.search.exemplars import Memory
-from shortlist.search.fusion import fitted_to
+from shortlist.search.fitted import fitted_to
 from shortlist.search.pipeline import Pipeline, Request
 from shortlist.search.presets import Parts, stackone, weighted
 from shortlist.search.searcher import Searcher, SearchOptions

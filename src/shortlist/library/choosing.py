@@ -10,7 +10,7 @@ from shortlist.library.results import ScoredTool
 from shortlist.library.scores import chances
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Confidence, Query, SearchResult, ToolId
-from shortlist.search.caution import as_asked, with_other_words
+from shortlist.search.fusion import as_asked, with_other_words
 from shortlist.search.pipeline import DEPTH
 from shortlist.text.conversation import Asked
 

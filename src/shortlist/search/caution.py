@@ -1,7 +1,6 @@
-"""Lower the confidence of an answer to a request that was not a clean sentence of its own."""
+"""Judges an answer again: by the head of a request that got `none`, or by the action that its first tool lacks."""
 
 import math
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -9,19 +8,13 @@ import numpy as np
 from shortlist.index.index import Index
 from shortlist.index.lexical import StandIns
 from shortlist.models import Confidence, Hit, Level
-from shortlist.search.fusion import MEDIUM, NONE_AT_MOST, SURE
+from shortlist.search.fusion import MEDIUM, MEDIUM_AT_MOST, NONE_AT_MOST, PASTED_AT_MOST
 from shortlist.search.pipeline import Request
-from shortlist.text.asks import Ask
 from shortlist.text.documents import FIELDS
 from shortlist.text.heads import alike_actions, head_of, head_of_gloss, plain_action, tells
 from shortlist.text.queries import MOST_CHARS, analyse_ask, clauses
 from shortlist.text.tokens import stem, terms
 
-PASTED_AT_MOST = 0.35
-"""The maximum confidence for a paste without a request; within `low`."""
-NOTHING_ASKED = "reads like a request"
-MEDIUM_AT_MOST = 0.74
-"""The maximum confidence for a query that says only part of what is meant; within `medium`."""
 OPEN, MENTIONED = 0.3, 0.2
 """A request is searched by its head if a match is this likely at least and if one of the first tools mentions this part
 of the head: one in thirteen training requests with a head, 4 of the 6 that become right and 7 of the 15 that become
@@ -35,25 +28,6 @@ UNMATCHED_ACTION = 0.1
 requests over small sets of servers, 0.2 % of the right first hits and 2 % of the hits for requests without a tool."""
 Judged: TypeAlias = tuple[tuple[Hit, ...], Confidence]
 _SAID = np.uint16(sum(1 << FIELDS.index(field) for field in ("name", "title", "description")))
-
-
-def as_asked(confidence: Confidence, ask: Ask) -> Confidence:
-    """Lower the confidence as far as a message was pasted, or may have been."""
-    if not ask.is_clear:
-        return _mostly_pasted(confidence, ask.characters)
-    if not ask.asks:
-        return with_other_words(confidence)
-    return beside_a_paste(confidence) if ask.characters else confidence
-
-
-def with_other_words(confidence: Confidence) -> Confidence:
-    """Lower a high confidence to medium: words of earlier turns, or of a paste, match what was not asked for now."""
-    return _medium(confidence) if confidence.level == "high" else confidence
-
-
-def beside_a_paste(confidence: Confidence) -> Confidence:
-    """Lower a barely high confidence to medium: the request is about a text that was not searched by."""
-    return _medium(confidence) if confidence.level == "high" and confidence.probability < SURE else confidence
 
 
 def heads_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> tuple[str, ...]:
@@ -136,18 +110,3 @@ def _between(one: float, other: float) -> float:
     """Return the chance whose odds are the geometric mean of those of two chances."""
     against = math.sqrt((1 - one) * (1 - other))
     return (both := math.sqrt(one * other)) / max(both + against, 1e-9)
-
-
-def _mostly_pasted(confidence: Confidence, characters: int) -> Confidence:
-    """Lower the confidence of an answer to a message in which nothing reads like a request."""
-    others = [reason for reason in confidence.reasons if not reason.endswith(NOTHING_ASKED)]
-    return replace(
-        confidence,
-        level="none" if confidence.level == "none" else "low",
-        probability=min(confidence.probability, PASTED_AT_MOST),
-        reasons=(*others, f"nothing in {characters:,} characters {NOTHING_ASKED}"),
-    )
-
-
-def _medium(confidence: Confidence) -> Confidence:
-    return replace(confidence, level="medium", probability=min(confidence.probability, MEDIUM_AT_MOST))

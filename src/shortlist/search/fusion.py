@@ -1,23 +1,20 @@
 """Combines lexical and dense scores into one ranking, and estimates the confidence in its first hit.
 
 The two default retrievers find candidates, features tell how much each arm counts for a query, and a calibration turns
-the same features into the chance that the first hit is right, and that the catalog has a right tool at all. The numbers
-were fitted for each model and are kept beside its weights, with a sample of tools from other catalogs. A query that is
-nearer to those probably asks for something this catalog does not have.
+the same features into the chance that the first hit is right, and that the catalog has a right tool at all. Text that
+was pasted beside the request lowers the confidence. The numbers were fitted for each model, see `fitted`.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shortlist.errors import ModelError
-from shortlist.index.embedders import Embedder, Vectors
+from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.lexical import UNREAD, Matches
 from shortlist.index.ports import NOTHING, Candidates, Rows
@@ -25,6 +22,7 @@ from shortlist.index.postings import SATURATION
 from shortlist.index.vectors import SMALLEST, ExactVectorIndex
 from shortlist.models import Confidence, Level, Scores, ToolId
 from shortlist.search.pipeline import Evidence, Found, Fused, Matrix, Request, rank, spelled_rows
+from shortlist.text.asks import Ask
 from shortlist.text.heads import products_named
 from shortlist.text.queries import QueryTerm
 from shortlist.text.tokens import stem
@@ -63,16 +61,17 @@ QUERY_FEATURES = (
 
 _NO_MATCH, _TENTH = np.array(0, np.float32), np.array(0.1, np.float32)
 """Arrays, because converting a number takes numpy as long as a hundred comparisons."""
-FOLDER = Path(__file__).parent.parent / "weights" / "search"
-WITHOUT_VECTORS = "none"
-ANY_MODEL = "any"
-"""For embedders that nothing was fitted for: fitted on an untuned general model."""
 NEAREST = 10
 """How many tools of the sample are compared with a query."""
 HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
 NONE_AT_MOST = 0.2
 """Where `low` begins and `none` ends, so that no level contradicts its probability; the best on the training sets."""
+PASTED_AT_MOST = 0.35
+"""The maximum confidence for a paste without a request; within `low`."""
+NOTHING_ASKED = "reads like a request"
+MEDIUM_AT_MOST = 0.74
+"""The maximum confidence for a query that says only part of what is meant; within `medium`."""
 FEW_TOOLS = 0.25
 """The `size` of ten tools. Among fewer, the first hit is right only as far as any is: it has hardly a rival."""
 SURE = 0.8
@@ -390,6 +389,40 @@ def _reasons(features: list[float]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def as_asked(confidence: Confidence, ask: Ask) -> Confidence:
+    """Lower the confidence as far as a message was pasted, or may have been."""
+    if not ask.is_clear:
+        return _mostly_pasted(confidence, ask.characters)
+    if not ask.asks:
+        return with_other_words(confidence)
+    return beside_a_paste(confidence) if ask.characters else confidence
+
+
+def with_other_words(confidence: Confidence) -> Confidence:
+    """Lower a high confidence to medium: words of earlier turns, or of a paste, match what was not asked for now."""
+    return _medium(confidence) if confidence.level == "high" else confidence
+
+
+def beside_a_paste(confidence: Confidence) -> Confidence:
+    """Lower a barely high confidence to medium: the request is about a text that was not searched by."""
+    return _medium(confidence) if confidence.level == "high" and confidence.probability < SURE else confidence
+
+
+def _mostly_pasted(confidence: Confidence, characters: int) -> Confidence:
+    """Lower the confidence of an answer to a message in which nothing reads like a request."""
+    others = [reason for reason in confidence.reasons if not reason.endswith(NOTHING_ASKED)]
+    return replace(
+        confidence,
+        level="none" if confidence.level == "none" else "low",
+        probability=min(confidence.probability, PASTED_AT_MOST),
+        reasons=(*others, f"nothing in {characters:,} characters {NOTHING_ASKED}"),
+    )
+
+
+def _medium(confidence: Confidence) -> Confidence:
+    return replace(confidence, level="medium", probability=min(confidence.probability, MEDIUM_AT_MOST))
+
+
 @dataclass(frozen=True, slots=True)
 class Background:
     """Vectors of a sample of tools from other catalogs, by one model.
@@ -434,67 +467,3 @@ def missing_product(request: Request, index: Index) -> str | None:
 def at_large(background: Background | None, request: Request) -> float:
     """Return how near tools of other catalogs are; 0 where the query or the model has no vectors for it."""
     return 0.0 if background is None or request.vectors is None else background.nearness(request.vectors)
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """Numbers that were learned, and from what."""
-
-    fusion: FusionWeights
-    calibration: Calibration
-    fitted_on: frozenset[str]
-    fixed_dense: float
-    """The weight of the vectors in the best fixed mix, the baseline of the adaptive fusion."""
-    background: Background | None = None
-    glosses: Matrix | None = None
-    """A linear map from the vector of a gloss to that of the English request it stands for."""
-
-    def as_english(self, gloss: Vectors) -> Vectors:
-        """Move the vector of a gloss to where its English request would be; only where this model has a map."""
-        if self.glosses is None or len(self.glosses) != len(gloss):
-            return gloss
-        moved: Vectors = gloss @ self.glosses
-        return moved
-
-
-def fitted_for(model_name: str | None) -> Fitted:
-    """Return the numbers fitted for this model, or those for any model."""
-    if model_name is None:
-        return read_fitted(FOLDER / f"{WITHOUT_VECTORS}.json")
-    own = FOLDER / f"{model_name}.json"
-    return read_fitted(own if own.exists() else FOLDER / f"{ANY_MODEL}.json")
-
-
-def fitted_to(embedder: Embedder | None) -> Fitted:
-    """Return the numbers fitted for an embedder, with the sample as wide as its vectors."""
-    found = fitted_for(embedder.model_id.partition("@")[0] if embedder else None)
-    if embedder is None or found.background is None:
-        return found
-    return replace(found, background=found.background.first(embedder.dimensions))
-
-
-def background_file(fitted: Path) -> Path:
-    """Return the file with the sample of tools that belongs to a fitted file."""
-    return fitted.with_suffix(".npz")
-
-
-def gloss_file(fitted: Path) -> Path:
-    """Return the file with the map of glosses that belongs to a fitted file."""
-    return fitted.with_suffix(".glosses.npy")
-
-
-@cache
-def read_fitted(path: Path) -> Fitted:
-    try:
-        raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        background = background_file(path)
-        return Fitted(
-            FusionWeights.parse(raw["fusion"]),
-            Calibration.parse(raw["calibration"]),
-            frozenset(raw["fitted_on"]),
-            float(raw["fixed_dense"]),
-            Background.read(background) if background.exists() else None,
-            np.load(glosses).astype(np.float32) if (glosses := gloss_file(path)).exists() else None,
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{str(path)!r} cannot be used ({error}); reinstall, or fit it again.") from None

@@ -10,13 +10,8 @@ from shortlist.index.postings import FieldWeight
 from shortlist.models import SearchMode, ToolId
 from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, CopyOfFirst, Deprecated, Families, ServerOrder
-from shortlist.search.fusion import (
-    AdaptiveFusion,
-    DenseRetriever,
-    FeatureReader,
-    Fitted,
-    LexicalRetriever,
-)
+from shortlist.search.fitted import Fitted
+from shortlist.search.fusion import AdaptiveFusion, DenseRetriever, FeatureReader, LexicalRetriever
 from shortlist.search.modes import (
     Exhaustive,
     NameScores,

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, repeat
 from time import perf_counter
 from typing import NamedTuple, TypeVar
@@ -19,17 +20,18 @@ from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.caution import Judged, as_asked, by_head, heads_in, without_action
+from shortlist.search.caution import Judged, by_head, heads_in, without_action
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
-from shortlist.search.fusion import NO_MATCH, Fitted, at_large, confidence_features, fitted_to, missing_product
+from shortlist.search.fitted import Fitted, fitted_to
+from shortlist.search.fusion import NO_MATCH, as_asked, at_large, confidence_features, missing_product
 from shortlist.search.pipeline import ACTING, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled, respelled
-from shortlist.search.wishes import query_of_wish, serve_each
+from shortlist.search.wishes import answer_each, serve_each
 from shortlist.text.asks import Ask
 from shortlist.text.heads import PLAIN_ACTIONS
 from shortlist.text.languages.lexicon import strange_words
@@ -263,29 +265,11 @@ class Searcher:
         result = self._run(query, self._answer, ask)
         meant = respelled(ask.text, result.did_you_mean) if result.did_you_mean else ask.text
         if query.mode == "hybrid" and (apart := wishes(meant)):
-            found = self._answers(query, apart)
+            found = answer_each(query, apart, partial(self._run, finish=self._answer))
             result, answers = serve_each(result, apart, found), dict(zip(apart, found, strict=True))
         if self._options.reranker is not None:
             result = reranked(result, self._options.reranker, self._options.rerank_top)
         return result, answers
-
-    def _answers(self, query: Query, apart: Sequence[Wish]) -> list[SearchResult]:
-        """Search for each wish; one that says little, or is unclear, by the servers of the wishes beside it."""
-        found: list[SearchResult] = []
-        for number, wish in enumerate(apart):
-            asked = query_of_wish(query, wish, is_first=not number)
-            if wish.says_little and found and found[-1].hits:
-                before = found[-1].hits[0].tool
-                asked = replace(asked, relation="continues", recent_tools=(before.id,), recent_servers=(before.server,))
-            found.append(self._run(asked, self._answer))
-        sure = [n for n, answer in enumerate(found) if answer.hits and answer.confidence.level == "high"]
-        open_wishes = (n for n, wish in enumerate(apart) if n not in sure and not wish.says_little)
-        for unclear in (n for n in open_wishes if sure and found[n].query.relation != "continues"):
-            near = sorted(sure, key=lambda n: (abs(n - unclear), n))
-            servers = tuple(dict.fromkeys(found[n].hits[0].tool.server for n in near))
-            beside = replace(query, text=apart[unclear].query, relation="beside", recent_servers=servers)
-            found[unclear] = self._run(beside, self._answer)
-        return found
 
     def explained(self, query: Query, choose: Callable[[SearchResult], Sequence[ToolId]] = every_hit) -> Explained:
         """Search, and explain every hit or other tools, each for the wish that it serves."""

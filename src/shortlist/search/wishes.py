@@ -1,7 +1,7 @@
-"""An answer to several wishes at once: every wish is served before one is served twice."""
+"""A request with several wishes: each is searched for, and every wish is served before one is served twice."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from shortlist.models import Confidence, Hit, Query, SearchResult, ToolId, WishServed
@@ -19,7 +19,25 @@ SHORT = 6
 """A part of so many words ("tell #dev about it") counts as a wish even where no tool is a clear match for it."""
 
 
-def query_of_wish(query: Query, wish: Wish, *, is_first: bool) -> Query:
+def answer_each(query: Query, wishes: Sequence[Wish], search: Callable[[Query], SearchResult]) -> list[SearchResult]:
+    """Search for each wish; one that says little, or is unclear, by the servers of the wishes beside it."""
+    found: list[SearchResult] = []
+    for number, wish in enumerate(wishes):
+        asked = _query_of(query, wish, is_first=not number)
+        if wish.says_little and found and found[-1].hits:
+            before = found[-1].hits[0].tool
+            asked = replace(asked, relation="continues", recent_tools=(before.id,), recent_servers=(before.server,))
+        found.append(search(asked))
+    sure = [n for n, answer in enumerate(found) if answer.hits and answer.confidence.level == "high"]
+    open_wishes = (n for n, wish in enumerate(wishes) if n not in sure and not wish.says_little)
+    for unclear in (n for n in open_wishes if sure and found[n].query.relation != "continues"):
+        near = sorted(sure, key=lambda n: (abs(n - unclear), n))
+        servers = tuple(dict.fromkeys(found[n].hits[0].tool.server for n in near))
+        found[unclear] = search(replace(query, text=wishes[unclear].query, relation="beside", recent_servers=servers))
+    return found
+
+
+def _query_of(query: Query, wish: Wish, *, is_first: bool) -> Query:
     """Search for one wish of a request; whether it continues a chat is its own matter, not that of the others.
 
     In "archive it and list my tasks" the chat says what "it" is, and has nothing to do with the tasks. A later wish
