@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from benchmarks.stress.client import Era, RawClient
 
-from shortlist.front.turns import CUT_SHORT
+from shortlist.front.requests import CUT_SHORT
 
 SERVERS = Path(__file__).parent.parent / "servers"
 SECONDS = 180

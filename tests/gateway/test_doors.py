@@ -30,7 +30,7 @@ from shortlist.config.settings import (
     ToolsetSettings,
     hash_token,
 )
-from shortlist.front.audience import RequestContext
+from shortlist.front.requests import RequestContext
 from shortlist.front.server import Front
 from shortlist.gateway import discovery
 from shortlist.gateway.callers import Caller

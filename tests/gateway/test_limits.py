@@ -32,9 +32,9 @@ from shortlist.front.connections import (
     guarded_protocol,
 )
 from shortlist.front.http import MAX_BODY_BYTES, build_app
+from shortlist.front.requests import SHUTTING_DOWN, Admission
 from shortlist.front.server import RelayedCalls
 from shortlist.front.streams import encode_event
-from shortlist.front.turns import SHUTTING_DOWN, Admission
 from shortlist.upstream.framing import MOST_VALUES
 from tests.gateway.support import DEADLINE_SECONDS, Era, Fixture, Served, serve, words
 from tests.gateway.test_http import connect

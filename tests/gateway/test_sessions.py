@@ -12,7 +12,7 @@ from pydantic import FileUrl
 
 from shortlist.access.principal import OWNER, Principal
 from shortlist.config.settings import MemoryTransport, ServerSettings, SessionScope, TokenSettings, hash_token
-from shortlist.front.audience import RequestContext
+from shortlist.front.requests import RequestContext
 from shortlist.front.server import Front
 from shortlist.gateway.callers import Caller, client_key, session_of
 from shortlist.upstream import sessions

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Message
 
 from shortlist.front.http import build_app
-from shortlist.front.turns import AT_ONCE, Turns
+from shortlist.front.requests import AT_ONCE, Turns
 from tests.gateway.support import Fixture, serve
 
 pytestmark = pytest.mark.anyio

@@ -33,8 +33,8 @@ from shortlist.front.http import build_app
 from shortlist.front.lending import Lending
 from shortlist.front.probes import probe_routes
 from shortlist.front.registry import registry_routes
+from shortlist.front.requests import Admission
 from shortlist.front.stdio import check_front, open_front
-from shortlist.front.turns import Admission
 from shortlist.gateway.view import NO_OPTIONS, ServeOptions
 from shortlist.models import Json
 from shortlist.observability.metrics import KEPT_BYTES, GatewayMetrics

@@ -17,7 +17,7 @@ from shortlist.cli.signals import ending_signals
 from shortlist.config.settings import DEFAULT_LIMITS
 from shortlist.errors import InvalidInput
 from shortlist.front.connections import IDLE_SECONDS, guarded_protocol
-from shortlist.front.turns import Admission
+from shortlist.front.requests import Admission
 
 ACCEPTED_AT_ONCE = 8
 """Connections that are accepted in one pass of the event loop. uvloop accepts one for each listening socket, and a

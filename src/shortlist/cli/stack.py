@@ -40,8 +40,8 @@ from shortlist.front.answerer import Answerer
 from shortlist.front.leases import SharedLeases
 from shortlist.front.peers import Peers
 from shortlist.front.probes import watch_clients
-from shortlist.front.server import Front, ObservedRequests, RelayedCalls
-from shortlist.front.turns import Admission
+from shortlist.front.requests import Admission, ObservedRequests
+from shortlist.front.server import Front, RelayedCalls
 from shortlist.gateway.gateway import Gateway, watch
 from shortlist.gateway.ports import ToolSearch
 from shortlist.gateway.recording import ObservedSearch, ObservedUpstreams

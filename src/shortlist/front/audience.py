@@ -1,22 +1,19 @@
-"""Connected clients: their request limits, their back channels, notifications and requests to them.
+"""Connected clients: what they are told, and asked while none of their requests is running.
 
 A client hears of a server, and is asked something by it, only within its scope. When a principal loses access, its
 streams and running requests end.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
-import anyio
 from mcp import MCPError
-from mcp.server.connection import Connection, allowed_log_levels
-from mcp.server.context import ServerRequestContext
+from mcp.server.connection import Connection
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
@@ -24,35 +21,24 @@ from mcp.shared.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from mcp_types import (
-    INVALID_REQUEST,
-    ClientCapabilities,
-    LoggingMessageNotification,
-    ServerRequest,
-)
-from pydantic import BaseModel, ConfigDict
 
 from shortlist.access.principal import Principal
 from shortlist.errors import RequestRefused
 from shortlist.fairness import has_room
 from shortlist.front.notices import Notice, Notices
+from shortlist.front.requests import LOG_METHOD, RunningRequests, declares
 from shortlist.gateway.asking import question
-from shortlist.gateway.callers import OPEN_LINK, Caller, Exchange, client_key, session_of, workspace_key
+from shortlist.gateway.callers import Caller, Exchange, client_key, session_of, workspace_key
 from shortlist.gateway.changes import AccessChanged, GatewayChange, ListChanged, reaches
 from shortlist.gateway.relayed_tasks import STATUS, renamed
 from shortlist.gateway.router import Router
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tasks import Work
 from shortlist.models import Json
-from shortlist.text.tokens import clean_text, cleaned
+from shortlist.text.tokens import cleaned
 from shortlist.upstream.events import Notified
 
-RequestContext: TypeAlias = ServerRequestContext[Any, Any]
-
-LOG_METHOD = "notifications/message"
-_CAPABILITY_OF = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 MAX_STREAMS = 1_024
-REVOKED = "The access of this client was revoked"
 _LIST_EVENTS: Mapping[str, ServerEvent] = {
     "notifications/prompts/list_changed": PromptsListChanged(),
     "notifications/resources/list_changed": ResourcesListChanged(),
@@ -60,73 +46,10 @@ _LIST_EVENTS: Mapping[str, ServerEvent] = {
 _RELAYED = frozenset({*_LIST_EVENTS, "notifications/elicitation/complete"})
 
 
-class _Asked(BaseModel):
-    method: str
-    params: dict[str, Any] | None = None
-
-
-class _Answered(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-def connection_of(context: RequestContext) -> Connection:
-    """Return the connection of a request. The SDK has no public way to it; this is the only place that reaches in."""
-    return context.session._connection
-
-
 def number_requests(connection: Connection, first: int) -> None:
     """Let the ids of requests to a client begin at a number. The SDK counts from one; this reaches into its counter."""
     dispatcher = cast("JSONRPCDispatcher[Any]", connection.outbound)
     dispatcher._next_id = max(dispatcher._next_id, first)
-
-
-class ClientExchange:
-    """The way back to a client, over the SDK's session of its request."""
-
-    def __init__(self, context: RequestContext, caller: Caller) -> None:
-        self._session = context.session
-        self._request_id = context.request_id
-        self._let_go = context.close_sse_stream
-        self._log_levels = allowed_log_levels(context.protocol_version, context.meta)
-        self._caller = caller
-
-    @property
-    def caller(self) -> Caller:
-        return self._caller
-
-    def can(self, method: str) -> bool:
-        """Return whether the client declared the capability; a modern one answers in its next round trip."""
-        reachable = self._caller.era == "modern" or self._session.can_send_request
-        return reachable and _declares(self._session.client_capabilities, method)
-
-    @property
-    def answers_in_place(self) -> bool:
-        return self._caller.era == "legacy"
-
-    async def ask(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        """Send the client a request on the stream of its own request."""
-        # The typed helpers would drop what they do not know; these two models carry everything.
-        asked = cast("ServerRequest", _Asked(method=method, params=dict(params)))
-        related = ServerMessageMetadata(related_request_id=self._request_id)
-        answered = await self._session.send_request(asked, _Answered, metadata=related)
-        return answered.model_dump(mode="json")
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        await self._session.report_progress(progress, total, message and clean_text(message))
-
-    async def pause(self) -> None:
-        """End the stream of this request; later messages are kept until the client asks for them."""
-        if self._let_go is not None:
-            await self._let_go()
-
-    async def log(self, params: Mapping[str, Json]) -> None:
-        """Send a log entry on this request's stream; a modern client gets only the levels it asked for.
-
-        Raise ValidationError for an entry that the protocol does not allow.
-        """
-        entry = LoggingMessageNotification.model_validate({"method": LOG_METHOD, "params": dict(params)})
-        if entry.params.level in self._log_levels:
-            await self._session.send_notification(entry, related_request_id=self._request_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +72,7 @@ class IdleExchange:
 
     def can(self, method: str) -> bool:
         connection = self._link.connection
-        return connection.has_standalone_channel and _declares(connection.client_capabilities, method)
+        return connection.has_standalone_channel and declares(connection.client_capabilities, method)
 
     @property
     def answers_in_place(self) -> bool:
@@ -168,25 +91,17 @@ class IdleExchange:
         await self._link.connection.notify(LOG_METHOD, dict(params))
 
 
-def _declares(capabilities: ClientCapabilities | None, method: str) -> bool:
-    if method == OPEN_LINK:
-        elicitation = capabilities.elicitation if capabilities is not None else None
-        return elicitation is not None and elicitation.url is not None
-    capability = _CAPABILITY_OF.get(method)
-    return capability is not None and getattr(capabilities, capability, None) is not None
-
-
 class Audience:
-    """Legacy connections, modern listen streams and running requests, each with its principal."""
+    """Legacy connections and modern listen streams, each with its principal."""
 
-    def __init__(self, state: GatewayState, router: Router) -> None:
+    def __init__(self, state: GatewayState, router: Router, running: RunningRequests) -> None:
         self._state = state
         self._router = router
+        self._running = running
         self._links: dict[str, Link] = {}
         self._connections: dict[str, Connection] = {}
         """Those over HTTP, by the id of their session."""
         self._streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]] = {}
-        self._running: dict[anyio.CancelScope, Principal] = {}
         self.notices = Notices(self._spawn)
         self.first_request = 0
         """Where the ids of requests to clients begin, so that those of several gateways differ."""
@@ -236,25 +151,11 @@ class Audience:
         """Make a listen stream; it hears of changes once it is subscribed to."""
         return Stream(self._streams, caller)
 
-    @contextmanager
-    def running(self, principal: Principal) -> Iterator[None]:
-        """Run a request that ends as soon as its principal loses access."""
-        with anyio.CancelScope() as scope:
-            self._running[scope] = principal
-            try:
-                yield
-            finally:
-                del self._running[scope]
-        if scope.cancelled_caught:
-            raise MCPError(INVALID_REQUEST, REVOKED)
-
     def _is_current(self, principal: Principal) -> bool:
         return principal.is_current(self._state.settings)
 
     def _end_revoked(self) -> None:
-        for scope, principal in tuple(self._running.items()):
-            if not self._is_current(principal):
-                scope.cancel()
+        self._running.end_unless(self._is_current)
         if self.end_sessions is not None:
             self._state.background.spawn("ending revoked sessions", self.end_sessions(self._is_current))
 

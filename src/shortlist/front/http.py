@@ -28,9 +28,9 @@ from shortlist.front.border import Bearer, Border
 from shortlist.front.modern import serve_call
 from shortlist.front.peers import Peers
 from shortlist.front.replicas import Replica
+from shortlist.front.requests import Turns
 from shortlist.front.resumption import ResumableSessions
 from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
-from shortlist.front.turns import Turns
 from shortlist.upstream.framing import (
     TOO_MANY_VALUES,
     UNUSABLE_ID,

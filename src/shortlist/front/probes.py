@@ -9,8 +9,8 @@ from starlette.routing import Route
 from shortlist.access.principal import NOBODY
 from shortlist.front.border import Border
 from shortlist.front.notices import Notices
+from shortlist.front.requests import Admission
 from shortlist.front.server import PRINCIPAL
-from shortlist.front.turns import Admission
 from shortlist.gateway.state import GatewayState
 from shortlist.observability.metrics import CONTENT_TYPE, NOTICES_DROPPED, REFUSED, RUNNING, Instruments
 

@@ -1,12 +1,10 @@
 """Translates MCP to the gateway and back, both eras from one server object, and decides nothing."""
 
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from time import perf_counter
 from typing import Any, TypeAlias
 
 import anyio
@@ -14,7 +12,7 @@ from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
 from mcp.server.runner import _apply_middleware
 from mcp.server.subscriptions import ListenHandler
@@ -35,7 +33,6 @@ from mcp_types import (
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
 )
-from mcp_types.methods import SPEC_CLIENT_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field
 from pydantic_core import from_json
@@ -44,16 +41,15 @@ from shortlist.access.principal import NOBODY, OWNER, Principal
 from shortlist.catalog.readable import readable_by_legacy
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError, shortened
 from shortlist.front.answerer import Answerer
-from shortlist.front.audience import Audience, ClientExchange, Link, RequestContext, connection_of
+from shortlist.front.audience import Audience, Link
+from shortlist.front.requests import ClientExchange, RequestContext, RunningRequests, connection_of
 from shortlist.gateway.callers import Caller, Round, TaskWish
 from shortlist.gateway.gateway import Gateway
-from shortlist.gateway.menus import META_NAMES
-from shortlist.gateway.recording import failure_name, tool_error
 from shortlist.gateway.relayed_tasks import EXTENSION, METHODS
 from shortlist.gateway.router import MAX_SUBSCRIPTIONS, PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
 from shortlist.gateway.tools import text_result
 from shortlist.gateway.view import ServeOptions
-from shortlist.observability.metrics import OTHER, Measure, Operation, is_traced
+from shortlist.observability.metrics import is_traced
 from shortlist.storage.shared import session_key
 from shortlist.text.tokens import clean_text, cleaned
 from shortlist.upstream.errors import UpstreamRefused
@@ -93,7 +89,6 @@ EXPIRED = "The access token has expired; subscribe again with a new one."
 _SESSION = "shortlist.session"
 SESSION_CHARACTERS = 32
 _ASKED = {"sampling", "elicitation", "roots"}
-logger = logging.getLogger(__name__)
 
 
 class DualServer(Server[Any]):
@@ -148,7 +143,8 @@ class Front:
         self._client = LocalClient()
         self.remember_session: Callable[[Link], Awaitable[None]] | None = None
         """Stores what a session has asked for, where other gateways may serve it."""
-        self.audience = Audience(gateway.state, self.router)
+        self._running = RunningRequests()
+        self.audience = Audience(gateway.state, self.router, self._running)
         if answerer is not None:
             answerer.idle = self.audience.idle_exchanges
             answerer.may_be_asked = self.audience.may_be_asked
@@ -348,7 +344,7 @@ class Front:
 
         async def handle(context: RequestContext, params: Any) -> dict[str, Any]:
             try:
-                with self.audience.running(_principal(context)):
+                with self._running.run(_principal(context)):
                     result = await handler(context, params)
                     kind = result.pop("resultType", "complete")
                     return {**result, "resultType": kind} if _era(context) == "modern" else result
@@ -418,41 +414,9 @@ def _params(context: RequestContext) -> dict[str, Any]:
     return {key: value for key, value in (context.params or {}).items() if key not in hop}
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedRequests:
-    """A middleware of the SDK's server that times what clients ask. The SDK itself makes the spans."""
-
-    measure: Measure
-
-    async def __call__(self, ctx: ServerRequestContext, call_next: CallNext) -> HandlerResult:
-        started, error = perf_counter(), ""
-        try:
-            result = await call_next(ctx)
-            error = tool_error(ctx.method, result)
-            return result
-        except BaseException as failure:
-            error = _failure(failure)
-            raise
-        finally:
-            seconds = perf_counter() - started
-            method = ctx.method if ctx.method in SPEC_CLIENT_METHODS else OTHER
-            logger.debug("%s took %.1f ms%s", method, seconds * 1000, error and f": {error}")
-            self.measure(Operation(side="server", method=method, target=_own_tool(ctx), seconds=seconds, error=error))
-
-
-def _own_tool(ctx: ServerRequestContext) -> str:
-    """Return the gateway's own tool that is called; any other name is the client's, and there may be too many."""
-    name = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
-    return name if isinstance(name, str) and name in META_NAMES else ""
-
-
 def _said(error: ShortlistError) -> str:
     """Return the text of an error; some repeat what a client sent, which may be megabytes."""
     return clean_text(shortened(str(error), ERROR_CHARACTERS))
-
-
-def _failure(error: BaseException) -> str:
-    return str(error.error.code) if isinstance(error, MCPError) else failure_name(error)
 
 
 @dataclass(frozen=True, slots=True)
