@@ -7,9 +7,11 @@ or two are measured by themselves, and all together in a second row.
 
 The library searches the same tools for every one of the same queries; in a sample, more or fewer long ones would move
 its mean by a millisecond. Gateway and library take turns, each alone, since what a search costs on a shared machine
-changes from minute to minute. The library leaves the vectors of the tools in the user's cache, which the
-gateway shares: they are computed once, not in every run. So are the pins of the tools, which are kept beside the
-compiled data: the first scan of so many takes minutes, and no search depends on it.
+changes from minute to minute. Both search for one client at a time: two at once share what a core has, above all where
+the two cores of a machine are threads of one, and each takes longer than it does alone. The library leaves the vectors
+of the tools in the user's cache, which the gateway shares: they are computed once, not in every run. So are the pins
+of the tools, which are kept beside the compiled data: the first scan of so many takes minutes, and no search depends
+on it.
 """
 
 import asyncio
@@ -144,7 +146,7 @@ def _cost(running: Gateway, library: ToolFilter, queries: Queries, seconds: floa
     for _ in range(TURNS):
         queries.asked.clear()
         before = usage(running.pid).cpu_seconds
-        asyncio.run(_searched(running, queries, seconds / TURNS))
+        asyncio.run(_searched(running, queries, seconds / TURNS, clients=1))
         gateway_seconds += usage(running.pid).cpu_seconds - before
         before = process_time()
         for query in queries.asked:
@@ -159,18 +161,18 @@ async def _rates(running: Gateway, queries: Queries, seconds: float) -> tuple[fl
     caller = RawClient(running.port, "modern")
     await caller.open()
     times, calls = await asyncio.gather(
-        _searched(running, queries, seconds),
+        _searched(running, queries, seconds, CLIENTS),
         _each([caller], lambda: ("call_tool", CALL), seconds, pause=0.05),
     )
     return len(times) / seconds, _p95(times), _p95(calls)
 
 
-async def _searched(running: Gateway, queries: Queries, seconds: float) -> list[float]:
-    clients = [RawClient(running.port, "modern") for _ in range(CLIENTS)]
-    for client in clients:
+async def _searched(running: Gateway, queries: Queries, seconds: float, clients: int) -> list[float]:
+    asking = [RawClient(running.port, "modern") for _ in range(clients)]
+    for client in asking:
         await client.open()
-    times = await _each(clients, lambda: ("search_tools", {"query": next(queries)}), seconds)
-    for client in clients:
+    times = await _each(asking, lambda: ("search_tools", {"query": next(queries)}), seconds)
+    for client in asking:
         client.close()
     return times
 
