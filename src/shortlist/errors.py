@@ -12,6 +12,7 @@ ShortlistError
 ├── StoreError             stored records that cannot be read or written
 │   ├── NothingRecorded    nothing has been stored yet
 │   ├── NotStorable        a value that the store refuses however often it is tried
+│   ├── StoreConflict      somebody else has written what was read before
 │   └── SecretsUnreadable  the file of all secrets is damaged or may not be read
 ├── DatasetMissing         benchmark or eval data that is not on this machine
 ├── TunedOnReportedSplit   an eval that would report on what it was fitted on
@@ -91,6 +92,10 @@ class NothingRecorded(StoreError):
 
 class NotStorable(StoreError):
     """What a store refuses however often it is tried, such as a name that is too long."""
+
+
+class StoreConflict(StoreError):
+    """Somebody else has written what was read before; it has to be read and decided again."""
 
 
 class SecretsUnreadable(StoreError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shortlist.errors import InvalidInput, NothingRecorded
+from shortlist.errors import InvalidInput, NothingRecorded, StoreConflict
 from shortlist.storage.audit import AuditLog, AuditRecord
 from shortlist.storage.local import open_local
 from shortlist.storage.owned import ResultLimits, StoredWorkspace, WorkspaceLimits
@@ -225,6 +225,20 @@ def test_a_document_is_replaced_whole_and_one_of_a_newer_format_is_kept(storage:
     storage.catalogs.save("sky", b'{"format": 2}')
     assert storage.catalogs.load("sky") == b'{"format": 3}'
     assert set(storage.catalogs.names()) == {"sky"}
+
+
+def test_pins_that_another_gateway_changed_meanwhile_are_not_overwritten(storage: Storage) -> None:
+    pins, first, second = storage.pins, StoredPins("1 a", (PinnedDefinition("tool", "x", "{}"),)), StoredPins("2 a")
+    pins.write("sky", first, "")
+    for since in ("", "0 a"):
+        with pytest.raises(StoreConflict):
+            pins.write("sky", second, since)
+        with pytest.raises(StoreConflict):
+            pins.amend("sky", [("tool", "x")], second, since)
+    assert pins.read("sky") == first
+    pins.amend("sky", [], second, "1 a")
+    assert pins.read("sky").listing == "2 a"
+    assert pins.overview().keys() == {"sky"}
 
 
 def test_pins_are_amended_by_kind_and_name(storage: Storage) -> None:

@@ -1,6 +1,7 @@
 """The keeper decides about what changed alone, and comes to the same decisions as one that compares everything."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,13 +82,15 @@ class FullDisk(SqlitePins):
 
     has_room = True
 
-    def write(self, server: str, pins: StoredPins) -> None:
+    def write(self, server: str, pins: StoredPins, since: str | None = None) -> None:
         self._check()
-        super().write(server, pins)
+        super().write(server, pins, since)
 
-    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+    def amend(
+        self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins, since: str | None = None
+    ) -> None:
         self._check()
-        super().amend(server, touched, pins)
+        super().amend(server, touched, pins, since)
 
     def _check(self) -> None:
         if not self.has_room:
@@ -111,6 +114,96 @@ def test_a_disk_that_is_full_at_times_changes_no_decision_and_nothing_is_lost(
     assert keeper.unsaved == ()
     assert keeper.problems == ()
     assert kept(full) == kept(good)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(lists, st.booleans()), min_size=2, max_size=6), st.sampled_from(("scan", "review")))
+def test_two_gateways_on_one_store_decide_like_one_that_starts_again_for_every_list(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[list[Tool], bool]], trust: Trust
+) -> None:
+    folder = tmp_path_factory.mktemp("pins")
+    shared, other = SqlitePins(folder / "shared.sqlite"), SqlitePins(folder / "other.sqlite")
+    pair, last = [Keeper(shared, Counting, lambda _: trust) for _ in range(2)], {False: steps[0][0], True: steps[0][0]}
+    for keeper in pair:
+        keeper.admit("s", steps[0][0], {})
+        Keeper(other, Counting, lambda _: trust).admit("s", steps[0][0], {})
+    for each, is_first in steps:
+        keeper, fresh = pair[is_first], Keeper(other, Counting, lambda _: trust)
+        if sorted(each, key=lambda tool: tool.name) == sorted(last[is_first], key=lambda tool: tool.name):
+            continue  # what this gateway serves already is not compared again
+        last[is_first] = each
+        assert names(keeper.admit("s", each, {})) == names(fresh.admit("s", each, {}))
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_a_tool_that_is_new_after_the_start_is_compared_with_what_another_gateway_pinned(
+    tmp_path: Path, twin: bool
+) -> None:
+    store = SqlitePins(tmp_path / "trust.sqlite")
+    one, other = (Keeper(store, Counting, lambda _: "scan") for _ in range(2))
+    old = listed("old", "Fine.", False)
+    for keeper in (one, other):
+        assert names(keeper.admit("s", [old], {})) == ["old"]
+    assert names(other.admit("s", [old, listed("pay", "Better.", False)], {})) == ["old", "pay"]
+    changed = listed("pay_now", "Better.", False) if twin else listed("pay", "Better.", True)
+    assert names(one.admit("s", [old, changed], {})) == ["old"]
+    assert [held.cause for held in one.held("s")] == ["renamed" if twin else "parameter"]
+
+
+class Overtaken(SqlitePins):
+    """A store in which something else happens between a reading and the writing after it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.meanwhile: list[Callable[[], object]] = []
+
+    def read(self, server: str) -> StoredPins:
+        found = super().read(server)
+        if self.meanwhile:
+            self.meanwhile.pop()()
+        return found
+
+
+def test_two_gateways_that_compare_at_once_do_not_undo_each_others_pins(tmp_path: Path) -> None:
+    store, same = Overtaken(tmp_path / "trust.sqlite"), SqlitePins(tmp_path / "trust.sqlite")
+    one, other = Keeper(store, Counting, lambda _: "scan"), Keeper(same, Counting, lambda _: "scan")
+    store.meanwhile = [lambda: other.admit("s", [listed("pay", "Fine.", False)], {})]
+    assert names(one.admit("s", [listed("pay", "Fine.", True)], {})) == []
+    assert [held.cause for held in one.held("s")] == ["parameter"]
+    prompt = {"name": "greet", "description": "Better."}
+    store.meanwhile = [lambda: other.admit_items("s", "prompt", [prompt])]
+    needy = {**prompt, "arguments": [{"name": "key", "required": True}]}
+    assert one.admit_items("s", "prompt", [needy]) == []
+
+
+def test_pins_that_could_not_be_saved_do_not_undo_those_of_another_gateway(tmp_path: Path) -> None:
+    full, good = FullDisk(tmp_path / "trust.sqlite"), SqlitePins(tmp_path / "trust.sqlite")
+    one, other = Keeper(full, Counting, lambda _: "scan"), Keeper(good, Counting, lambda _: "scan")
+    one.admit("s", [listed("old", "Fine.", False)], {})
+    full.has_room = False
+    assert names(one.admit("s", [listed("pay", "Better.", True)], {})) == ["pay"]
+    assert names(other.admit("s", [listed("pay", "Better.", False)], {})) == ["pay"]
+    full.has_room = True
+    (again,) = one.reviewed().values()
+    assert names(one.admit("s", again, {})) == []
+    assert one.unsaved == one.problems == ()
+    assert names(other.admit("s", [listed("pay", "Better.", False)], {})) == ["pay"]
+
+
+def test_a_server_whose_pins_others_change_without_end_serves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, same = Overtaken(tmp_path / "trust.sqlite"), SqlitePins(tmp_path / "trust.sqlite")
+    one, other = Keeper(store, Counting, lambda _: "scan"), Keeper(same, Counting, lambda _: "scan")
+
+    def change(version: int) -> None:
+        other.admit("s", [listed(f"tool{version}", f"Version {version}.", False)], {})
+
+    store.meanwhile = [partial(change, version) for version in range(99)]
+    assert names(one.admit("s", [listed("pay", "Fine.", False)], {})) == []
+    assert "Other gateways change them again and again" in caplog.text
+    store.meanwhile = []
+    assert names(one.admit("s", [listed("pay", "Fine.", False), listed("b", "Better.", False)], {})) == ["pay", "b"]
 
 
 def test_what_cannot_be_saved_is_reported_and_a_change_of_it_is_held_all_the_same(

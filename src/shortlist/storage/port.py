@@ -373,7 +373,7 @@ class StoredPins:
     """What is known of one server's definitions; `listing` is empty for a server that was never seen."""
 
     listing: str = ""
-    """The hash of the set that it listed last."""
+    """A number that differs after each change, and the hash of the set that it listed last."""
     accepted: tuple[PinnedDefinition, ...] = ()
     held: tuple[PinnedDefinition, ...] = ()
     decisions: tuple[Decision, ...] = ()
@@ -386,11 +386,19 @@ class PinStore(Protocol):
     def read(self, server: str) -> StoredPins:
         """Return what is known of a server; raises StoreError where the store cannot be read."""
 
-    def write(self, server: str, pins: StoredPins) -> None:
-        """Replace what is accepted and held of a server; decisions stay as they are."""
+    def write(self, server: str, pins: StoredPins, since: str | None = None) -> None:
+        """Replace what is accepted and held of a server; decisions stay as they are.
 
-    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
-        """Replace what is known of some definitions, by kind and name; their pins stay until they are replaced."""
+        Raises StoreConflict where the `listing` of the server is no longer `since`: another gateway has written.
+        """
+
+    def amend(
+        self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins, since: str | None = None
+    ) -> None:
+        """Replace what is known of some definitions, by kind and name; their pins stay until they are replaced.
+
+        Raises StoreConflict as `write` does.
+        """
 
     def decide(self, server: str, decisions: Sequence[Decision]) -> None:
         """Add decisions; two people may decide at once, and both are kept."""

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from shortlist.errors import StoreConflict
 from shortlist.storage.port import Decision, PinnedDefinition, StoredPins
 from shortlist.storage.sqlite import OwnFile
 
@@ -47,13 +48,17 @@ class SqlitePins:
             tuple(Decision(kind, name, digest, bool(yes), by, at) for kind, name, digest, yes, by, at in decided),
         )
 
-    def write(self, server: str, pins: StoredPins) -> None:
+    def write(self, server: str, pins: StoredPins, since: str | None = None) -> None:
         with self._file.opened(create=True) as connection:
+            _check(connection, server, since)
             connection.execute("DELETE FROM definitions WHERE server = ?", (server,))
             _insert(connection, server, pins)
 
-    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+    def amend(
+        self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins, since: str | None = None
+    ) -> None:
         with self._file.opened(create=True) as connection:
+            _check(connection, server, since)
             sql = "DELETE FROM definitions WHERE server = ? AND held = 1 AND kind = ? AND name = ?"
             connection.executemany(sql, [(server, kind, name) for kind, name in touched])
             _insert(connection, server, pins)
@@ -78,6 +83,12 @@ class SqlitePins:
         with self._file.opened() as connection:
             row = connection.execute("SELECT coalesce(max(id), 0) FROM decisions").fetchone() if connection else (0,)
         return int(row[0])
+
+
+def _check(connection: sqlite3.Connection, server: str, since: str | None) -> None:
+    row = connection.execute("SELECT listing FROM servers WHERE server = ?", (server,)).fetchone()
+    if since is not None and since != (row[0] if row else ""):
+        raise StoreConflict(f"Another gateway has changed the approvals of {server!r} meanwhile. Try again.")
 
 
 def _insert(connection: sqlite3.Connection, server: str, pins: StoredPins) -> None:

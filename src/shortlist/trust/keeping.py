@@ -11,9 +11,9 @@ from typing import Any
 
 from shortlist.catalog.catalog import Catalog, differing
 from shortlist.config.settings import DEFAULT_LIMITS, Trust
-from shortlist.errors import StoreError
+from shortlist.errors import StoreConflict, StoreError
 from shortlist.models import Tool
-from shortlist.storage.port import PinStore
+from shortlist.storage.port import PinStore, StoredPins
 from shortlist.text.tokens import one_line
 from shortlist.trust.definitions import Neighbours, ToolDefinition
 from shortlist.trust.pins import (
@@ -48,6 +48,7 @@ from shortlist.trust.stored import (
     held_of,
     pins_of,
     read_only_of,
+    revised,
     stored_pins,
 )
 from shortlist.trust.verdicts import DefinitionScanner, ScanVerdict, scanner_version
@@ -58,6 +59,8 @@ MOST_ITEMS = 5_000
 """Prompts, resources and templates of a server that are pinned; further ones are scanned each time they change."""
 ANY_URI = frozenset({"{uri}"})
 """Stands for the held items where they cannot be read."""
+CONFLICTS = 10
+"""How often definitions are compared again because another gateway has written meanwhile, before none is served."""
 CHANGED = "changed"
 """Stands for the hash of a set that changed since it was compared whole: the next start compares it whole again."""
 
@@ -76,6 +79,8 @@ class Arrival:
     """By the name of the tool."""
     only_read: frozenset[tuple[str, str]] = frozenset()
     """Name and hash of the definitions that a review found to be read-only."""
+    listing: str = ""
+    """The `listing` of its pins when they were last read or written."""
     gone: Mapping[str, int] = field(default_factory=dict)
     """What remembering each tool takes that the server no longer lists, in bytes by name."""
 
@@ -224,6 +229,13 @@ class Keeper:
 
     def _held_items(self, server: str, trust: Trust, entries: Mapping[str, PinnedEntry]) -> frozenset[str]:
         """Compare items with their pins, keep the new ones up to a bound, and return the names of those held."""
+        for _ in range(CONFLICTS):
+            with suppress(StoreConflict):
+                return self._compared_items(server, trust, entries)
+        logger.error("no prompts and resources of %r are served: other gateways change its approvals.", server)
+        return frozenset(entries)
+
+    def _compared_items(self, server: str, trust: Trust, entries: Mapping[str, PinnedEntry]) -> frozenset[str]:
         try:
             stored = self._store.read(server)
             pins, version = pins_of(stored), scanner_version()
@@ -240,13 +252,22 @@ class Keeper:
             if known or new or shown.held or any(d.kind in ITEM_NAMES and d.name in entries for d in stored.held):
                 touched = sorted({(entry.kind, entry.name) for entry in entries.values()})
                 fresh_pins = replace(pins, accepted={**known, **new}, scanned=dict.fromkeys((*known, *new), version))
-                kept = stored_pins(stored.listing, fresh_pins, shown)
-                self._store.amend(server, touched, kept)
+                kept = stored_pins(revised(stored.listing.partition(" ")[2]), fresh_pins, shown)
+                self._store.amend(server, touched, kept, stored.listing)
+                self._note_own(server, stored.listing, kept.listing)
+        except StoreConflict:
+            raise
         except StoreError as error:
             logger.error("no prompts and resources of %r are served: approvals cannot be read. %s", server, error)
             return frozenset(entries)
         self._report(server, decided)
         return frozenset(held.entry.name for held in decided.held)
+
+    def _note_own(self, server: str, before: str, after: str) -> None:
+        """Note a change of the pins by ourselves, which is no reason to compare the tools again."""
+        arrival = self._arrived.get(server)
+        if arrival is not None and arrival.listing == before:
+            self._arrived[server] = replace(arrival, listing=after)
 
     def _definitions_of(self, server: str) -> Mapping[str, str]:
         arrival = self._arrived.get(server)
@@ -305,12 +326,16 @@ class Keeper:
         except StoreError:
             return {}
         with self._lock:
+            outdated = {
+                server: self._arrived.pop(server).tools for server in self._store.outdated & self._arrived.keys()
+            }
+            self._store.outdated.clear()
             if state == self._decided:
-                return {}
+                return outdated
             first, self._decided = self._decided is None, state
             if first:
-                return {}
-            listed = {server: arrival.tools for server, arrival in self._arrived.items()}
+                return outdated
+            listed = {**outdated, **{server: arrival.tools for server, arrival in self._arrived.items()}}
             self.unlisted = frozenset(self._holding().difference(listed))
             self._arrived.clear()
             self._items.clear()
@@ -325,23 +350,33 @@ class Keeper:
         return held
 
     def _listed(self, server: str, tools: Sequence[Tool], said: Mapping[str, str], trust: Trust) -> Arrival:
-        """Compare a whole listing with the pins of its server."""
+        """Compare a whole listing with the pins of its server, as often as another gateway writes meanwhile."""
+        for _ in range(CONFLICTS):
+            with suppress(StoreConflict):
+                return self._compared(server, tools, said, trust)
+        listed = listing(server, [tool.mcp() for tool in tools])
+        error = StoreError("Other gateways change them again and again.")
+        definitions = {tool.name: tool.definition for tool in tools}
+        return Arrival(tuple(tools), dict(said), trust, self._without_store(listed, trust, error), None, definitions)
+
+    def _compared(self, server: str, tools: Sequence[Tool], said: Mapping[str, str], trust: Trust) -> Arrival:
         self._around.clear()
         definitions = {tool.name: tool.definition for tool in tools}
         listed = listing(server, [tool.mcp() for tool in tools], canonical(dict(said)) if said else None)
         pins: Pins | None = None
         only_read: frozenset[tuple[str, str]] = frozenset()
         gone: dict[str, int] = {}
+        written = ""
         try:
             if self._decided is None:
                 self._decided = self._store.state()  # so that every decision after this reading is noticed
             stored = self._store.read(server)
             pins, only_read = pins_of(stored), found_read_only(stored)
             gone = gone_tools(pins, definitions)
-            mark = f"{listed.hash} {scanner_version()}"
+            mark, written = f"{listed.hash} {scanner_version()}", stored.listing
             items = tuple(each for each in held_of(stored) if each.entry.kind in ITEM_NAMES)
             self._saved[server] = _items_in(items)
-            if stored.listing == mark and len(stored.held) == len(items) and trust != "review":
+            if stored.listing.endswith(mark) and len(stored.held) == len(items) and trust != "review":
                 admission = Admitted({(e.kind, e.name): e for e in listed.entries}, doubts=pins.doubts)
             else:
                 rescan = not stored.listing.endswith(scanner_version())
@@ -350,13 +385,20 @@ class Keeper:
                 admission = admit(listed, pins, rules)
                 if is_crowded and trust == "auto":  # nothing is compared with these pins
                     pins, gone = without_gone(pins, definitions), {}
-                kept = replace(admission, held=(*admission.held, *items))
-                self._store.write(server, stored_pins(mark, with_accepted(pins, admission), kept))
+                kept = stored_pins(
+                    revised(mark), with_accepted(pins, admission), replace(admission, held=(*admission.held, *items))
+                )
+                # What others have written already is left: each would have to compare it again.
+                if rescan or server not in self._arrived or not _is_same(kept, stored):
+                    self._store.write(server, kept, stored.listing)
+                    written = kept.listing
+        except StoreConflict:
+            raise
         except StoreError as error:
             admission, pins = self._without_store(listed, trust, error), None
         self._report(server, admission)
         accepted = pins and with_accepted(pins, admission)
-        return Arrival(tuple(tools), dict(said), trust, admission, accepted, definitions, only_read, gone)
+        return Arrival(tuple(tools), dict(said), trust, admission, accepted, definitions, only_read, written, gone)
 
     def _changed(self, server: str, before: Arrival, tools: Sequence[Tool]) -> Arrival:
         """Decide about the tools that are not what they were; the others stay as they were decided."""
@@ -391,10 +433,10 @@ class Keeper:
         pins = with_accepted(before.pins, decided)
         try:
             fresh_pins = replace(pins, accepted=decided.accepted)
-            amended = stored_pins(f"{CHANGED} {scanner_version()}", fresh_pins, decided)
-            self._store.amend(server, sorted(touched), amended)
-        except StoreError:
-            return self._listed(server, tools, before.said, before.trust)  # which fails in the same way, and says so
+            amended = stored_pins(revised(f"{CHANGED} {scanner_version()}"), fresh_pins, decided)
+            self._store.amend(server, sorted(touched), amended, before.listing)
+        except StoreError:  # another gateway has pinned something, or the store fails, which is said there
+            return self._listed(server, tools, before.said, before.trust)
         self._report(server, decided)
         accepted = dict(before.admission.accepted)  # copied whole and amended: most of thousands stay
         for key in touched:
@@ -402,7 +444,15 @@ class Keeper:
         accepted.update(decided.accepted)
         held = (*(h for h in before.admission.held if (h.entry.kind, h.entry.name) not in touched), *decided.held)
         admission = Admitted(accepted, held, decided.changed, pins.doubts)
-        return Arrival(tuple(tools), before.said, before.trust, admission, pins, definitions, before.only_read, gone)
+        return replace(
+            before,
+            tools=tuple(tools),
+            admission=admission,
+            pins=pins,
+            definitions=definitions,
+            listing=amended.listing,
+            gone=gone,
+        )
 
     def _is_crowded(self, gone: Mapping[str, int]) -> bool:
         return sum(gone.values()) > self._gone_bytes()
@@ -435,6 +485,10 @@ class Keeper:
             return self._scanner.scan(definition, around())
 
         return judge
+
+
+def _is_same(one: StoredPins, other: StoredPins) -> bool:
+    return set(one.accepted) == set(other.accepted) and set(one.held) == set(other.held)
 
 
 def _items_in(held: Iterable[Held]) -> Mapping[Kind, frozenset[str]]:

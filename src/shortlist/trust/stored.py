@@ -2,12 +2,13 @@
 
 import json
 import logging
+import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from shortlist.errors import StoreError
+from shortlist.errors import StoreConflict, StoreError
 from shortlist.storage.port import Decision, PinnedDefinition, PinStore, StoredPins
 from shortlist.trust.pins import ITEM_NAMES, Admitted, Held, Kind, PinnedEntry, Pins
 from shortlist.trust.verdicts import Reason
@@ -31,7 +32,11 @@ class BufferedPins:
     """Why pins could not be written, the last time that was tried."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Why pins could not be read, the last time that was tried, by server."""
+    outdated: set[str] = field(default_factory=set)
+    """Servers whose unsaved pins are dropped, since another gateway has written: they have to be compared again."""
     _unsaved: dict[str, StoredPins] = field(default_factory=dict)
+    _read_before: dict[str, str | None] = field(default_factory=dict)
+    """The `listing` in the store that unsaved pins were compared with."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -44,20 +49,24 @@ class BufferedPins:
             stored, waiting = self.store.read(server), self._unsaved.get(server)
         return stored if waiting is None else replace(waiting, decisions=stored.decisions)
 
-    def write(self, server: str, pins: StoredPins) -> None:
+    def write(self, server: str, pins: StoredPins, since: str | None = None) -> None:
         with self._lock:
-            self._write(server, pins)
+            self._write(server, pins, since)
 
-    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+    def amend(
+        self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins, since: str | None = None
+    ) -> None:
         with self._lock:
             if server not in self._unsaved:
                 try:
-                    self.store.amend(server, touched, pins)
+                    self.store.amend(server, touched, pins, since)
+                except StoreConflict:
+                    raise
                 except StoreError as error:
                     self._report(server, error)
                 else:
                     return
-            self._write(server, _amended(self.read(server), touched, pins))
+            self._write(server, _amended(self.read(server), touched, pins), since)
 
     def decide(self, server: str, decisions: Sequence[Decision]) -> None:
         self.store.decide(server, decisions)
@@ -74,7 +83,10 @@ class BufferedPins:
         """Return the number of the store; try again to write what is in memory only."""
         with self._lock:
             for server, pins in tuple(self._unsaved.items()):
-                self._write(server, pins)
+                try:
+                    self._write(server, pins, None)
+                except StoreConflict:
+                    self.outdated.add(server)
         with self._noticed("state"):
             return self.store.state()
 
@@ -87,16 +99,24 @@ class BufferedPins:
             raise
         self.unreadable.pop(what, None)
 
-    def _write(self, server: str, pins: StoredPins) -> None:
+    def _write(self, server: str, pins: StoredPins, since: str | None) -> None:
+        since = self._read_before.get(server, since)
         try:
-            self.store.write(server, pins)
+            self.store.write(server, pins, since)
+        except StoreConflict:
+            self._settled(server)
+            raise
         except StoreError as error:
             self._report(server, error)
-            self._unsaved[server] = pins
+            self._unsaved[server], self._read_before[server] = pins, since
         else:
-            if self._unsaved.pop(server, None) is not None and not self._unsaved:
-                self.problem = ""
-                logger.info("approvals are saved again")
+            self._settled(server)
+
+    def _settled(self, server: str) -> None:
+        self._read_before.pop(server, None)
+        if self._unsaved.pop(server, None) is not None and not self._unsaved:
+            self.problem = ""
+            logger.info("approvals are saved again")
 
     def _report(self, server: str, error: StoreError) -> None:
         if server not in self._unsaved:
@@ -112,13 +132,19 @@ def _amended(stored: StoredPins, touched: Iterable[tuple[str, str]], pins: Store
     return replace(pins, accepted=tuple(accepted.values()), held=tuple(held.values()), decisions=stored.decisions)
 
 
+def revised(mark: str) -> str:
+    """Return a `listing` for pins that are changed now; `mark` is the hash of the set and the scanner's version."""
+    return f"{secrets.token_hex(8)} {mark}"
+
+
 def pins_of(stored: StoredPins) -> Pins:
     """Read pins as they are stored."""
     accepted = {(_kind(d.kind), d.name): PinnedEntry(_kind(d.kind), d.name, d.text) for d in stored.accepted}
     latest = {decision.hash: decision.approved for decision in stored.decisions if decision.kind != READ_ONLY}
     approved = frozenset(each for each, yes in latest.items() if yes)
     scanned = {(_kind(d.kind), d.name): d.cause for d in stored.accepted if d.kind in ITEM_NAMES}
-    return Pins(bool(stored.listing), accepted, approved, frozenset(latest) - approved, doubts_of(stored), scanned)
+    is_known = not stored.listing.endswith(" ") and bool(stored.listing)  # its tools, and not its prompts alone
+    return Pins(is_known, accepted, approved, frozenset(latest) - approved, doubts_of(stored), scanned)
 
 
 def held_of(stored: StoredPins) -> tuple[Held, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from shortlist.errors import StoreError
+from shortlist.errors import StoreConflict, StoreError
 from shortlist.storage.files import declared_format
 from shortlist.storage.memory import DEFAULT_LIMITS
 from shortlist.storage.owned import CLOCK_SKEW_SECONDS, ResultLimits, StoredWorkspace, WorkspaceLimits, owner_of
@@ -162,15 +162,19 @@ class PostgresPins:
             tuple(Decision(*row) for row in self._database.read(sql, (server,))),
         )
 
-    def write(self, server: str, pins: StoredPins) -> None:
+    def write(self, server: str, pins: StoredPins, since: str | None = None) -> None:
         with self._database.transaction() as connection, connection.cursor() as cursor:
+            _check(cursor, server, since)
             cursor.execute("DELETE FROM pinned_definitions WHERE server = %s", (server,))
             _insert(cursor, server, pins)
 
-    def amend(self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins) -> None:
+    def amend(
+        self, server: str, touched: Sequence[tuple[str, str]], pins: StoredPins, since: str | None = None
+    ) -> None:
         gone = [(server, True, *map(storable, key)) for key in touched]
         gone += [(server, False, storable(d.kind), storable(d.name)) for d in pins.accepted]
         with self._database.transaction() as connection, connection.cursor() as cursor:
+            _check(cursor, server, since)
             sql = "DELETE FROM pinned_definitions WHERE server = %s AND held = %s AND kind = %s AND name = %s"
             cursor.executemany(sql, gone)
             _insert(cursor, server, pins)
@@ -339,6 +343,16 @@ DELETE FROM results WHERE expires <= now() OR handle IN (
     FROM results WINDOW latest AS (ORDER BY id DESC), own AS (PARTITION BY owner ORDER BY id DESC)) AS placed
   WHERE place > %(most)s OR size > %(most_bytes)s OR own_place > %(most_of_owner)s OR own_size > %(bytes_of_owner)s)
 """
+
+
+def _check(cursor: Any, server: str, since: str | None) -> None:
+    """Lock the row of a server, which is made where there is none, and compare it with what was read before."""
+    if since is None:
+        return
+    cursor.execute("INSERT INTO pinned_servers VALUES (%s, '') ON CONFLICT DO NOTHING", (server,))
+    cursor.execute("SELECT listing FROM pinned_servers WHERE server = %s FOR UPDATE", (server,))
+    if cursor.fetchone()[0] != since:
+        raise StoreConflict(f"Another gateway has changed the approvals of {server!r} meanwhile. Try again.")
 
 
 def _insert(cursor: Any, server: str, pins: StoredPins) -> None:
