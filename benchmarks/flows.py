@@ -27,7 +27,7 @@ from shortlist.cli.recording import open_telemetry
 from shortlist.cli.stack import open_stack
 from shortlist.config.settings import Settings, TelemetrySettings
 from shortlist.demo.server import demo_settings
-from shortlist.evals.tables import Table
+from shortlist.evals.tables import Table, to_markdown
 from shortlist.gateway.view import ServeOptions
 from shortlist.storage.local import open_local
 from shortlist.storage.port import Storage
@@ -153,7 +153,9 @@ def table_of(flows: Mapping[str, set[str]]) -> Table:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write no results; fail where a flow exceeds its limit")
+    check = parser.parse_args().check
     trace = Trace()
     trace.install()
     with tempfile.TemporaryDirectory() as folder:
@@ -164,6 +166,9 @@ def main() -> None:
         flows["event to figure"] = from_event_to_figure(trace)
     for name, files in flows.items():
         print(f"{name} ({len(files)} files)\n" + "\n".join(f"  {file}" for file in sorted(files)))
+    if check:
+        print(to_markdown([table_of(flows)]))
+        raise SystemExit(any(len(files) > LIMITS[name] for name, files in flows.items()))
     publish("flows", [table_of(flows)], {"flows": {name: sorted(files) for name, files in flows.items()}})
 
 

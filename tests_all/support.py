@@ -40,6 +40,14 @@ class Foreign:
         return [str(self.python.with_name(name))]
 
 
+def run_module(*arguments: str) -> str:
+    """Run a module of this repository, which must succeed, and return what it prints."""
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
 def install() -> Foreign:
     """Install what is pinned here, unless this very list is installed already."""
     pins = b"".join((HERE / name).read_bytes() for name in ("requirements.txt", "package-lock.json"))
