@@ -20,7 +20,6 @@ from shortlist.gateway import rounds
 from shortlist.gateway.callers import Caller, Exchange, Round
 from shortlist.models import Json
 from shortlist.upstream import login, sessions
-from shortlist.upstream.grants import MemoryLogins
 from tests.gateway.support import DEADLINE_SECONDS, Fixture, serve
 from tests.gateway.test_http import TOKENS
 from tests.gateway.test_legacy_calls import ACCEPT, RawSession
@@ -28,6 +27,7 @@ from tests.gateway.test_limits import ask, listening, status
 from tests.gateway.test_sessions import ask as call
 from tests.gateway.test_sessions import client, served_with
 from tests.servers.protected import protected_server
+from tests.upstream.support import MemoryLogins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 ADA, BOB = (Principal(kind="token", name=name, credential=name) for name in ("ada", "bob"))

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from shortlist.cli import main
-from shortlist.storage.local import events_path
+from shortlist.paths import data_folder
 from shortlist.storage.port import Batch
 from shortlist.telemetry.events import Called, CallOutcome, Event, Exposed
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Experiment, Variant
@@ -125,7 +125,7 @@ def test_a_planted_effect_in_what_gateways_recorded_is_found_and_no_effect_is_no
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     experiment = Experiment.from_data(ab(capsys, "start", "planted", "--variant", "mode=dynamic"))
-    store, ledger, rng = events_in(events_path()), Ledger(Privacy(key=b"k")), random.Random(1)
+    store, ledger, rng = events_in(data_folder() / "events.sqlite"), Ledger(Privacy(key=b"k")), random.Random(1)
     batch = Batch()
     split: defaultdict[str, list[str]] = defaultdict(list)  # as many of each variant, whenever the experiment starts
     for workspace in (f"session:{number}" for number in range(1_000)):

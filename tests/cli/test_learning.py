@@ -18,8 +18,9 @@ from shortlist.cli import main
 from shortlist.cli.teaching import Teacher, open_teacher
 from shortlist.config.settings import Settings, TelemetrySettings, TokenSettings
 from shortlist.models import Query
+from shortlist.paths import data_folder
 from shortlist.search.searcher import Searcher, SearchOptions
-from shortlist.storage.local import events_path, open_local
+from shortlist.storage.local import open_local
 from tests.fakes import WORKPLACE, catalog, ids
 from tests.telemetry.test_exemplar_store import Log, call, search, used
 
@@ -51,7 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def log(home: Path) -> Log:
     """The log of this home, as a gateway writes it."""
-    return Log(events_path())
+    return Log(data_folder() / "events.sqlite")
 
 
 @pytest.fixture
@@ -194,8 +195,8 @@ def test_nothing_is_learned_where_it_is_not_wanted_or_not_possible(telemetry: Te
 def test_a_log_that_cannot_be_read_is_said_once_and_changes_nothing(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    events_path().parent.mkdir(parents=True)
-    events_path().write_text("no database at all, " * 100)
+    data_folder().mkdir(parents=True)
+    (data_folder() / "events.sqlite").write_text("no database at all, " * 100)
     settings = Settings()
     teacher, made = taught(settings)
     teacher.refresh(settings)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shortlist.errors import DatasetMissing, InvalidInput, ShortlistError
 from shortlist.evals.cases import Case, find_problems, read_cases
-from shortlist.evals.datasets import DATA_VARIABLE, load_dataset, named_sets, own_dataset
+from shortlist.evals.datasets import DATA_VARIABLE, load_dataset, own_dataset
 from shortlist.models import Json
 
 LINE = {"id": "q1", "query": "list files", "gold": ["a"], "split": "new_user", "source": "x"}
@@ -142,10 +142,6 @@ def test_a_split_is_a_set_of_its_own() -> None:
 def test_an_unknown_split_names_those_there_are() -> None:
     with pytest.raises(InvalidInput, match="There are: new_user, hard"):
         load_dataset("small:nope")
-
-
-def test_all_named_sets_are_listed(bench: Path) -> None:
-    assert named_sets(bench) == ("small", "train/authored")
 
 
 @pytest.mark.usefixtures("bench")

@@ -12,7 +12,8 @@ from shortlist.config.settings import Settings
 from shortlist.demo.server import demo_settings
 from shortlist.errors import InvalidCatalog, UpstreamError
 from shortlist.library.filter import ToolFilter
-from shortlist.library.sources import mcp_of, read_source
+from shortlist.library.objects import definition_of
+from shortlist.library.sources import read_source
 
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
 MCP = {"name": "send_email", "description": "Send an email.", "inputSchema": SCHEMA}
@@ -61,6 +62,12 @@ def send_email(to: list[str], subject: str, priority: Priority, copies: int = 0,
 
 async def fetch(url, **_more):  # type: ignore[no-untyped-def]
     """Fetch a page."""
+
+
+def mcp_of(item: Any) -> dict[str, Any]:
+    found = definition_of(item)
+    assert found is not None
+    return found
 
 
 def test_a_callable_becomes_a_tool_by_its_signature_and_docstring() -> None:

@@ -12,6 +12,7 @@ import anyio
 
 from shortlist.config import HttpTransport, Limits, ServerSettings, StdioTransport
 from shortlist.upstream.events import State, StateChanged, ToolsChanged, UpstreamEvent
+from shortlist.upstream.grants import LoginKey, TokenGrant
 from shortlist.upstream.host import Cadence
 from shortlist.upstream.pool import UpstreamPool
 
@@ -96,3 +97,23 @@ def text_of(result: Mapping[str, Any]) -> str:
 
 
 SMALL = Limits(message_bytes=1_000_000)
+
+
+class MemoryLogins:
+    """Grants that end with the process."""
+
+    def __init__(self, kept: Mapping[LoginKey, TokenGrant] | None = None) -> None:
+        self._kept = dict(kept or {})
+
+    async def get(self, key: LoginKey) -> TokenGrant | None:
+        return self._kept.get(key)
+
+    async def put(self, key: LoginKey, grant: TokenGrant) -> None:
+        self._kept[key] = grant
+
+    async def remove(self, key: LoginKey) -> None:
+        self._kept.pop(key, None)
+
+    @asynccontextmanager
+    async def refreshing(self, _: LoginKey) -> AsyncIterator[None]:
+        yield

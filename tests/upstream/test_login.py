@@ -12,13 +12,13 @@ from shortlist.cli.grants import StoredGrants
 from shortlist.config.settings import HttpTransport
 from shortlist.storage.secrets import FileSecrets
 from shortlist.upstream.errors import UpstreamNeedsAuth
-from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, MemoryLogins, TokenGrant
+from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, TokenGrant
 from shortlist.upstream.login import Logins, LoginTarget, login_target
 from shortlist.upstream.oauth import LoginFailed
 from shortlist.upstream.pool import UpstreamPool
 from tests.servers.protected import Protected, protected_server
 from tests.upstream.rough_http import rough_server
-from tests.upstream.support import Recorder, pool_of, web
+from tests.upstream.support import MemoryLogins, Recorder, pool_of, web
 
 pytestmark = pytest.mark.anyio
 CALLBACK = "http://127.0.0.1:1/callback"

@@ -83,12 +83,6 @@ def data_root() -> Path:
     return Path(os.environ.get(DATA_VARIABLE) or DATA_FOLDER)
 
 
-def named_sets(root: Path) -> tuple[str, ...]:
-    """List the sets below a data root by the names that `load_dataset` takes."""
-    folders = (found.parent for pattern in QUERY_FILES for found in root.glob(f"**/{pattern}"))
-    return tuple(sorted(_set_name(folder, root) for folder in folders))
-
-
 def _benchmark(name: str) -> Dataset:
     root = data_root()
     for folder in (root / prefix / name for prefix in FOLDERS):

@@ -12,7 +12,7 @@ from shortlist.config.settings import Settings
 from shortlist.errors import InvalidCatalog, InvalidConfig, InvalidInput
 from shortlist.library.objects import definition_of, members
 from shortlist.library.reading import SourceReading
-from shortlist.models import Json, Tool, ToolId
+from shortlist.models import Tool, ToolId
 
 Source: TypeAlias = Any
 """Catalog, Settings, a path, parsed JSON, or an iterable of tools, callables and framework objects."""
@@ -35,14 +35,6 @@ def read_source(source: Source) -> SourceReading:
     if callable(source) or not isinstance(source, Iterable) or members(source) is not None:
         source = [source]
     return _read_items(list(source))
-
-
-def mcp_of(item: Any) -> dict[str, Json]:
-    """Write a framework's tool or a plain callable as an MCP definition."""
-    found = definition_of(item)
-    if found is None:
-        raise InvalidCatalog(f"{_shown(item)} cannot be read as a tool. {READABLE}")
-    return found
 
 
 def _read_items(items: list[Any]) -> SourceReading:

@@ -17,11 +17,6 @@ from shortlist.storage.sqlite_workspaces import SqliteWorkspaces
 from shortlist.storage.tokens import TokenFile
 
 
-def events_path() -> Path:
-    """Return where events are recorded on this machine."""
-    return data_folder() / "events.sqlite"
-
-
 def local_vectors() -> SqliteVectors:
     """Return the embeddings that all programs of this user share; nothing is created before they are used."""
     return SqliteVectors(cache_folder() / "vectors.sqlite")

@@ -1,6 +1,7 @@
 """Experiments and exemplars in SQLite, in the file of the events that they are counted from."""
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,7 +29,7 @@ class SqliteExperiments:
     def start(self, experiment: StoredExperiment) -> None:
         """Start an experiment; raises InvalidInput while another one runs, or for a name that was used before."""
         with self._database.transaction() as connection:
-            _check_free(connection, experiment.name)
+            check_free(connection.execute("SELECT name, stopped FROM experiments"), experiment.name)
             connection.execute(
                 "INSERT INTO experiments (name, plan, started) VALUES (?, ?, ?)",
                 (experiment.name, experiment.plan, experiment.started),
@@ -45,8 +46,9 @@ class SqliteExperiments:
         return [WorkspaceOutcome(*row) for row in self._database.query(sql, (name,))]
 
 
-def _check_free(connection: sqlite3.Connection, name: str) -> None:
-    for known, stopped in connection.execute("SELECT name, stopped FROM experiments"):
+def check_free(experiments: Iterable[tuple[str, int | None]], name: str) -> None:
+    """Raise InvalidInput while an experiment runs, or where one had this name."""
+    for known, stopped in experiments:
         if stopped is None:
             raise InvalidInput(f"The experiment {known!r} is running. Stop it first with `shortlist ab stop`.")
         if known == name:

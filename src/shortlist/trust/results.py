@@ -2,9 +2,9 @@
 
 import base64
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 from shortlist.text.tokens import clean_text
 from shortlist.trust.definitions import MAX_CHARACTERS, ToolDefinition
@@ -20,8 +20,6 @@ _COMMON = frozenset(
     ("content", "structuredContent", "isError", "resultType", "_meta", "type", "text", "uri", "mimeType")
 )
 """Members of any result; other names may say something."""
-Inspect: TypeAlias = Callable[[str, Any], str]
-"""Takes a server and a result, and returns what was found in it, in words; empty where it is clean."""
 _SECRET = re.compile(
     r"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36,}|"
     r"\bgithub_pat_[A-Za-z0-9_]{40,}|\bglpat-[A-Za-z0-9_-]{20,}|\bxox[abpr]-[A-Za-z0-9-]{20,}|"

@@ -1,8 +1,7 @@
 """What a login to a server leaves behind: who signed in where, with which client, and the tokens."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -73,23 +72,3 @@ class LoginStore(Protocol):
     def refreshing(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
         """Let one process at a time refresh a grant."""
         ...
-
-
-class MemoryLogins:
-    """Grants that end with the process."""
-
-    def __init__(self, kept: Mapping[LoginKey, TokenGrant] | None = None) -> None:
-        self._kept = dict(kept or {})
-
-    async def get(self, key: LoginKey) -> TokenGrant | None:
-        return self._kept.get(key)
-
-    async def put(self, key: LoginKey, grant: TokenGrant) -> None:
-        self._kept[key] = grant
-
-    async def remove(self, key: LoginKey) -> None:
-        self._kept.pop(key, None)
-
-    @asynccontextmanager
-    async def refreshing(self, _: LoginKey) -> AsyncIterator[None]:
-        yield

@@ -3,11 +3,10 @@
 from dataclasses import fields
 from typing import Any
 
-from shortlist.errors import InvalidInput
 from shortlist.models import ToolId
 from shortlist.storage.port import LearnedPair, StoredExperiment, WorkspaceOutcome
 from shortlist.storage.postgres.database import Postgres, PostgresConnection
-from shortlist.storage.sqlite_learning import BOUNDS, LEARNED, ExemplarBounds
+from shortlist.storage.sqlite_learning import BOUNDS, LEARNED, ExemplarBounds, check_free
 
 _OUTCOME = tuple(field.name for field in fields(WorkspaceOutcome))
 _PAIR = tuple(field.name for field in fields(LearnedPair))
@@ -26,11 +25,7 @@ class PostgresExperiments:
     def start(self, experiment: StoredExperiment) -> None:
         with self._database.transaction() as connection:
             connection.execute("LOCK TABLE experiments IN EXCLUSIVE MODE")
-            for known, stopped in connection.execute("SELECT name, stopped FROM experiments").fetchall():
-                if stopped is None:
-                    raise InvalidInput(f"The experiment {known!r} is running. Stop it first with `shortlist ab stop`.")
-                if known == experiment.name:
-                    raise InvalidInput(f"An experiment {known!r} exists already. Choose another name.")
+            check_free(connection.execute("SELECT name, stopped FROM experiments").fetchall(), experiment.name)
             connection.execute(
                 "INSERT INTO experiments (name, plan, started) VALUES (%s, %s, %s)",
                 (experiment.name, experiment.plan, experiment.started),
