@@ -88,3 +88,63 @@ def test_a_chat_of_many_turns_takes_the_nearest_request() -> None:
 def test_a_request_after_calls_alone_continues_when_it_says_little() -> None:
     assert asked_now("merge it", (), called=True).relation == "continues"
     assert asked_now("create an invoice for the customer in Berlin", (), called=True).relation == "new"
+
+
+STAGED = (ChatTurn("user", "stage the readme"), ChatTurn("assistant", "README.md is staged."))
+ZONE = (ChatTurn("user", "add a mail record for our domain"), ChatTurn("assistant", "Which zone, and which value?"))
+PREPARED = (
+    ChatTurn("user", "prepare a post about the outage"),
+    ChatTurn("assistant", "The post is saved as a draft. Do you want to change it, or shall I publish it?"),
+)
+
+
+@pytest.mark.parametrize("ask", ["sounds right, carry on", "all good, proceed", "perfect, then let's do it", "lgtm"])
+def test_an_approval_in_other_words_accepts_the_offer(ask: str) -> None:
+    asked = asked_now(ask, PREPARED)
+    assert (asked.relation, asked.text) == ("accepts", "")
+    assert asked.taken.startswith("change it, or")
+
+
+def test_an_offer_that_says_little_is_read_with_what_was_said_before_it() -> None:
+    turns = (ChatTurn("user", "write the minutes"), ChatTurn("assistant", "The minutes are a draft. Shall I mail it?"))
+    assert asked_now("yes, off you go", turns).taken == 'mail it\n"The minutes are a draft"'
+
+
+@pytest.mark.parametrize(
+    "said", ["I'd overwrite the old prices.", "I am going to overwrite the old prices.", "I'm about to overwrite them."]
+)
+def test_an_announcement_is_an_offer(said: str) -> None:
+    asked = asked_now("fine by me", (ChatTurn("user", "the prices changed"), ChatTurn("assistant", said)))
+    assert (asked.relation, asked.taken.partition(" ")[0]) == ("accepts", "overwrite")
+
+
+def test_what_stands_in_a_quote_rejects_nothing() -> None:
+    asked = asked_now('title: "Charge once, not twice"', STAGED)
+    assert asked.relation == "continues"
+    assert '"Charge once, not twice"' in asked.query
+    assert asked_now('no, the title is "Charge once, not twice"', STAGED).text.endswith('"Charge once, not twice"')
+
+
+def test_a_quote_and_an_identifier_are_one_word_of_a_request() -> None:
+    assert asked_now("example.net, v=spf1-include:_mail.example.net", ZONE).relation == "fills"
+    assert asked_now("let kim.lee@mail.example.com in", STAGED).relation == "continues"
+    assert asked_now('ah, file it under my "read during the long winter" shelf', STAGED).relation == "continues"
+
+
+@pytest.mark.parametrize(
+    ("ask", "relation"),
+    [
+        ("and the humidity?", "continues"),
+        ("now with a chart", "continues"),
+        ("and who measured that?", "continues"),
+        ("and how is it in Braga?", "repeats"),
+        ("and the other one?", "repeats"),
+        ("what about Sintra", "repeats"),
+    ],
+)
+def test_another_side_of_the_thing_is_not_a_repetition(ask: str, relation: Relation) -> None:
+    assert asked_now(ask, WEATHER).relation == relation
+
+
+def test_a_rejection_of_anything_leaves_what_is_wanted() -> None:
+    assert asked_now("no, don't post anything yet, just draft it", POSTED).text == "draft it"

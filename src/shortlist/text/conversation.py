@@ -46,26 +46,37 @@ def _pattern(*alternatives: str) -> re.Pattern[str]:
     return re.compile("|".join(alternatives), re.IGNORECASE)
 
 
-_YES = _pattern(
-    r"^\W*(?:(?:ok|okay|great|perfect)[\s,.!]+)?"
-    r"(?:yes|yep|yeah|yup|sure|ok|okay|go ahead|please do|do it|do that|go for it|sounds good|absolutely|definitely"
+_AGREES = (
+    r"(?:yes|yep|yeah|yup|sure|ok|okay|alright|all right|lgtm|proceed|carry on|off you go|make it so|be my guest"
+    r"|go (?:ahead|on|for it)|please do|(?:let['’]?s )?do (?:it|that|so|this)|ship it"
+    r"|(?:(?:that|this|it|all|everything) )?(?:looks|sounds|is|seems)"
+    r" (?:all )?(?:good|fine|right|great|perfect|ok|okay)"
+    r"|all (?:good|fine)|(?:fine|good) (?:by|with|for) me|works for me|absolutely|definitely"
     r"|of course|why not|correct|right|exactly|ja|gerne|sí|si|claro|oui|sim|tak|да|evet|vâng|نعم"
     r"|はい|네|응|好|好的|是的|हाँ)\b"
-    r"(?:[\s,.!]+(?:please|pls|do it|do that|go ahead|thanks|thank you|that would be great|bitte))*[\s.!]*"
+)
+_YES = _pattern(
+    r"^\W*(?:(?:great|perfect|lovely|nice|cool|good|fine|super|excellent|awesome|so|then)[\s,.!–-]+)*"
+    + _AGREES
+    + rf"(?:[\s,.!–-]+(?:{_AGREES}|please|pls|then|now|thanks|thank you|that would be great|bitte))*[\s.!]*"
 )
 _OFFER = _pattern(
     r"(?:shall|should|may|can) i\b",
     r"(?:want|like) me to\b",
     r"(?:if you like|if you want),? i\b",
-    r"i (?:can|could|will|'ll)\b",
+    r"i(?: (?:can|could|will|would)|['’](?:ll|d))\b",
+    r"\bi(?: am|['’]m) (?:about|going|ready) to\b",
+    r"(?:would you like|do you want)\b",
     r"soll ich\b",
     r"quieres que\b",
     r"veux-tu que\b",
 )
 _OFFERED = _pattern(
-    r"^.*?\b(?:shall i|should i|may i|can i|want me to|like me to|i can|i could|i will|i'll|soll ich|quieres que|"
-    r"veux-tu que)\b\s*"
+    r"^.*?\b(?:shall i|should i|may i|can i|want me to|like me to|i can|i could|i will|i would|i['’]ll|i['’]d"
+    r"|(?:i am|i['’]m) (?:about|going|ready) to|would you like(?: me)?(?: to)?|do you want(?: me)?(?: to)?"
+    r"|soll ich|quieres que|veux-tu que)\b\s*"
 )
+_OFFERED_LAST = _pattern(r"(?:\W+(?:or|and))?\W*\b(?:shall|should|may|can) i\b.*$")
 _CHANGES_TOPIC = _pattern(
     _START + r"(?:by the way|btw|something else|different topic|another (?:topic|thing|question)|new topic|next\s?:"
     r"|switching to|let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es)"
@@ -80,7 +91,8 @@ _CORRECTS = _pattern(
 )
 _REJECTED = _pattern(
     r"\b(?:(?:i|we) )?(?:do not|don['’]?t|not|no(?! (?:no|not|wait|do|don|i|just)\b)|nicht|kein|non)\s+"
-    r"(?:(?:need|want|mean|in|on|to|with|via|the|those|that|an?)\s+)*([\w#-]+)(?:\s+(?:it|them|that|this)\b)?"
+    r"(?:(?:need|want|mean|in|on|to|with|via|the|those|that|an?)\s+)*([\w#-]+)"
+    r"(?:\s+(?:it|them|that|this|any(?:thing|one|body)|yet|now)\b)*"
 )
 _OBJECTION = _pattern(
     _START + r"(?:(?:no|nope|nah|wait|sorry|wrong|actually|just|only|(?:i|we) (?:only )?(?:mean|meant|wanted|said)"
@@ -94,6 +106,15 @@ _REPEATS = _pattern(
     _START + r"(?:what about|how about|and|or|also|now|und|y|et|и|а)\b",
     r"(?:は|呢|은|는)[?？]\s*$",
 )
+_ANOTHER = _pattern(
+    r"^\W*(?:(?:ok|okay|thanks|great|cool|and|now|then|so|also)\b[\s,.!]*)+"
+    r"(?:(?:the|its|their|his|her|as|with(?:out)?)\s+(?:an?\s+|the\s+)?[^\W\d_]"
+    r"|(?:who|which|where|when|why|what|how)(?!\s+about\b|(?:['’]s|\s+is)\s+(?:it|the \w+)\s+(?:in|on|at|for)\b)\b)"
+)
+"""What names another side of the thing under discussion, and not another thing."""
+_SAME = _pattern(
+    r"\b(?:again|same|likewise|ditto|once more|too|as well|others?|ones?|first|second|third|last|next|rest|nochmal)\b"
+)
 _POINTS_BACK = _pattern(
     r"\b(?:it|its|it's|that|this|them|they|these|those|there|then|him|her|his|he|she|both|here|one|ones|instead|first"
     r"|second|third|last|latest|newest|oldest|other|rest|das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b",
@@ -102,6 +123,10 @@ _POINTS_BACK = _pattern(
 _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
 _QUESTION_MARKS = ("?", "？", "؟")
 _WORD = re.compile(r"[^\W\d_]+")
+_QUOTE = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|「[^」\n]*」|(?<!\w)'[^'\n]*'(?!\w)")
+_OUTSIDE_QUOTES = re.compile(rf"(?P<quote>{_QUOTE.pattern})|(?:(?!{_QUOTE.pattern}).)+", re.DOTALL)
+_VALUE = re.compile(r"\S*(?:\w[@/:=_.\\-]+\w|\d)\S*")
+"""An address, a path, a number, an identifier: one word of a request, however many it is made of."""
 _FOR_WHOM = re.compile(r"^(?:me|us)\s+(?=\S)", re.IGNORECASE)
 """Whom an action is for, as in "show me"; it is not part of the thing."""
 
@@ -169,13 +194,14 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
     said, acts, words = _said_last(earlier), _acts(ask), _words(ask)
     if _accepts(ask, said):
         return "accepts"
-    if _matches(_CORRECTS, ask):
+    own = _unquoted(ask)
+    if _matches(_CORRECTS, own):
         return "corrects"
     if _fills(ask, said) and not acts and words < SELF_CONTAINED:
         return "fills"
-    if _matches(_REPEATS, ask) and not acts and words <= FEW_WORDS:
+    if _matches(_REPEATS, own) and not (acts or _names_another(own)) and words <= FEW_WORDS:
         return "repeats"
-    points = _matches(_POINTS_BACK, ask) and words < SELF_CONTAINED
+    points = _matches(_POINTS_BACK, own) and words < SELF_CONTAINED
     is_short = words <= (FEW_WORDS - 1 if acts else FEW_WORDS)
     return "continues" if points or is_short or _first_wish_points(ask) else "new"
 
@@ -192,14 +218,30 @@ def _matches(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _words(text: str) -> int:
-    """Count the informative words of a text; of another language all but one count, by the gloss without spaces."""
+    """Count the informative words of a text; of another language all but one count, by the gloss without spaces.
+
+    A quote or an identifier is one word, whatever it says.
+    """
     said = glossed(text)
-    return max(len(terms(said)), len(text.split()) - 1) if said else len(terms(text))
+    if said:
+        return max(len(terms(said)), len(text.split()) - 1)
+    plain, values = _VALUE.subn(" ", _QUOTE.sub(" 0 ", text))
+    return len(terms(plain)) + values
+
+
+def _unquoted(text: str) -> str:
+    """Return a text with its quotes emptied: what stands in them is not said by who asks."""
+    return _QUOTE.sub('""', text)
 
 
 def _accepts(ask: str, said: str) -> bool:
     yes = _YES.match(ask)
     return bool(yes and _OFFER.search(said)) and len(terms(ask[yes.end() if yes else 0 :])) <= FEW_WORDS
+
+
+def _names_another(ask: str) -> bool:
+    """Return whether a turn that begins like a repetition asks for something else: "and the price?", "and who?"."""
+    return bool(_ANOTHER.match(ask)) and not _SAME.search(ask)
 
 
 def _fills(ask: str, said: str) -> bool:
@@ -220,12 +262,13 @@ def _remainder(ask: str, relation: Relation) -> str:
         return ask[yes.end() :].strip()
     if relation != "corrects":
         return ask
-    wanted = _FOR_THAT.sub("", _OBJECTION.sub("", _REJECTED.sub(" ", ask).strip(" ,.!;")))
+    kept = _OUTSIDE_QUOTES.sub(lambda part: part["quote"] or _REJECTED.sub(" ", part[0]), ask)
+    wanted = _FOR_THAT.sub("", _OBJECTION.sub("", kept.strip(" ,.!;")))
     return wanted.strip(" ,.!;") or ask
 
 
 def _rejected(ask: str) -> frozenset[str]:
-    return frozenset(word.lower() for word in _REJECTED.findall(ask))
+    return frozenset(word.lower() for word in _REJECTED.findall(_unquoted(ask)))
 
 
 def _said_last(earlier: Sequence[ChatTurn]) -> str:
@@ -242,10 +285,16 @@ def _nothing(_: str, __: Sequence[ChatTurn]) -> str:
 
 
 def _offer(_: str, earlier: Sequence[ChatTurn]) -> str:
-    """Return what the last answer offers to do, without the words that offer it."""
-    sentences = re.split(r"(?<=[.!?])\s+", _said_last(earlier))
-    offers = [_OFFERED.sub("", sentence).strip(" ?.!") for sentence in sentences if _OFFER.search(sentence)]
-    return "\n".join(offer for offer in offers if terms(offer))
+    """Return what the last answer offers to do, without the words that offer it.
+
+    An offer that says little ("shall I send it?") is read with what was said before it.
+    """
+    said = _said_last(earlier)
+    sentences = re.split(r"(?<=[.!?])\s+", said)
+    found = [_OFFERED.sub("", sentence).strip(" ?.!") for sentence in sentences if _OFFER.search(sentence)]
+    offers = "\n".join(offer for offer in found if terms(offer))
+    about = _OFFERED_LAST.sub("", said)
+    return f"{offers}\n{quoted(about)}" if len(terms(offers)) <= 1 and terms(about) else offers
 
 
 def _open_request(_: str, earlier: Sequence[ChatTurn]) -> str:
