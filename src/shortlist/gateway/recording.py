@@ -320,6 +320,20 @@ def _size(result: Answer) -> int:
     return sum(len(part) for block in blocks for key in ("text", "data") if isinstance(part := block.get(key), str))
 
 
+def _leaves(value: Json | Mapping[str, Json]) -> set[str]:
+    """Return the values in some arguments that are long enough to say something about their caller."""
+    waiting, found = [value], set[str]()
+    while waiting and len(found) <= MOST_MASKED:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+        elif not isinstance(each, bool) and len(str(each)) >= SHORTEST_MASKED:
+            found.add(str(each))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedSearch:
     """A search whose queries are traced and timed, step by step."""
@@ -394,9 +408,7 @@ def tool_error(method: str, result: object) -> str:
 
 def failure_name(error: BaseException) -> str:
     """Return the error type of an exception, as metrics and traces name it."""
-    if isinstance(error, UpstreamRefused):
-        return str(error.code)
-    if isinstance(error, RequestRefused):
+    if isinstance(error, (UpstreamRefused, RequestRefused)):
         return str(error.code)
     return _FAILURES.get(type(error)) or type(error).__name__
 
@@ -484,17 +496,3 @@ def hash_arguments(arguments: Mapping[str, Json]) -> str:
 
 def _arguments_text(arguments: Mapping[str, Json]) -> str:
     return json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
-
-
-def _leaves(value: Json | Mapping[str, Json]) -> set[str]:
-    """Return the values in some arguments that are long enough to say something about their caller."""
-    waiting, found = [value], set[str]()
-    while waiting and len(found) <= MOST_MASKED:
-        each = waiting.pop()
-        if isinstance(each, Mapping):
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
-        elif not isinstance(each, bool) and len(str(each)) >= SHORTEST_MASKED:
-            found.add(str(each))
-    return found

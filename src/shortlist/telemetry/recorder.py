@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -216,24 +216,28 @@ class Recorder:
 
     def _recover(self, spooling: Spooling) -> None:
         for left in spooling.spool.left():
-            before, left_over = left.since(spooling.stored(left.name))
-            for start in range(0, len(left_over), BATCH):
-                part, records = BatchPart(), left_over[start : start + BATCH]
-                for number, record in enumerate(records, before + start + 1):
-                    try:
-                        found = decode_spooled(record)
-                        stamped = Stamped(found.at, self._clocks.steady(), found.event)
-                        part.events.append(Recorded(self._ledger.enter(part.batch, stamped), number))
-                    except Exception:  # one bad event must not take the others with it
-                        logger.exception("an event of an earlier process could not be recorded")
-                        self._lose("unwritable", 1)
-                part.batch.spool = (left.name, before + start + len(records))
-                parts = [part]
+            before, records = left.since(spooling.stored(left.name))
+            for start in range(0, len(records), BATCH):
+                parts = [self._left_part(left.name, before + start, records[start : start + BATCH])]
                 while parts:
                     self._append(parts)
             left.discard()
-            if left_over:
-                logger.info("recorded %d events that an earlier process had left", len(left_over))
+            if records:
+                logger.info("recorded %d events that an earlier process had left", len(records))
+
+    def _left_part(self, spool: str, before: int, records: Sequence[bytes]) -> BatchPart:
+        """Make a batch of the next records that an earlier process has left in its spool."""
+        part = BatchPart()
+        for number, record in enumerate(records, before + 1):
+            try:
+                found = decode_spooled(record)
+                stamped = Stamped(found.at, self._clocks.steady(), found.event)
+                part.events.append(Recorded(self._ledger.enter(part.batch, stamped), number))
+            except Exception:  # one bad event must not take the others with it
+                logger.exception("an event of an earlier process could not be recorded")
+                self._lose("unwritable", 1)
+        part.batch.spool = (spool, before + len(records))
+        return part
 
     def _run(self) -> None:
         if self._spooling is not None:
