@@ -3,13 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.text.asks import MAX_ASK_CHARS
+from shortlist.text.kinds import with_kinds
 from shortlist.text.queries import (
     EXPANSION_WEIGHT,
     MAX_QUERY_TERMS,
     PASTED_WEIGHT,
     analyse,
     wishes,
-    with_kinds,
 )
 from shortlist.text.tokens import terms
 
@@ -140,7 +140,10 @@ def test_a_synonym_weighs_less_than_the_word() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("tell #dev it is out", "tell channel #dev it is out"),
+        ("tell #dev it is out", 'post a message to channel "dev" it is out'),
+        ("please drop it in #deploys", 'please post a message to channel "deploys"'),
+        ("let #support know", 'post a message to channel "support"'),
+        ("who is in #dev", "who is in channel #dev"),
         ("rename draft.md to final.md", "rename file draft.md to final.md"),
         ("open an issue in acme/api", "open an issue in repository acme/api"),
         ("rename the file draft.md", "rename the file draft.md"),

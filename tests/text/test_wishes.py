@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.text.kinds import with_kinds
 from shortlist.text.queries import MAX_WISHES, wishes
 
 
@@ -61,7 +62,10 @@ def test_one_wish_stays_whole(text: str) -> None:
         ("फ़ाइल हटाओ और ईमेल भेजो", ["फ़ाइल हटाओ", "ईमेल भेजो"]),
         ("احذف الملف وأرسل بريدا", ["احذف الملف", "أرسل بريدا"]),
         ("查一下天气，然后发一封邮件", ["查一下天气", "发一封邮件"]),
+        ("搜索昨天的日志，再把这个文件删掉", ["搜索昨天的日志", "把这个文件删掉"]),
         ("メールを検索して、添付ファイルをダウンロードして", ["メールを検索して", "添付ファイルをダウンロードして"]),
+        ("メールを検索してスラックに投稿して", ["メールを検索して", "スラックに投稿して"]),
+        ("trova un hotel e dimmi come ci vado", ["trova un hotel", "dimmi come ci vado"]),
         ("이메일을 검색하고 첨부파일을 다운로드해줘", ["이메일을 검색하고", "첨부파일을 다운로드해줘"]),
     ],
 )
@@ -76,12 +80,28 @@ def test_each_wish_of_a_request_in_another_language_is_found(text: str, parts: l
         "envía un correo a Ana y Luis",
         "cherche un vol et un hôtel",
         "查找邮件和附件",
+        "把文件移到文档文件夹，谢谢",
+        "来週の予定を確認して教えて",
         "translate 'wash and go' to Spanish",
         "post `stop the server and delete the file` in the channel",
     ],
 )
 def test_one_wish_in_another_language_or_with_a_quote_stays_whole(text: str) -> None:
     assert wishes(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("merge the pull request and tell #review", "review"),
+        ("1) stop the container 2) remove it 3) notify #ops", "ops"),
+        ("lösch die Datei und sag's in #deploy", "deploy"),
+        ("supprime la branche et écris-le dans #merge", "merge"),
+    ],
+)
+def test_a_channel_that_is_named_like_a_thing_is_still_a_channel(text: str, name: str) -> None:
+    last = wishes(text)[-1].query
+    assert with_kinds(last) == f'post a message to channel "{name}"'
 
 
 def test_a_part_too_short_to_tell_its_language_is_searched_by_its_gloss() -> None:

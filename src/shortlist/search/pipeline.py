@@ -19,7 +19,8 @@ from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.ports import Among, Candidates, Rows
 from shortlist.models import Query, Relation, Scores, Signal, Step, ToolId
-from shortlist.text.queries import FIRST_WORD, AnalysedQuery, shipped_expansions
+from shortlist.text.kinds import FIRST_WORD
+from shortlist.text.queries import AnalysedQuery, shipped_expansions
 from shortlist.text.tokens import ACTIONS, compact, named_action, stem, terms
 
 DEPTH = 50

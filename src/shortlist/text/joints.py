@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from shortlist.text.kinds import told_channel
 from shortlist.text.languages.glossing import gloss, written_out
 from shortlist.text.languages.reading import glossed, read_query
 from shortlist.text.tokens import ACTIONS
@@ -34,9 +35,12 @@ FOREIGN_JOINTS = frozenset(word for joints in _SPOKEN.values() for word in joint
 _MORE = {"ar": r"|[،,]?\s+و(?=\w{3})", "ko": r"|(?<=고)\s+"}
 """What joins two wishes without a word of its own."""
 _UNSPACED = {
-    "ja": r"[、，,。；！？\n]+\s*(?:そして|それから|その後|次に)?|(?<=て)から(?=.)|それから|そして|その後",
+    "ja": r"[、，,。；！？\n]+\s*(?:そして|それから|その後|次に)?|(?<=て)から(?=.)|それから|そして|その後"
+    r"|(?<=[てで])(?=[^ぁ-ん\s、。][^、。て]{1,30}[をにへ][^、。]{0,12}[てで](?:ください|くれる?|ほしい|おいて)?\s*[。！]?$)",
     "zh": r"[，,。；！？\n]+\s*(?:然后|再|并且|并|接着|同时|最后)?|然后|接着|并且",
 }
+_OBJECT_FIRST = re.compile(r"\s*(?:请|麻烦|帮我|顺便)*(?:把|将|给)")
+"""A Chinese clause that names what something is done with before it says what."""
 _LAST = frozenset({"de", "hi", "ja", "ko", "tr"})
 """Languages in which the action may come last."""
 
@@ -78,7 +82,7 @@ def foreign_parts(text: str, is_wish: Callable[[str], bool]) -> list[Part]:
     language = reading.languages[0]
     parts: list[tuple[str, bool]] = []
     for joint, piece in _pieces(text, language):
-        is_one = _acts(written_out(gloss(piece, language), 1), language, is_wish)
+        is_one = _acts(piece, language, is_wish)
         if parts and not (is_one and parts[-1][1]):
             parts[-1] = (f"{parts[-1][0]}{joint}{piece}", is_one or parts[-1][1])
         else:
@@ -95,13 +99,16 @@ def _pieces(text: str, language: str) -> Iterator[tuple[str, str]]:
 
 
 def _part(text: str, language: str) -> Part:
-    return Part(text, "" if glossed(text) else written_out(gloss(text, language)))
+    said = written_out(gloss(text, language))
+    return Part(text, ("#" in text and told_channel(text, said)) or ("" if glossed(text) else said))
 
 
-def _acts(said: str, language: str, is_wish: Callable[[str], bool]) -> bool:
+def _acts(piece: str, language: str, is_wish: Callable[[str], bool]) -> bool:
+    said = written_out(gloss(piece, language), 1)
     words = _WORD.findall(said.lower())
     ends = language in _LAST and len(words) > 1 and not ACTIONS.isdisjoint(words[-2:])
-    return is_wish(said) or ends
+    is_done = language == "zh" and _OBJECT_FIRST.match(piece) is not None and not ACTIONS.isdisjoint(words[1:])
+    return is_wish(said) or ends or is_done or bool("#" in piece and told_channel(piece, said))
 
 
 def _joints(language: str) -> re.Pattern[str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from shortlist.errors import InvalidInput
 from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, TAKING_BACK, Ask, last_said, quoted, read_ask
 from shortlist.text.joints import FOREIGN_JOINTS, Part, foreign_parts, split_outside_quotes, without_quotes
+from shortlist.text.kinds import CHANNEL, FILLER, FIRST_WORD, with_kinds
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.reading import GlossedText, glossed, read_query
 from shortlist.text.tokens import (
@@ -102,10 +103,6 @@ MOST_CHARS = 600
 MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
-_FILLER = (
-    r"(?:(?:please|pls|can you|could you|would you|i need to|i want to|i'd like to|i have to|just|also|both|maybe"
-    r"|finally|then|afterwards|yes|yeah|ok|okay|sure|great|thanks|so|now|hey|hi)[,.!]?\s+)*"
-)
 _JOINT = re.compile(
     r"((?<=[.!?;])\s+|\n+"
     r"|,?\s+(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as|plus|and|&"
@@ -113,34 +110,14 @@ _JOINT = re.compile(
 )
 _NUMBER = re.compile(r"(?:^|\s)(?:\(?\d{1,2}[.)]|[-*•])\s+")
 """Numbers and bullets of a list; each begins a line of its own."""
-FIRST_WORD = re.compile(rf"^\W*{_FILLER}([^\W\d_]+)", re.IGNORECASE)
 _ASKS = re.compile(
-    rf"^\W*{_FILLER}(?:who|what|what's|which|where|when|how|is there|are there|i need|i want|let me know|tell me)\b",
+    rf"^\W*{FILLER}(?:who|what|what's|which|where|when|how|is there|are there|i need|i want|let me know|tell me)\b",
     re.IGNORECASE,
 )
 _NEED = re.compile(r"^\W*(?:i|we)(?:'d| would)? (?:want|need|like|wish|have to|plan|hope)\b", re.IGNORECASE)
 _QUESTION = re.compile(r"^\W*(?:please,? )?(?:can|could|would|will|do|should) (?:you|we|i)\b", re.IGNORECASE)
 _MORE = re.compile(r"\b(?:also|too|as well|and|then|plus)\b", re.IGNORECASE)
 _ONE = re.compile(r"\bones?\b", re.IGNORECASE)
-_CHANNEL = re.compile(r"(?<![\w&/#])#(?=[a-z][\w-]*[a-z])", re.IGNORECASE)
-"""The sign of a chat channel's name: `#dev`; not of an issue's number."""
-_FILE_NAME = re.compile(
-    r"(?<![\w./\\:@-])(?:[\w-]+/)*[\w-]+\.(?:md|txt|py|ts|tsx|jsx|json|ya?ml|toml|ini|cfg|conf|env|html?|css|go|rs|rb|java|cpp|sh|sql|log|xml|csv)"
-    r"(?![\w./-]|\.\w)"
-)
-"""The name of a text file, also in a folder: `draft.md`, `src/cart.py`; not an address or a part of a whole path."""
-_REPOSITORY = re.compile(
-    r"(?:(?<=\bin )|(?<=\bon )|(?<=\bof )|(?<=\bfor )|(?<=\bfrom )|(?<=\bto )|(?<=\binto ))"
-    r"[a-z][\w-]{2,}/[a-z][\w-]+(?![\w./-]*/|\.\w|\w)"
-)
-"""The name of a repository with its owner: `in acme/api`. So are alternatives, which have nothing to do with code."""
-_CODE_WORDS = re.compile(
-    r"\b(?:issues?|branch\w*|commits?|pull|prs?|merge|releases?|forks?|workflows?|readme)\b", re.IGNORECASE
-)
-_FILE_WORDS = re.compile(
-    r"\b(?:files?|folders?|director(?:y|ies)|documents?|scripts?|logs?|notes?|repo\w*|fichier|archivo|nota|datei)\b",
-    re.IGNORECASE,
-)
 _POINTS = re.compile(r"\b(?:it|its|them|they|that|this|those|these|him|her|there|one|result|both)\b", re.IGNORECASE)
 
 
@@ -356,18 +333,6 @@ def asked_text(text: str) -> str:
 
 
 @lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
-def with_kinds(text: str) -> str:
-    """Say what a name stands for that is written as one, as "tell #dev" and "rename a.md" leave it out."""
-    if "#" in text and "channel" not in text.lower():
-        text = _CHANNEL.sub("channel #", text)
-    if "." in text and (found := _FILE_NAME.search(text)) and not _FILE_WORDS.search(text):
-        text = f"{text[: found.start()]}file {text[found.start() :]}"
-    if "/" in text and (found := _REPOSITORY.search(text)) and _CODE_WORDS.search(text) and "repo" not in text.lower():
-        text = f"{text[: found.start()]}repository {text[found.start() :]}"
-    return text
-
-
-@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
 def texts_to_embed(asked: str, expansions: Expansions | None = None, *, apart: bool = True) -> tuple[str, ...]:
     """Return what is asked as a model knows its words and, where these are several things, each of them.
 
@@ -484,7 +449,8 @@ def _asks_for(need: str, text: str) -> bool:
 
 def _is_wish(text: str) -> bool:
     first = FIRST_WORD.match(text)
-    acts = first and first[1].lower() in ACTIONS and (_POINTS.search(text) or len(terms(text)) >= MIN_WORDS)
+    says_enough = _POINTS.search(text) or len(terms(text)) >= MIN_WORDS or CHANNEL.search(text)
+    acts = first and first[1].lower() in ACTIONS and says_enough
     return bool(acts or (_ASKS.match(text) and terms(text)))
 
 
