@@ -2,7 +2,7 @@ import pytest
 
 from shortlist import ToolFilter
 from shortlist.demo import CATALOG
-from shortlist.text.heads import head_of, head_of_gloss, plain_action, tells
+from shortlist.text.heads import head_of, head_of_gloss, opposed_action, plain_action, tells
 from shortlist.text.languages.reading import read_query
 
 EVERYDAY = {
@@ -152,3 +152,41 @@ def test_a_name_behind_a_preposition_of_another_language_is_no_part_of_the_head(
     assert reading is not None
     head = head_of_gloss(text, reading.units)
     assert (head and head.strip()) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "action"),
+    [
+        ("delete the webhook of the shop", "list_webhooks", "delete"),
+        ("please approve that expense", "get_expense", "approve"),
+        ("stop the render job", "start_render_job", "stop"),
+        ("create a vlan", "delete_vlan", "create"),
+        ("create a vlan", "vlan.add", None),
+        ("change one file", "create_or_update_file", None),
+        ("cancel the order", "delete_order", None),
+        ("add up my bills of June", "query_bills", None),
+        ("resolve example.org to an address", "lookup_address", None),
+        ("move this photo to the trash", "delete_photo", None),
+        ("show the vlan", "delete_vlan", None),
+        ("create a vlan", "vlan", None),
+    ],
+)
+def test_a_tool_is_opposed_that_is_named_for_something_a_change_cannot_mean(
+    text: str, name: str, action: str | None
+) -> None:
+    assert opposed_action(text, name) == action
+
+
+def test_a_change_is_not_answered_with_a_tool_that_only_reads() -> None:
+    reading = {
+        "list_webhooks": "List the webhooks of the shop.",
+        "get_webhook": "Get a webhook of the shop by its id.",
+        "list_products": "List the products of the shop.",
+    }
+    tools = [{"name": name, "description": said} for name, said in reading.items()]
+    of_change = "approve that webhook of the shop"
+    found = ToolFilter(tools).filter(of_change)
+    assert found.confidence.level == "none"
+    assert "it does not say that it can approve" in found.confidence.reasons
+    with_it = [*tools, {"name": "approve_webhook", "description": "Approve a webhook of the shop."}]
+    assert ToolFilter(with_it).filter(of_change).confidence.level == "high"

@@ -20,7 +20,7 @@ from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.caution import Judged, by_head, heads_in, without_action
+from shortlist.search.caution import JUDGED_ACTIONS, Judged, by_head, heads_in, without_action
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
@@ -33,7 +33,7 @@ from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled, respelled
 from shortlist.search.wishes import answer_each, serve_each
 from shortlist.text.asks import Ask
-from shortlist.text.heads import PLAIN_ACTIONS
+from shortlist.text.kinds import with_kinds
 from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
@@ -46,7 +46,6 @@ from shortlist.text.queries import (
     query_of,
     texts_to_embed,
     wishes,
-    with_kinds,
 )
 from shortlist.text.tokens import ACTIONS, clean_text, distinct_words
 
@@ -456,7 +455,7 @@ def _confidence(search: _Search) -> Confidence:
     takes, others = ready.index.lexical.fills(first, "parameters"), at_large(ready.fitted.background, search.request)
     features = confidence_features(evidence, logits, first, parameters=takes, at_large=others)
     judged = ready.fitted.calibration.judge(features, proven, missing_product(search.request, ready.index))
-    if not PLAIN_ACTIONS.isdisjoint(distinct_words(search.request.analysed.text)):
+    if not JUDGED_ACTIONS.isdisjoint(distinct_words(search.request.analysed.text)):
         judged = without_action(judged, search.request, ready.index, first, ready.fitted.calibration.none_below)
     return as_asked(judged, search.ask)
 

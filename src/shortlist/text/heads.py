@@ -9,13 +9,43 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 
+from shortlist.text.kinds import FIRST_WORD
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.lexicon import english_words
-from shortlist.text.queries import FIRST_WORD, apart, shipped_expansions
-from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, read_words, terms
+from shortlist.text.queries import apart, shipped_expansions
+from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, named_action, read_words, stem, terms
 
 PLAIN_ACTIONS = read_words("plain_actions.txt")
 PRODUCTS = read_words("products.txt")
+_NAMED = {
+    "reads": "get list search find show read fetch look view check count describe see browse query lookup retrieve "
+    "display inspect examine track monitor analyze watch whois preview validate verify compare",
+    "makes": "create add insert generate build register make",
+    "changes": "update edit modify change rename patch replace",
+    "begins": "start launch run resume enable activate unlock unarchive subscribe",
+    "ends": "stop cancel abort kill close terminate pause disable mute archive revoke lock unsubscribe deactivate",
+    "removes": "delete remove drop purge erase wipe destroy trash",
+}
+"""What the verbs in names of tools do."""
+_ASKED = {
+    "makes": "create add",
+    "changes": "update edit modify rename replace move change",
+    "begins": "start launch resume enable activate unlock",
+    "ends": "stop cancel close pause disable mute archive revoke lock terminate",
+    "removes": "delete remove erase purge",
+    "acts": "resolve approve merge publish reply upload trigger refund submit restore",
+}
+_OPPOSED = {
+    "makes": ("reads", "removes", "ends"),
+    "changes": ("reads", "removes", "ends"),
+    "begins": ("reads", "removes", "ends"),
+    "ends": ("reads", "makes", "begins"),
+    "removes": ("reads", "makes", "begins"),
+    "acts": ("reads",),
+}
+"""What is not done by a tool that is named for something else: nobody creates a channel with a tool that lists them."""
+_OTHER_SENSE = re.compile(r"\b(?:add (?:up|\d)|resolve\b.*\bto\b|move\b.*\b(?:trash|bin)\b)", re.IGNORECASE)
+"""Verbs that mean something else here: "add up the bills", "resolve a name to an address", "move it to the trash"."""
 
 _ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")
 _CONTENT = re.compile(
@@ -40,10 +70,31 @@ def products_named(text: str) -> tuple[str, ...]:
     return tuple([name for found in _ABOUT.findall(text) if (name := found.lower()) in PRODUCTS])
 
 
+CHANGES = frozenset(verb for verbs in _ASKED.values() for verb in verbs.split())
+"""Verbs that ask for a change."""
+
+
 def plain_action(text: str) -> str | None:
     """Return the verb that a request begins with, if tools that do this say so in the same words, or nearly."""
     first = FIRST_WORD.match(text)
     return word if first and (word := first[1].lower()) in PLAIN_ACTIONS else None
+
+
+@cache
+def opposed_verbs(action: str) -> frozenset[str]:
+    """Return the stems of verbs in names of tools that do not do what an action asks for."""
+    kind = next((kind for kind, verbs in _ASKED.items() if action in verbs.split()), None)
+    others = [verb for other in _OPPOSED.get(kind or "", ()) for verb in _NAMED[other].split()]
+    return frozenset(map(stem, others)) - alike_actions(stem(action))
+
+
+def opposed_action(text: str, name: str) -> str | None:
+    """Return the verb that a request begins with, if a tool is named for something that it cannot mean."""
+    first = FIRST_WORD.match(text)
+    if first is None or (action := first[1].lower()) not in CHANGES or _OTHER_SENSE.search(text):
+        return None
+    verb, *rest = named_action(name) or ("",)
+    return action if verb in opposed_verbs(action) and alike_actions(stem(action)).isdisjoint(rest) else None
 
 
 def tells(text: str) -> bool:
