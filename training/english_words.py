@@ -6,7 +6,8 @@ A word is ordinary if a request or a tool text has it and the dictionary (Debian
 texts have it that it cannot be a typing error: names of products, words of the trade. The rest of the dictionary is a
 list of its own, with words of a larger one (wamerican-large) that no slip makes of a common word, words that several
 servers use, and those of `words/modern.txt`: such a word is never taken for a typing error, and says nothing about the
-language of a request.
+language of a request. The names among the words of the dictionary, and those of `words/names.txt`, are a list of their
+own: a name becomes an argument of a call, so it says nothing about which tool is asked for.
 """
 
 import argparse
@@ -25,6 +26,9 @@ from training.lexicon import WORDS
 SHIPPED = Path("src/shortlist/text/data/english.txt")
 RARER = Path("src/shortlist/text/data/dictionary.txt")
 MODERN = WORDS / "modern.txt"
+NAMES, MORE_NAMES = Path("src/shortlist/text/data/names.txt"), WORDS / "names.txt"
+BRANDS = WORDS / "brands.txt"
+"""Names that say which tool is asked for."""
 SEEN_BY = 25
 """Servers and requests that must have a word which no dictionary has."""
 USED_BY = 4
@@ -90,6 +94,18 @@ def rarer(words: Collection[str], listed: Collection[str], data: Path) -> list[s
     return sorted(plain.difference(words))
 
 
+def names(listed: Collection[str]) -> list[str]:
+    """Return first names, places, languages and the like; with a capital where the word in small letters is another."""
+    named = {word.lower() for word in listed if word.istitle() and word.isascii() and word.isalpha()}
+    kept = {word for word in named.union(_listed(MORE_NAMES)) if len(word) > 2} - STOPWORDS - {*_listed(BRANDS)}
+    plain = {word for word in listed if word.islower()}
+    return sorted(word.capitalize() if word in plain else word for word in kept)
+
+
+def _listed(path: Path) -> list[str]:
+    return [word for line in path.read_text("utf-8").splitlines() for word in line.partition("#")[0].split()]
+
+
 def _words(dictionary: Path) -> list[str]:
     return dictionary.read_text("utf-8").split()
 
@@ -111,6 +127,9 @@ def main() -> None:
     words = ordinary(words_of(options.data), options.dictionary)
     options.out.write_text("\n".join(words) + "\n", "utf-8")
     print(f"{len(words)} words, {options.out.stat().st_size} bytes")
+    every_name = names(_words(options.dictionary))
+    NAMES.write_text("\n".join(every_name) + "\n", "utf-8")
+    print(f"{len(every_name)} names, {NAMES.stat().st_size} bytes")
     larger = [word for word in _words(options.larger) if word.islower() and len(word) >= MIN_NAME]
     common = frozenset(words[:COMMON])
     unlike = [word for word in larger if common.isdisjoint(one_slip_from(word))]

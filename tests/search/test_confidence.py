@@ -8,6 +8,7 @@ from shortlist.search.fusion import (
     CONFIDENCE_FEATURES,
     FARTHEST,
     HIGH,
+    LOW,
     MEDIUM,
     NONE_AT_MOST,
     Calibration,
@@ -98,7 +99,7 @@ def test_what_lies_beyond_all_that_was_seen_counts_no_more_than_the_farthest() -
     assert one.judge(features(1e6)).probability == one.judge(features(FARTHEST)).probability < 0.9
 
 
-LEVELS = {"none": (0.0, NONE_AT_MOST), "low": (NONE_AT_MOST, MEDIUM), "medium": (MEDIUM, HIGH), "high": (HIGH, 1.0)}
+LEVELS = {"none": (0.0, NONE_AT_MOST), "low": (LOW, MEDIUM), "medium": (MEDIUM, HIGH), "high": (HIGH, 1.0)}
 chances = st.floats(-12, 12)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from shortlist.index.embedders import shipped
 from shortlist.models import Filters, Query
 from shortlist.search.fitted import fitted_to
-from shortlist.search.fusion import CONFIDENCE_FEATURES, HIGH, MEDIUM, NONE_AT_MOST
+from shortlist.search.fusion import CONFIDENCE_FEATURES, HIGH, LOW, MEDIUM, NONE_AT_MOST
 from shortlist.search.searcher import Searcher
 from tests.fakes import catalog
 
@@ -16,7 +16,7 @@ SOME = {
     "chat/list_members": "List the people of a workspace.",
     "chat/delete_file": "Delete a file.",
 }
-LEVELS = {"none": (0.0, NONE_AT_MOST), "low": (NONE_AT_MOST, MEDIUM), "medium": (MEDIUM, HIGH), "high": (HIGH, 1.0)}
+LEVELS = {"none": (0.0, NONE_AT_MOST), "low": (LOW, MEDIUM), "medium": (MEDIUM, HIGH), "high": (HIGH, 1.0)}
 
 
 @pytest.mark.parametrize("text", ["list the users of the workspace", "list_users"])
@@ -50,6 +50,12 @@ def test_a_level_and_its_probability_never_contradict_each_other(features: list[
     judged = fitted_to(None).calibration.judge(np.array(features, np.float32))
     low, high = LEVELS[judged.level]
     assert low <= judged.probability <= high
+
+
+@pytest.mark.parametrize("text", ["order a pizza", "how tall is the tower", "list the zebras", "delete it", "users"])
+def test_none_has_a_lower_probability_than_low_in_an_answer(text: str) -> None:
+    judged = Searcher(catalog(SOME)).search(Query(text=text)).confidence
+    assert (judged.level == "none") == (judged.probability < LOW)
 
 
 @pytest.mark.parametrize("names", [("echo",), ("echo", "touch"), ("echo", "touch", "ping")])

@@ -29,6 +29,9 @@ def speller() -> Speller:
         ("raed a secrte from the valut", "read a secret from the vault"),
         ("find citeis", "find cities"),
         ("Mereg it", "Merge it"),
+        ("Mereg Branch", "Merge Branch"),
+        ("wats in the vault", "whats in the vault"),
+        ("wat is a secret", "what is a secret"),
     ],
 )
 def test_a_typing_error_becomes_a_whole_word(speller: Speller, typed: str, meant: str) -> None:
@@ -47,6 +50,9 @@ def test_a_typing_error_becomes_a_whole_word(speller: Speller, typed: str, meant
         "play it louder and faster",
         "an untidier crate plus a brazier",
         "read the wifi secret by sms from lyon",
+        "Merga Vestergaard",
+        "Merga Vestergaard may read the secret",
+        "read it to linh and marek",
     ],
 )
 def test_ordinary_words_names_and_pasted_text_are_not_corrected(speller: Speller, text: str) -> None:

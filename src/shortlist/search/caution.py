@@ -7,16 +7,19 @@ import numpy as np
 
 from shortlist.index.index import Index
 from shortlist.index.lexical import StandIns
+from shortlist.index.postings import NAME_BIT, SERVER_BIT
 from shortlist.models import Confidence, Hit, Level
-from shortlist.search.fusion import MEDIUM, MEDIUM_AT_MOST, NONE_AT_MOST, PASTED_AT_MOST
+from shortlist.search.fusion import LOW, MEDIUM, MEDIUM_AT_MOST, NONE_AT_MOST, PASTED_AT_MOST
 from shortlist.search.pipeline import Request
 from shortlist.text.documents import FIELDS
 from shortlist.text.heads import (
     CHANGES,
     PLAIN_ACTIONS,
+    RequestHead,
     alike_actions,
     head_of,
     head_of_gloss,
+    is_name,
     opposed_action,
     plain_action,
     tells,
@@ -24,10 +27,13 @@ from shortlist.text.heads import (
 from shortlist.text.queries import MOST_CHARS, analyse_ask, clauses
 from shortlist.text.tokens import stem, terms
 
+LACKING = "it does not say that it can"
 OPEN, MENTIONED = 0.3, 0.2
 """A request is searched by its head if a match is this likely at least and if one of the first tools mentions this part
 of the head: one in thirteen training requests with a head, 4 of the 6 that become right and 7 of the 15 that become
 wrong."""
+OPEN_NAME = 0.02
+"""… or this likely if only first names, places and languages are left out."""
 OPEN_MESSAGE = 0.15
 """… and this likely if it is to tell somebody something: what is told is never what a tool is described by."""
 NEAR = 3
@@ -43,58 +49,66 @@ THERE_AT_MOST = 0.95
 JUDGED_ACTIONS = PLAIN_ACTIONS | CHANGES
 """The verbs that the first tool is compared with; without one of them there is nothing to compare."""
 Judged: TypeAlias = tuple[tuple[Hit, ...], Confidence]
+NAMING = NAME_BIT | SERVER_BIT
 _SAID = np.uint16(sum(1 << FIELDS.index(field) for field in ("name", "title", "description")))
 
 
-def heads_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> tuple[str, ...]:
+def heads_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> tuple[RequestHead, ...]:
     """Return what a request without an answer is judged by again: the parts of a long one, the head of another."""
     if len(request.analysed.text) > MOST_CHARS and not request.analysed.is_glossed:
-        return clauses(request.analysed.text)
+        return tuple(map(RequestHead, clauses(request.analysed.text)))
     head = _head_in(request, index, stand_ins, whole)
     return () if head is None else (head,)
 
 
-def _head_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> str | None:
+def _head_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged) -> RequestHead | None:
     """Return a request without the names and the message that no tool of a catalog mentions.
 
     None if it has none, or if none of the first hits mentions enough of the rest to be sure of.
     """
     hits, confidence = whole
-    if confidence.match_probability < (OPEN_MESSAGE if tells(request.analysed.text) else OPEN):
-        return None
+    open_from = OPEN_MESSAGE if tells(request.analysed.text) else OPEN
 
     def is_known(word: str) -> bool:
+        """Return whether a tool mentions a word; a place or a language only if a tool or server is named so."""
+        if is_name(word):
+            return any(bool((index.lexical.postings(term).fields & NAMING).any()) for term in terms(word))
         return any(map(index.lexical.frequency, terms(word)))
 
     analysed = request.analysed
-    if analysed.reading is not None and analysed.is_glossed:
-        return head_of_gloss(analysed.text, analysed.reading.units)
-    head = head_of(analysed.text, is_known)
-    if head is None:
+    if confidence.match_probability < min(open_from, OPEN_NAME):
         return None
-    found = index.lexical.match(analyse_ask(head).terms, stand_ins)
+    if analysed.reading is not None and analysed.is_glossed:
+        is_open = confidence.match_probability >= open_from
+        return head_of_gloss(analysed.text, analysed.reading.units) if is_open else None
+    head = head_of(analysed.text, is_known)
+    if head is None or confidence.match_probability < (OPEN_NAME if head.is_whole else open_from):
+        return None
+    found = index.lexical.match(analyse_ask(head.text).terms, stand_ins)
     rows = np.array([index.rows[hit.tool.id] for hit in hits[:NEAR]])
     mentioned, *_ = found.gains(rows, index.lexical.size)
     return head if float(mentioned.max()) >= MENTIONED * found.telling else None
 
 
-def by_head(whole: Judged, of_head: Judged, none_below: float) -> Judged:
+def by_head(whole: Judged, of_head: Judged, none_below: float, *, is_whole: bool = False) -> Judged:
     """Judge an answer `none` again, also by the hits for a head or part of its request and the confidence in them.
 
     The odds are the geometric mean of both, if the head surely finds the same tool first, or one near it, which then
-    comes first.
+    comes first. Where the head asks for the same as the whole, the odds are those of the head, and the first tool stays
+    if it does what is asked: "the temperature in Quito" is not that of a room.
     """
     (hits, confidence), (found, head) = whole, of_head
     near = [hit.tool.id for hit in hits[:NEAR]]
     if head.level not in ("high", "medium") or (meant := found[0].tool.id) not in near:
         return whole
-    present = _between(confidence.match_probability, head.match_probability)
+    present = head.match_probability if is_whole else _between(confidence.match_probability, head.match_probability)
     most = MEDIUM_AT_MOST if meant == near[0] else PASTED_AT_MOST
     right = min(head.probability * present / head.match_probability, most)
-    if present < none_below or right < NONE_AT_MOST:
+    if present < none_below or right < LOW:
         return whole
     reasons = (*head.reasons, "judged by a part of the request")
-    return hits if meant == near[0] else found, _judged(right, present, reasons)
+    stays = meant == near[0] or (is_whole and not any(reason.startswith(LACKING) for reason in confidence.reasons))
+    return hits if stays else found, _judged(right, present, reasons)
 
 
 def without_action(confidence: Confidence, request: Request, index: Index, row: int, none_below: float) -> Confidence:
@@ -110,12 +124,12 @@ def without_action(confidence: Confidence, request: Request, index: Index, row: 
     present = there * odds / (there * odds + 1 - there)
     right = min(confidence.probability * present / confidence.match_probability, MEDIUM_AT_MOST)
     is_none = confidence.level == "none" or present < none_below
-    return _judged(right, present, (*confidence.reasons, f"it does not say that it can {action}"), is_none=is_none)
+    return _judged(right, present, (*confidence.reasons, f"{LACKING} {action}"), is_none=is_none)
 
 
 def _judged(right: float, present: float, reasons: tuple[str, ...], *, is_none: bool = False) -> Confidence:
     """State a chance that is at most medium, with the level that it belongs to."""
-    right = min(right, NONE_AT_MOST) if is_none else max(right, NONE_AT_MOST)
+    right = min(right, NONE_AT_MOST) if is_none else max(right, LOW)
     level: Level = "none" if is_none else "medium" if right >= MEDIUM else "low"
     return Confidence(level=level, probability=right, match_probability=max(right, present), reasons=reasons)
 

@@ -65,8 +65,8 @@ NEAREST = 10
 """How many tools of the sample are compared with a query."""
 HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
-NONE_AT_MOST = 0.2
-"""Where `low` begins and `none` ends, so that no level contradicts its probability; the best on the training sets."""
+LOW, NONE_AT_MOST = 0.2, 0.19
+"""Where `low` begins and `none` ends, so that no probability has two levels; the best on the training sets."""
 PASTED_AT_MOST = 0.35
 """The maximum confidence for a paste without a request; within `low`."""
 NOTHING_ASKED = "reads like a request"
@@ -331,7 +331,7 @@ class Calibration:
         if level == "none":
             right = min(right, present, NONE_AT_MOST)
         else:
-            right, present = max(right, NONE_AT_MOST), max(right, present)
+            right, present = max(right, LOW), max(right, present)
         reasons = (*_reasons(features.tolist()), *([f"no tool here mentions {missing}"] if missing else []))
         return Confidence(level=level, probability=right, match_probability=present, reasons=reasons)
 

@@ -396,8 +396,8 @@ class Searcher:
     def _by_head(self, search: _Search, whole: Judged) -> Judged:
         none_below, parts = search.ready.fitted.calibration.none_below, search.ready.parts
         heads = heads_in(search.request, parts.index, parts.lexical.stand_ins, whole)
-        found = [self._run(replace(search.request.query, text=head), _judged) for head in heads]
-        judged = [by_head(whole, of_head, none_below) for of_head in found]
+        found = [self._run(replace(search.request.query, text=head.text), _judged) for head in heads]
+        judged = [by_head(whole, of, none_below, is_whole=head.is_whole) for head, of in zip(heads, found, strict=True)]
         return max(judged, key=lambda each: (each[1].level != "none", each[1].probability), default=whole)
 
     def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
 from shortlist.index.postings import NAME_BIT, SERVER_BIT
-from shortlist.text.heads import PRODUCTS
+from shortlist.text.heads import PRODUCTS, is_name
 from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word, strange_words
 from shortlist.text.languages.reading import read_query
 from shortlist.text.pairs import START, seen_together
 from shortlist.text.queries import Expansions, shipped_expansions
-from shortlist.text.slips import NEIGHBOURS, one_slip_from, slip_cost
+from shortlist.text.slips import CONTRACTED, NEIGHBOURS, SPOKEN, is_form, one_slip_from, slip_cost
 from shortlist.text.tokens import ACTIONS, MAX_REMEMBERED_TEXTS, STOPWORDS, ascii_words, distinct_words, stem, terms
 
 SHORT, LONG = 3, 6
@@ -57,14 +57,8 @@ PASSES = 2
 JOINED, NEVER_SEEN, UNSEEN_RARITY, MIN_PART = 1.2, 0.2, 0.75, 3
 """What it costs to leave out a space, as in `findbranch`, or one between words that were never seen together, with what
 part of their rarity then; and the letters of the shortest word with a meaning."""
-ENDINGS = frozenset({"", "s", "es", "d", "ed", "ing", "ings"})
-DERIVED = frozenset({"er", "ers", "r", "rs", "ly", "al", "able", "ment", "ments"})
-"""What a word of the catalog may have behind it to be another form of it: `merges`, but not `mergee`; and to be another
-word, if no slip makes an ordinary one of it: `enginer` is `engineer`."""
 PARTICLES, MOST_LETTERS = ("up", "in", "on", "off", "out", "down", "over", "back"), 5
 """What is often written onto a short word: `standup`, but not `messageon`; and the letters that such a word has."""
-CONTRACTED = frozenset(("arent", "cant", "couldnt", "didnt", "doesnt", "dont", "hasnt", "isnt", "ive", "thats", "wont"))
-"""What people write without its apostrophe."""
 LIKE_A_SLIP = 1.3
 """The most that a slip costs by which an English word may stand for an action: `crate` for `create`."""
 TOO_UNLIKELY = 2.2
@@ -266,7 +260,7 @@ class Speller:
         found = dict.fromkeys(
             match[0].lower()
             for match in _PLAIN_WORD.finditer(text)
-            if match[0].islower() or match.start() == 0  # a capital letter elsewhere makes a name
+            if match[0].islower() or (match.start() == 0 and not _begins_with_name(text))  # a capital makes a name
         )
         return [word for word in found if word in unknown]
 
@@ -280,6 +274,7 @@ class Speller:
             or word in CONTRACTED
             or word in given.long_forms
             or word in PRODUCTS
+            or (len(word) > SHORT and is_name(word))
             or _is_with_particle(word)
             or (word in given.phrases and (len(word) <= SHORT or word not in shipped.phrases))  # or a synonym's stem
             or (self._has(word) and not self._is_error_here(word))
@@ -292,7 +287,7 @@ class Speller:
             return not found
         whole = self._whole_word(found[0], word)
         if whole is not None:
-            return _is_form(word, whole)
+            return is_form(word, whole)
         return len(word) < LONG or all(stem(each) != found[0] for each in one_slip_from(word) & english_words())
 
     def _is_error_here(self, word: str) -> bool:
@@ -308,10 +303,12 @@ class Speller:
         if not self._lexical.frequency(stem(word)):
             return False
         whole = self._whole_word(stem(word), word)
-        return is_dictionary_word(word) if whole is None else _is_form(word, whole)
+        return is_dictionary_word(word) if whole is None else is_form(word, whole)
 
     def _candidates(self, word: str) -> tuple[Respelling, ...]:
         """Return the words that may have been meant, the likeliest first, whatever stands beside them."""
+        if spoken := SPOKEN.get(word):
+            return (Respelling(0.0, spoken),)
         found: dict[str, float] = {}
         for cost, meant in sorted(chain(self._respelled(word), self._cut_short(word), self._split(word))):
             if meant != word:
@@ -447,19 +444,6 @@ def _within(word: str, known: Sequence[str], reach: int) -> list[str]:
     return [found for found, _, _ in near]
 
 
-def _is_form(word: str, other: str) -> bool:
-    """Return whether a word is another one with an ending, or without its plural."""
-    if other in (f"{word}s", f"{word}es") or (word.endswith("e") and other == f"{word}d"):
-        return True
-    if not word.startswith(other):
-        return False
-    ending = word.removeprefix(other)
-    if ending in ("d", "r", "rs") and not other.endswith("e"):
-        return False
-    inflected = {other + each for each in ENDINGS}
-    return ending in ENDINGS or (ending in DERIVED and one_slip_from(word) & english_words() <= inflected)
-
-
 def _is_small_beside(first: str, second: str) -> bool:
     """Return whether one of two words is small and the other ordinary."""
     small, other = (first, second) if first in STOPWORDS else (second, first)
@@ -475,6 +459,12 @@ def _is_with_particle(word: str) -> bool:
     parts = [word.removesuffix(end) for end in PARTICLES if word.endswith(end)]
     is_one = any(MIN_PART <= len(part) <= MOST_LETTERS and part in english_words() for part in parts)
     return is_one and english_words().isdisjoint(one_slip_from(word))
+
+
+def _begins_with_name(text: str) -> bool:
+    """Return whether a text begins with two words like names: "Bea Lindqvist", but not "Serch Web"."""
+    second = text.split(None, 2)[1:2]
+    return bool(second) and second[0][0].isupper() and not is_dictionary_word(second[0].strip(".,:;!?").lower())
 
 
 def _actions_alike(word: str) -> list[str]:

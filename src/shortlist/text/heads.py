@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from shortlist.text.kinds import FIRST_WORD
 from shortlist.text.languages.glossing import Gloss
 from shortlist.text.languages.lexicon import english_words
 from shortlist.text.queries import apart, shipped_expansions
-from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, named_action, read_words, stem, terms
+from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, fold, named_action, read_words, stem, terms
 
 PLAIN_ACTIONS = read_words("plain_actions.txt")
 PRODUCTS = read_words("products.txt")
@@ -59,9 +60,44 @@ _TELLING = frozenset(("send", "mail", "email", "message", "text", "tell", "post"
 _WORD = re.compile(r"[^\W_][\w'’.&-]*|[,;!?]")
 _ENDING = re.compile(r"['’]s?$|\.$")
 _BEFORE_NAMES = frozenset(("to", "by", "from", "like", "for", "with", "near", "of", "at", "as", "and"))
+_BEFORE_PLACES = _BEFORE_NAMES | {"in", "into", "around", "across", "within", "outside", "between", "or"}
+"""… and before a word that is certainly a name: other words behind "in" are products more often."""
+_SAYS_NOTHING = _BEFORE_NAMES.difference(("near",)) | {"in", "into"}
+"""What a request without its names does not end with; "a pharmacy near" says more than "a pharmacy"."""
 _AFTER_NAMES = frozenset(
-    ("a", "an", "the", "that", "my", "to", "on", "in", "at", "by", "with", "for", "and", "from", "as")
-)
+    (
+        "a",
+        "an",
+        "the",
+        "that",
+        "my",
+        "to",
+        "on",
+        "in",
+        "at",
+        "by",
+        "with",
+        "for",
+        "and",
+        "or",
+        "from",
+        "as",
+        "if",
+        "via",
+    )
+).union(("when", "today", "tomorrow", "tonight", "now", "right", "this", "next", "please", "until", "before", "after"))
+
+
+@cache
+def names() -> frozenset[str]:
+    """Return first names, places and languages; with a capital where the word in small letters is another."""
+    return read_words("names.txt")
+
+
+def is_name(word: str) -> bool:
+    """Return whether a word is certainly a name, of nothing that tools are for; with or without its accents."""
+    small = fold(word)
+    return small in names() or (word[:1].isupper() and small.capitalize() in names())
 
 
 @lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
@@ -112,21 +148,34 @@ def alike_actions(action: str) -> frozenset[str]:
     return frozenset(mine.union(word for word, others in meant.items() if mine & others))
 
 
-def head_of(text: str, is_known: Callable[[str], bool]) -> str | None:
+class RequestHead(NamedTuple):
+    """A request without its content."""
+
+    text: str
+    is_whole: bool = False
+    """Whether it asks for the same as the request: what was left out are first names, places and languages."""
+
+
+def head_of(text: str, is_known: Callable[[str], bool]) -> RequestHead | None:
     """Return a request without its content, None where it has none; `is_known`: whether the catalog has a word."""
-    words = _WORD.findall(_CONTENT.sub("", apart(text)[0]))
+    left = _CONTENT.sub("", said := apart(text)[0])
+    words = _WORD.findall(left)
     may_be = [at > 0 and _may_be_name(word) and not is_known(word) for at, word in enumerate(words)]
-    kept = [word for at, word in enumerate(words) if not (may_be[at] and _is_slot(words, may_be, at))]
-    while kept and kept[-1].lower() in _BEFORE_NAMES:
+    slots = [may_be[at] and _is_slot(words, may_be, at) for at in range(len(words))]
+    kept = [word for at, word in enumerate(words) if not slots[at]]
+    while kept and kept[-1].lower() in _SAYS_NOTHING:
         kept.pop()
     head = " ".join(kept)
-    return head if terms(head) and terms(head) != terms(text) else None
+    if not terms(head) or terms(head) == terms(text):
+        return None
+    are_names = all(is_name(_ENDING.sub("", words[at])) for at, is_slot in enumerate(slots) if is_slot)
+    return RequestHead(head, is_whole=are_names and left == said == text)
 
 
-def head_of_gloss(text: str, units: Sequence[Gloss]) -> str | None:
+def head_of_gloss(text: str, units: Sequence[Gloss]) -> RequestHead | None:
     """Return a request of another language without the names behind its prepositions, None where it has none."""
-    names = [unit.text for before, unit in pairwise(units) if _stands_before_names(before) and _is_name(unit)]
-    return re.sub(rf"\b(?:{'|'.join(map(re.escape, names))})\b", " ", text) if names else None
+    named = [unit.text for before, unit in pairwise(units) if _stands_before_names(before) and _is_name(unit)]
+    return RequestHead(re.sub(rf"\b(?:{'|'.join(map(re.escape, named))})\b", " ", text)) if named else None
 
 
 def _stands_before_names(unit: Gloss) -> bool:
@@ -143,7 +192,9 @@ def _may_be_name(word: str) -> bool:
     """Return whether a word is nothing that tools have to do with: no ordinary word, product or abbreviation."""
     plain = _ENDING.sub("", word)
     is_abbreviation = plain.isupper() and plain.isalpha()
-    return not is_abbreviation and plain.lower() not in english_words() and plain.lower() not in PRODUCTS
+    if is_abbreviation or plain.lower() in PRODUCTS:
+        return False
+    return plain.lower() not in english_words() or is_name(plain)
 
 
 def _is_slot(words: Sequence[str], may_be: Sequence[bool], at: int) -> bool:
@@ -157,5 +208,6 @@ def _is_slot(words: Sequence[str], may_be: Sequence[bool], at: int) -> bool:
         return True
     before = words[first - 2 if words[first - 1].lower() == "the" else first - 1].lower()
     is_object = first == 1 and words[at][0].isupper()
+    leads = _BEFORE_PLACES if is_name(_ENDING.sub("", words[first])) else _BEFORE_NAMES
     ends = last + 1 == len(words) or not words[last + 1].isalnum() or words[last + 1].lower() in _AFTER_NAMES
-    return ends and (is_object or before in _BEFORE_NAMES)
+    return ends and (is_object or before in leads)

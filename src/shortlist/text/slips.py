@@ -2,9 +2,20 @@
 
 from string import ascii_lowercase
 
+from shortlist.text.languages.lexicon import english_words
+
 SWAPPED, DOUBLED, MISSING, NEIGHBOUR, EXTRA, OTHER_LETTER, FIRST_LETTER = 1.0, 1.0, 1.0, 1.1, 1.45, 1.7, 0.2
 """What a slip costs: letters swapped, a letter doubled or a double written once, a letter missing, one typed for its
 neighbour on the keyboard or a vowel for a vowel, one too many, any other; and the first letter of a word more."""
+
+CONTRACTED = frozenset(("arent", "cant", "couldnt", "didnt", "doesnt", "dont", "hasnt", "isnt", "ive", "thats", "wont"))
+"""What people write without its apostrophe."""
+SPOKEN = {"wat": "what", "wats": "whats", "wut": "what", "wich": "which", "plz": "please"}
+"""What people write as they say it, which is no slip of the hand."""
+ENDINGS = frozenset({"", "s", "es", "d", "ed", "ing", "ings"})
+DERIVED = frozenset({"er", "ers", "r", "rs", "ly", "al", "able", "ment", "ments"})
+"""What a word of the catalog may have behind it to be another form of it: `merges`, but not `mergee`; and to be another
+word, if no slip makes an ordinary one of it: `enginer` is `engineer`."""
 
 _SOUNDS = ("aeiou", "ck", "cs", "sz", "fv", "gj", "iy")
 """Letters that sound alike."""
@@ -61,3 +72,16 @@ def slip_cost(typed: str, meant: str) -> float:
 
 def _other_letter(typed: str, meant: str) -> float:
     return NEIGHBOUR if typed in NEIGHBOURS.get(meant, ()) else OTHER_LETTER
+
+
+def is_form(word: str, other: str) -> bool:
+    """Return whether a word is another one with an ending, or without its plural."""
+    if other in (f"{word}s", f"{word}es") or (word.endswith("e") and other == f"{word}d"):
+        return True
+    if not word.startswith(other):
+        return False
+    ending = word.removeprefix(other)
+    if ending in ("d", "r", "rs") and not other.endswith("e"):
+        return False
+    inflected = {other + each for each in ENDINGS}
+    return ending in ENDINGS or (ending in DERIVED and one_slip_from(word) & english_words() <= inflected)
