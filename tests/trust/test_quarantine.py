@@ -1,7 +1,7 @@
 """Held definitions through a real server and a real client: not found, not listed, not callable, shown in reviews."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 from mcp import MCPError
 
 from shortlist.catalog.readers import tool_from_mcp
-from shortlist.config.settings import Trust
+from shortlist.config.settings import MemoryTransport, ServerSettings, Trust
+from shortlist.gateway import router
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.models import Tool
@@ -490,3 +491,81 @@ def test_a_newer_scanner_reads_accepted_prompts_resources_and_templates_again(
         newer = keeper(store)
         assert not any(newer.admit_items("s", kind, [item]) for kind, item in items.items())
     assert {held.entry.kind for held in held_of(store.read("s"))} == set(items)
+
+
+class Answering(Shelf):
+    """A shelf that has any prompt that somebody asks for."""
+
+    async def get_prompt(self, _: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        said = types.PromptMessage(role="user", content=types.TextContent(text=params.name))
+        return types.GetPromptResult(messages=[said])
+
+
+async def used(client: Any, plain: bool) -> set[str]:
+    """Return what a client can use that knows its names and has listed nothing."""
+    prefix, before = ("", "") if plain else ("alpha__", "shortlist://alpha/")
+    found = set()
+    asked: dict[str, Callable[[], Awaitable[object]]] = {
+        "hidden prompt": lambda: client.get_prompt(f"{prefix}hidden", {}),
+        "prompt": lambda: client.get_prompt(f"{prefix}summary", {}),
+        "other prompt": lambda: client.get_prompt(f"{prefix}other", {}),
+        "resource": lambda: client.read_resource(f"{before}doc://notes"),
+        "of template": lambda: client.read_resource(f"{before}doc://notes/monday"),
+        "unlisted resource": lambda: client.read_resource(f"{before}doc://elsewhere"),
+    }
+    for kind, use in asked.items():
+        with suppress(MCPError):
+            await use()
+            found.add(kind)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["search", "passthrough"])
+async def test_what_nobody_has_listed_is_compared_before_it_is_used_by_name(store: SqlitePins, mode: str) -> None:
+    fixture = Answering("alpha")
+    fixture.said = POISON
+    async with gated(fixture, keeper(store), mode) as served, served.client() as client:
+        assert await used(client, mode == "passthrough") == {"other prompt", "unlisted resource"}
+    assert {each.entry.kind for each in held_of(store.read("alpha"))} == {"prompt", "resource", "template"}
+
+
+@pytest.mark.parametrize("mode", ["search", "passthrough"])
+async def test_what_changed_since_it_was_listed_is_compared_before_it_is_used(store: SqlitePins, mode: str) -> None:
+    class Changing(Answering):
+        async def tool_touch(self, ctx: Any, *_: Any) -> Any:
+            self.said = POISON
+            await ctx.session.send_prompt_list_changed()
+            await ctx.session.send_resource_list_changed()
+            return text("touched")
+
+    fixture, touch = Changing("alpha"), "touch" if mode == "passthrough" else "alpha__touch"
+    async with gated(fixture, keeper(store), mode) as served, served.client() as client:
+        assert {"prompt", "resource", "of template"} <= await used(client, mode == "passthrough")
+        if mode == "passthrough":
+            await client.call_tool(touch, {})
+        else:
+            await client.call_tool("call_tool", {"name": touch, "arguments": {}})
+        with anyio.fail_after(20):
+            while {"prompt", "resource", "of template"} & await used(client, mode == "passthrough"):
+                await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize("trust", ["scan", "auto"])
+async def test_what_a_server_does_not_list_in_time_is_not_used(
+    store: SqlitePins, trust: Trust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent(Answering):
+        async def list_prompts(self, *_: Any) -> types.ListPromptsResult:
+            await anyio.sleep_forever()
+            return types.ListPromptsResult(prompts=[])
+
+        async def list_resources(self, *_: Any) -> types.ListResourcesResult:
+            await anyio.sleep_forever()
+            return types.ListResourcesResult(resources=[])
+
+    monkeypatch.setattr(router, "LIST_SECONDS", 0.1)
+    guard, fixture = keeper(store, trust), Silent("alpha")
+    seams, options = Seams(gate=guard, items=guard), ServeOptions(mode="passthrough")
+    alpha = ServerSettings(name="alpha", transport=MemoryTransport(build=lambda: fixture.server), trust=trust)
+    async with serve(others={"alpha": alpha}, options=options, seams=seams) as served, served.client() as client:
+        assert bool(await used(client, plain=True)) == (trust == "auto")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 import anyio
@@ -46,6 +46,8 @@ MAX_TASKS = 50
 """How many tasks of a caller are asked after for one list."""
 MAX_PROMPTS = 20_000
 """How many shown names of prompts are remembered; all are forgotten beyond that, and listed again when asked for."""
+MAX_CONNECTIONS = 10_000
+"""Of so many connections it is remembered that their lists were compared; all are forgotten beyond that."""
 MAX_SUBSCRIPTIONS = 200
 """Resources that one session or stream may be subscribed to: finding the server of each can take a question to all."""
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -67,6 +69,10 @@ RESOURCES = ListedKind("resources/list", "resources", "resources", "uri", "resou
 TEMPLATES = ListedKind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate", "template")
 
 
+_Connected: TypeAlias = tuple[str, str, str]
+"""A server, and the session and login with which a caller uses it: servers may list something else to each."""
+
+
 class Router:
     """Finds the server of a prompt or a resource within a caller's reach, and relays."""
 
@@ -76,6 +82,10 @@ class Router:
         self._watched: dict[str, dict[str, dict[object, str]]] = {}
         """Server to its URIs to who subscribed, and under what name."""
         self._levels: dict[object, str] = {}
+        self._compared: dict[_Connected, dict[ListedKind, set[str]]] = {}
+        """Whole lists that were compared with their pins since the server last changed them, and names of prompts."""
+        self._comparing: dict[_Connected, anyio.Lock] = {}
+        state.on_change(self._forget_lists)
 
     def _plain(self, exchange: Exchange) -> str | None:
         """Return the only server, where its names and URIs are kept."""
@@ -106,6 +116,8 @@ class Router:
             params = {"cursor": cursor} if cursor is not None else {}
             page = await self._ask(exchange, plain, kind.method, params)
             listed = await admitted(self._state, plain, kind, _named(kind, items_of(page, kind.key)))
+            if kind in (known := self._compared.get(self._connected(exchange, plain), {})):
+                known[kind] |= _prompt_names(kind, listed)  # a page may be beyond what is read of a whole list
             return {**page, kind.key: cleaned(listed)}
         found: dict[str, list[Any]] = {}
         async with anyio.create_task_group() as tasks:
@@ -116,11 +128,50 @@ class Router:
 
     async def _collect(self, exchange: Exchange, server: str, kind: ListedKind, items: list[Any]) -> None:
         with anyio.move_on_after(LIST_SECONDS):
+            with suppress(ShortlistError):  # the items of the other servers are still listed
+                items.extend(await self._whole(exchange, server, kind))
+
+    async def _whole(self, exchange: Exchange, server: str, kind: ListedKind) -> list[dict[str, Any]]:
+        """Return what a server lists of a kind, without what is held, and note that it was compared."""
+        key = self._connected(exchange, server)
+        if len(self._compared) > MAX_CONNECTIONS:
+            self._compared.clear()
+            self._comparing.clear()
+        lists = self._compared.setdefault(key, {})
+        listed = await admitted(
+            self._state, server, kind, await listed_items(partial(self._ask, exchange, server), kind)
+        )
+        lists[kind] = _prompt_names(kind, listed)  # of no effect where the server announced a change meanwhile
+        return listed
+
+    async def _compare(self, exchange: Exchange, server: str, kind: ListedKind) -> frozenset[str]:
+        """Have a whole list compared before something of it is used by name; return the names of the prompts in it.
+
+        A server that answers with an error lists nothing. One that does not answer in time is refused: what it offers
+        is unknown.
+        """
+        key = self._connected(exchange, server)
+        async with self._comparing.setdefault(key, anyio.Lock()):
+            if kind in (known := self._compared.get(key, {})):
+                return frozenset(known[kind])
             try:
-                ask = partial(self._ask, exchange, server)
-                items.extend(await admitted(self._state, server, kind, await listed_items(ask, kind)))
-            except ShortlistError:
-                return  # the items of the other servers are still listed
+                with anyio.fail_after(LIST_SECONDS):
+                    return frozenset(_prompt_names(kind, await self._whole(exchange, server, kind)))
+            except UpstreamRefused:
+                return frozenset()
+            except TimeoutError:
+                why = f"{server} does not list its {kind.key} now, so they cannot be checked. Try again."
+                raise RequestRefused(why) from None
+
+    def _connected(self, exchange: Exchange, server: str) -> "_Connected":
+        settings = self._state.settings.servers.get(server)
+        return (server, *session_of(settings, exchange.caller, self._state.rooted))
+
+    def _forget_lists(self, change: object) -> None:
+        """Have lists compared again that a server says have changed, and those of one that connects again."""
+        if isinstance(change, Notified) and change.method.endswith("/list_changed"):
+            for key in [key for key in self._compared if key[0] == change.server]:
+                del self._compared[key]
 
     def _renamed(self, kind: ListedKind, found: Mapping[str, list[Any]]) -> list[Any]:
         if kind is not PROMPTS:
@@ -249,7 +300,10 @@ class Router:
             if name not in self._prompts:
                 await self.listing(exchange, PROMPTS, None)
             server, own = self._prompts.get(name, ("", ""))
-        if server not in able or self._holds(server, PROMPTS, own):
+        is_listed = server in able and (
+            not self._gated(server) or own in await self._compare(exchange, server, PROMPTS)
+        )
+        if not is_listed or self._holds(server, PROMPTS, own):
             self._refuse(exchange, "prompts/get", name)
             raise RequestRefused(f"Unknown prompt: {name}")
         return server, own
@@ -261,10 +315,17 @@ class Router:
             server, own = plain, uri
         else:
             server, own = from_uri(uri) or (await self._owner(exchange, uri, able), uri)
+        if server in able and self._gated(server):
+            for kind in (RESOURCES, TEMPLATES):
+                await self._compare(exchange, server, kind)
         if server not in able or self._holds(server, RESOURCES, own) or self._holds(server, TEMPLATES, own):
             self._refuse(exchange, "resources/read", uri)
             raise RequestRefused(f"Unknown resource: {uri}", data={"uri": uri})
         return server, own
+
+    def _gated(self, server: str) -> bool:
+        settings = self._state.settings.servers.get(server)
+        return self._state.seams.items is not None and settings is not None and settings.trust != "auto"
 
     def _holds(self, server: str, kind: ListedKind, own: str) -> bool:
         gate = self._state.seams.items
@@ -314,6 +375,10 @@ def _renamed_content(server: str, content: Json) -> Json:
     if not isinstance(content, dict) or not isinstance(content.get("uri"), str):
         return content
     return {**content, "uri": to_uri(server, content["uri"])}
+
+
+def _prompt_names(kind: ListedKind, items: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {item["name"] for item in items} if kind is PROMPTS else set()
 
 
 async def listed_items(ask: Callable[..., Any], kind: ListedKind) -> list[dict[str, Any]]:
