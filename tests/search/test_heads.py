@@ -23,6 +23,11 @@ EVERYDAY = {
     "translate the paragraph to arabic": "translate/translate-text",
     "send an email to Torbjörn about the invoice": "mail/send_email",
     "send an email to Søren about the parcels": "mail/send_email",
+    "mail Jonas that the roof is fixed": "mail/send_email",
+    "email Katja that the concert begins at eight": "mail/send_email",
+    "allow Grace to view the spreadsheet": "drive/shareFile",
+    "log 2h45 on SHOP-9": "jira/addWorklog",
+    "arrange a chat with Marta": "calendar/create-event",
 }
 NOT_HERE = [
     "delete my whole github account",

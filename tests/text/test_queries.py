@@ -157,6 +157,31 @@ def test_names_of_channels_files_and_repositories_are_said_to_be_such(text: str,
     assert with_kinds(text) == said
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mail Jonas that the roof is fixed", "send an email to Jonas that the roof is fixed"),
+        ("please email my landlord about the damp", "please send an email to my landlord about the damp"),
+        ("email her@example.org the plan", "send an email to her@example.org the plan"),
+        ("email the minutes to the board", "email the minutes to the board"),
+        ("email search", "email search"),
+        ("allow Grace to view the budget", "give Grace permission to view the budget"),
+        ("let the whole team see the folder", "give the whole team permission to see the folder"),
+        ("let me see the folder", "let me see the folder"),
+        ("grant Ines edit access to the roadmap", "give Ines permission to edit the roadmap"),
+        ("arrange a quick chat with Marta", "arrange a meeting with Marta"),
+        ("set up a call forward", "set up a call forward"),
+        ("save it as plans/garden.txt", "write it to the file plans/garden.txt"),
+        ("save the playlist", "save the playlist"),
+        ("log 1h15 on the ticket", "log 1 hours 15 minutes on the ticket"),
+        ("track 2h for the garden", "track 2 hours for the garden"),
+        ("coin price of 24h", "coin price of 24h"),
+    ],
+)
+def test_everyday_words_are_said_as_tools_say_them(text: str, said: str) -> None:
+    assert with_kinds(text) == said
+
+
 def test_a_yes_before_the_first_wish_does_not_hide_the_second() -> None:
     found = wishes("yes, show the load of the pods and list slow database queries")
     assert [wish.text for wish in found] == ["yes, show the load of the pods", "list slow database queries"]

@@ -42,6 +42,40 @@ TELLING_WORDS = frozenset(
 )
 
 
+_WHO = r"(?!(?:me|us|you|it)\b)([\w@.'’-]+(?: \w+){0,2}?)"
+_PLAINER = tuple(
+    (re.compile(rf"^(\W*(?i:{FILLER})){said}"), meant)
+    for said, meant in (
+        (
+            r"(?i:e-?mail|mail) (?=[A-Z][a-z]|\S+@|(?i:him|her|them|every\w+)\b|(?i:the|my|our)\b(?!.* to\b))",
+            r"\1send an email to ",
+        ),
+        (rf"(?i:let|allow) {_WHO} (?:to )?(edit|view|see|read|access|comment on) ", r"\1give \2 permission to \3 "),
+        (
+            rf"(?i:give|grant) {_WHO} (edit|view|read|write|comment)(?:ing|er|or)? (?:rights?|access|permissions?) "
+            r"(?:on|to|for|in) ",
+            r"\1give \2 permission to \3 ",
+        ),
+        (
+            r"((?i:schedule|set up|arrange|book|plan)) (?:an?|another) (?:\w+ )?(?:call|chat|catch-?up|sync) with\b",
+            r"\1\2 a meeting with",
+        ),
+        (
+            r"(?i:save) (this|it|that|the \w+) (?:as|to|in|under) (?:file )?(?=[\w./-]+\.[a-z]{1,5}\b(?!\.))",
+            r"\1write \2 to the file ",
+        ),
+    )
+)
+"""What people say, and what tools say for it: whoever is emailed is sent an email, and whoever is let edit a document
+is given the permission."""
+_TIMED = frozenset(("log", "track", "record", "enter"))
+_REWORDED = _TIMED.union(
+    ("e", "email", "mail", "let", "allow", "give", "grant", "schedule", "set", "arrange", "book", "plan", "save")
+)
+"""The first words of what is said in other words."""
+_HOURS = re.compile(r"(?<![\w.])(\d{1,3})h(?:(\d{1,2})(?:m|min)?)?(?![\w-])")
+
+
 @lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
 def with_kinds(text: str) -> str:
     """Say what a name stands for that is written as one, as "tell #dev" and "rename a.md" leave it out."""
@@ -51,7 +85,17 @@ def with_kinds(text: str) -> str:
         text = f"{text[: found.start()]}file {text[found.start() :]}"
     if "/" in text and (found := _REPOSITORY.search(text)) and _CODE_WORDS.search(text) and "repo" not in text.lower():
         text = f"{text[: found.start()]}repository {text[found.start() :]}"
-    return text
+    return in_words_of_tools(text)
+
+
+def in_words_of_tools(text: str) -> str:
+    """Say what people say in other words as tools do: "email her" sends an email, "log 3h30" logs hours and minutes."""
+    first = FIRST_WORD.match(text)
+    if first is None or (word := first[1].lower()) not in _REWORDED:
+        return text
+    if word in _TIMED:
+        return _HOURS.sub(lambda f: f"{f[1]} hours {f[2]} minutes" if f[2] else f"{f[1]} hours", text)
+    return next((plain for said, meant in _PLAINER if (plain := said.sub(meant, text, count=1)) != text), text)
 
 
 def told_channel(text: str, said: str) -> str:
