@@ -22,7 +22,7 @@ POSTED = (ChatTurn("user", "post the release notes in slack"), ChatTurn("assista
         (WEATHER, "and in Porto?", "repeats", "what's the weather in Lisbon?"),
         (WEATHER, "do it again for Faro", "repeats", "what's the weather in Lisbon?"),
         (OFFERED, "yes please", "accepts", "open a bug in Jira for that\ncreate it"),
-        (WHICH, "Japanese", "fills", "translate our welcome text"),
+        (WHICH, "Japanese", "fills", 'translate our welcome text\n"Into which language?"'),
         (POSTED, "not slack, the discord community", "corrects", "post the release notes in"),
         (LISTED, "something else: book a meeting with Karim", "new", ""),
         (LISTED, "send Lena a private message on slack that lunch is at 12", "new", ""),

@@ -13,6 +13,7 @@ from shortlist.models import Confidence, Query, SearchResult, ToolId
 from shortlist.search.fusion import as_asked, with_other_words
 from shortlist.search.pipeline import DEPTH
 from shortlist.text.conversation import Asked
+from shortlist.text.tokens import terms
 
 MIXED_WITH_EARLIER = ("continues", "repeats", "corrects")
 """Relations whose query mixes the words of the last turn with those of earlier ones."""
@@ -27,10 +28,12 @@ def query_of(context: Context, view: View, options: FilterOptions, narrowing: Na
     """Search for what a chat needs now, given its earlier calls."""
     called = [tool_id for name in context.called for tool_id in sorted(view.resolve(name))]
     servers = [*dict.fromkeys(view.catalog.tools[tool_id].server for tool_id in called)]
+    text = context.text
     if context.asked.relation == "corrects":
-        servers = _corrected(servers, context.asked, view)
+        named, servers = _named(context.asked, view), _corrected(servers, context.asked, view)
+        text = f"{context.asked.taken} ({named[0]})" if _only_names(context.asked, named) else text
     return Query(
-        text=context.text,
+        text=text,
         limit=max(options.limit, DEPTH),  # chances are shared by as many, whatever is asked for
         filters=narrowing.filters,
         recent_servers=tuple(server for server in servers if server),
@@ -63,11 +66,21 @@ def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:
     return bool(asked.recent_servers and found.hits) and found.hits[0].tool.server not in asked.recent_servers
 
 
+def _named(asked: Asked, view: View) -> list[str]:
+    """Return the servers that a correction names."""
+    words = {word for word in _NAME.findall(asked.text.lower()) if len(word) >= MIN_NAME}
+    return [name for name in view.catalog.servers if any(name.lower().startswith(word) for word in words)]
+
+
 def _corrected(servers: Sequence[str], asked: Asked, view: View) -> list[str]:
     """Return the servers that a correction names; else those called before, less what it rejects."""
-    words = {word for word in _NAME.findall(asked.text.lower()) if len(word) >= MIN_NAME}
-    named = [name for name in view.catalog.servers if any(name.lower().startswith(word) for word in words)]
-    return named or [server for server in servers if server.lower() not in asked.rejected]
+    return _named(asked, view) or [server for server in servers if server.lower() not in asked.rejected]
+
+
+def _only_names(asked: Asked, named: Sequence[str]) -> bool:
+    """Return whether a correction names another server and adds nothing else: the request is the one before."""
+    known = {*terms(asked.taken), *(term for name in named for term in terms(name))}
+    return bool(named and asked.taken) and known.issuperset(terms(asked.text))
 
 
 def recalled(asked: Query, narrowing: Narrowing, limit: int) -> tuple[ToolId, ...]:

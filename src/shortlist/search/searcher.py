@@ -20,7 +20,7 @@ from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
-from shortlist.search.caution import JUDGED_ACTIONS, Judged, by_head, heads_in, without_action
+from shortlist.search.caution import JUDGED_ACTIONS, Judged, by_head, following, heads_in, without_action
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
@@ -398,7 +398,8 @@ class Searcher:
         heads = heads_in(search.request, parts.index, parts.lexical.stand_ins, whole)
         found = [self._run(replace(search.request.query, text=head.text), _judged) for head in heads]
         judged = [by_head(whole, of, none_below, is_whole=head.is_whole) for head, of in zip(heads, found, strict=True)]
-        return max(judged, key=lambda each: (each[1].level != "none", each[1].probability), default=whole)
+        best = max(judged, key=lambda each: (each[1].level != "none", each[1].probability), default=whole)
+        return following(search.request.query, best)
 
     def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:
         if failure and failure != self.failure:

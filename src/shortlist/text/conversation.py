@@ -120,8 +120,10 @@ _POINTS_BACK = _pattern(
     r"|second|third|last|latest|newest|oldest|other|rest|das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b",
     r"\b(?:onu|onun|bunu|şunu|tego|tę|ją|его|её|их|nó)\b|[它这那]|それ|これ|あれ|그거|그걸|이거|이걸",
 )
+_REFERS = re.compile(r"\b(?:it|its|that|this|them|they|these|those|him|her|he|she|ones?)\b", re.IGNORECASE)
 _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
 _QUESTION_MARKS = ("?", "？", "؟")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _WORD = re.compile(r"[^\W\d_]+")
 _QUOTE = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|「[^」\n]*」|(?<!\w)'[^'\n]*'(?!\w)")
 _OUTSIDE_QUOTES = re.compile(rf"(?P<quote>{_QUOTE.pattern})|(?:(?!{_QUOTE.pattern}).)+", re.DOTALL)
@@ -204,6 +206,11 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
     points = _matches(_POINTS_BACK, own) and words < SELF_CONTAINED
     is_short = words <= (FEW_WORDS - 1 if acts else FEW_WORDS)
     return "continues" if points or is_short or _first_wish_points(ask) else "new"
+
+
+def refers(query: str) -> bool:
+    """Return whether the request of a query, its first line, has a pronoun for the thing under discussion."""
+    return bool(_REFERS.search(_unquoted(query.partition("\n")[0])))
 
 
 def _first_wish_points(ask: str) -> bool:
@@ -290,7 +297,7 @@ def _offer(_: str, earlier: Sequence[ChatTurn]) -> str:
     An offer that says little ("shall I send it?") is read with what was said before it.
     """
     said = _said_last(earlier)
-    sentences = re.split(r"(?<=[.!?])\s+", said)
+    sentences = _SENTENCE.split(said)
     found = [_OFFERED.sub("", sentence).strip(" ?.!") for sentence in sentences if _OFFER.search(sentence)]
     offers = "\n".join(offer for offer in found if terms(offer))
     about = _OFFERED_LAST.sub("", said)
@@ -299,6 +306,12 @@ def _offer(_: str, earlier: Sequence[ChatTurn]) -> str:
 
 def _open_request(_: str, earlier: Sequence[ChatTurn]) -> str:
     return next(iter(_requests(earlier)), "")
+
+
+def _open_question(ask: str, earlier: Sequence[ChatTurn]) -> str:
+    """Return the last request with the question about it, whose words say what the answer is."""
+    request, (*_, question) = _open_request(ask, earlier), _SENTENCE.split(_said_last(earlier))
+    return f"{request}\n{quoted(question)}" if request else ""
 
 
 def _thing(_: str, earlier: Sequence[ChatTurn]) -> str:
@@ -328,7 +341,7 @@ _TAKEN = {
     "continues": _thing,
     "repeats": _open_request,
     "accepts": _offer,
-    "fills": _open_request,
+    "fills": _open_question,
     "corrects": _corrected,
 }
 """What each relation takes from the turns before."""
