@@ -20,7 +20,7 @@ from shortlist.index.passages import PassageClassifier
 from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import NO_SURROUNDINGS, TextField, ToolDefinition
 from shortlist.trust.head import LEAST_WORDS, MOST_WORDS, shipped_head
-from shortlist.trust.reading import read_text
+from shortlist.trust.reading import gloss_of, read_text
 from shortlist.trust.scanner import Scanner
 from shortlist.trust.verdicts import LEVELS
 from training.poison.corpus import corpus
@@ -29,15 +29,17 @@ from training.poison.folds import UNSORTED, Fold, Glosses, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.00332, 0.00058), "foreign": (0.00105, 0.00008)}
+RATES = {"english": (0.00435, 0.00067), "foreign": (0.00039, 0.00004)}
 """Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
-limits of `benchmarks.scanner` allow, where disguised text counts too."""
+limits of `benchmarks.scanner` allow, where disguised text counts too. Few real tools speak another language, so that
+even a small share of all tools is a large one of those."""
 WEIGHTS = {
-    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 1.8, "reach": 1.2},
-    "foreign": {"words": 0.3, "quick": 0.3, "least": -8.0, "most": 1.8, "reach": 1.2},
+    "english": {"words": 0.12, "quick": 0.3, "least": -8.0, "most": 1.8, "reach": 1.0},
+    "foreign": {"words": 0.1, "quick": 0.3, "least": -8.0, "most": 1.8, "reach": 1.0},
 }
 """How much each score counts, the bounds of the classifier's, and what it is expected to reach: without that bound it
-reads more than twice as many passages and finds hardly more."""
+reads more than twice as many passages and finds hardly more. The evidence in words counts little, since it finds less
+in the texts of writers that nothing was trained on."""
 CLEAN = -99.0
 Limits = dict[str, tuple[float, float]]
 """The thresholds of suspicious and dangerous passages."""
@@ -62,8 +64,9 @@ class Scores:
         words = np.full(len(self.texts), LEAST_WORDS, np.float32)
         for text in judged:
             folded = readable(self.texts[text])
-            foreign[text] = concepts().is_foreign(folded)
-            english[text] = not foreign[text] or concepts().has_english(folded)
+            by_words = concepts().is_foreign(folded)
+            foreign[text] = by_words or bool(gloss_of(self.texts[text]))
+            english[text] = not by_words or concepts().has_english(folded)
             words[text] = self._words(self.texts[text])
         self.of_kind = {"english": english[self.text_of], "foreign": foreign[self.text_of]}
         self.words = words[self.text_of]
@@ -105,12 +108,14 @@ class Scores:
 
 
 def thresholds(real: dict[str, Floats]) -> Limits:
-    """Return what only the given shares of the real tools exceed: halfway between the scores on both sides."""
-    ranked = {kind: np.sort(best)[::-1] for kind, best in real.items()}
-    return {
-        kind: tuple(float(ranked[kind][place - 1 : place + 1].mean()) for place in places)  # type: ignore[misc]
-        for kind, places in ((kind, [int(rate * len(ranked[kind])) for rate in rates]) for kind, rates in RATES.items())
-    }
+    """Return what only the given shares of the real tools exceed: between the scores on both sides."""
+    found = {}
+    for kind, rates in RATES.items():
+        ranked = np.sort(real[kind])[::-1]
+        between = (ranked[:-1] + ranked[1:]) / 2
+        suspicious, dangerous = np.interp(np.array(rates) * len(ranked), np.arange(len(between)) + 1, between)
+        found[kind] = float(suspicious), float(dangerous)
+    return found
 
 
 class _Blind:

@@ -26,18 +26,16 @@ import shortlist.weights
 from shortlist.catalog.readers import read_catalog
 from shortlist.demo import CATALOG
 from shortlist.index.passages import PassageClassifier, windows
-from shortlist.text.languages.reading import glossed
 from shortlist.trust.characters import unmasked
-from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import (
     MAX_PASSAGE,
-    SHORTEST_PASSAGE,
     Sentence,
     ToolDefinition,
     fields_of,
     passages_of,
     sentences_of,
 )
+from shortlist.trust.reading import gloss_of
 from training.bench import data_folder
 from training.poison.compose import composed, translated
 from training.poison.corpus import FOLDER, Example, corpus, filled, payloads
@@ -304,14 +302,7 @@ def tagged(rows: Rows, label: Labelled) -> Iterator[tuple[int, int, int]]:
 
 def glosses(texts: Sequence[str]) -> dict[int, str]:
     """Return what texts in other languages say word by word in English."""
-    known = concepts()
-    found = {}
-    for number, text in enumerate(texts):
-        if known.is_foreign(readable(text)):
-            said = glossed(text)
-            if len(said.split()) >= SHORTEST_PASSAGE:
-                found[number] = said
-    return found
+    return {number: said for number, text in enumerate(texts) if (said := gloss_of(text))}
 
 
 def definition_of_example(example: Example) -> ToolDefinition:

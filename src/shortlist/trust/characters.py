@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shortlist.text.languages.lexicon import english_words
+
 _TAGS = re.compile("[\U000e0020-\U000e007f]+")
 _SELECTORS = re.compile("[\U000e0100-\U000e01ef]{2,}|(?:[\ufe00-\ufe0f]){3,}")
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]+")
@@ -164,7 +166,9 @@ def _imitations(text: str, name: bool) -> Iterator[Oddity]:
                 "look_alike", *match.span(), f"{word!r} imitates {unicodedata.normalize('NFKC', word)!r}", True
             )
         elif name and all(c in _CONFUSABLE for c in word) and len(word) > 2:
-            yield Oddity("look_alike", *match.span(), f"{word!r} looks like {word.translate(_PLAIN)!r}", False)
+            plain = word.translate(_PLAIN)
+            if plain.lower() in english_words():  # or else it is a word of its own language
+                yield Oddity("look_alike", *match.span(), f"{word!r} looks like {plain!r}", False)
 
 
 def _latin_around(text: str, start: int, end: int) -> bool:

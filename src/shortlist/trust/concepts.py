@@ -149,13 +149,15 @@ class Concepts:
             self._set.Add(pattern)
         self._set.Compile()
 
-    def languages(self, text: str) -> tuple[str, ...]:
-        """Return the languages whose terms count in a folded text: English, and those whose small words it uses."""
+    def languages(self, text: str, read_as: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the languages whose terms count in a folded text: English, those it was read as or hints at."""
         small_words = _ANY_TELLTALE.intersection(_WORD.findall(text))
         spoken: list[str] = []
         if len(small_words) >= TELLTALE_WORDS:
             spoken = [name for name, small in _TELLTALE.items() if len(small_words & small) >= TELLTALE_WORDS]
-        return ("en", *spoken, *(("ru",) if not text.isascii() and _CYRILLIC.search(text) else ()))
+        if not text.isascii() and _CYRILLIC.search(text):
+            spoken.append("ru")
+        return ("en", *dict.fromkeys((*spoken, *(each for each in read_as if each in self._spaced))))
 
     def is_foreign(self, text: str) -> bool:
         """Return whether a folded text is in another language than English."""

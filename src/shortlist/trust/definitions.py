@@ -146,13 +146,20 @@ def _texts(value: Any, path: str, depth: int) -> Iterator[TextField]:
             if named and isinstance(key, str):
                 yield from _long_name(key, place)
             if key in _LISTED and isinstance(inner, (list, tuple)):
-                yield TextField(place, "\n".join(item for item in inner if isinstance(item, str)))
+                yield TextField(place, _listed(key, [item for item in inner if isinstance(item, str)]))
                 yield from _texts([item for item in inner if not isinstance(item, str)], place, depth + 1)
             else:
                 yield from _texts(inner, place, depth + 1)
     elif isinstance(value, (list, tuple)):
         for number, inner in enumerate(value):
             yield from _texts(inner, f"{path}[{number}]", depth + 1)
+
+
+def _listed(key: str, items: Sequence[str]) -> str:
+    """Return the items of a list as one text; required parameters are names, and names in a row are no sentence."""
+    if key == "required" and not any(" " in item for item in items):
+        return spoken_names(items)
+    return "\n".join(items)
 
 
 def _long_name(name: str, place: str) -> Iterator[TextField]:

@@ -6,9 +6,18 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shortlist.text.languages.reading import glossed, read_query
 from shortlist.trust.characters import unmasked
 from shortlist.trust.concepts import concepts, readable
-from shortlist.trust.definitions import Neighbours, TextField, ToolDefinition, fields_of, sentences_of, windows_of
+from shortlist.trust.definitions import (
+    SHORTEST_PASSAGE,
+    Neighbours,
+    TextField,
+    ToolDefinition,
+    fields_of,
+    sentences_of,
+    windows_of,
+)
 from shortlist.trust.features import FEATURES, Marked, features_of
 
 SHORT_TEXT = 80
@@ -59,7 +68,8 @@ def _marked(text: str) -> tuple[str, list[Marked]]:
     """Return a text as a reader sees it, and its sentences with their concepts."""
     known = concepts()
     seen = unmasked(text)
-    languages = known.languages(readable(seen))
+    reading = read_query(seen)
+    languages = known.languages(readable(seen), reading.languages if reading else ())
     return seen, [Marked(s, known.found(readable(s.text), languages)) for s in sentences_of(seen)]
 
 
@@ -76,3 +86,9 @@ def read_text(field: TextField, around: Neighbours) -> list[tuple[Window, NDArra
             window = Window(field, seen[start:end], start, end, spoken)
             found.append((window, features_of(run, around, field.path)))
     return found
+
+
+def gloss_of(text: str) -> str:
+    """Return what a passage in another language says word by word in English; empty if that is no sentence."""
+    said = glossed(text)
+    return said if len(said.split()) >= SHORTEST_PASSAGE else ""

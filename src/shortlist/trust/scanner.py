@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from shortlist.text.languages.reading import glossed
 from shortlist.text.tokens import one_line
 from shortlist.trust.characters import oddities, unmasked
 from shortlist.trust.concepts import concepts, readable
@@ -37,7 +36,7 @@ from shortlist.trust.encodings import COMMAND, decoded, is_prose, joined_letters
 from shortlist.trust.features import patterns_in
 from shortlist.trust.head import LEAST_WORDS, MOST_WORDS, TOGETHER, Head, Mixture, shipped_head
 from shortlist.trust.patterns import PATTERNS
-from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, Window, read_text
+from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, Window, gloss_of, read_text
 from shortlist.trust.verdicts import LEVELS, OVERSIZED, Reason, ScanVerdict, Severity
 
 MAX_READS = 128
@@ -242,8 +241,8 @@ class Scanner:
 
     def _gloss(self, classifier: Classifier, text: str) -> Sequence[tuple[float, Any]]:
         """Return the windows of what a text in another language says word by word in English, if that is a sentence."""
-        said = glossed(text)
-        if len(said.split()) < SHORTEST_PASSAGE:
+        said = gloss_of(text)
+        if not said:
             return ()
         (windows,) = self._glanced(classifier, (said,))
         return windows
@@ -272,11 +271,14 @@ class Scanner:
 
 
 def _mixtures(text: str, head: Head) -> tuple[Mixture, ...]:
-    """Return what judges a passage: a language beside English must not keep it from being judged as English."""
+    """Return what judges a passage: a language beside English must not keep it from being judged as English.
+
+    Nor must a passage be taken for English because it has few small words of its language: its gloss tells.
+    """
     known, folded = concepts(), readable(text)
-    if not known.is_foreign(folded):
-        return (head.english,)
-    return (head.foreign, head.english) if known.has_english(folded) else (head.foreign,)
+    if known.is_foreign(folded):
+        return (head.foreign, head.english) if known.has_english(folded) else (head.foreign,)
+    return (head.foreign, head.english) if gloss_of(text) else (head.english,)
 
 
 def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -> Iterator[FlaggedPassage]:
