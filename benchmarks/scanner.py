@@ -5,7 +5,8 @@
     python -m benchmarks.scanner --cisco .venv-cisco/bin/python
     python -m benchmarks.scanner --results --real 1000   # the `results` policy: payloads and real texts as results
 
-Malicious: the corpus and the written pairs of `training/poison`, on which the shipped classifier was trained, and the
+Malicious: the corpus and the written pairs of `training/poison`, on which the shipped classifier was trained, those of
+`training/poison/unseen`, on which it was not (but the weights of its scores were chosen with them in view), and the
 published one of MCPProxy (57 entries, never used for fitting). The first table has families and writers of
 `training/poison` as judged by classifiers that were trained without them, at the shipped thresholds, and by the checks
 that nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`). Real tools:
@@ -36,6 +37,7 @@ import training.poison.corpus
 from training.bench import data_folder
 from training.poison.corpus import corpus
 from training.poison.fit import definition_of
+from training.poison.written import UNSEEN as UNSEEN_WRITERS
 from training.poison.written import written
 
 from shortlist.cli.pinning import open_inspection, open_scanner
@@ -43,6 +45,7 @@ from shortlist.trust.definitions import ToolDefinition, fields_of, surroundings
 
 HEADING = f"{'group':42} {'n':>6} {'flagged':>8} {'95 % interval':>15} {'dangerous':>10}"
 UNSEEN = "real, unseen"
+HONEST_UNSEEN = ("unseen honest, English", "unseen honest, other languages")
 HELD_OUT = Path(training.poison.corpus.__file__).parent / "held_out.json"
 Judge = Callable[[Sequence[ToolDefinition]], list[str]]
 """Returns clean, suspicious or dangerous for each definition."""
@@ -154,6 +157,10 @@ def malicious_and_benign() -> Iterable[Labelled]:
         )
     for each in written():
         yield Labelled(f"written {each.family if each.poisoned else 'honest'}", each.definition)
+    for each in written(UNSEEN_WRITERS):
+        spoken = "English" if each.language == "en" else "other languages"
+        group = f"writer {each.writer}" if each.poisoned else "honest"
+        yield Labelled(f"unseen {group}, {spoken}", each.definition)
     published = json.loads((data_folder() / "security" / "poisoning.json").read_text("utf-8"))["entries"]
     for entry in published:
         group = "published benign" if entry["label"] == "benign" else f"published {entry['category']}"
@@ -188,8 +195,8 @@ def report(name: str, labelled: Sequence[Labelled], verdicts: Sequence[str]) -> 
         groups[item.group].append(verdict)
         if item.group == UNSEEN:
             groups["real"].append(verdict)
-        elif item.group not in ("benign", "real", "published benign", "written honest"):
-            group = next((name for name in ("published", "written") if item.group.startswith(name)), "corpus")
+        elif item.group not in ("benign", "real", "published benign", "written honest", *HONEST_UNSEEN):
+            group = next((name for name in ("published", "written", "unseen") if item.group.startswith(name)), "corpus")
             groups[f"ALL {group}"].append(verdict)
     for group, found in sorted(groups.items()):
         flagged, dangerous = sum(v != "clean" for v in found), sum(v == "dangerous" for v in found)

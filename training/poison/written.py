@@ -15,6 +15,8 @@ from shortlist.trust.definitions import ToolDefinition
 from training.poison.folds import UNSORTED
 
 FOLDER = Path(__file__).parent / "written"
+UNSEEN = Path(__file__).parent / "unseen"
+"""The folder of writers that the shipped classifier was not trained on, which it is measured on."""
 FIRST_WRITERS = frozenset("abde")
 """Writers who named every family; what is not listed is a family of its own."""
 
