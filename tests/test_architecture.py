@@ -16,7 +16,17 @@ PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 WORDS = frozenset({"models", "errors"})
 GROUND = WORDS | {"schema", "text", "config", "paths", "version"}
 SEARCH = GROUND | {"remote", "catalog", "index", "search"}
-GATEWAY = SEARCH | {"access", "trust", "upstream", "disclosure", "storage", "telemetry", "observability", "fairness"}
+GATEWAY = SEARCH | {
+    "access",
+    "trust",
+    "upstream",
+    "disclosure",
+    "storage",
+    "telemetry",
+    "observability",
+    "fairness",
+    "large",
+}
 LIBRARY = SEARCH | {"upstream", "disclosure", "storage", "selection"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
@@ -33,15 +43,16 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "trust": GROUND | {"catalog", "storage.port"},
     "access": GROUND | {"catalog", "storage.port"},
     "workers": frozenset(),
+    "large": frozenset(),
     "fairness": frozenset(),
-    "validation": WORDS | {"text", "workers"},
+    "validation": WORDS | {"text", "workers", "large"},
     "remote": WORDS | {"text"},
     "index": GROUND - {"config"} | {"catalog", "remote", "storage.port"},
     "search": GROUND - {"config"} | {"catalog", "index", "remote"},
     "disclosure": GROUND | {"catalog"},
     "observability": GROUND | {"catalog", "telemetry", "fairness"},
     "telemetry": GROUND | {"catalog", "disclosure", "storage.port", "storage.shared"},
-    "upstream": GROUND | {"catalog", "fairness"},
+    "upstream": GROUND | {"catalog", "fairness", "large"},
     "selection": GROUND | {"catalog", "disclosure", "remote"},
     "library": LIBRARY | {"code", "validation"},
     "integrations": LIBRARY | {"library", "validation"},

@@ -215,6 +215,20 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "upstream/test_bodies.py::test_a_compressed_stream_of_line_ends_leaves_the_event_loop_to_others",
         "gateway/test_limits.py::test_a_body_with_too_many_values_is_refused_without_being_parsed",
     ),
+    "one message of half a million values or ten megabytes, of a client or a server, stops the loop for 0.1 to 0.6 s": (
+        "test_large.py::test_what_is_read_in_pieces_equals_what_is_read_at_once",
+        "test_large.py::test_what_is_written_in_pieces_equals_what_is_written_at_once",
+        "test_large.py::test_large_values_are_written_in_another_thread_and_small_ones_here",
+        "upstream/test_framing.py::test_a_long_line_is_read_in_pieces_in_another_thread",
+        "gateway/test_large_messages.py::test_a_large_call_over_http_is_parsed_and_answered_beside_the_event_loop",
+        "gateway/test_large_messages.py::test_a_request_with_too_many_values_is_refused",
+        "gateway/test_large_messages.py::test_arguments_are_sent_to_the_worker_as_bytes",
+        "gateway/test_large_messages.py::test_large_structured_content_is_written_beside_the_event_loop",
+        "gateway/test_large_messages.py::test_a_result_with_too_many_blocks_becomes_an_error",
+        "gateway/test_large_messages.py::"
+        "test_large_messages_to_and_from_a_server_over_http_are_handled_beside_the_event_loop",
+        "upstream/test_faults.py::test_trusted_certificates_are_read_once_and_beside_the_event_loop",
+    ),
     "an event id or a session id that is not ASCII ends the connection to its server": (
         "upstream/test_bodies.py::test_ids_that_a_server_chooses_go_back_as_they_came",
     ),

@@ -21,7 +21,9 @@ from typing import Any, TypeAlias
 
 import anyio.to_thread
 import re2
+from pydantic_core import from_json
 
+from shortlist.large import written
 from shortlist.models import Json, Tool
 from shortlist.text.tokens import one_line
 from shortlist.workers import WorkerFailed, WorkerTimedOut, run_apart
@@ -94,7 +96,9 @@ async def check_call(tool: Tool, arguments: Mapping[str, Json]) -> Check:
     if _hopeless.get(tool.definition, 0.0) > monotonic():
         return Check(unchecked="checking its schema did not end the last time")
     try:
-        return await run_apart(_check_whole, tool.definition, dict(arguments), seconds=WORKER_SECONDS)
+        # As bytes: values are pickled in one step, however many there are.
+        sent = await written(dict(arguments))
+        return await run_apart(_check_written, tool.definition, sent, seconds=WORKER_SECONDS)
     except WorkerFailed as reason:
         if isinstance(reason, WorkerTimedOut):
             _give_up(tool.definition)
@@ -126,6 +130,10 @@ def _check_whole(definition: str, arguments: dict[str, Json]) -> Check:
         return _check(definition, arguments, _Budget(MAX_STEPS, MAX_VALUES))
     except TooManySteps as reason:
         return Check(unchecked=str(reason))
+
+
+def _check_written(definition: str, arguments: bytes) -> Check:
+    return _check_whole(definition, from_json(arguments))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shortlist.upstream.framing import MOST_VALUES
+from shortlist.upstream.framing import CLIENT_VALUES
 
 PROGRAM = """
 import subprocess
@@ -90,7 +90,7 @@ def test_a_request_that_is_not_valid_is_answered_so_that_nobody_waits_for_it() -
 
 def test_a_request_over_the_limit_is_answered_with_an_error_and_the_next_one_as_ever() -> None:
     huge, unnamed = ping(7, text="x" * LIMIT), b"x" * (LIMIT + 1) + b"\n"
-    many = json.dumps(ping(8, values=[0] * (MOST_VALUES + 1)), separators=(",", ":")).encode() + b"\n"
+    many = json.dumps(ping(8, values=[0] * (CLIENT_VALUES + 1)), separators=(",", ":")).encode() + b"\n"
     sent = lines_of([ping(1), huge]) + unnamed + many + lines_of([ping(2)])
     done = subprocess.run(COMMAND, input=sent, capture_output=True, check=True, timeout=SECONDS)
     first, refused, nameless, countless, last = sent_back(done.stdout)

@@ -2,7 +2,10 @@
 
 import json
 import socket
+import ssl
+import threading
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any, Literal
 
 import anyio
@@ -13,6 +16,7 @@ import pytest
 from shortlist.config import Limits
 from shortlist.errors import UpstreamError
 from shortlist.fairness import Allowance
+from shortlist.upstream import http
 from shortlist.upstream.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, StateChanged
 from shortlist.upstream.framing import ServerSentEvent
@@ -309,3 +313,21 @@ async def test_an_event_that_is_no_message_does_not_end_the_stream_of_the_others
         await channel.run(received.append)
     assert [message["id"] for message in received] == [7, 8]
     assert "not valid" in received[0]["error"]["message"]
+
+
+async def test_trusted_certificates_are_read_once_and_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    @cache
+    def noted() -> ssl.SSLContext:
+        threads.append(threading.current_thread())
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    monkeypatch.setattr(http, "_trusted", noted)
+    monkeypatch.setattr(ssl, "create_default_context", None)  # which a client calls that is given no certificates
+
+    for _ in range(2):
+        async with rough_server() as rough, pool_of(web("rough", rough.url)) as (pool, _):
+            assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads

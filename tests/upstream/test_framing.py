@@ -2,26 +2,29 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.large import TooManyValues, read_json
+from shortlist.upstream import framing
 from shortlist.upstream.framing import (
+    CLIENT_VALUES,
     ERROR_BYTES,
     ERROR_CHARACTERS,
-    MENDED_BYTES,
     MOST_VALUES,
     NOTIFICATION_BYTES,
     EventSplitter,
     EventTooLarge,
     LineSplitter,
     Oversized,
-    TooManyValues,
-    countable,
     decode,
+    read_client_line,
     read_line,
+    read_line_beside,
 )
 from shortlist.upstream.stdio import CHUNK_BYTES, StdioChannel
 
@@ -92,8 +95,8 @@ def test_half_an_emoji_costs_itself_and_nothing_else() -> None:
     assert [result_of(text) for text in texts] == expected
 
 
-def test_a_long_text_with_half_an_emoji_fails_its_call() -> None:
-    assert result_of("\ud83d" + "x" * MENDED_BYTES) is None
+def test_half_an_emoji_in_a_long_text_costs_itself_and_nothing_else() -> None:
+    assert result_of("\ud83d" + "x" * 2_000_000 + "\U0001f600\ude00") == "?" + "x" * 2_000_000 + "\U0001f600?"
 
 
 def test_a_long_error_is_cut_and_keeps_its_code() -> None:
@@ -116,11 +119,38 @@ def test_a_notification_over_its_limit_is_dropped_and_a_request_is_not() -> None
 def test_an_answer_with_too_many_values_fails_its_request_and_is_not_parsed(values: bytes) -> None:
     (line,) = LineSplitter(len(values) + 100).feed(b'{"jsonrpc":"2.0","id":3,"result":{"a":[' + values + b"0]}}\n")
     failed = read_line(line)
-    assert isinstance(countable(line), Oversized)
+    assert isinstance(line, bytes)
+    assert isinstance(read_client_line(line), Oversized)
     assert failed is not None
     assert (failed["id"], failed["error"]["message"]) == (3, "the answer has more than 1,000,000 JSON values")
     with pytest.raises(TooManyValues):
         decode(b"[" + values + b"0]")
+
+
+def test_a_client_may_send_fewer_values_than_a_server() -> None:
+    line = b'{"id":3,"method":"ping","params":{"a":[' + b"0," * CLIENT_VALUES + b"0]}}"
+    refused = read_client_line(line)
+    assert isinstance(refused, Oversized)
+    assert refused.reason == "has more than 200,000 JSON values"
+    assert len(decode(line)["params"]["a"]) == CLIENT_VALUES + 1
+
+
+@pytest.mark.anyio
+async def test_a_long_line_is_read_in_pieces_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def noted(*given: Any) -> Any:
+        threads.append(threading.current_thread())
+        return read_json(*given)
+
+    monkeypatch.setattr(framing, "read_json", noted)
+    rows = [{"id": number, "cut": "\\ud83d"} for number in range(3_000)]
+    line = json.dumps({"id": 3, "result": {"rows": rows}}).replace("\\\\", "\\").encode()
+    message = await read_line_beside(line)
+    assert message is not None
+    assert message["result"]["rows"][2_999] == {"id": 2_999, "cut": "?"}
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
 
 
 @pytest.mark.parametrize("text", ["a,[{" * MOST_VALUES, '"a","b",' * MOST_VALUES, "\\," * MOST_VALUES])

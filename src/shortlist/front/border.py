@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -30,6 +29,7 @@ from shortlist.gateway.calling import CALL
 from shortlist.gateway.menus import BY_NAME
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.view import ServedView
+from shortlist.large import parsed
 
 RETRY_SECONDS = 5
 METADATA = "/.well-known/oauth-protected-resource"
@@ -212,7 +212,7 @@ def find_token(token: str, tokens: Mapping[str, TokenSettings]) -> TokenSettings
 def needed_action(view: ServedView, principal: Principal, body: bytes) -> Action | None:
     """Return the action that a JSON-RPC request needs; None where it needs none, or cannot be read here."""
     try:
-        message = from_json(body)
+        message = parsed(body)
     except ValueError:
         return None
     method, params = (message.get("method"), message.get("params")) if isinstance(message, dict) else (None, None)

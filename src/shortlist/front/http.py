@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import INVALID_REQUEST
+from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
@@ -30,13 +30,25 @@ from shortlist.front.peers import Peers
 from shortlist.front.replicas import Replica
 from shortlist.front.requests import Turns
 from shortlist.front.resumption import ResumableSessions
-from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front
+from shortlist.front.server import HANDLE_PARAMETER, PRINCIPAL, DualServer, Front, usual_call
+from shortlist.front.transport import BODY
+from shortlist.large import (
+    LARGE_BYTES,
+    ParsedBytes,
+    TooManyValues,
+    beside,
+    check_values,
+    read_json,
+    write_json,
+)
 from shortlist.upstream.framing import (
-    TOO_MANY_VALUES,
+    CLIENT_VALUES,
+    SMALL_VALUES,
     UNUSABLE_ID,
     error_message,
-    has_too_many_values,
     has_unusable_id,
+    is_unanswerable,
+    too_many_values,
     well_formed,
 )
 
@@ -146,7 +158,10 @@ class Endpoint:
         if isinstance(arrived, Response):
             await arrived(scope, receive, send)
             return
-        body = well_formed(arrived)
+        body = await self._read(arrived)
+        if isinstance(body, Response):
+            await body(scope, receive, send)
+            return
         if missing := self._border.missing(principal, body):
             headers = self._border.insufficient(scope["path"], missing)
             text = f"The access token needs the scopes {' '.join(missing)} for this request."
@@ -156,9 +171,11 @@ class Endpoint:
             return
         if await serve_call(self._server, scope, receive, send, body):
             return
-        if has_unusable_id(body):
+        if is_unanswerable(body.value) if isinstance(body, ParsedBytes) else has_unusable_id(body):
             await JSONResponse(error_message(None, INVALID_REQUEST, UNUSABLE_ID), 400)(scope, receive, send)
             return
+        if isinstance(body, ParsedBytes):
+            BODY.set(body)  # each request has a context of its own
         try:
             await self._manager.serve(scope, _replayed(body, receive), send, body)
         except StoreError as error:
@@ -187,12 +204,35 @@ class Endpoint:
             return PlainTextResponse(text, 408, {"Connection": "close"})
         finally:
             self._arriving.pop(timeout, None)
-        if body is not None and not has_too_many_values(body):
+        if body is not None:
             return body
         self._refused["body"] += 1
-        if body is None:
-            return PlainTextResponse(f"The request is over {MAX_BODY_BYTES:,} bytes.", 413, {"Connection": "close"})
-        return PlainTextResponse(f"The request {TOO_MANY_VALUES}.", 413)
+        return PlainTextResponse(f"The request is over {MAX_BODY_BYTES:,} bytes.", 413, {"Connection": "close"})
+
+    async def _read(self, body: bytes) -> bytes | Response:
+        """Return a body without half emojis, a large one with its value; or the response that refuses it.
+
+        A large body is parsed once, beside the event loop. What is not a call is parsed again by the SDK, in one step.
+        """
+        if len(body) <= LARGE_BYTES:
+            return well_formed(body)
+        read, most = ParsedBytes(body), CLIENT_VALUES
+        try:
+            read.value = await beside(read_json, body, most, well_formed)
+            if usual_call(read) is not None:
+                return read
+            most = SMALL_VALUES
+            await beside(check_values, body, most)
+        except TooManyValues:
+            self._refused["body"] += 1
+            return PlainTextResponse(f"The request {too_many_values(most)}.", 413)
+        except ValueError:
+            return JSONResponse(error_message(None, PARSE_ERROR, "Parse error: the request is not valid JSON"), 400)
+        if b"\\ud" in body or b"\\uD" in body:
+            value = read.value
+            read = ParsedBytes(await beside(write_json, value))
+            read.value = value
+        return read
 
     def _displace_one(self, newcomer: Principal) -> None:
         """End the request that has taken longest to arrive, of the caller with the most: most arrive in one piece."""

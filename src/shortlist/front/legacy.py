@@ -37,12 +37,12 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCResponse
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, is_version_at_least
-from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from shortlist.front.server import CALL, DualServer, usual_call
 from shortlist.front.streams import PING, PING_SECONDS, STREAM_HEADERS, encode_event
+from shortlist.large import written
 
 WATCH_SECONDS = 0.25
 """A call that takes longer becomes a stream, and is cancelled when its client disconnects and does not come back."""
@@ -193,7 +193,7 @@ class _Call:
             if self._forwarding is not None:
                 await self._forwarding
             return
-        data = to_json(answer, inf_nan_mode="null")
+        data = await written(answer)
         if self._is_stream:
             event = {"id": self._session.keep(self._stream, data), "event": "message", "data": data}
             await self._write(encode_event(event), is_last=True)

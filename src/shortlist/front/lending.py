@@ -14,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from shortlist.errors import StoreError
 from shortlist.front.leases import AWAY_STATUS, HELD_PATH, NOT_HELD_STATUS, RENEW_PATH, SharedLeases
-from shortlist.upstream.framing import LineSplitter, Message, decode, encode
+from shortlist.large import written
+from shortlist.upstream.framing import LineSplitter, Message, decode_beside
 from shortlist.upstream.leases import ATTACH_PATH, Lease, cancel_at_end
 from shortlist.upstream.pool import UpstreamPool
 
@@ -87,7 +88,7 @@ class Lending:
 
     async def _serve(self, server: str, lease: Lease, lines: AsyncIterator[Message], send: Send) -> None:
         async def write(message: Message) -> None:
-            await send({"type": "http.response.body", "body": encode(message) + b"\n", "more_body": True})
+            await send({"type": "http.response.body", "body": await written(message) + b"\n", "more_body": True})
 
         await send({"type": "http.response.start", "status": 200, "headers": []})
         async with self._pool.attached(server, write, self._admitted) as attachment, anyio.create_task_group() as tasks:
@@ -104,7 +105,7 @@ async def _messages(receive: Receive) -> AsyncIterator[Message]:
     while event["type"] == "http.request":
         for line in splitter.feed(event.get("body", b"")):
             if isinstance(line, bytes):
-                yield decode(line)
+                yield await decode_beside(line)
         if not event.get("more_body"):
             return
         event = await receive()

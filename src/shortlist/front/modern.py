@@ -36,6 +36,7 @@ from starlette.types import Receive, Scope, Send
 
 from shortlist.front.server import CALL, DualServer, usual_call
 from shortlist.front.streams import PING, PING_SECONDS, STREAM_HEADERS
+from shortlist.large import written
 
 WATCH_SECONDS = 0.25
 """Calls that take longer are cancelled when their client disconnects; most are answered before."""
@@ -148,7 +149,7 @@ class _Exchange:
                 await aclose_shielded(self._connection)
 
     async def _finish(self, answer: Mapping[str, Any]) -> None:
-        body = to_json(answer, inf_nan_mode="null")
+        body = await written(answer)
         async with self._writing:
             self._is_done = True
             if self._is_stream:

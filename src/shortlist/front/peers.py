@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import httpx2
 from mcp_types import CONNECTION_CLOSED
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
@@ -26,6 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from shortlist.errors import StoreError
 from shortlist.front.streams import STREAM_HEADERS, cancel_on_disconnect, encode_event
+from shortlist.large import parsed
 from shortlist.storage.shared import ReplicaStore
 
 REPLICA_BITS, REQUEST_BITS = 20, 32
@@ -275,7 +276,7 @@ def _replica_of(message: Mapping[str, Any]) -> int | None:
 
 def _parsed(body: bytes) -> Mapping[str, Any]:
     try:
-        message = from_json(body)
+        message = parsed(body)
     except ValueError:
         return {"method": ""}
     return message if isinstance(message, dict) else {"method": ""}

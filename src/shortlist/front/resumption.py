@@ -39,6 +39,7 @@ from shortlist.front.sessions import (
 )
 from shortlist.front.streams import use_lean_streams
 from shortlist.front.transport import use_lean_transport
+from shortlist.large import parsed
 from shortlist.storage.shared import StoredSession
 
 RETRY_MILLISECONDS = 1_000
@@ -353,7 +354,7 @@ def _idle_until(transport: StreamableHTTPServerTransport) -> float:
 
 def _request_id(body: bytes) -> RequestId | None:
     try:
-        message = from_json(body)
+        message = parsed(body)
     except ValueError:
         return None
     found = message.get("id") if isinstance(message, dict) else None

@@ -35,7 +35,6 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field
-from pydantic_core import from_json
 
 from shortlist.access.principal import NOBODY, OWNER, Principal
 from shortlist.catalog.readable import readable_by_legacy
@@ -49,6 +48,7 @@ from shortlist.gateway.relayed_tasks import EXTENSION, METHODS
 from shortlist.gateway.router import MAX_SUBSCRIPTIONS, PROMPTS, RESOURCES, TEMPLATES, ListedKind, Router
 from shortlist.gateway.tools import text_result
 from shortlist.gateway.view import ServeOptions
+from shortlist.large import parsed
 from shortlist.observability.metrics import is_traced
 from shortlist.storage.shared import session_key
 from shortlist.text.tokens import clean_text, cleaned
@@ -454,7 +454,7 @@ def is_usual_call(params: Any) -> bool:
 def usual_call(body: bytes) -> dict[str, Any] | None:
     """Parse a body; return None for what is not a `tools/call` in its usual form."""
     try:
-        message = from_json(body)
+        message = parsed(body)
     except ValueError:
         return None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or message.get("method") != CALL:

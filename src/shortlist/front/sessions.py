@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio.to_thread
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
-from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Scope, Send
 
 from shortlist.errors import StoreError
+from shortlist.large import parsed
 from shortlist.storage.shared import SessionStore, StoredSession, session_key
 
 SESSION_HEADER = "mcp-session-id"
@@ -146,7 +146,7 @@ class SharedSessions:
         await self._try("kept", self._store.touch, tuple(sessions))
 
     async def _open(self, session: str, scope: Scope, body: bytes) -> None:
-        message = from_json(body)
+        message = parsed(body)
         params = message.get("params") if isinstance(message, dict) else None
         stored = StoredSession(owner=owner_of_request(scope), handshake=json.dumps(params or {}))
         await self._save(session, stored)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -26,15 +26,17 @@ from pydantic_core import from_json
 
 from shortlist.config.settings import Limits
 from shortlist.errors import InvalidInput
+from shortlist.front.streams import with_json
+from shortlist.large import LARGE_BYTES, beside
 from shortlist.upstream.framing import (
     BYTE_ORDER_MARK,
     UNUSABLE_ID,
     LineSplitter,
     Message,
     Oversized,
-    countable,
     error_message,
     has_unusable_id,
+    read_client_line,
     read_line,
     refusal,
     well_formed,
@@ -145,21 +147,27 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
             self._lines.extend(self._splitter.feed(await self._chunk()))
 
     async def _item(self, line: bytes | Oversized) -> SessionMessage | Exception | None:
-        line = countable(line)
         if isinstance(line, Oversized):
             return await self._refused(line)
         line = line.removeprefix(BYTE_ORDER_MARK)
+        value: Any = None
         try:
-            text = well_formed(line).decode("utf-8", "replace")
-            message = jsonrpc_message_adapter.validate_json(text, by_name=False)
+            if len(line) > LARGE_BYTES:
+                value = await beside(read_client_line, line)
+                if isinstance(value, Oversized):
+                    return await self._refused(value)
+                message = jsonrpc_message_adapter.validate_python(value, by_name=False)
+            else:
+                text = well_formed(line).decode("utf-8", "replace")
+                message = jsonrpc_message_adapter.validate_json(text, by_name=False)
         except ValueError as error:
-            number = _id_of_request(line)
+            number = _id_of_request(line, value)
             if number is None:
                 return error
             reason = "This is not a valid JSON-RPC 2.0 request. Check `jsonrpc`, `id`, `method` and `params`."
             await self._outbox.send(_session_message(error_message(number, INVALID_REQUEST, reason)))
             return None
-        if isinstance(message, JSONRPCNotification) and has_unusable_id(line):
+        if isinstance(message, JSONRPCNotification) and (has_unusable_id(line) if value is None else "id" in value):
             await self._outbox.send(_session_message(error_message(None, INVALID_REQUEST, UNUSABLE_ID)))
             return None
         return SessionMessage(message)
@@ -197,7 +205,8 @@ class _Outbox(ObjectSendStream[SessionMessage]):
         self._unread = 0
 
     async def send(self, item: SessionMessage) -> None:
-        self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        message = await with_json(item.message)
+        self._writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         if self._writer.transport.get_write_buffer_size() > self._most_bytes:
             logger.warning("disconnected a client that reads none of its messages (limits.unread_bytes)")
             self._writer.transport.abort()
@@ -226,10 +235,10 @@ class _Outbox(ObjectSendStream[SessionMessage]):
         self._writer.close()
 
 
-def _id_of_request(line: bytes) -> int | str | None:
+def _id_of_request(line: bytes, value: Any) -> int | str | None:
     """Return the id of a request that is not valid, so that its client does not wait for it."""
     try:
-        message = from_json(line.decode("utf-8", "replace"))
+        message = value if value is not None or len(line) > LARGE_BYTES else from_json(line.decode("utf-8", "replace"))
     except ValueError:
         return None
     number = message.get("id") if isinstance(message, dict) and "method" in message else None

@@ -10,7 +10,11 @@ from typing import Any
 import anyio
 import mcp.server.streamable_http
 from anyio.streams.memory import MemoryObjectReceiveStream
+from mcp_types import JSONRPCMessage, JSONRPCResponse
+from pydantic import PrivateAttr
 from starlette.types import Receive, Scope, Send
+
+from shortlist.large import beside, is_large, write_json
 
 PING_SECONDS = 15.0
 PING = b": ping\r\n\r\n"
@@ -69,6 +73,25 @@ def encode_event(event: Mapping[str, Any]) -> bytes:
         return b"%bdata: %b\r\n\r\n" % (head.encode(), data)
     lines = "\r\n".join(f"data: {line}" for line in str(data).split("\n"))
     return f"{head}{lines}\r\n\r\n".encode()
+
+
+class WrittenResponse(JSONRPCResponse):
+    """A large response that was written beside the event loop; whoever asks for its JSON gets that."""
+
+    _json: str = PrivateAttr("")
+
+    def model_dump_json(self, **_: Any) -> str:
+        return self._json
+
+
+async def with_json(message: JSONRPCMessage) -> JSONRPCMessage:
+    """Return a message whose JSON is made in a moment: a large response with its JSON, any other as it is."""
+    if not isinstance(message, JSONRPCResponse) or isinstance(message, WrittenResponse) or not is_large(message.result):
+        return message
+    response = WrittenResponse.model_construct(jsonrpc="2.0", id=message.id, result=message.result)
+    fields = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+    response._json = (await beside(write_json, fields)).decode()
+    return response
 
 
 def use_lean_streams() -> None:

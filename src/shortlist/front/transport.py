@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import anyio
 import mcp.server.runner
+import mcp.server.streamable_http
 import mcp.server.streamable_http_manager
 from mcp.server.runner import ServerRunner
 from mcp.server.streamable_http import (
@@ -28,11 +29,13 @@ from mcp.server.streamable_http import (
 from mcp.shared.dispatcher import OnNotify, OnRequest
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
+from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Send
 
 from shortlist.front.sessions import SESSION_HEADER
-from shortlist.front.streams import PING, PING_SECONDS, STREAM_HEADERS, encode_event
+from shortlist.front.streams import PING, PING_SECONDS, STREAM_HEADERS, encode_event, with_json
+from shortlist.large import ParsedBytes
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +62,12 @@ class LeanTransport(StreamableHTTPServerTransport):
 
     async def deliver(self, sent: SessionMessage) -> None:
         """Keep a message for a client that resumes, and write it to the response that it belongs to."""
-        stream = self._stream_of(sent)
-        event = await self._event_store.store_event(stream, sent.message) if self._event_store is not None else None
+        stream, message = self._stream_of(sent), await with_json(sent.message)
+        event = await self._event_store.store_event(stream, message) if self._event_store is not None else None
         if (found := self._request_streams.get(stream)) is None:
             return  # the client may resume, and gets it then
         try:
-            await found[0].send(EventMessage(sent.message, event))
+            await found[0].send(EventMessage(message, event))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             if self._request_streams.get(stream) is found:
                 del self._request_streams[stream]
@@ -240,7 +243,21 @@ class LeanRunner(ServerRunner[Any]):
         return self._on_notify
 
 
+BODY: contextvars.ContextVar[ParsedBytes | None] = contextvars.ContextVar("shortlist.body", default=None)
+"""The large body of the request that the current task serves, which the SDK would parse again in one step."""
+
+
+class ReadBodies:
+    """The parser of the SDK's transport, for bodies that may have been read already."""
+
+    @staticmethod
+    def from_json(data: bytes) -> Any:
+        read = BODY.get()
+        return read.value if read is not None and len(read) == len(data) else from_json(data)
+
+
 def use_lean_transport() -> None:
     """Let the SDK's sessions run on these: it names the classes in its modules and nowhere else."""
+    vars(mcp.server.streamable_http)["pydantic_core"] = ReadBodies
     vars(mcp.server.streamable_http_manager)["StreamableHTTPServerTransport"] = LeanTransport
     vars(mcp.server.runner)["ServerRunner"] = LeanRunner

@@ -41,6 +41,7 @@ from shortlist.gateway.tools import (
     rendered,
     text_result,
 )
+from shortlist.large import beside, is_large, write_json
 from shortlist.models import Json, Tool
 from shortlist.telemetry.events import CallOutcome
 from shortlist.text.tokens import cleaned
@@ -56,6 +57,8 @@ HIDDEN_SCHEMA = (
     "- its schema hides invisible characters in names or values, which are shown without them: no call can match it. "
     "Ask the owner of the server to remove them."
 )
+MOST_BLOCKS = 10_000
+"""Content blocks of a result: each is looked at several times."""
 MAX_ROUNDS = 10
 MAX_QUESTIONS = 10
 """How many questions a server may ask in one round."""
@@ -112,7 +115,7 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
     result: McpResult | None = None
     failure = ""
     try:
-        result = await _answered(call, tool, arguments)
+        result = _bounded(tool, await _answered(call, tool, arguments))
         configured = state.settings.servers.get(tool.server)
         if configured is not None and configured.results != "pass" and not is_input_required(result):
             result = await _inspected(state, tool, configured.results, result)
@@ -136,6 +139,14 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
         workspace = state.workspaces.for_circles(call.seen.caller)
         if workspace is not None:
             workspace.called(tool.id)
+
+
+def _bounded(tool: Tool, result: McpResult) -> McpResult:
+    """Return a result, or an error where it has more content blocks than anybody reads."""
+    if len(blocks := blocks_of(result)) <= MOST_BLOCKS:
+        return result
+    why = f"The result of {tool.name} has {len(blocks):,} content blocks; at most {MOST_BLOCKS:,} are passed on."
+    return text_result(f"{why} The tool was called: ask it for less.", is_error=True)
 
 
 async def _answered(call: ToolCall, tool: Tool, arguments: ToolArguments) -> McpResult:
@@ -200,7 +211,7 @@ def _refusal(call: ToolCall, tool: Tool, check: Check) -> str:
 
 async def _paged(call: ToolCall, result: McpResult) -> McpResult:
     results = call.state.results
-    text = "" if is_input_required(result) else text_of_result(result)
+    text = "" if is_input_required(result) else await _text_to_page(result)
     if len(text) <= results.characters:
         return result
     owner = call.seen.caller.principal.key
@@ -213,14 +224,25 @@ async def _paged(call: ToolCall, result: McpResult) -> McpResult:
         return shortened_result(result, pages[0], len(text))
 
 
+async def _text_to_page(result: McpResult) -> str:
+    """Return the text of a result; large structured content is written beside the event loop."""
+    structured, joined = result.get("structuredContent"), _joined_text(result)
+    if joined or structured is None or not is_large(structured):
+        return joined or text_of_result(result)
+    return (await beside(write_json, structured)).decode()
+
+
 def text_of_result(result: Mapping[str, Json]) -> str:
     """Join the text of a tool's result; structured content counts where there is no text."""
+    joined, structured = _joined_text(result), result.get("structuredContent")
+    return joined if joined or structured is None else json.dumps(structured, ensure_ascii=False)
+
+
+def _joined_text(result: Mapping[str, Json]) -> str:
     blocks = result.get("content")
     found = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
     texts = [block.get("text") for block in found if block.get("type") == "text"]
-    joined = "\n".join(text for text in texts if isinstance(text, str))
-    structured = result.get("structuredContent")
-    return joined if joined or structured is None else json.dumps(structured, ensure_ascii=False)
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 async def _inspected(state: GatewayState, tool: Tool, policy: str, result: McpResult) -> McpResult:

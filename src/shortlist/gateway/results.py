@@ -6,9 +6,11 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from shortlist.config.settings import Limits
 from shortlist.errors import InvalidInput
@@ -71,9 +73,10 @@ class Results:
         if len(text) <= APART_CHARACTERS:
             return cut(text, self.characters)
         try:
-            return await run_apart(cut, text, self.characters, seconds=CUT_SECONDS)
+            encoded = await anyio.to_thread.run_sync(partial(text.encode, errors="surrogatepass"))
+            return await run_apart(_cut_encoded, encoded, self.characters, seconds=CUT_SECONDS)
         except WorkerFailed:
-            return tuple(_text_pages(text, self.characters))
+            return await anyio.to_thread.run_sync(_cut_plainly, text, self.characters)
 
     async def keep(self, owner: str, pages: Sequence[str]) -> str:
         """Keep the pages of a text and return the handle that reads them."""
@@ -127,6 +130,14 @@ def result_limits(limits: Limits) -> ResultLimits:
 
 def cut(text: str, characters: int) -> tuple[str, ...]:
     return tuple(pages_of(text, characters))
+
+
+def _cut_encoded(encoded: bytes, characters: int) -> tuple[str, ...]:
+    return cut(encoded.decode(errors="surrogatepass"), characters)
+
+
+def _cut_plainly(text: str, characters: int) -> tuple[str, ...]:
+    return tuple(_text_pages(text, characters))
 
 
 def pages_of(text: str, characters: int) -> Iterator[str]:

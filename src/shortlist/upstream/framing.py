@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from pydantic_core import from_json, to_json
 
+from shortlist.large import LARGE_BYTES, TooManyValues, beside, read_json
+
 Message: TypeAlias = dict[str, Any]
 
 EDGE_BYTES = 4_096
@@ -22,8 +24,11 @@ MENDED_BYTES = 1024 * 1024
 MOST_VALUES = 1_000_000
 """A message with more values is not parsed: each takes up to 100 bytes of memory and a third of a microsecond. The
 definitions of 25,759 real tools have 522,298."""
+CLIENT_VALUES = 200_000
+"""The same for a message of a client: its arguments are copied, checked and recorded."""
+SMALL_VALUES = 20_000
+"""The same for one over HTTP that is not a call: the SDK parses it in one step."""
 UNUSABLE_ID = "The id of a request is a text or a whole number."
-TOO_MANY_VALUES = f"has more than {MOST_VALUES:,} JSON values"
 _ID = rb'"id"\s*:\s*(?:(?P<number>\d{1,18})|"(?P<text>[^"\\]{1,128})")'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 # Only the outermost `id` counts: an answer may itself carry ids.
@@ -32,7 +37,6 @@ _ANSWER = re.compile(rb"\s*\{\s*(?:(?:" + _ID + rb"|" + _VERSION + rb')\s*,\s*)*
 _ID_LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Programs on Windows begin their output with it."""
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +159,10 @@ class EventSplitter:
     def _lines(self) -> list[bytes]:
         """Take the complete lines out of what has arrived."""
         last = max(self._rest.rfind(b"\n", self._scanned), self._rest.rfind(b"\r", self._scanned))
-        lines = _LINE_END.split(bytes(self._rest[: last + 1]))
+        lines = bytes(self._rest[: last + 1]).splitlines()
         del self._rest[: last + 1]
         self._scanned = len(self._rest)
-        return lines[:-1]
+        return lines
 
     def _line(self, line: bytes) -> None:
         name, _, value = line.removeprefix(BYTE_ORDER_MARK).partition(b":")
@@ -188,27 +192,16 @@ class EventSplitter:
         return event
 
 
-class TooManyValues(ValueError):
-    """JSON with more than MOST_VALUES values."""
+def too_many_values(most: int) -> str:
+    return f"has more than {most:,} JSON values"
 
 
-def has_too_many_values(data: bytes) -> bool:
-    """Return whether JSON has more than MOST_VALUES values, without parsing it: the event loop would wait too long."""
-    if len(data) <= MOST_VALUES or _marks(data) <= MOST_VALUES:
-        return False
-    bare = data.replace(rb"\\", b"").replace(rb"\"", b"")  # of escapes, so that each quote begins or ends a string
-    return bare.count(b'"') > 4 * MOST_VALUES or sum(map(_marks, bare.split(b'"')[::2])) > MOST_VALUES
-
-
-def countable(line: bytes | Oversized) -> bytes | Oversized:
-    """Return a line, or what stands for it where it has too many values to be parsed."""
-    if isinstance(line, Oversized) or not has_too_many_values(line):
-        return line
-    return Oversized(len(line), line[:EDGE_BYTES], line[-EDGE_BYTES:], TOO_MANY_VALUES)
-
-
-def _marks(data: bytes) -> int:
-    return data.count(b",") + data.count(b"[") + data.count(b"{")
+def read_client_line(line: bytes) -> Any | Oversized:
+    """Parse a long line of a client; return what stands for it where it has too many values."""
+    try:
+        return read_json(line, CLIENT_VALUES, well_formed)
+    except TooManyValues:
+        return Oversized(len(line), line[:EDGE_BYTES], line[-EDGE_BYTES:], too_many_values(CLIENT_VALUES))
 
 
 class NotificationTooLarge(ValueError):
@@ -217,12 +210,13 @@ class NotificationTooLarge(ValueError):
 
 def decode(data: bytes) -> Message:
     """Parse one message; raise ValueError where it is not a JSON object, or a notification that is too large."""
-    if has_too_many_values(data):
-        raise TooManyValues
-    try:
-        value = from_json(data)
-    except ValueError:
-        value = from_json(well_formed(data.removeprefix(BYTE_ORDER_MARK)))
+    if len(data) > LARGE_BYTES:
+        value = read_json(data.removeprefix(BYTE_ORDER_MARK), MOST_VALUES, well_formed)
+    else:
+        try:
+            value = from_json(data)
+        except ValueError:
+            value = from_json(well_formed(data.removeprefix(BYTE_ORDER_MARK)))
     if not isinstance(value, dict):
         raise ValueError("a message is a JSON object")
     if len(data) > NOTIFICATION_BYTES and "method" in value and "id" not in value:
@@ -230,6 +224,11 @@ def decode(data: bytes) -> Message:
     if len(data) > ERROR_BYTES and isinstance(error := value.get("error"), dict):
         value["error"] = _cut_error(error, len(data))
     return value
+
+
+async def decode_beside(data: bytes) -> Message:
+    """Parse one message like `decode`, a large one beside the event loop."""
+    return await beside(decode, data) if len(data) > LARGE_BYTES else decode(data)
 
 
 def _cut_error(error: Message, size: int) -> Message:
@@ -263,9 +262,13 @@ def has_unusable_id(data: bytes) -> bool:
     if b'"id"' not in data:
         return False
     try:
-        message = from_json(data)
+        return is_unanswerable(from_json(data))
     except ValueError:
         return False
+
+
+def is_unanswerable(message: Any) -> bool:
+    """Return whether a parsed message is a request whose id is neither a text nor a whole number."""
     is_request = isinstance(message, dict) and "method" in message and "id" in message
     return is_request and (isinstance(message["id"], bool) or not isinstance(message["id"], (int, str)))
 
@@ -289,9 +292,15 @@ def read_line(line: bytes | Oversized) -> Message | None:
     return message if "method" in message or "id" in message else None
 
 
+async def read_line_beside(line: bytes | Oversized) -> Message | None:
+    """Parse a line like `read_line`, a long one beside the event loop."""
+    is_long = isinstance(line, bytes) and len(line) > LARGE_BYTES
+    return await beside(read_line, line) if is_long else read_line(line)
+
+
 def unreadable(error: ValueError) -> str:
     """Return why an answer cannot be read, in the words of an error message."""
-    return f"the answer {TOO_MANY_VALUES if isinstance(error, TooManyValues) else 'is not valid JSON-RPC'}"
+    return f"the answer {too_many_values(MOST_VALUES) if isinstance(error, TooManyValues) else 'is not valid JSON-RPC'}"
 
 
 def refusal(line: Oversized) -> Message:

@@ -5,14 +5,17 @@ is repeated only where it certainly did not reach the server, or where repeating
 """
 
 import logging
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import httpx2
 from anyio.abc import TaskGroup
 from mcp.shared._httpx_utils import redirect_location
@@ -22,6 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from shortlist.config.settings import HttpTransport, SseTransport
 from shortlist.errors import shortened
+from shortlist.large import written
 from shortlist.upstream.bodies import ENCODINGS, BodyTooLarge, decoded, read_body, responding
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
@@ -32,9 +36,9 @@ from shortlist.upstream.framing import (
     NotificationTooLarge,
     ServerSentEvent,
     decode,
-    encode,
+    decode_beside,
     error_message,
-    read_line,
+    read_line_beside,
     unreadable,
 )
 from shortlist.upstream.wire import Deliver
@@ -168,13 +172,13 @@ class HttpChannel:
     async def _tell(self, message: Message, headers: Mapping[str, str]) -> None:
         with anyio.move_on_after(NOTICE_SECONDS):
             try:
-                async with self._open("POST", self._headers(headers), encode(message)):
+                async with self._open("POST", self._headers(headers), await written(message)):
                     pass
             except ConnectionFailed as error:
                 logger.debug("a notification was not delivered: %s", error)
 
     async def _request(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None) -> None:
-        body, pauses = encode(message), iter(RETRY_SECONDS)
+        body, pauses = await written(message), iter(RETRY_SECONDS)
         harmless = message["method"] != _NEVER_REPEATED
         while True:
             stream = _Stream()
@@ -216,7 +220,7 @@ class HttpChannel:
 
     async def _read_json(self, response: httpx2.Response, message: Message, stream: _Stream) -> None:
         try:
-            answer = decode(await read_body(response, self._limit))
+            answer = await decode_beside(await read_body(response, self._limit))
         except BodyTooLarge as error:
             answer = error_message(None, INTERNAL_ERROR, f"{error} (see limits.message_bytes)")
         except ValueError as error:
@@ -228,7 +232,7 @@ class HttpChannel:
     async def _read_events(self, response: httpx2.Response, message: Message | None, stream: _Stream) -> None:
         try:
             async for event in _events(response, self._limit):
-                self._take(event, message, stream)
+                await self._take(event, message, stream)
                 if stream.is_answered:
                     return
         except (BodyTooLarge, EventTooLarge) as error:
@@ -236,7 +240,7 @@ class HttpChannel:
                 raise ConnectionFailed(str(error)) from None
             self._answer(error_message(None, INTERNAL_ERROR, str(error)), message, stream)
 
-    def _take(self, event: ServerSentEvent, message: Message | None, stream: _Stream) -> None:
+    async def _take(self, event: ServerSentEvent, message: Message | None, stream: _Stream) -> None:
         if event.id is not None and len(event.id) <= EVENT_ID_CHARACTERS:
             stream.last_event_id = event.id
         if event.retry_milliseconds is not None:
@@ -244,7 +248,7 @@ class HttpChannel:
         if not event.data or event.event != "message":
             return
         try:
-            received = decode(event.data)
+            received = await decode_beside(event.data)
         except NotificationTooLarge as error:
             logger.debug("dropped %s", error)
             return
@@ -343,7 +347,10 @@ async def open_http(
     transport: HttpTransport, limit: int, notes: HttpNotes, auth: httpx2.Auth | None
 ) -> AsyncIterator[HttpChannel]:
     """Open Streamable HTTP to an endpoint; nothing is sent before the first message."""
-    async with http_client(transport.headers, auth) as client, anyio.create_task_group() as tasks:
+    async with (
+        http_client(transport.headers, auth, await trusted()) as client,
+        anyio.create_task_group() as tasks,
+    ):
         channel = HttpChannel(transport.url, client, tasks, limit, notes)
         try:
             yield channel
@@ -381,7 +388,7 @@ class SseChannel:
             async for event in self._events:
                 is_message = event.event == "message" and event.data
                 # One that cannot be read fails the request that it names, and nothing else.
-                if is_message and (message := read_line(event.data)) is not None:
+                if is_message and (message := await read_line_beside(event.data)) is not None:
                     deliver(message)
         except (ConnectionFailed, EventTooLarge, BodyTooLarge) as error:
             logger.debug("the event stream ended: %s", error)
@@ -390,7 +397,7 @@ class SseChannel:
         """POST a message; its answer comes on the stream."""
         try:
             more = {"content-type": "application/json", **headers}
-            async with responding(self._client, "POST", self._endpoint, more, encode(message)) as response:
+            async with responding(self._client, "POST", self._endpoint, more, await written(message)) as response:
                 self._notes.see(response)
                 status = response.status_code
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -417,7 +424,7 @@ async def open_sse(
 ) -> AsyncIterator[SseChannel]:
     """Open the event stream of an older server and read where its messages go."""
     async with (
-        http_client(transport.headers, auth) as client,
+        http_client(transport.headers, auth, await trusted()) as client,
         anyio.create_task_group() as tasks,
         responding(client, "GET", transport.url, {"accept": "text/event-stream"}) as response,
     ):
@@ -431,13 +438,26 @@ async def open_sse(
             tasks.cancel_scope.cancel()
 
 
-def http_client(headers: Any, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
+async def trusted() -> ssl.SSLContext:
+    """Return the certificates that are trusted; reading them takes 80 ms, once and in a thread."""
+    return await anyio.to_thread.run_sync(_trusted)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
+def http_client(
+    headers: Any, auth: httpx2.Auth | None = None, verify: ssl.SSLContext | bool = True
+) -> httpx2.AsyncClient:
     """Return a client without a read timeout: every request has a deadline of its own, and streams rest for hours."""
     from shortlist.upstream.interim import bounded  # noqa: PLC0415 (httpcore2 takes long to import; stdio needs none)
 
     client = httpx2.AsyncClient(
         headers={**ENCODINGS, **dict(headers)},
         auth=auth,
+        verify=verify,
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE_SECONDS),
     )

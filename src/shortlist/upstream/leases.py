@@ -18,6 +18,7 @@ import anyio
 from shortlist.config.settings import StdioTransport
 from shortlist.config.variables import SAFE_VARIABLES
 from shortlist.errors import UpstreamError
+from shortlist.large import written
 from shortlist.upstream.errors import (
     ConnectionFailed,
     UpstreamBusy,
@@ -27,7 +28,7 @@ from shortlist.upstream.errors import (
     UpstreamUnavailable,
 )
 from shortlist.upstream.events import OnPause
-from shortlist.upstream.framing import LineSplitter, Message, encode, read_line
+from shortlist.upstream.framing import LineSplitter, Message, encode, read_line_beside
 from shortlist.upstream.wire import Channel, Deliver
 
 ATTACH_PATH = "/replicas/servers"
@@ -120,7 +121,7 @@ async def _attach(server: str, lease: Lease) -> tuple[asyncio.StreamReader, asyn
                 f"POST {parts.path}{ATTACH_PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
                 f"Authorization: {lease.authorization}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
             )
-            writer.write(_chunk({"server": server, "key": lease.key}))
+            writer.write(_chunk(encode({"server": server, "key": lease.key})))
             head = await reader.readuntil(b"\r\n\r\n")
         if head.split(b" ", 2)[1:2] == [b"200"]:
             return reader, writer
@@ -129,8 +130,8 @@ async def _attach(server: str, lease: Lease) -> tuple[asyncio.StreamReader, asyn
     return None
 
 
-def _chunk(message: Message) -> bytes:
-    line = encode(message) + b"\n"
+def _chunk(data: bytes) -> bytes:
+    line = data + b"\n"
     return b"%x\r\n%b\r\n" % (len(line), line)
 
 
@@ -175,7 +176,7 @@ class ForwardedChannel:
             with suppress(OSError, asyncio.IncompleteReadError, ValueError):
                 while chunk := await self._chunk():
                     for line in self._splitter.feed(chunk):
-                        message = read_line(line)
+                        message = await read_line_beside(line)
                         if message is not None:
                             self._take(message, deliver)
             tasks.cancel_scope.cancel()
@@ -206,7 +207,7 @@ class ForwardedChannel:
         if number is not None:
             self._waiting[number] = answered
         try:
-            self._writer.write(_chunk(timed))
+            self._writer.write(_chunk(await written(timed)))
             await self._writer.drain()
             if number is not None:
                 await answered
@@ -217,7 +218,7 @@ class ForwardedChannel:
 
     def post(self, message: Message, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as over a pipe
         if not self._writer.is_closing():
-            self._writer.write(_chunk(message))
+            self._writer.write(_chunk(encode(message)))
 
 
 async def cancel_at_end(lease: Lease, scope: anyio.CancelScope) -> None:

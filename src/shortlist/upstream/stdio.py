@@ -13,9 +13,10 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from shortlist.config.settings import StdioTransport
+from shortlist.large import written
 from shortlist.upstream.errors import ConnectionFailed
 from shortlist.upstream.events import OnPause
-from shortlist.upstream.framing import LineSplitter, Message, Oversized, encode, read_line
+from shortlist.upstream.framing import LineSplitter, Message, Oversized, encode, read_line_beside
 from shortlist.upstream.guardian import Child, Guardian
 from shortlist.upstream.isolation import isolated
 from shortlist.upstream.stderr import LINE_CHARACTERS, StderrLog
@@ -79,14 +80,14 @@ class StdioChannel:
         """Deliver the lines that a chunk completes, and keep none of them; return how many were messages."""
         messages = 0
         for number, line in enumerate(self._splitter.feed(chunk), 1):
-            messages += self._take(line, deliver)
+            messages += await self._take(line, deliver)
             if number % LINES_AT_ONCE == 0:
                 await anyio.lowlevel.checkpoint()
         return messages
 
-    def _take(self, line: bytes | Oversized, deliver: Deliver) -> bool:
+    async def _take(self, line: bytes | Oversized, deliver: Deliver) -> bool:
         """Deliver a line, or log it where it is not a message; return whether it was one."""
-        message = read_line(line)
+        message = await read_line_beside(line)
         if message is None:
             self._log.note(_stray(line))
             return False
@@ -95,10 +96,11 @@ class StdioChannel:
 
     async def send(self, message: Message, headers: Mapping[str, str], on_pause: OnPause | None = None) -> None:  # noqa: ARG002
         """Write a complete message, even if the caller is cancelled, and wait for a child that reads slowly."""
+        data = await written(message) + b"\n"
         if self._stdin.is_closing():
             self._unsent.set()
             raise ConnectionFailed("the connection ended", sent=False)
-        self._stdin.write(encode(message) + b"\n")
+        self._stdin.write(data)
         try:
             await self._stdin.drain()
         except OSError:
