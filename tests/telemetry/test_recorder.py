@@ -159,6 +159,7 @@ def test_a_file_that_cannot_be_used_is_left_as_it_is_and_the_loss_is_counted(
     assert recorder.lost["store failed"] == 10
     assert "calls still work" in caplog.text
     assert "move" in caplog.text
+    assert "10 events could not be recorded and are lost" in caplog.text
 
 
 def test_a_newer_schema_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -179,6 +180,25 @@ def test_recording_resumes_when_the_damaged_file_is_moved_away(tmp_path: Path) -
         threading.Event().wait(0.05)
     recorder.close(SECONDS)
     assert sizes(path) == [1]
+
+
+def test_what_waits_for_a_store_that_failed_is_written_at_the_end_if_the_store_can(tmp_path: Path) -> None:
+    path, failed = tmp_path / "events.sqlite", threading.Event()
+    store, append = events_in(path), events_in(path).append
+
+    def append_once_mended(batch: Batch) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise StoreError("The disk is full.")
+        append(batch)
+
+    vars(store)["append"] = append_once_mended
+    recorder = Recorder(store, Ledger(Privacy()))
+    recorder(call("s/t", size=1))
+    assert failed.wait(SECONDS)
+    recorder.close(SECONDS)  # long before the next attempt is due
+    assert sizes(path) == [1]
+    assert recorder.lost["store failed"] == 0
 
 
 def run_writer(*arguments: object) -> "subprocess.CompletedProcess[str]":

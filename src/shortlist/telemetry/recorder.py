@@ -293,8 +293,8 @@ class Recorder:
         return part
 
     def _write(self, part: BatchPart) -> None:
-        """Write what was gathered; retry until it is written or the gateway closes."""
-        parts, wait, failed = [part], RETRY_SECONDS[0], False
+        """Write what was gathered; retry until it is written or the gateway closes, and then once more."""
+        parts, wait, failed, is_last = [part], RETRY_SECONDS[0], False, False
         while parts:
             try:
                 self._append(parts)
@@ -307,9 +307,10 @@ class Recorder:
                 logger.exception("events could not be recorded")
                 self._lose("unwritable", len(parts.pop(0).events))
                 continue
-            if self._closing.wait(wait):
+            if is_last:
                 self._give_up([event for each in parts for event in each.events])
                 return
+            is_last = self._closing.wait(wait)  # what kept the store from writing may be over by then
             wait = min(wait * 2, RETRY_SECONDS[1])
         self._renew_spool()
 
@@ -334,7 +335,9 @@ class Recorder:
     def _give_up(self, unwritten: list[Recorded]) -> None:
         """Count what is lost when the gateway closes; the next one with this folder records what is in the spool."""
         if self._spooling is None:
-            self._lose("store failed", len(unwritten) + len(self._queue))
+            lost = len(unwritten) + len(self._queue)
+            self._lose("store failed", lost)
+            logger.warning("%d events could not be recorded and are lost", lost)
         else:
             waiting = self._spooling.spool.count - self._taken
             unspooled = sum(
