@@ -45,6 +45,7 @@ _OPPOSED = {
     "acts": ("reads",),
 }
 """What is not done by a tool that is named for something else: nobody creates a channel with a tool that lists them."""
+_CHANGING = frozenset(map(stem, " ".join((*_ASKED.values(), "send set post write")).split()))
 _OTHER_SENSE = re.compile(r"\b(?:add (?:up|\d)|resolve\b.*\bto\b|move\b.*\b(?:trash|bin)\b)", re.IGNORECASE)
 """Verbs that mean something else here: "add up the bills", "resolve a name to an address", "move it to the trash"."""
 
@@ -130,7 +131,19 @@ def opposed_action(text: str, name: str) -> str | None:
     if first is None or (action := first[1].lower()) not in CHANGES or _OTHER_SENSE.search(text):
         return None
     verb, *rest = named_action(name) or ("",)
-    return action if verb in opposed_verbs(action) and alike_actions(stem(action)).isdisjoint(rest) else None
+    if verb not in opposed_verbs(action) or any(map(_may_do(action), rest)):
+        return None
+    return action
+
+
+def _may_do(action: str) -> Callable[[str], bool]:
+    """Return what tells whether a word of a name, besides its verb, says what an action asks for, or another change."""
+    alike, opposed, begin = alike_actions(stem(action)), opposed_verbs(action), stem(action)
+
+    def says(word: str) -> bool:
+        return word in alike or begin in word or (word in _CHANGING and word not in opposed)
+
+    return says
 
 
 def tells(text: str) -> bool:
