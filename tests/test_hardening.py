@@ -78,8 +78,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "nothing is served while the disk is full, and nobody is told": (
         "cli/test_degraded.py::test_tools_are_served_while_nothing_can_be_saved_and_the_metrics_say_so",
-        "telemetry/test_recorder.py::"
-        "test_what_waits_for_a_store_that_failed_is_written_at_the_end_if_the_store_can",
+        "telemetry/test_recorder.py::test_what_waits_for_a_store_that_failed_is_written_at_the_end_if_the_store_can",
         "cli/test_degraded.py::test_status_and_doctor_say_that_nothing_can_be_saved",
         "cli/test_degraded.py::test_status_and_doctor_say_that_approvals_cannot_be_read",
         "cli/test_tokens.py::test_a_gateway_gets_a_token_though_it_cannot_be_saved",
