@@ -218,6 +218,7 @@ def test_a_name_behind_a_preposition_of_another_language_is_no_part_of_the_head(
         ("move this photo to the trash", "delete_photo", None),
         ("show the vlan", "delete_vlan", None),
         ("create a vlan", "vlan", None),
+        ("close the ticket... sorry, I mean create one", "create_ticket", None),
         ("create a vlan", "monitor_vlan_createorupdate", None),
         ("submit the finding", "monitor_findings_send-finding", None),
         ("create a vlan", "monitor_vlan", "create"),
