@@ -1,6 +1,7 @@
 """How isolated servers are started, and that an isolation that cannot be enforced is refused."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,69 @@ def test_a_program_in_the_home_folder_shows_nothing_else_of_it(
     line = list(sandboxed(IsolationSettings(kind="sandbox"), [str(tmp_path / program)], None, tmp_path / "own"))
     bound = [line[i + 1] for i, word in enumerate(line) if word == "--ro-bind"]
     assert sorted(bound) == sorted(str(tmp_path / each) for each in readable)
+
+
+def mounted(line: list[str]) -> list[tuple[str, str]]:
+    """Return the folders that are mounted after the home folder, in their order."""
+    binds = [(word, line[i + 2]) for i, word in enumerate(line) if word in ("--bind", "--ro-bind")]
+    return binds[1:]
+
+
+def test_of_nested_folders_the_innermost_counts_and_cannot_be_replaced(tmp_path: Path) -> None:
+    settings = configured(
+        isolation="sandbox", sandbox={"read": ["/w/a/b/ro", "/r"], "write": ["/w", "/r/out", "/w/a/b/ro/in"]}
+    )
+    assert mounted(list(sandboxed(settings, COMMAND, None, tmp_path))) == [
+        ("--ro-bind", "/r"),
+        ("--bind", "/w"),
+        ("--bind", "/r/out"),
+        ("--bind", "/w/a"),
+        ("--bind", "/w/a/b"),
+        ("--ro-bind", "/w/a/b/ro"),
+        ("--bind", "/w/a/b/ro/in"),
+    ]
+    line = " ".join(containered(settings, ("podman", "box"), COMMAND, {}, None))
+    assert line.index("/w:/w ") < line.index("/w/a/b/ro:/w/a/b/ro:ro") < line.index("/w/a/b/ro/in:")
+
+
+def test_a_folder_that_is_both_read_and_written_is_written(tmp_path: Path) -> None:
+    settings = configured(isolation="sandbox", sandbox={"read": ["/srv"], "write": ["/srv"]})
+    assert mounted(list(sandboxed(settings, COMMAND, "/srv", tmp_path))) == [("--bind", "/srv")]
+
+
+SCRIPT = """
+cd "$1"
+touch out/new && touch out/deep/keep/in/new || exit 1
+touch out/deep/keep/new && exit 2
+touch new && exit 3
+mv out/deep out/moved && exit 4
+mv out/deep/keep out/deep/other && exit 5
+exit 0
+"""
+
+
+@pytest.mark.skipif(isolation.sandbox_problem() is not None, reason="needs bubblewrap")
+def test_nested_folders_are_enforced(tmp_path: Path) -> None:
+    keep = tmp_path / "out" / "deep" / "keep"
+    (keep / "in").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    sandbox = {"read": [str(tmp_path), str(keep)], "write": [str(tmp_path / "out"), str(keep / "in")]}
+    command = ["/bin/sh", "-c", SCRIPT, "sh", str(tmp_path)]
+    line = list(sandboxed(configured(isolation="sandbox", sandbox=sandbox), command, None, tmp_path / "home"))
+    done = subprocess.run(line, capture_output=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (keep / "in" / "new").exists()
+    assert not (keep / "new").exists()
+
+
+@pytest.mark.skipif(isolation.sandbox_problem() is not None, reason="needs bubblewrap")
+def test_a_folder_that_the_server_could_have_replaced_by_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "out" / "data").symlink_to(tmp_path / "secret")
+    sandbox = {"read": [str(tmp_path / "out" / "data")], "write": [str(tmp_path / "out")]}
+    with pytest.raises(CannotIsolate, match="leads out of"):
+        isolated(configured(isolation="sandbox", sandbox=sandbox), COMMAND, {}, None)
 
 
 @pytest.mark.parametrize("name", [".", ".."])

@@ -50,7 +50,7 @@ def isolated(
     """Return how to start a server; raise CannotIsolate where its isolation cannot be enforced."""
     if settings.kind == "none":
         return IsolatedCommand(tuple(command), environment, directory, {})
-    problem = problem_with(settings.kind)
+    problem = problem_with(settings.kind) or link_problem(settings, directory)
     if problem:
         raise CannotIsolate(f"isolation {settings.kind!r} cannot be enforced: {problem}")
     limits = {
@@ -84,13 +84,40 @@ def sandboxed(settings: IsolationSettings, command: Sequence[str], directory: st
     for path in ("/dev/shm", "/tmp"):  # noqa: S108 - they take memory, so that its limit is theirs too
         yield from ("--size", str(settings.memory_megabytes * 1024 * 1024), "--tmpfs", path)
     yield from ("--bind", str(home), str(Path.home()))
-    for path in _program_folders(command[0]):
-        yield from ("--ro-bind", path, path)
-    for path in (*settings.read, *((directory,) if directory else ())):
-        yield from ("--ro-bind", path, path)
-    for path in settings.write:
-        yield from ("--bind", path, path)
+    for path, is_writable in _folders(settings, directory, _program_folders(command[0])):
+        yield from ("--bind" if is_writable else "--ro-bind", path, path)
     yield from ("--remount-ro", "/", "--chdir", directory or str(Path.home()), "--", *command)
+
+
+def _folders(
+    settings: IsolationSettings, directory: str | None, programs: Sequence[str] = ()
+) -> Iterator[tuple[str, bool]]:
+    """Yield the folders of a server and whether it may write to each, the outer ones first: the innermost one counts.
+
+    What lies between a writable folder and one inside of it is mounted too: a mounted folder cannot be renamed, so that
+    the inner one cannot be replaced.
+    """
+    read = (*programs, *settings.read, *((os.path.abspath(directory),) if directory else ()))
+    declared = {**dict.fromkeys(read, False), **dict.fromkeys(settings.write, True)}
+    found = dict(declared)
+    for path in declared:
+        between: list[str] = []
+        for parent in map(str, Path(path).parents):
+            if parent in declared:
+                found |= dict.fromkeys(between, True) if declared[parent] else {}
+                break
+            between.append(parent)
+    yield from sorted(found.items(), key=lambda each: (len(Path(each[0]).parts), each[0]))
+
+
+def link_problem(settings: IsolationSettings, directory: str | None) -> str | None:
+    """Return which folder a server could have replaced by a link to somewhere else, or None."""
+    for path in (*settings.read, *settings.write, *((os.path.abspath(directory),) if directory else ())):
+        for folder in map(Path, settings.write):
+            is_inside = folder in Path(path).parents
+            if is_inside and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+                return f"{path} leads out of {folder}, to which the server can write; declare the folder it leads to"
+    return None
 
 
 def _program_folders(command: str) -> list[str]:
@@ -144,10 +171,8 @@ def containered(
     for variable in environment:
         if variable not in ("PATH", "HOME"):
             yield from ("--env", variable)
-    for path in (*settings.read, *((directory,) if directory else ())):
-        yield from ("--volume", f"{path}:{path}:ro")
-    for path in settings.write:
-        yield from ("--volume", f"{path}:{path}")
+    for path, is_writable in _folders(settings, directory):
+        yield from ("--volume", f"{path}:{path}" if is_writable else f"{path}:{path}:ro")
     yield from (*(("--workdir", directory) if directory else ()), settings.image, *command)
 
 
