@@ -109,6 +109,18 @@ def test_of_nested_folders_the_innermost_counts_and_cannot_be_replaced(tmp_path:
     assert line.index("/w:/w ") < line.index("/w/a/b/ro:/w/a/b/ro:ro") < line.index("/w/a/b/ro/in:")
 
 
+@pytest.mark.skipif(isolation.sandbox_problem() is not None, reason="needs bubblewrap")
+def test_a_home_with_a_limit_is_empty_and_full_beyond_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    command = ["/bin/sh", "-c", 'cd "$HOME" && ls -A && head -c 3000000 /dev/zero > much']
+    settings = configured(isolation="sandbox", sandbox={"home_megabytes": 2})
+    line = list(sandboxed(settings, command, None, tmp_path / "own"))
+    done = subprocess.run(line, capture_output=True, timeout=30, check=False)
+    assert (done.returncode != 0, done.stdout) == (True, b"")
+    assert b"No space left" in done.stderr
+    assert "/home/server:size=2m" in containered(settings, ("podman", "box"), COMMAND, {}, None)
+
+
 def test_a_folder_that_is_both_read_and_written_is_written(tmp_path: Path) -> None:
     settings = configured(isolation="sandbox", sandbox={"read": ["/srv"], "write": ["/srv"]})
     assert mounted(list(sandboxed(settings, COMMAND, "/srv", tmp_path))) == [("--bind", "/srv")]

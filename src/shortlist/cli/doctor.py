@@ -30,7 +30,7 @@ from shortlist.storage.opening import open_storage
 from shortlist.storage.private import writing_problem
 from shortlist.text.tokens import clean_text
 from shortlist.upstream.events import UpstreamEvent, UpstreamStatus
-from shortlist.upstream.isolation import problem_with
+from shortlist.upstream.isolation import SANDBOX_GAPS, problem_with
 from shortlist.upstream.login import Logins
 from shortlist.upstream.pool import UpstreamPool
 
@@ -158,6 +158,8 @@ def _report(
     for kind in ISOLATIONS:
         trouble = problem_with(kind)
         lines.append(f"Isolation {kind!r} works here." if trouble is None else f"Isolation {kind!r}: {trouble}.")
+        if kind == "sandbox" and trouble is None:
+            lines.extend(f"  It does not limit {gap}." for gap in SANDBOX_GAPS)
     return "\n".join(lines)
 
 
@@ -175,4 +177,5 @@ def _data(
             "fix": {"keys": list(problem.fix.keys), "value": problem.fix.value} if problem and problem.fix else None,
         }
     isolation: dict[str, Json] = {kind: problem_with(kind) for kind in ISOLATIONS}
-    return {"file": str(path), "servers": rows, "problem": None, "state": state, "isolation": isolation}
+    checked: dict[str, Json] = {"isolation": isolation, "sandbox_does_not_limit": list(SANDBOX_GAPS)}
+    return {"file": str(path), "servers": rows, "problem": None, "state": state, **checked}

@@ -229,6 +229,7 @@ class _Entry:
             network=given.network,
             image=given.image,
             memory_megabytes=given.memory_megabytes,
+            home_megabytes=given.home_megabytes,
             processes=given.processes,
             open_files=given.open_files,
             cpu_seconds=given.cpu_seconds,

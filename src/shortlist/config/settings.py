@@ -54,6 +54,7 @@ class IsolationSettings:
     network: bool = False
     image: str = ""
     memory_megabytes: int = 2048
+    home_megabytes: int | None = None
     processes: int = 128
     open_files: int = 1024
     cpu_seconds: int | None = None

@@ -57,6 +57,9 @@ class SandboxShape(Shape):
     """The image of a container. Example: `"node:22-slim"`"""
     memory_megabytes: Count = 2048
     """Memory for all of its processes together. Example: `512`"""
+    home_megabytes: Count | None = None
+    """Size of its home folder, which is then in memory and empty at each start. Without it, the home of a sandbox is a
+    folder on disk that is kept and may grow. Example: `256`"""
     processes: Count = 128
     """Processes at the same time. Example: `32`"""
     open_files: Count = 1024

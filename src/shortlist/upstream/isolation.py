@@ -61,7 +61,8 @@ def isolated(
     }
     if settings.kind == "sandbox":
         home = data_folder() / "homes" / settings.server
-        private_folder(home)
+        if not settings.home_megabytes:
+            private_folder(home)
         within = {**environment, "HOME": str(Path.home()), "TMPDIR": "/tmp"}  # noqa: S108 - a tmpfs of its own
         return IsolatedCommand(tuple(sandboxed(settings, command, directory, home)), within, None, limits)
     program = container_program() or ""
@@ -83,7 +84,10 @@ def sandboxed(settings: IsolationSettings, command: Sequence[str], directory: st
     yield from ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev")
     for path in ("/dev/shm", "/tmp"):  # noqa: S108 - they take memory, so that its limit is theirs too
         yield from ("--size", str(settings.memory_megabytes * 1024 * 1024), "--tmpfs", path)
-    yield from ("--bind", str(home), str(Path.home()))
+    if settings.home_megabytes:
+        yield from ("--size", str(settings.home_megabytes * 1024 * 1024), "--tmpfs", str(Path.home()))
+    else:
+        yield from ("--bind", str(home), str(Path.home()))
     for path, is_writable in _folders(settings, directory, _program_folders(command[0])):
         yield from ("--bind" if is_writable else "--ro-bind", path, path)
     yield from ("--remount-ro", "/", "--chdir", directory or str(Path.home()), "--", *command)
@@ -163,7 +167,8 @@ def containered(
     program, name = container
     yield from (program, "run", "--rm", "--interactive", "--init", "--name", name)
     yield from ("--network", "bridge" if settings.network else "none", "--read-only", "--cap-drop", "ALL")
-    yield from ("--security-opt", "no-new-privileges", "--tmpfs", "/tmp", "--tmpfs", CONTAINER_HOME)  # noqa: S108
+    home = f"{CONTAINER_HOME}:size={settings.home_megabytes}m" if settings.home_megabytes else CONTAINER_HOME
+    yield from ("--security-opt", "no-new-privileges", "--tmpfs", "/tmp", "--tmpfs", home)  # noqa: S108
     yield from ("--memory", f"{settings.memory_megabytes}m", "--pids-limit", str(settings.processes))
     yield from ("--ulimit", f"nofile={settings.open_files}", "--env", f"HOME={CONTAINER_HOME}")
     if settings.cpu_seconds:
@@ -174,6 +179,13 @@ def containered(
     for path, is_writable in _folders(settings, directory):
         yield from ("--volume", f"{path}:{path}" if is_writable else f"{path}:{path}:ro")
     yield from (*(("--workdir", directory) if directory else ()), settings.image, *command)
+
+
+SANDBOX_GAPS = (
+    "disk space in folders that a server may write to, and in its home unless 'sandbox.home_megabytes' is set",
+    "shared memory of System V that none of its processes has attached",
+)
+"""What a sandbox does not limit; `shortlist doctor` prints it."""
 
 
 def problem_with(kind: str) -> str | None:
