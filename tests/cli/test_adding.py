@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from shortlist.cli import main
+from shortlist.cli.adding import _described
+from shortlist.config.clients.registry import RegistryServer, offers
 from shortlist.config.load import load_settings
 from shortlist.config.settings import StdioTransport
 from tests.servers.registry import Registry, serve_registry
@@ -75,6 +78,29 @@ def test_a_first_server_makes_the_file(own: Path) -> None:
     own.unlink()
     assert main(["add", "a", "--yes", "--", "x"]) == 0
     assert list(servers(own)) == ["a"]
+
+
+def test_nobody_else_may_write_to_a_folder_that_is_made_for_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "new"))
+    before = os.umask(0)
+    try:
+        assert main(["add", "a", "--yes", "--", "x"]) == 0
+    finally:
+        os.umask(before)
+    made = (tmp_path / "new", tmp_path / "new" / "shortlist", tmp_path / "new" / "shortlist" / "config.json")
+    assert [path.stat().st_mode & 0o077 for path in made] == [0, 0, 0]
+
+
+def test_what_a_registry_says_of_a_server_has_no_terminal_escapes() -> None:
+    odd = "1\x1b[2J\x9b2J\u202e"
+    remote = {"type": "streamable-http", "url": "https://h/mcp", "headers": [{"name": f"X{odd}", "description": odd}]}
+    raw = {"name": "io.example/odd", "version": odd, "description": odd, "remotes": [remote]}
+    server = RegistryServer.model_validate(raw)
+    said = "".join(_described(server, offer) for offer in offers(server))
+    assert "io.example/odd" in said
+    assert not {"\x1b", "\x9b", "\u202e"} & set(said)
 
 
 @pytest.mark.parametrize(

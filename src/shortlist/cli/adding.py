@@ -20,6 +20,7 @@ from shortlist.cli.asking import confirmed
 from shortlist.cli.editing import ConfigSwitch, change, keys_of, servers_in
 from shortlist.cli.registries import find_server, registry_url, search, sync, unpack
 from shortlist.cli.restarts import request_restart
+from shortlist.cli.shown import shown_json
 from shortlist.config.clients.registry import Need, Offer, Package, RegistryServer, offers, short_name
 from shortlist.config.clients.texts import format_of, put, remove
 from shortlist.config.load import settings_of
@@ -197,11 +198,11 @@ def _asked(each: Need) -> str:
 
 
 def _described(server: RegistryServer, offer: Offer) -> str:
-    lines = [f"{server.name} {server.version}  {one_line(server.description, 100)}", f"runs as: {offer.kind}"]
+    lines = [f"{server.name} {one_line(server.version)}  {one_line(server.description, 100)}", f"runs as: {offer.kind}"]
     for each in offer.asks:
         kind = "secret" if each.secret else "value"
         need = "required" if each.required else f"default {each.default!r}" if each.default else "optional"
-        lines.append(f"asks for {each.name} ({kind}, {need})  {one_line(each.description, 80)}".rstrip())
+        lines.append(f"asks for {one_line(each.name)} ({kind}, {need})  {one_line(each.description, 80)}".rstrip())
     return "\n".join(lines)
 
 
@@ -353,9 +354,10 @@ def _sync(arguments: argparse.Namespace) -> int:
 def _search(arguments: argparse.Namespace) -> int:
     found = search(" ".join(arguments.words), registry_url(arguments.registry), arguments.limit)
     if arguments.json:
-        print(json.dumps([server.model_dump(include={"name", "version", "description"}) for server in found], indent=2))
+        rows = [server.model_dump(include={"name", "version", "description"}) for server in found]
+        print(shown_json(rows, indent=2))
     else:
-        lines = [f"@{server.name}  {server.version}  {one_line(server.description, 80)}" for server in found]
+        lines = [f"@{server.name}  {one_line(server.version)}  {one_line(server.description, 80)}" for server in found]
         print("\n".join(lines) or "No server was found. Try other words, or `shortlist registry sync` first.")
     return OK if found else 1
 
@@ -363,7 +365,7 @@ def _search(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     server = find_server(arguments.name.removeprefix("@"), registry_url(arguments.registry))
     if arguments.json:
-        print(server.model_dump_json(indent=2, by_alias=True))
+        print(shown_json(server.model_dump(mode="json", by_alias=True), indent=2))
     else:
         for offer in offers(server):
             print(_described(server, offer))

@@ -20,6 +20,7 @@ from tomlkit.exceptions import TOMLKitError
 from shortlist.config import jsonc
 from shortlist.config.documents import strip_comments
 from shortlist.errors import InvalidInput
+from shortlist.paths import private_folder
 
 FileFormat: TypeAlias = Literal["json", "toml", "yaml"]
 Keys: TypeAlias = Sequence[str]
@@ -111,7 +112,7 @@ def replace_file(path: Path, new: bytes, *, expected: bytes | None, private: boo
         raise NotEditable(f"{path} was changed by another program meanwhile; nothing was written. Try again.")
     temporary = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(target.parent)  # whoever may write to it can replace what a client starts
         mode = target.stat().st_mode & 0o777 if expected is not None and not private else PRIVATE
         if expected is not None and not os.access(target, os.W_OK):
             raise PermissionError(0, "it is read-only")
