@@ -34,7 +34,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "errors": frozenset(),
     "paths": frozenset(),
     "version": frozenset(),
-    "config": WORDS,
+    "config": WORDS | {"paths"},
     "schema": WORDS,
     "text": WORDS | {"schema"},
     "storage": WORDS | {"paths"},
