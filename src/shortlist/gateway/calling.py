@@ -143,7 +143,8 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
 
 def _bounded(tool: Tool, result: McpResult) -> McpResult:
     """Return a result, or an error where it has more content blocks than anybody reads."""
-    if len(blocks := blocks_of(result)) <= MOST_BLOCKS:
+    blocks = result.get("content")
+    if not isinstance(blocks, list) or len(blocks) <= MOST_BLOCKS:
         return result
     why = f"The result of {tool.name} has {len(blocks):,} content blocks; at most {MOST_BLOCKS:,} are passed on."
     return text_result(f"{why} The tool was called: ask it for less.", is_error=True)
