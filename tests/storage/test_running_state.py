@@ -106,13 +106,13 @@ async def used(port: int) -> None:
 
 def state_of(folder: Path) -> list[Path]:
     """Return every file that the gateway keeps; in a hidden folder one is being written."""
-    found = [path for path in (folder / "home").rglob("*") if path.is_file()]
-    return [path for path in found if not path.parent.name.startswith(".")]
+    walked = os.walk(folder / "home")  # which passes over a folder that is gone meanwhile
+    return [Path(place, name) for place, _, names in walked if not Path(place).name.startswith(".") for name in names]
 
 
 def change_of(folder: Path) -> list[tuple[int, int, int]]:
     """Return what changes whenever the events are written."""
-    found = [path.stat() for path in folder.rglob("events.sqlite")]
+    found = [path.stat() for path in state_of(folder) if path.name == "events.sqlite"]
     return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in found]
 
 
