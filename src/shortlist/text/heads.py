@@ -170,9 +170,21 @@ class RequestHead(NamedTuple):
 
 def head_of(text: str, is_known: Callable[[str], bool]) -> RequestHead | None:
     """Return a request without its content, None where it has none; `is_known`: whether the catalog has a word."""
-    left = _CONTENT.sub("", said := apart(text)[0])
-    words = _WORD.findall(left)
-    may_be = [at > 0 and _may_be_name(word) and not is_known(word) for at, word in enumerate(words)]
+    words, may_be = _possible_names(text)
+    return _head_without(text, tuple([at for at in may_be if not is_known(words[at])]))
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
+def _possible_names(text: str) -> tuple[Sequence[str], Sequence[int]]:
+    """Return the words of a request before its content, and which of them may be names, whatever the catalog."""
+    words = _WORD.findall(_CONTENT.sub("", apart(text)[0]))
+    return words, [at for at, word in enumerate(words) if at > 0 and _may_be_name(word)]
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
+def _head_without(text: str, names: tuple[int, ...]) -> RequestHead | None:
+    words, _ = _possible_names(text)
+    may_be = [at in names for at in range(len(words))]
     slots = [may_be[at] and _is_slot(words, may_be, at) for at in range(len(words))]
     kept = [word for at, word in enumerate(words) if not slots[at]]
     while kept and kept[-1].lower() in _SAYS_NOTHING:
@@ -181,7 +193,7 @@ def head_of(text: str, is_known: Callable[[str], bool]) -> RequestHead | None:
     if not terms(head) or terms(head) == terms(text):
         return None
     are_names = all(is_name(_ENDING.sub("", words[at])) for at, is_slot in enumerate(slots) if is_slot)
-    return RequestHead(head, is_whole=are_names and left == said == text)
+    return RequestHead(head, is_whole=are_names and _CONTENT.sub("", text) == text == apart(text)[0])
 
 
 def head_of_gloss(text: str, units: Sequence[Gloss]) -> RequestHead | None:
