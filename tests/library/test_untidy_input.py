@@ -49,6 +49,44 @@ def test_a_megabyte_of_paste_leaves_the_request_in_charge(tools: ToolFilter) -> 
     assert found.asked.text == "delete the file"
 
 
+MARKS = [
+    "“",
+    "„",
+    "«",
+    "「",
+    "『",
+    "'a",
+    "{",
+    "{a",
+    "[",
+    "?",
+    "=?",
+    "a-",
+    "-",
+    "_",
+    "a.",
+    "`",
+    "\n",
+    "한",
+    "ا",
+    "Ab ",
+    "and ",
+]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_long_text_of_one_mark_is_read_once_and_not_from_each_of_them(tools: ToolFilter, mark: str) -> None:
+    text = mark * (200_000 // len(mark))
+    offer = {"role": "assistant", "content": "Shall I delete the file?"}
+    assert tools.filter(f"{text}\n\ndelete the file").tools[0].name == "delete_file"
+    for chat in (
+        [{"role": "user", "content": text}, offer, {"role": "user", "content": "yes"}],
+        [offer, {"role": "user", "content": f"yes {text}"}],
+        [{"role": "assistant", "content": text}, {"role": "user", "content": "delete the file"}],
+    ):
+        assert tools.filter(chat).tools
+
+
 def test_a_chat_of_five_hundred_turns_is_answered_by_its_last_request(tools: ToolFilter) -> None:
     turns = [
         {"role": "user" if n % 2 == 0 else "assistant", "content": f"Will it rain in city {n}? The forecast is fine."}

@@ -125,9 +125,10 @@ _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|
 _QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _WORD = re.compile(r"[^\W\d_]+")
-_QUOTE = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|「[^」\n]*」|(?<!\w)'[^'\n]*'(?!\w)")
+_QUOTE = re.compile(r"\"[^\"\n]*\"|“[^“”\n]*”|„[^„“”\n]*[“”]|«[^«»\n]*»|「[^「」\n]*」|(?<!\w)'[^'\n]*'(?!\w)")
+"""A quote has no second opening mark: else a text of such marks is read to its end from each of them."""
 _OUTSIDE_QUOTES = re.compile(rf"(?P<quote>{_QUOTE.pattern})|(?:(?!{_QUOTE.pattern}).)+", re.DOTALL)
-_VALUE = re.compile(r"\S*(?:\w[@/:=_.\\-]+\w|\d)\S*")
+_VALUE = re.compile(r"(?<!\S)(?=\S*?(?:\w[@/:=_.\\-]+\w|\d))\S+")
 """An address, a path, a number, an identifier: one word of a request, however many it is made of."""
 _FOR_WHOM = re.compile(r"^(?:me|us)\s+(?=\S)", re.IGNORECASE)
 """Whom an action is for, as in "show me"; it is not part of the thing."""

@@ -10,7 +10,9 @@ from shortlist.text.languages.reading import glossed, read_query
 from shortlist.text.tokens import ACTIONS
 
 _QUOTED_LINE = re.compile(r"(?:\"[^\"]*\"\s*)+")
-_QUOTED = re.compile(r"\"[^\"\n]{1,200}\"|(?<!\w)'[^'\n]{1,200}'(?!\w)|`[^`\n]{1,200}`|“[^”\n]{1,200}”|«[^»\n]{1,200}»")
+_QUOTED = re.compile(
+    r"\"[^\"\n]{1,200}\"|(?<!\w)'[^'\n]{1,200}'(?!\w)|`[^`\n]{1,200}`|“[^“”\n]{1,200}”|«[^«»\n]{1,200}»"
+)
 _QUOTES = "\"'`“«"
 _HELD = re.compile("\ue000(\\d+)\ue001")
 _WORD = re.compile(r"\w+")

@@ -14,8 +14,8 @@ MAX_REMEMBERED = 512
 
 _CLAUSE = re.compile(r"(?:[^.!?;\n。！？；।؟]|[.!?;](?!\s))+(?:[.!?;]\s+|[\n。！？；।؟]\s*|$)|[.!?;\s。！？；।؟]+")
 _QUOTED = re.compile(
-    r"\"[^\"\n]*\"|(?<![A-Za-z0-9\u00c0-\u024f])'[^'\n]*'(?![A-Za-z0-9\u00c0-\u024f])|`[^`\n]*`|\{[^\n]*\}"
-    "|“[^”\n]*”|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』"
+    r"\"[^\"\n]*\"|(?<![A-Za-z0-9\u00c0-\u024f])'[^'\n]*'(?![A-Za-z0-9\u00c0-\u024f])|`[^`\n]*`"
+    r"|\{[^{}\n]*+(?:\{[^{}\n]*+\}[^{}\n]*+)*+\}|“[^“”\n]*”|«[^«»\n]*»|「[^「」\n]*」|『[^『』\n]*』"
 )
 """What is quoted, or code in braces: its language is not the one that the request is written in."""
 _LETTERS = re.compile(r"[^\W\d_]")
