@@ -1,10 +1,11 @@
 """How this commit compares with another one in the same run: python -m benchmarks.commits --against COMMIT.
 
 Search times, words and vectors: of requests that were asked before, so that their vectors are given, on one thread, and
-of requests that are asked for the first time, with the vector that the shipped model makes. And what a call through
-`shortlist serve` adds to the same call direct. Each commit runs in processes of its own, from a git worktree, and they
-take turns that are short enough for a busy machine to slow both alike. Both use the packages of the Python that runs
-this.
+of requests that are asked for the first time, with the vector that the shipped model makes. The catalog has the right
+tools of the requests, as catalogs that people search do. `unserved` are the same requests over random tools with random
+vectors: nearly all of them get `none`, and a `none` is judged again. And what a call through `shortlist serve` adds to
+the same call direct. Each commit runs in processes of its own, from a git worktree, and they take turns that are short
+enough for a busy machine to slow both alike. Both use the packages of the Python that runs this.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from shortlist.evals.tables import Table
 ROOT = Path(__file__).parent.parent
 SIZES = (326, 3_605, 25_759)
 CALLED_TOOLS = 60
-PARTS = ("search", "first", "calls")
+PARTS = ("search", "unserved", "first", "calls")
 FIRST_ASKED = 20
 """New requests in one turn; each is asked once."""
 
@@ -37,21 +38,37 @@ SEARCHES = """
 import gc, json, random, sys, time
 from benchmarks.measuring import RandomEmbedder, bench_file, rows, spread
 from shortlist.catalog.readers import read_catalog
+from shortlist.index.embedders import shipped
 from shortlist.index.index import Index
 from shortlist.models import Query
 from shortlist.search.searcher import Searcher
-size, sample = int(sys.argv[1]), int(sys.argv[2])
+
+class Given:
+    def __init__(self, embedder):
+        self.model_id, self.dimensions = embedder.model_id, embedder.dimensions
+        self.embed_documents, self._embed_query, self._known = embedder.embed_documents, embedder.embed_query, {}
+
+    def embed_query(self, text):
+        if text not in self._known:
+            self._known[text] = self._embed_query(text)
+        return self._known[text]
+
+size, sample, is_served = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "search"
 tools = rows(bench_file("eval", "mcp_union", "tools.jsonl.gz"))
 random.Random(3).shuffle(tools)
-queries = [row["query"] for row in spread(rows(bench_file("eval", "mcp_union", "queries.jsonl.gz")), sample)]
-searcher = Searcher(Index.build(read_catalog(tools[:size]).catalog), RandomEmbedder())
+asked = spread(rows(bench_file("eval", "mcp_union", "queries.jsonl.gz")), sample)
+if is_served:
+    right = {tool for row in asked for tool in row["gold"]}
+    tools.sort(key=lambda tool: tool["id"] not in right)
+queries = [row["query"] for row in asked]
+embedder = Given(shipped("small")) if is_served else RandomEmbedder()
+searcher = Searcher(Index.build(read_catalog(tools[:size]).catalog), embedder)
 searcher.prepare()
-for query in queries:
-    searcher.search(Query(text=query, limit=10))
+levels = [searcher.search(Query(text=query, limit=10)).confidence.level for query in queries]
 gc.collect()
 gc.freeze()
 gc.disable()
-print("ready", flush=True)
+print(levels.count("none"), flush=True)
 for line in sys.stdin:
     wall, cpu = [], []
     for query in queries:
@@ -83,7 +100,7 @@ for _ in range(5 * count):
 gc.collect()
 gc.freeze()
 gc.disable()
-print("ready", flush=True)
+print(0, flush=True)
 for line in sys.stdin:
     wall, cpu = [], []
     for _ in range(count):
@@ -116,16 +133,17 @@ def environment(root: Path) -> dict[str, str]:
 class Searching:
     """A process of one commit that searches when it is told to."""
 
-    def __init__(self, root: Path, size: int, sample: int, script: str = SEARCHES) -> None:
+    def __init__(self, root: Path, size: int, sample: int, kind: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", script, str(size), str(sample)],
+            [sys.executable, "-c", FIRST if kind == "first" else SEARCHES, str(size), str(sample), kind],
             cwd=root,
             env={**environment(root), **dict.fromkeys(THREADS, "1")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._line() == "ready"
+        self.none = int(self._line())
+        """How many of its requests it answers with `none`; not counted where each is asked once."""
 
     def times(self) -> dict[str, list[float]]:
         """Let it answer its queries once, or the next ones, and return the milliseconds of each."""
@@ -143,20 +161,21 @@ class Searching:
         return self._process.stdout.readline().strip()
 
 
-def search(roots: Mapping[str, Path], sizes: Sequence[int], sample: int, rounds: int) -> dict[int, dict[str, Any]]:
+def search(roots: Mapping[str, Path], kind: str, options: argparse.Namespace) -> dict[int, dict[str, Any]]:
     """Return the search times of both commits at each size."""
     found: dict[int, dict[str, Any]] = {}
-    for size in sizes:
-        print(f"searching {size:,} tools …", file=sys.stderr)
-        times = _taking_turns({name: Searching(root, size, sample) for name, root in roots.items()}, rounds)
-        found[size] = {name: _figures(each) for name, each in times.items()}
+    for size in options.sizes:
+        print(f"searching {size:,} tools, {kind} …", file=sys.stderr)
+        asked = {name: Searching(root, size, options.sample, kind) for name, root in roots.items()}
+        times = _taking_turns(asked, options.rounds)
+        found[size] = {name: {**_figures(each), "none": asked[name].none} for name, each in times.items()}
     return found
 
 
 def first(roots: Mapping[str, Path], rounds: int) -> dict[str, Any]:
     """Return the times of requests that no commit has seen before, their vectors included."""
     print("searching for the first time …", file=sys.stderr)
-    asked = {name: Searching(root, SIZES[0], FIRST_ASKED, FIRST) for name, root in roots.items()}
+    asked = {name: Searching(root, SIZES[0], FIRST_ASKED, "first") for name, root in roots.items()}
     times = _taking_turns(asked, rounds)
     return {
         name: {f"{kind}_p50_ms": float(np.median([each[kind] for each in found])) for kind in ("wall", "cpu")}
@@ -223,15 +242,7 @@ def _serve(root: Path, bench: Bench) -> list[str]:
 
 
 def tables_of(data: Mapping[str, Any]) -> list[Table]:
-    tables = []
-    if "search" in data:
-        lines = [
-            (f"{size:,} tools, {name}", *(f"{each[key]:.3f}" for key in ("p50_ms", "best_ms", "best_cpu_ms")))
-            for size, found in data["search"].items()
-            for name, each in found.items()
-        ]
-        notes = ("Median of all answers; median over the queries of the fastest answer to each, wall and CPU time.",)
-        tables.append(Table("Search, milliseconds", ("commit", "p50", "best", "best, CPU"), tuple(lines), notes))
+    tables = [_search_table(kind, data[kind]) for kind in ("search", "unserved") if kind in data]
     if "first" in data:
         new = [
             (name, f"{each['wall_p50_ms']:.2f}", f"{each['cpu_p50_ms']:.2f}") for name, each in data["first"].items()
@@ -252,6 +263,24 @@ def tables_of(data: Mapping[str, Any]) -> list[Table]:
     return tables
 
 
+def _search_table(kind: str, data: Mapping[Any, Mapping[str, Any]]) -> Table:
+    lines = [
+        (
+            f"{size:,} tools, {name}",
+            *(f"{each[key]:.3f}" for key in ("p50_ms", "best_ms", "best_cpu_ms")),
+            str(each["none"]),
+        )
+        for size, found in data.items()
+        for name, each in found.items()
+    ]
+    notes = (
+        "Median of all answers; median over the queries of the fastest answer to each, wall and CPU time; how many of "
+        "the queries get `none`.",
+    )
+    title = "Search" if kind == "search" else "Search, requests without a tool and random vectors"
+    return Table(f"{title}, milliseconds", ("commit", "p50", "best", "best, CPU", "none"), tuple(lines), notes)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", required=True, metavar="COMMIT", help="the commit to compare with")
@@ -263,8 +292,9 @@ def main() -> None:
     data: dict[str, Any] = {"against": options.against}
     with checked_out(options.against) as older:
         roots = {options.against: older, "this commit": ROOT}
-        if "search" in options.only:
-            data["search"] = search(roots, options.sizes, options.sample, options.rounds)
+        for kind in ("search", "unserved"):
+            if kind in options.only:
+                data[kind] = search(roots, kind, options)
         if "first" in options.only:
             data["first"] = first(roots, options.rounds)
         if "calls" in options.only:

@@ -74,7 +74,10 @@ def _head_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged)
     None if it has none, or if none of the first hits mentions enough of the rest to be sure of.
     """
     hits, confidence = whole
-    open_from = OPEN_MESSAGE if tells(request.analysed.text) else OPEN
+    if confidence.match_probability < OPEN_NAME:
+        return None
+    analysed = request.analysed
+    open_from = OPEN_MESSAGE if tells(analysed.text) else OPEN
 
     def is_known(word: str) -> bool:
         """Return whether a tool mentions a word; a place or a language only if a tool or server is named so."""
@@ -82,9 +85,6 @@ def _head_in(request: Request, index: Index, stand_ins: StandIns, whole: Judged)
             return any(bool((index.lexical.postings(term).fields & NAMING).any()) for term in terms(word))
         return any(map(index.lexical.frequency, terms(word)))
 
-    analysed = request.analysed
-    if confidence.match_probability < min(open_from, OPEN_NAME):
-        return None
     if analysed.reading is not None and analysed.is_glossed:
         is_open = confidence.match_probability >= open_from
         return head_of_gloss(analysed.text, analysed.reading.units) if is_open else None
@@ -122,8 +122,9 @@ def following(query: Query, judged: Judged) -> Judged:
     """Raise `none` to `low` for a request that goes on with the server called last, and finds a tool of it first."""
     hits, confidence = judged
     is_followed = query.relation in FOLLOWS and hits[0].tool.server in query.recent_servers[:1]
-    likely = REFERRED if refers(query.text) else FOLLOWED
-    if confidence.level != "none" or not is_followed or confidence.match_probability < likely:
+    if confidence.level != "none" or not is_followed:
+        return judged
+    if confidence.match_probability < (REFERRED if refers(query.text) else FOLLOWED):
         return judged
     reasons = (*confidence.reasons, f"the request goes on with {query.recent_servers[0]!r}")
     return hits, _judged(max(confidence.probability, FOLLOWED), confidence.match_probability, reasons)
@@ -154,7 +155,7 @@ def _judged(right: float, present: float, reasons: tuple[str, ...], *, is_none: 
 
 def _does(index: Index, row: int, action: str) -> bool:
     numbers, fields = index.lexical.fields_of(row)
-    said, known = numbers[(fields & _SAID) > 0], index.lexical.vocabulary
+    said, known = frozenset(numbers[(fields & _SAID) > 0].tolist()), index.lexical.vocabulary
     return any(known[term] in said for term in alike_actions(stem(action)) if term in known)
 
 

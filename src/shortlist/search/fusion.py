@@ -455,7 +455,8 @@ class Background:
     def nearness(self, vectors: Vectors) -> float:
         """Return how near the nearest tools of the sample are to a query as a whole."""
         cosines = self.sample.cosines(vectors[:1])[0]
-        return float(np.partition(cosines, -NEAREST)[-NEAREST:].mean())
+        cosines.partition(-NEAREST)
+        return float(np.add.reduce(cosines[-NEAREST:]) / NEAREST)  # numpy takes three times as long for a mean
 
 
 def missing_product(request: Request, index: Index) -> str | None:

@@ -333,18 +333,21 @@ class Acting:
         self._index = index
 
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        scores = ranking.scores
+        if len(ranking) < 2 or scores[1] < scores[0] - NEARLY_AS_GOOD:
+            return ranking  # most first hits lead by more, and then no action is worth reading
         asked = _asked_actions(request.analysed)
-        if not asked or len(ranking) < 2:
+        if not asked:
             return ranking
         words = {word for term in request.analysed.terms for word in (term.term, *(each for each, _ in term.instead))}
-        near = int(np.count_nonzero(ranking.scores >= ranking.scores[0] - NEARLY_AS_GOOD))
+        near = int(np.count_nonzero(scores >= scores[0] - NEARLY_AS_GOOD))
         lifts = {row: self._lift(asked, words, row) for row in ranking.rows[:near].tolist()}
         if len({*lifts.values()}) < 2:
             return ranking
         request.kept[ACTING] = lifts
-        scores = ranking.scores.copy()
-        scores[:near] += np.array([*lifts.values()], np.float32)
-        return reordered(ranking, scores, self._index)
+        lifted = scores.copy()
+        lifted[:near] += np.array([*lifts.values()], np.float32)
+        return reordered(ranking, lifted, self._index)
 
     def _lift(self, asked: Mapping[tuple[str, ...], float], words: set[str], row: int) -> float:
         tool = self._index.tool(row)

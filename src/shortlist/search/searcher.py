@@ -442,7 +442,9 @@ def _evidence(search: _Search) -> tuple[Evidence, np.ndarray]:
         is_glossed = search.request.analysed.is_glossed
         logits = evidence.candidates.dot(ready.fitted.fusion.for_query(evidence, is_glossed=is_glossed))
     if lifts := search.request.kept.get(ACTING):
-        logits = logits + np.array([lifts.get(row, 0.0) for row in evidence.rows.tolist()], np.float32)
+        logits, places = logits.copy(), evidence.rows.tolist()
+        for row, lift in lifts.items():
+            logits[places.index(row)] += np.float32(lift)
     learned = found.signals.get(EXEMPLARS)
     return evidence, logits if learned is None else logits + learned
 

@@ -131,8 +131,9 @@ def opposed_action(text: str, name: str) -> str | None:
     if first is None or (action := first[1].lower()) not in CHANGES or _OTHER_SENSE.search(text):
         return None
     verb, *rest = named_action(name) or ("",)
-    is_said = verb in terms(text)  # "delete the branch, no, create one"
-    return None if verb not in opposed_verbs(action) or is_said or any(map(_may_do(action), rest)) else action
+    if verb not in opposed_verbs(action) or verb in terms(text):  # "delete the branch, no, create one"
+        return None
+    return None if any(map(_may_do(action), rest)) else action
 
 
 def _may_do(action: str) -> Callable[[str], bool]:
