@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shortlist.library.messages import read_turns
 from training.bench import UNION_SETS, Folder, data_folder, folders, read_lines
 from training.lexicon import training_pairs
 from training.texts import digest, normalised, tool_key
@@ -35,7 +36,7 @@ EVAL_FILE = Path(__file__).with_name("leakage_hashes.npz")
 TRAIN_FILE = Path(__file__).with_name("train_hashes.npz")
 CONVERSATIONS = Path(__file__).parent / "data" / "conversations.jsonl"
 UNDERSTANDING = Path(__file__).parents[1] / "benchmarks" / "understanding" / "data"
-DEVELOPMENT = ("chats", "pastes", "wishes", "real_wishes", "hints", "real", "unservable")
+DEVELOPMENT = ("chats", "pastes", "further", "wishes", "real_wishes", "hints", "real", "unservable")
 
 Bands = NDArray[np.uint32]
 _RANDOM = np.random.default_rng(20240817)
@@ -189,7 +190,7 @@ def _cases(file: Path) -> list[dict[str, Any]]:
 def _said(case: Mapping[str, Any]) -> str:
     if "text" in case:
         return str(case["text"])
-    return "\n".join(turn["content"] for turn in case["messages"] if turn["role"] == "user")
+    return "\n".join(turn.text for turn in read_turns(case["messages"]) if turn.role == "user" and turn.text)
 
 
 def save(sketch: Sketch, path: Path) -> None:

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.measuring import publish
-from benchmarks.understanding import chats, hints, languages, pastes, real_servers, typos, wishes
+from benchmarks.understanding import chats, further, hints, languages, pastes, real_servers, typos, wishes
 from benchmarks.understanding.row import Row, Setup, as_data, table
 
 from shortlist import ToolFilter
@@ -19,6 +19,7 @@ PARTS: Mapping[str, Callable[[Setup], Sequence[Row]]] = {
     "typos": typos.rows,
     "pastes": pastes.rows,
     "chats": chats.rows,
+    "further": further.rows,
     "wishes": wishes.rows,
     "hints": hints.rows,
     "real-servers": real_servers.rows,

@@ -17,28 +17,28 @@ def rows(setup: Setup) -> list[Row]:
         Row(
             request=f"chat: {kind}",
             metric="hit@5",
-            values=[_hit(found[c["id"]], 5) for c in cases if c["kind"] == kind],
+            values=[hit(found[c["id"]], 5) for c in cases if c["kind"] == kind],
             asked=90,
         )
         for kind in kinds
         if kind != NEEDS_CONTEXT
     ]
     return [
-        *_pair("chat whose last turn needs the turns before", needs, 75, 92),
-        *_pair("other chats", others, 75, 90),
+        *hit_rows("chat whose last turn needs the turns before", needs, 75, 92),
+        *hit_rows("other chats", others, 75, 90),
         *by_kind,
         Row(request="chat, high confidence", metric="wrong", values=sure, asked=5, at_most=True),
     ]
 
 
-def _pair(request: str, found: list[Outcome], first: float, five: float) -> list[Row]:
+def hit_rows(request: str, found: list[Outcome], first: float, five: float) -> list[Row]:
     return [
-        Row(request=request, metric="hit@1", values=[_hit(each, 1) for each in found], asked=first),
-        Row(request=request, metric="hit@5", values=[_hit(each, 5) for each in found], asked=five),
+        Row(request=request, metric="hit@1", values=[hit(each, 1) for each in found], asked=first),
+        Row(request=request, metric="hit@5", values=[hit(each, 5) for each in found], asked=five),
     ]
 
 
-def _hit(found: Outcome, first: int) -> float:
+def hit(found: Outcome, first: int) -> float:
     """Several wishes are hit at one where the first hit serves any of them, at five where all are served."""
     if first == 1:
         return float(bool(frozenset().union(*found.wishes).intersection(found.ids[:1])))
