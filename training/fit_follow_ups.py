@@ -21,7 +21,7 @@ from shortlist.library.messages import read_context
 ROOT = Path(__file__).parents[1]
 SERVERS = ROOT / "benchmarks" / "understanding" / "data" / "servers.jsonl.gz"
 CONVERSATIONS = Path(__file__).parent / "data" / "conversations.jsonl"
-BY_SERVER = np.arange(0.0, 2.6, 0.25)
+BY_SERVER = np.arange(0.0, 4.1, 0.25)
 BY_TOOL = np.arange(-2.0, 4.1, 0.5)
 DEPTH = 50
 TOLERANCE = 0.015

@@ -3,6 +3,7 @@
 import pytest
 
 from shortlist import ToolFilter
+from shortlist.errors import InvalidQuery
 from shortlist.gateway.tools import shortened
 from shortlist.text.asks import read_ask
 
@@ -35,6 +36,11 @@ def tools() -> ToolFilter:
 )
 def test_the_tool_is_found(tools: ToolFilter, text: str, name: str) -> None:
     assert tools.filter(text).tools[0].name == name
+
+
+def test_a_chat_given_to_search_is_an_error_that_names_filter(tools: ToolFilter) -> None:
+    with pytest.raises(InvalidQuery, match=r"not list\. Pass a chat to filter\(messages\)"):
+        tools.search([{"role": "user", "content": "send an email"}])  # type: ignore[arg-type]
 
 
 def test_each_clause_in_its_own_language_is_served(tools: ToolFilter) -> None:

@@ -203,6 +203,65 @@ def test_a_paragraph_that_points_at_instructions_is_the_request(ask: str) -> Non
     assert read_ask(f"{RUNBOOK}\n\n{ask}").text == ask
 
 
+@pytest.mark.parametrize(
+    "ask", ["who is on call tonight?", "add a note to customer 4471", "投稿到 discord 的 #news 频道"]
+)
+def test_a_request_beside_a_document_with_a_heading_need_not_point_at_it(ask: str) -> None:
+    assert read_ask(f"{ask}\n\n{RUNBOOK}").text == ask
+    assert read_ask(f"{RUNBOOK}\n\n{ask}").text == ask
+
+
+FIRST_MAIL = """From: Gudrun Asmus <gudrun@nordhaus.example>
+To: Office <office@acme.example>
+Subject: Delivery of the shelves
+
+Dear all,
+
+the shelves will be delivered on Friday. Somebody has to be there to sign for them and to show the driver the lift.
+Could someone please confirm who will be there? I would also like to know whether the old shelves should be taken along.
+
+Best regards
+Gudrun Asmus"""
+SECOND_MAIL = """From: Piet de Boer <piet@acme.example>
+To: Office <office@acme.example>
+Subject: Re: Delivery of the shelves
+
+> Could someone please confirm who will be there?
+
+I can be there until 11. If they come later, Rosa has to do it. And yes, please have them take the old ones along.
+
+Piet
+
+--
+Piet de Boer | Facility | +31 20 555 01 23"""
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "put it on the calendar",
+        "who is on call tonight?",
+        "erstelle dazu ein Ticket",
+        "envoie ça à Claire",
+        "把这个翻译成英文",
+        "これを要約して",
+        "bunu slack'te paylaş",
+        "переведи это на английский",
+    ],
+)
+def test_two_mails_in_a_row_are_pasted_wherever_the_request_stands(ask: str) -> None:
+    assert read_ask(f"{FIRST_MAIL}\n\n{SECOND_MAIL}\n\n{ask}").text == ask
+    assert read_ask(f"{ask}\n\n{FIRST_MAIL}\n\n{SECOND_MAIL}").text == ask
+    assert read_ask(f"{FIRST_MAIL}\n\n{ask}\n\n{SECOND_MAIL}").text == ask
+
+
+@pytest.mark.parametrize("ask", ["envoie ça à Claire", "これを要約して"])
+def test_a_request_in_another_language_than_the_prose_beside_it_is_found(ask: str) -> None:
+    story = "The keeper counted the ships every evening. He wrote their names into a book, with the hour. " * 8
+    assert read_ask(f"{story}\n\n{ask}").text == ask
+    assert read_ask(f"{ask}\n\n{story}").text == ask
+
+
 def test_a_long_message_that_asks_nobody_may_be_pasted() -> None:
     recipe = "Chop the onions and fry them. Add the carrots and keep it warm. " * 12
     assert not read_ask(recipe).asks

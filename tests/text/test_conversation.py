@@ -9,6 +9,14 @@ OFFERED = (
     ChatTurn("user", "the cart crashes when it is empty"),
     ChatTurn("assistant", "I could open a bug in Jira for that. Shall I create it?"),
 )
+CRASH = '"the cart crashes when it is empty"'
+FOUND = (
+    ChatTurn("user", "find the mail about the deposit"),
+    ChatTurn("assistant", "There are three mails. Which one should I open?"),
+)
+GOES_IN = '"Which table, and what goes into the row?"'
+ROW = (ChatTurn("user", "add a row to my base"), ChatTurn("assistant", GOES_IN.strip('"')))
+STORED = (ChatTurn("user", "get the key session:1"), ChatTurn("assistant", "Its value is abc."))
 WHICH = (ChatTurn("user", "translate our welcome text"), ChatTurn("assistant", "Into which language?"))
 POSTED = (ChatTurn("user", "post the release notes in slack"), ChatTurn("assistant", "Posted in #general."))
 
@@ -21,8 +29,17 @@ POSTED = (ChatTurn("user", "post the release notes in slack"), ChatTurn("assista
         ((ChatTurn("user", "show me PR 91 in acme/site"),), "merge it", "continues", "PR 91 in acme/site"),
         (WEATHER, "and in Porto?", "repeats", "what's the weather in Lisbon?"),
         (WEATHER, "do it again for Faro", "repeats", "what's the weather in Lisbon?"),
-        (OFFERED, "yes please", "accepts", "open a bug in Jira for that\ncreate it"),
+        (OFFERED, "yes please", "accepts", f"open a bug in Jira for that\ncreate it\n{CRASH}"),
         (WHICH, "Japanese", "fills", 'translate our welcome text\n"Into which language?"'),
+        (FOUND, "the second one", "fills", "open the mail about the deposit"),
+        (ROW, "table Contacts, name: Lena Ott, phone 0151 2233", "fills", f"add a row to my base\n{GOES_IN}"),
+        (ROW, "I need the weather in Oslo, Bergen, Narvik, Tromsø and Bodø", "new", ""),
+        (STORED, "session:2?", "repeats", "get the key session:1"),
+        (STORED, "looks good, now delete", "continues", "the key session:1"),
+        (STORED, "now throw those away", "continues", "the key session:1"),
+        (POSTED, "wait, pin them", "corrects", "the release notes in slack"),
+        (POSTED, "god no, not in slack, in discord", "corrects", "post the release notes in"),
+        (POSTED, "don't touch the channel, leave a comment", "corrects", "the release notes in slack"),
         (POSTED, "not slack, the discord community", "corrects", "post the release notes in"),
         (LISTED, "something else: book a meeting with Karim", "new", ""),
         (LISTED, "send Lena a private message on slack that lunch is at 12", "new", ""),
@@ -52,6 +69,38 @@ def test_a_yes_that_asks_for_more_stands_by_itself() -> None:
     asked = asked_now("yes, show the cpu of the pods and list the slow database queries", OFFERED)
     assert "slow database queries" in asked.text
     assert asked.relation == "new"
+
+
+def test_a_yes_that_names_the_step_is_searched_by_the_step() -> None:
+    turns = (ChatTurn("user", "news about the bridge"), ChatTurn("assistant", "I could load the article for you."))
+    asked = asked_now("yes, fetch it", turns)
+    assert asked.relation == "accepts"
+    assert asked.query.startswith("fetch it")
+    assert "article" in asked.query
+
+
+@pytest.mark.parametrize(
+    ("ask", "wanted", "rejected"),
+    [
+        ("don't touch the channel, leave a comment", "leave a comment", {"touch", "channel"}),
+        ("I didn't want it split, just compressed", "compressed", {"split"}),
+        ("wrong place, that belongs on gitlab", "that belongs on gitlab", set()),
+    ],
+)
+def test_a_correction_rejects_all_that_is_not_to_be_done(ask: str, wanted: str, rejected: set[str]) -> None:
+    asked = asked_now(f"no, {ask}", POSTED)
+    assert (asked.text, set(asked.rejected)) == (wanted, rejected)
+
+
+def test_a_correction_with_its_own_verb_is_not_searched_by_the_verb_before() -> None:
+    query = asked_now("wait, don't post it, only archive it", POSTED).query
+    assert query.startswith("archive it")
+    assert "post" not in query
+
+
+def test_a_turn_with_a_pronoun_does_not_stand_alone() -> None:
+    assert not asked_now("say in there that it is fixed, then close it", STORED).may_stand_alone
+    assert asked_now("list queries", STORED).may_stand_alone
 
 
 def test_what_is_rejected_is_not_searched_for() -> None:

@@ -145,6 +145,8 @@ class ToolFilter:
 
     def search(self, text: str, **fields: Any) -> SearchResult:
         """Run the core's own search; `fields` are those of `Query`: mode, limit, filters, collapse and so on."""
+        if not isinstance(text, str):
+            raise InvalidQuery(f"search takes a text, not {type(text).__name__}. Pass a chat to filter(messages).")
         return self._ask(Query(text=text, **fields))
 
     def explain(self, query: Chat, tool: str | None = None, **fields: Any) -> Explanation:

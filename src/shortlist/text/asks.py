@@ -104,7 +104,7 @@ _HEADER = re.compile(r"(?:From|To|Cc|Bcc|Subject|Date|Sent|Von|An|Betreff|De|Par
 _GREETING = re.compile(r"(?:hi|hello|dear|hey|hallo|liebe[r]?|bonjour|hola)\b[^.!?]{0,40},\s*$", re.IGNORECASE)
 _SIGN_OFF = re.compile(
     r"(?:best|kind|warm)?\s*(?:regards|wishes)|best,|cheers,|thanks,|sincerely|viele grüße|mit freundlichen"
-    r"|cordialement|saludos",
+    r"|cordialement|saludos|--$",
     re.IGNORECASE,
 )
 _CODE = re.compile(
@@ -170,6 +170,9 @@ def _read_long(text: str) -> Ask:
         if not blocks:
             return Ask(_both_ends(text), asks=len(text) <= MAX_PASTE_CHARS or _asks_at_an_end(text))
     asking = _asking(blocks)
+    if not asking:
+        blocks = _set_apart(text)
+        asking = _asking(blocks)
     if not asking:
         return Ask(_both_ends(text, MAX_PASTE_CHARS), "", len(text), is_clear=False)
     asked = "\n".join(unit.text for unit in asking)
@@ -340,7 +343,8 @@ def _asks_at_an_end(text: str) -> bool:
 def _set_apart(text: str) -> list[_Block]:
     """Cut off a first or last paragraph, one sentence, that points at the rest: "make a pdf of this", beside a runbook.
 
-    So does a request in another language than the rest. The rest may be written like a request itself, as instructions,
+    A sentence in another language than the rest is set apart whatever it says, and a request beside a document with a
+    heading whatever it points at. The rest may be written like a request itself, as instructions,
     minutes and advertisements are. A paragraph that begins in lower case and ends without a full stop is more likely to
     be typed than pasted.
     """
@@ -351,8 +355,11 @@ def _set_apart(text: str) -> list[_Block]:
         for ask, rest, is_first in ((first.strip(), below.strip(), True), (last.strip(), above.strip(), False))
         if len(ask) <= SHORT_ASK and len(rest) >= LONG_TEXT and not _SENTENCE.search(ask)
         for said in [glossed(ask) or ask]
-        if (_POINTS_AT_TEXT.search(said) or (said is not ask and not glossed(rest[:LONG_TEXT])))
-        and (_starts_like_a_request(said) or ask.endswith("?"))
+        if (said is not ask and not glossed(rest[:LONG_TEXT]))
+        or (
+            (_POINTS_AT_TEXT.search(said) or rest.startswith("#"))
+            and (_starts_like_a_request(said) or ask.endswith("?"))
+        )
     ]
     if not found:
         return []
@@ -445,7 +452,16 @@ def _units(blocks: list[_Block], number: int) -> list[_Unit]:
         not blocks[number].in_letter
     )
     around = 1.0 * alone + 1.0 * outer - (0.5 if alone else 3.0) * blocks[number].in_letter
-    return [_Unit(number, sentence, around + _request_score(sentence)) for sentence in sentences]
+    score = _score_in_any_language if alone else _request_score  # what is pasted is rarely that short
+    return [_Unit(number, sentence, around + score(sentence)) for sentence in sentences]
+
+
+def _score_in_any_language(sentence: str) -> float:
+    """Score a sentence by what it says in English, where other languages have their verbs at the end."""
+    said = glossed(sentence)
+    if not said or _starts_like_a_request(said):
+        return _request_score(said or sentence)
+    return _request_score(said) + 2.0 * (not ACTIONS.isdisjoint(said.lower().split()))
 
 
 def _request_score(sentence: str) -> float:

@@ -16,6 +16,7 @@ ones do.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from shortlist.models import Relation
@@ -30,6 +31,8 @@ FEW_WORDS = 3
 """A last turn with at most this many informative words may depend on earlier turns."""
 SELF_CONTAINED = 6
 """A turn with this many is self-contained, even if it contains "it" or "that"."""
+LONG_ANSWER = 12
+"""An answer to a question of the assistant has fewer, as long as it asks for nothing itself."""
 MAX_TAKEN = 2
 """How many earlier requests to read until one is self-contained."""
 TAKEN_CHARS = 240
@@ -77,25 +80,33 @@ _OFFERED = _pattern(
     r"|soll ich|quieres que|veux-tu que)\b\s*"
 )
 _OFFERED_LAST = _pattern(r"(?:\W+(?:or|and))?\W*\b(?:shall|should|may|can) i\b.*$")
+_CHOICE = _pattern(r"^\W*(?:and |so |but )?(?:which|what|who|where)\b.*\b(?:shall|should|may|can) i\b")
 _CHANGES_TOPIC = _pattern(
     _START + r"(?:by the way|btw|something else|different topic|another (?:topic|thing|question)|new topic|next\s?:"
     r"|switching to|let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es)"
 )
 _CORRECTS = _pattern(
-    _START + r"(?:no|nope|nah|not|wrong|sorry|wait|actually|nein|nicht|non)\b",
+    _START + r"(?:no|nope|nah|not|don['’]?t|do not|wrong|sorry|wait|actually|nein|nicht|non)\b",
+    r"^\W*(?:[^\W\d]+\W+){1,2}no\s*[,.!]",
+    r"[,.;!–]\s+(?:but )?not\s+(?:the|an?|in|on|to|with|via)\s",
+    r"\bi (?:didn['’]?t|did not) (?:want|mean|ask|say)\b",
     r",\s*not\s+(?:(?:in|on|to|with|via|the|an?)\s+)*[\w#-]+\W*$",
-    r"\bi (?:only )?(?:mean|meant|wanted|said)\b",
+    r"\bi (?:only )?(?:mean|meant|wanted|said|asked)\b",
     r"\bi don't (?:need|want)\b",
     r"\bshould have been\b",
     r"\binstead\b",
 )
+_NOT_WANTED = r"(?:(?:need|want|mean|ask|say|for|about|in|on|to|with|via|the|those|that|an?)\s+)*"
 _REJECTED = _pattern(
-    r"\b(?:(?:i|we) )?(?:do not|don['’]?t|not|no(?! (?:no|not|wait|do|don|i|just)\b)|nicht|kein|non)\s+"
-    r"(?:(?:need|want|mean|in|on|to|with|via|the|those|that|an?)\s+)*([\w#-]+)"
-    r"(?:\s+(?:it|them|that|this|any(?:thing|one|body)|yet|now)\b)*"
+    rf"\b(?:(?:i|we) )?(?:do not|don['’]?t|did not|didn['’]?t)\s+{_NOT_WANTED}([^,.;:!?–\n]+?)"
+    r"(?=\s*(?:[,.;:!?–\n]|$)|\s+(?:but|just|only|rather|instead)\b)",
+    rf"\b(?:not|no(?! (?:no|not|wait|do|don|i|just)\b)|nicht|kein|non)\s+{_NOT_WANTED}([\w#-]+)"
+    r"(?:\s+(?:it|them|that|this|any(?:thing|one|body)|yet|now)\b)*",
 )
+"""What is rejected: all that is not to be done, up to the next clause, or the first word after "not"."""
 _OBJECTION = _pattern(
-    _START + r"(?:(?:no|nope|nah|wait|sorry|wrong|actually|just|only|(?:i|we) (?:only )?(?:mean|meant|wanted|said)"
+    _START + r"(?:(?:no|nope|nah|wait|sorry|wrong(?: [a-z]+(?=[,.!]))?|actually|just|only"
+    r"|(?:i|we) (?:only )?(?:mean|meant|want|wanted|said|asked)(?: (?:for|about))?"
     r"|(?:i|we) (?:always |usually )?(?:use|keep|have|do)(?: (?:it|that|this|those|these|them))?)\b[\s,.!:;–-]*)+"
 )
 _FOR_THAT = _pattern(r"\s+for (?:it|that|this|those|these|them)\b")
@@ -103,7 +114,7 @@ _FOR_THAT = _pattern(r"\s+for (?:it|that|this|those|these|them)\b")
 _REPEATS = _pattern(
     r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b",
     r"\b(?:too|as well|also)\b[\s.!?]*$",
-    _START + r"(?:what about|how about|and|or|also|now|und|y|et|и|а)\b",
+    _START + r"(?:what about|how about|and|or|also|now (?:for|in|with|on|from|at)|und|y|et|и|а)\b",
     r"(?:は|呢|은|는)[?？]\s*$",
 )
 _ANOTHER = _pattern(
@@ -122,6 +133,7 @@ _POINTS_BACK = _pattern(
 )
 _REFERS = re.compile(r"\b(?:it|its|that|this|them|they|these|those|him|her|he|she|ones?)\b", re.IGNORECASE)
 _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
+_NEED = _pattern(_START + r"(?:i|we)(?:['’]d| would)? (?:need|want|like|have to)\b")
 _QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -158,9 +170,9 @@ class Asked:
         """Return the text to search by: what is taken leads where it is the request, and else stands in quotes."""
         if not self.taken:
             return self.text
-        if self.relation in ("accepts", "fills", "repeats"):
+        if self.relation in ("accepts", "fills", "repeats") and not (self.relation == "accepts" and _acts(self.text)):
             return f"{self.taken}\n{quoted(self.text)}" if self.text else self.taken
-        says_little = self.relation == "corrects" and len(terms(self.text)) <= FEW_WORDS
+        says_little = self.relation == "corrects" and len(terms(self.text)) < FEW_WORDS and not _asks_itself(self.text)
         return f"{self.taken}, {self.text}" if says_little else f"{self.text}\n{quoted(self.taken)}"
 
     @property
@@ -168,7 +180,7 @@ class Asked:
         """Return whether the request may be a new topic after all, which only a search can decide."""
         words = _words(self.text)
         return (
-            not _first_wish_points(self.text)
+            not (_first_wish_points(self.text) or (_REFERS.search(_unquoted(self.text)) and words < SELF_CONTAINED))
             and self.relation in ("continues", "repeats")
             and (words >= FEW_WORDS or (words > 1 and not _matches(_POINTS_BACK, self.text)))
         )
@@ -194,15 +206,16 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
     """Return how a request relates to the turns before it, or to the calls before it if no turns are known."""
     if not (earlier or called) or _CHANGES_TOPIC.match(ask):
         return "new"
-    said, acts, words = _said_last(earlier), _acts(ask), _words(ask)
+    said, rest = _said_last(earlier), _YES.sub("", ask)
+    acts, words = _acts(rest), _words(rest)
     if _accepts(ask, said):
         return "accepts"
     own = _unquoted(ask)
     if _matches(_CORRECTS, own):
         return "corrects"
-    if _fills(ask, said) and not acts and words < SELF_CONTAINED:
+    if _fills(ask, said) and not acts and words < (SELF_CONTAINED if _NEED.match(ask) else LONG_ANSWER):
         return "fills"
-    if _matches(_REPEATS, own) and not (acts or _names_another(own)) and words <= FEW_WORDS:
+    if not (acts or _names_another(own)) and words <= FEW_WORDS and (_matches(_REPEATS, own) or _is_value(own)):
         return "repeats"
     points = _matches(_POINTS_BACK, own) and words < SELF_CONTAINED
     is_short = words <= (FEW_WORDS - 1 if acts else FEW_WORDS)
@@ -252,6 +265,12 @@ def _names_another(ask: str) -> bool:
     return bool(_ANOTHER.match(ask)) and not _SAME.search(ask)
 
 
+def _is_value(ask: str) -> bool:
+    """Return whether a turn is nothing but a value: "session:2?", "now B1:C9 of costs.xlsx"."""
+    plain, values = _VALUE.subn(" ", re.sub(_START, "", ask, flags=re.IGNORECASE))
+    return values > 0 and not terms(plain)
+
+
 def _fills(ask: str, said: str) -> bool:
     return said.rstrip().endswith(_QUESTION_MARKS) and not (_QUESTION.match(ask) or ask.endswith(_QUESTION_MARKS))
 
@@ -265,9 +284,14 @@ def _acts(ask: str) -> bool:
     return bool(first and first[0].lower() in _ACTIONS and first[0].lower() != "repeat")
 
 
+def _asks_itself(ask: str) -> bool:
+    """Return whether a request names its own action or asks a question; else what to do was said before."""
+    return _acts(ask) or bool(_QUESTION.match(ask))
+
+
 def _remainder(ask: str, relation: Relation) -> str:
     if relation == "accepts" and (yes := _YES.match(ask)):
-        return ask[yes.end() :].strip()
+        return ask[yes.end() :].strip(" ,.!")
     if relation != "corrects":
         return ask
     kept = _OUTSIDE_QUOTES.sub(lambda part: part["quote"] or _REJECTED.sub(" ", part[0]), ask)
@@ -276,7 +300,8 @@ def _remainder(ask: str, relation: Relation) -> str:
 
 
 def _rejected(ask: str) -> frozenset[str]:
-    return frozenset(word.lower() for word in _REJECTED.findall(_unquoted(ask)))
+    found = " ".join(chain.from_iterable(_REJECTED.findall(_unquoted(ask))))
+    return frozenset(word.lower() for word in found.split() if terms(word))
 
 
 def _said_last(earlier: Sequence[ChatTurn]) -> str:
@@ -292,17 +317,21 @@ def _nothing(_: str, __: Sequence[ChatTurn]) -> str:
     return ""
 
 
-def _offer(_: str, earlier: Sequence[ChatTurn]) -> str:
+def _offer(ask: str, earlier: Sequence[ChatTurn]) -> str:
     """Return what the last answer offers to do, without the words that offer it.
 
-    An offer that says little ("shall I send it?") is read with what was said before it.
+    An offer that says little ("shall I send it?") is read with what was said before it, and one that points back
+    ("shall I add one for Ada?") with the thing under discussion.
     """
     said = _said_last(earlier)
     sentences = _SENTENCE.split(said)
     found = [_OFFERED.sub("", sentence).strip(" ?.!") for sentence in sentences if _OFFER.search(sentence)]
     offers = "\n".join(offer for offer in found if terms(offer))
     about = _OFFERED_LAST.sub("", said)
-    return f"{offers}\n{quoted(about)}" if len(terms(offers)) <= 1 and terms(about) else offers
+    if len(terms(offers)) <= 1 and terms(about):
+        return f"{offers}\n{quoted(about)}"
+    thing = _thing(ask, earlier) if _matches(_POINTS_BACK, offers) else ""
+    return f"{offers}\n{quoted(thing)}" if thing else offers
 
 
 def _open_request(_: str, earlier: Sequence[ChatTurn]) -> str:
@@ -310,8 +339,13 @@ def _open_request(_: str, earlier: Sequence[ChatTurn]) -> str:
 
 
 def _open_question(ask: str, earlier: Sequence[ChatTurn]) -> str:
-    """Return the last request with the question about it, whose words say what the answer is."""
+    """Return the last request with the question about it, whose words say what the answer is.
+
+    "Which one should I open?" names the next step itself, and the last request says what it is about.
+    """
     request, (*_, question) = _open_request(ask, earlier), _SENTENCE.split(_said_last(earlier))
+    if _CHOICE.match(question) and _acts(step := _OFFERED.sub("", question)):
+        return f"{step.strip(' ?')} {_thing(ask, earlier)}"
     return f"{request}\n{quoted(question)}" if request else ""
 
 
@@ -326,9 +360,10 @@ def _thing(_: str, earlier: Sequence[ChatTurn]) -> str:
 
 
 def _corrected(ask: str, earlier: Sequence[ChatTurn]) -> str:
-    """Return the last request without the words that are rejected now."""
+    """Return the last request without the words that are rejected now, nor its verb if there is another one now."""
     rejected = _rejected(ask)
-    return " ".join(word for word in _open_request(ask, earlier).split() if word.strip(".,!?").lower() not in rejected)
+    request = (_thing if _asks_itself(_remainder(ask, "corrects")) else _open_request)(ask, earlier)
+    return " ".join(word for word in request.split() if word.strip(".,!?").lower() not in rejected)
 
 
 def _without_action(request: str) -> str:
