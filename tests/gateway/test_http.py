@@ -236,8 +236,9 @@ def test_serving_other_machines_needs_tokens() -> None:
 async def test_an_answer_is_sent_again_to_its_own_session_and_to_no_other() -> None:
     async with serve(Fixture("alpha")) as served, listening(served) as base, httpx2.AsyncClient() as http:
         ada, bob = await open_session(http, base), await open_session(http, base)
-        echo = {"name": "call_tool", "arguments": {"name": "alpha__echo", "arguments": {"text": "for Ada"}}}
-        answered = await http.post(f"{base}/mcp", headers=ada, json=rpc("tools/call", echo))
+        count = {"name": "call_tool", "arguments": {"name": "alpha__count", "arguments": {}}}
+        streamed = count | {"_meta": {"progressToken": "for Ada"}}  # what has progress is a stream, and kept
+        answered = await http.post(f"{base}/mcp", headers=ada, json=rpc("tools/call", streamed))
         priming = next(line.removeprefix("id: ") for line in answered.text.splitlines() if line.startswith("id: "))
         assert "retry: " in answered.text
         again = await first_event(http, base, ada | {"last-event-id": priming})

@@ -13,11 +13,12 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from mcp import Client
 
 from shortlist.config.settings import Limits
 from shortlist.front import legacy, resumption
 from shortlist.front.resumption import ResumableSessions
-from tests.gateway.support import DEADLINE_SECONDS, Fixture, Served, serve
+from tests.gateway.support import DEADLINE_SECONDS, Fixture, Served, serve, words
 from tests.gateway.test_http import TOKENS
 from tests.gateway.test_limits import listening
 
@@ -37,11 +38,14 @@ class RawSession:
 
     async def open(self) -> None:
         """Shake hands, and make a request so that the gateway knows the session."""
+        await self.shake_hands()
+        await self.post("tools/list", {}, id=2)
+
+    async def shake_hands(self) -> None:
         params = {"protocolVersion": self.version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
         opened = await self.post("initialize", params, id=1)
         self.headers |= {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": self.version}
         await self.post("notifications/initialized", {})
-        await self.post("tools/list", {}, id=2)
 
     async def post(self, method: str, params: dict[str, Any], **more: Any) -> httpx2.Response:
         return await self.http.post(self.url, json=_message(method, params, **more), headers=self.headers)
@@ -63,6 +67,17 @@ class RawSession:
 
     async def end(self) -> httpx2.Response:
         return await self.http.delete(self.url, headers=self.headers)
+
+
+@pytest.fixture
+def _watched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legacy, "WATCH_SECONDS", 0.0)
+
+
+@pytest.fixture
+def _stream_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legacy, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(legacy, "STREAM_SECONDS", 0.0)
 
 
 def _message(method: str, params: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -138,11 +153,45 @@ async def test_a_session_that_ends_takes_its_calls_with_it(version: str) -> None
         assert (await session.call("alpha__echo", {"text": "late"})).status_code == 404
 
 
-@pytest.mark.parametrize("watch_seconds", [0.0, 3_600.0], ids=["as a stream", "before it became a stream"])
-async def test_a_client_that_lost_its_connection_resumes_and_gets_the_answer(
-    monkeypatch: pytest.MonkeyPatch, watch_seconds: float
+@versions
+@pytest.mark.usefixtures("_watched_at_once")
+async def test_an_answer_that_comes_later_is_plain_json_as_long_as_nothing_was_to_be_sent_before_it(
+    version: str,
 ) -> None:
-    monkeypatch.setattr(legacy, "WATCH_SECONDS", watch_seconds)
+    alpha = Fixture("alpha")
+    async with sessions(alpha, version) as session:
+        response = await session.call("alpha__echo", {"text": "x" * 2_000_000})
+    assert response.headers["content-type"] == "application/json"
+    assert [each["id"] for each in messages(response)] == [3]
+
+
+@pytest.mark.usefixtures("_watched_at_once")
+async def test_a_legacy_client_of_the_sdk_reads_an_answer_that_is_too_large_for_an_event() -> None:
+    text = "x" * 2_000_000
+    limits = Limits(result_characters=3_000_000)
+    async with serve(Fixture("alpha"), limits=limits) as served, listening(served, limits) as (port, _):
+        async with Client(f"http://127.0.0.1:{port}/mcp", mode="legacy") as client:
+            shown = await client.call_tool("call_tool", {"name": "alpha__echo", "arguments": {"text": text}})
+    assert words(shown) == text
+
+
+async def test_the_first_call_of_a_session_is_served_as_all_others_are() -> None:
+    async with (
+        serve(Fixture("alpha")) as served,
+        listening(served, Limits()) as (port, _),
+        httpx2.AsyncClient(headers=ACCEPT, timeout=DEADLINE_SECONDS) as http,
+    ):
+        session = RawSession(http, f"http://127.0.0.1:{port}/mcp", "2025-06-18")
+        await session.shake_hands()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while served.front.audience.connection(session.headers["Mcp-Session-Id"]) is None:
+                await anyio.sleep(0.01)
+        response = await session.call("alpha__echo", {"text": "hi"})
+    assert response.headers["content-type"] == "application/json"  # the SDK answers with a stream
+
+
+@pytest.mark.usefixtures("_stream_at_once")
+async def test_a_client_that_lost_its_connection_resumes_and_gets_the_answer() -> None:
     alpha, release = Fixture("alpha"), anyio.Event()
 
     async def wait(*_: Any) -> Any:
@@ -167,6 +216,7 @@ async def test_a_client_that_lost_its_connection_resumes_and_gets_the_answer(
 
 
 @versions
+@pytest.mark.usefixtures("_stream_at_once")
 async def test_the_call_of_a_client_that_does_not_come_back_is_cancelled(
     version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +254,7 @@ def manager(served: Served) -> ResumableSessions:
     return found
 
 
+@pytest.mark.usefixtures("_stream_at_once")
 async def test_one_task_watches_the_calls_of_vanished_clients_and_cancels_only_those_that_still_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

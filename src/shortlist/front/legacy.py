@@ -1,7 +1,7 @@
 """The fast path of a legacy `tools/call` over HTTP: parsed once, answered in the task of its request, written once.
 
 The SDK passes every request through four queues and six tasks. Here the call runs where its request arrived, and most
-answers are written at once. When the call takes longer, or something is to be sent before its answer, its response
+answers are written at once. When the call takes long, or something is to be sent before its answer, its response
 becomes an event stream that the SDK's session writes to, and that its client can resume. Whatever is unusual is left
 to the SDK.
 """
@@ -45,7 +45,10 @@ from shortlist.front.streams import PING, PING_SECONDS, STREAM_HEADERS, encode_e
 from shortlist.large import written
 
 WATCH_SECONDS = 0.25
-"""A call that takes longer becomes a stream, and is cancelled when its client disconnects and does not come back."""
+"""A call that takes longer is cancelled when its client disconnects and does not come back."""
+STREAM_SECONDS = 5.0
+"""When the response of a call that is still watched becomes a stream. Clients read an answer of megabytes as JSON, but
+not as an event: the SDK's stop at 1 MiB."""
 RESUMABLE_VERSION = "2025-11-25"
 """From this version on a client gets an event id before the answer, and can resume."""
 _SESSION = b"mcp-session-id"
@@ -132,6 +135,7 @@ class _Call:
         )
         self._scope = anyio.CancelScope()
         self._writing = asyncio.Lock()
+        self._priming = b""
         self._is_stream = self._is_complete = self._is_answered = False
         self._forwarding: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -141,9 +145,9 @@ class _Call:
         timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._open)
         self._session.running.add(self._scope)
         try:
-            if self._is_resumable:
+            if self._is_resumable:  # kept before anything else is, so that all of it comes after this when resumed
                 priming = {"id": self._session.keep(self._stream, None), "retry": self._transport._retry_interval}
-                await self._write(encode_event(priming))
+                self._priming = encode_event(priming)
             answer = await self._answer()
             timer.cancel()
             await self._finish(answer)
@@ -193,11 +197,14 @@ class _Call:
             if self._forwarding is not None:
                 await self._forwarding
             return
-        data = await written(answer)
-        if self._is_stream:
-            event = {"id": self._session.keep(self._stream, data), "event": "message", "data": data}
-            await self._write(encode_event(event), is_last=True)
+        await self._write_whole(await written(answer))
+
+    async def _write_whole(self, data: bytes) -> None:
+        """Write the answer as the whole response."""
+        if self._context.cancel_requested.is_set():  # a client of the SDK that is closing fails on JSON, not on events
+            await self._write(encode_event({"event": "message", "data": data}), is_last=True)
             return
+        self._is_complete = True
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(data)), self._session_header]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
@@ -221,11 +228,14 @@ class _Call:
     async def _forward(self, events: MemoryObjectReceiveStream[EventMessage]) -> None:
         """Write what the session sends for this call, up to its answer."""
         try:
-            await self._write(b"")
             async for each in events:
                 data = each.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                is_answer = isinstance(each.message, JSONRPCResponse | JSONRPCError)
+                if is_answer and not self._is_stream:
+                    await self._write_whole(data)
+                    return
                 await self._write(encode_event({"id": each.event_id, "event": "message", "data": data}))
-                if isinstance(each.message, JSONRPCResponse | JSONRPCError):
+                if is_answer:
                     break
         except anyio.ClosedResourceError:
             pass  # the client was let go, and resumes with another request
@@ -244,6 +254,7 @@ class _Call:
                 self._is_stream = True
                 headers = [*STREAM_HEADERS, self._session_header]
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+                data = self._priming + data
             if data or is_last:
                 self._is_complete = self._is_complete or is_last
                 await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
@@ -260,7 +271,7 @@ class _Call:
     async def _watch_client(self) -> None:
         """Report a client that disconnects, and keep its connection from looking idle to proxies."""
         while not self._is_complete:
-            with anyio.move_on_after(PING_SECONDS):
+            with anyio.move_on_after(PING_SECONDS if self._is_stream else STREAM_SECONDS):
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
                 if not self._is_complete:

@@ -179,6 +179,7 @@ class Front:
         requests += [(method, TaskParams, self._task) for method in METHODS]
         for method, params, handler in requests:
             server.add_request_handler(method, params, self._as_mcp(handler))
+        server.add_notification_handler("notifications/initialized", NotificationParams, self._initialized)
         server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._roots_changed)
         server.middleware += [self._instruct, self._call_as_task]
         return server
@@ -261,6 +262,11 @@ class Front:
         finally:
             self.router.forget(stream)
         raise MCPError(INVALID_REQUEST, EXPIRED)
+
+    async def _initialized(self, context: RequestContext, _: NotificationParams) -> None:
+        """Remember a legacy client from its handshake on, so that its first call is served as all others are."""
+        if _era(context) == "legacy":
+            self._link(context)
 
     async def _roots_changed(self, context: RequestContext, _: NotificationParams) -> None:
         state = self.gateway.state
