@@ -169,9 +169,12 @@ async def test_an_answer_that_comes_later_is_plain_json_as_long_as_nothing_was_t
 async def test_a_legacy_client_of_the_sdk_reads_an_answer_that_is_too_large_for_an_event() -> None:
     text = "x" * 2_000_000
     limits = Limits(result_characters=3_000_000)
-    async with serve(Fixture("alpha"), limits=limits) as served, listening(served, limits) as (port, _):
-        async with Client(f"http://127.0.0.1:{port}/mcp", mode="legacy") as client:
-            shown = await client.call_tool("call_tool", {"name": "alpha__echo", "arguments": {"text": text}})
+    async with (
+        serve(Fixture("alpha"), limits=limits) as served,
+        listening(served, limits) as (port, _),
+        Client(f"http://127.0.0.1:{port}/mcp", mode="legacy") as client,
+    ):
+        shown = await client.call_tool("call_tool", {"name": "alpha__echo", "arguments": {"text": text}})
     assert words(shown) == text
 
 
