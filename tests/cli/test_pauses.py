@@ -70,5 +70,58 @@ ctypes.CDLL(None).malloc_stats()
     assert 1 <= told.stderr.count("Arena ") <= pauses.ARENAS
 
 
+KEEPING = """
+import gc, weakref, anyio
+from shortlist.cli import pauses
+
+class Knot:
+    def __init__(self):
+        self.me = self
+
+async def main():
+    pauses.FREEZE_SECONDS, pauses.QUIET_SECONDS = (0.0,), 0.001
+    gc.set_threshold(500, 3, 10)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pauses.keep_pauses_short)
+        while pauses._freeze_survivors not in gc.callbacks:
+            await anyio.sleep(0.001)
+        await work()
+        tasks.cancel_scope.cancel()
+"""
+
+
+def run_keeping(work: str) -> str:
+    """Run some work while pauses are kept short, in a process whose objects may be frozen; return what it printed."""
+    program = f"{KEEPING}\n{work}\nanyio.run(main)"
+    return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_collection_walks_nothing_that_outlived_the_young_generations() -> None:
+    work = """
+async def work():
+    kept = [[number] for number in range(100_000)]
+    print(len(gc.get_objects(generation=2)) < 5_000, len(kept))
+"""
+    assert run_keeping(work) == "True 100000"
+
+
+@pytest.mark.parametrize(("quiet_cpu", "is_freed"), [(1e9, True), (0.0, False)], ids=["quiet", "busy"])
+def test_garbage_that_was_frozen_is_collected_when_the_process_has_next_to_nothing_to_do(
+    quiet_cpu: float, is_freed: bool
+) -> None:
+    work = f"""
+async def work():
+    pauses.QUIET_CPU, pauses.GROWN_OBJECTS = {quiet_cpu}, 10_000
+    knot = Knot()
+    found = weakref.ref(knot)
+    kept = [[number] for number in range(100_000)]
+    del knot
+    for _ in range(100):
+        await anyio.sleep(0.005)
+    print(found() is None, len(kept))
+"""
+    assert run_keeping(work) == f"{is_freed} 100000"
+
+
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

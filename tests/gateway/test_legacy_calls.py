@@ -8,15 +8,17 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
+from benchmarks.stress.client import RawClient
 from mcp import Client
 
 from shortlist.config.settings import Limits
-from shortlist.front import legacy, resumption
+from shortlist.front import legacy, modern, resumption
 from shortlist.front.resumption import ResumableSessions
 from tests.gateway.support import DEADLINE_SECONDS, Fixture, Served, serve, words
 from tests.gateway.test_http import TOKENS
@@ -303,6 +305,38 @@ async def test_a_session_that_ended_is_freed_without_the_garbage_collector() -> 
         finally:
             if was_enabled:
                 gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("module", "kind"), [(legacy, legacy._Call), (modern, modern._Exchange)], ids=["legacy", "modern"]
+)
+async def test_a_call_that_was_watched_is_freed_without_the_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, kind: type, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(module, "WATCH_SECONDS", 0.0)
+    alpha, release = Fixture("alpha"), anyio.Event()
+
+    async def wait(*_: Any) -> Any:
+        alpha.waiting.set()
+        await release.wait()
+        return await alpha.tool_echo(None, None, {"text": "done"})
+
+    alpha.tool_wait = wait  # type: ignore[method-assign]
+    async with serve(alpha) as served, listening(served, Limits()) as (port, _), anyio.create_task_group() as tasks:
+        client = RawClient(port, "legacy" if module is legacy else "modern")
+        await client.open()
+        await client.call("alpha__echo", {"text": "hi"})
+        gc.disable()
+        request.addfinalizer(gc.enable)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            tasks.start_soon(client.call, "call_tool", {"name": "alpha__wait", "arguments": {}})
+            await alpha.waiting.wait()
+            while not any(each._watching for each in gc.get_objects() if isinstance(each, kind)):
+                await anyio.sleep(0.01)
+            release.set()
+            while any(isinstance(each, kind) for each in gc.get_objects()):
+                await anyio.sleep(0.01)
+        client.close()
 
 
 async def test_ids_of_sessions_that_are_not_open_are_not_remembered() -> None:

@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import pytest
 
 from shortlist.catalog.catalog import Catalog
@@ -186,7 +189,8 @@ def test_an_error_that_a_description_has_too_is_corrected() -> None:
 
 def test_a_few_words_that_seem_foreign_are_also_read_as_english() -> None:
     tool = Tool(id="pdf/compress", server="pdf", name="compress_pdf", description="Compress a PDF.")
-    readings = Speller(Index.build(Catalog.of((*TOOLS, tool)))).readings("compres pfd")
+    speller = Speller(Index.build(Catalog.of((*TOOLS, tool))))
+    readings = speller.readings("compres pfd")
     assert readings[0].text == "compres pfd"
     assert "compress pdf" in [each.text for each in readings]
 
@@ -195,3 +199,17 @@ def test_a_few_words_that_seem_foreign_are_also_read_as_english() -> None:
 def test_one_small_word_of_another_language_does_not_make_a_request_foreign(text: str) -> None:
     assert read_query(text) is None
     assert read_query("meine emails") is not None
+
+
+def test_a_speller_and_its_index_are_freed_without_the_garbage_collector() -> None:
+    speller = Speller(Index.build(Catalog.of(TOOLS)))
+    assert speller("merge the fiel").text
+    left = weakref.ref(speller)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        del speller
+        assert left() is None
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -73,10 +73,10 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 COMMANDS: Mapping[str, tuple[str, str]] = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-YOUNG_OBJECTS = (10_000, 5, 200)
+YOUNG_OBJECTS = (5_000, 3, 700)
 """How many new objects start a garbage collection, and how many of those one of the next generation.
 
-Python's 700 objects are for small programs; of the second generation 50,000 are walked in a few milliseconds."""
+Python's 700 objects are for small programs; of the second generation 20,000 are walked in a few milliseconds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,9 +1,9 @@
 """Keeps garbage collection from slowing a start and from stopping the event loop, and returns freed memory."""
 
-import asyncio
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,8 +13,11 @@ import anyio.to_thread
 FREEZE_SECONDS = (1.0, 10.0, 60.0)
 """When, one after the other: servers, the index and the vectors arrive in the first minute."""
 
-BUSY_TASKS = 200
-"""With more tasks, many clients are connected. What their sessions have allocated must stay collectable."""
+QUIET_CPU = 0.02
+"""Below this share of one core the process does next to nothing, and nobody waits for a full collection."""
+QUIET_SECONDS = 5.0
+GROWN_OBJECTS = 50_000
+"""How many more objects than after the last full collection make another one worth its pause."""
 RETURN_SECONDS = 30.0
 """How often freed memory is returned; it takes a millisecond."""
 ARENAS = 2
@@ -36,14 +39,39 @@ def no_collection() -> Iterator[None]:
 
 
 async def keep_pauses_short() -> None:
-    """Exclude what was loaded at the start from garbage collection: walking it stops the loop for 0.1 s."""
+    """Exclude what stays from garbage collection: walking it stops the loop for 0.1 s.
+
+    Calls and sessions are freed by reference counting, so what outlives the young generations is rarely garbage. Each
+    collection of them is followed by a freeze, and a full one waits until the process has next to nothing to do.
+    """
     for seconds in FREEZE_SECONDS:
         await anyio.sleep(seconds)
         gc.enable()
-        while len(asyncio.all_tasks()) > BUSY_TASKS:
-            await anyio.sleep(FREEZE_SECONDS[-1])
-            gc.collect()  # what these sessions left must not be frozen
         gc.freeze()
+    gc.callbacks.append(_freeze_survivors)
+    try:
+        await _collect_when_quiet()
+    finally:
+        gc.callbacks.remove(_freeze_survivors)
+
+
+def _freeze_survivors(phase: str, info: dict[str, int]) -> None:
+    """Keep the oldest generation empty, so that nothing walks it while clients wait."""
+    if phase == "stop" and info["generation"] > 0:
+        gc.freeze()
+
+
+async def _collect_when_quiet() -> None:
+    """Collect the garbage among everything that was frozen, whenever there is much of it and nobody waits."""
+    known = gc.get_freeze_count()
+    while True:
+        used = time.process_time()
+        await anyio.sleep(QUIET_SECONDS)
+        is_quiet = time.process_time() - used < QUIET_CPU * QUIET_SECONDS
+        if is_quiet and gc.get_freeze_count() > known + GROWN_OBJECTS:
+            gc.unfreeze()
+            gc.collect()  # and freeze: what is left survived
+            known = gc.get_freeze_count()
 
 
 def share_arenas() -> None:

@@ -130,7 +130,7 @@ class _Exchange:
             timer.cancel()
             if self._watching is not None:
                 self._watching.cancel()
-            del self._context  # it refers to this exchange, and a cycle would wait for the garbage collector
+            del self._context, self._watching  # they refer to this exchange: a cycle waits for the garbage collector
 
     async def _answer(self) -> dict[str, Any]:
         context = self._runner._make_context(

@@ -4,10 +4,11 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from string import ascii_lowercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import proxy
 
 from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
@@ -109,11 +110,12 @@ class Speller:
         self._expansions = expansions
         """Words that a team has given a meaning, and the shipped ones; None: the shipped ones."""
         self._lexical = index.lexical
-        self.candidates = lru_cache(maxsize=2_000)(self._candidates)
-        self.mistakes = lru_cache(maxsize=2_000)(self._mistakes)
-        self.meant_action = lru_cache(maxsize=2_000)(self._meant_action)
-        self.knows = lru_cache(maxsize=2_000)(self._is_known)
-        self.readings = lru_cache(maxsize=MAX_REMEMBERED_TEXTS)(self._readings)
+        weak: Any = proxy(self)  # in a cycle, an index would wait for the garbage collector
+        self.candidates = lru_cache(maxsize=2_000)(partial(Speller._candidates, weak))
+        self.mistakes = lru_cache(maxsize=2_000)(partial(Speller._mistakes, weak))
+        self.meant_action = lru_cache(maxsize=2_000)(partial(Speller._meant_action, weak))
+        self.knows = lru_cache(maxsize=2_000)(partial(Speller._is_known, weak))
+        self.readings = lru_cache(maxsize=MAX_REMEMBERED_TEXTS)(partial(Speller._readings, weak))
         """Remembered: queries are made of the same few words, and the same text is asked again for its next page."""
 
     def __call__(self, text: str) -> Spelled:
