@@ -331,7 +331,7 @@ async def test_a_call_that_was_watched_is_freed_without_the_garbage_collector(
         with anyio.fail_after(DEADLINE_SECONDS):
             tasks.start_soon(client.call, "call_tool", {"name": "alpha__wait", "arguments": {}})
             await alpha.waiting.wait()
-            while not any(each._watching for each in gc.get_objects() if isinstance(each, kind)):
+            while not any(vars(each).get("_watching") for each in gc.get_objects() if isinstance(each, kind)):
                 await anyio.sleep(0.01)
             release.set()
             while any(isinstance(each, kind) for each in gc.get_objects()):
