@@ -15,7 +15,7 @@ _LOADING = re.compile(
 )
 """Variables that decide which code a program loads and where it sends requests: whoever adds a server must see them."""
 _SECRET_LOOKING = re.compile(r"^(?=.*\d)(?=.*[A-Za-z])[\w+=-]{20,}$")
-_QUERY_VALUE = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]+)")
+_QUERY_VALUE = re.compile(r"(?<=[?&])([^=&#?]+)=([^&#]+)")
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 _KIND = r"(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|pwd|credentials?|authorization)"
 _NOT_COMPLAINT = (

@@ -16,7 +16,7 @@ _SCHEMAS = ("parameters_json_schema", "params_json_schema")
 _GROUPS = ("function_declarations", "functions", "tools")
 """Where google-genai, Semantic Kernel, Agno, Haystack, pydantic-ai and MCP results keep the tools of a group."""
 _ARGUMENT = re.compile(r"^\s*(?::param\s+)?(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>\S.*)$")
-_SECTION = re.compile(r"\n\s*(?:Args|Arguments|Parameters):\s*\n|\n\s*(?=:param )")
+_SECTION = re.compile(r"\n[^\S\n]*(?:Args|Arguments|Parameters):\s*\n|\n[^\S\n]*(?=:param )")
 _SKIPPED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NO_JSON = object()
 _ONE_TEXT: McpDefinition = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}

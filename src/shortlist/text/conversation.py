@@ -79,7 +79,7 @@ _OFFERED = _pattern(
     r"|(?:i am|i['’]m) (?:about|going|ready) to|would you like(?: me)?(?: to)?|do you want(?: me)?(?: to)?"
     r"|soll ich|quieres que|veux-tu que)\b\s*"
 )
-_OFFERED_LAST = _pattern(r"(?:\W+(?:or|and))?\W*\b(?:shall|should|may|can) i\b.*$")
+_OFFERED_LAST = _pattern(r"(?<!\W)(?:\W++(?:or|and))?\W*+\b(?:shall|should|may|can) i\b.*$")
 _CHOICE = _pattern(r"^\W*(?:and |so |but )?(?:which|what|who|where)\b.*\b(?:shall|should|may|can) i\b")
 _CHANGES_TOPIC = _pattern(
     _START + r"(?:by the way|btw|something else|different topic|another (?:topic|thing|question)|new topic|next\s?:"
@@ -109,7 +109,7 @@ _OBJECTION = _pattern(
     r"|(?:i|we) (?:only )?(?:mean|meant|want|wanted|said|asked)(?: (?:for|about))?"
     r"|(?:i|we) (?:always |usually )?(?:use|keep|have|do)(?: (?:it|that|this|those|these|them))?)\b[\s,.!:;–-]*)+"
 )
-_FOR_THAT = _pattern(r"\s+for (?:it|that|this|those|these|them)\b")
+_FOR_THAT = _pattern(r"(?<!\s)\s+for (?:it|that|this|those|these|them)\b")
 """What introduces a replacement, and says nothing about it: "no wait, I use Todoist for that"."""
 _REPEATS = _pattern(
     r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b",

@@ -46,7 +46,7 @@ _OPPOSED = {
 }
 """What is not done by a tool that is named for something else: nobody creates a channel with a tool that lists them."""
 _CHANGING = frozenset(map(stem, " ".join((*_ASKED.values(), "send set post write")).split()))
-_OTHER_SENSE = re.compile(r"\b(?:add (?:up|\d)|resolve\b.*\bto\b|move\b.*\b(?:trash|bin)\b)", re.IGNORECASE)
+_OTHER_SENSE = re.compile(r"\b(?:add (?:up|\d)|resolve\b.{0,200}\bto\b|move\b.{0,200}\b(?:trash|bin)\b)", re.IGNORECASE)
 """Verbs that mean something else here: "add up the bills", "resolve a name to an address", "move it to the trash"."""
 
 _ABOUT = re.compile(r"\b(?:in|on|via|through|from|to|with|using|our|my|at|by) ([A-Za-z0-9]+)")

@@ -87,7 +87,8 @@ _INSIDE_A_NAME = re.compile(r"[_.:-][A-Za-z0-9]|[a-z][A-Z]")
 """What every identifier has and few requests have."""
 # Every way a clause ends begins with white space or a comma, which the engine can skip to.
 _CLAUSE_END = re.compile(
-    r"[\s,](?:(?<=[.!?;]\s)\s*|(?<=\n)\n*|(?:(?<=\s)\s*|\s+)(?:and then|then|and also|also|after that|finally|next)\s+"
+    r"[\s,](?:(?<=[.!?;]\s)\s*|(?<=\n)\n*"
+    r"|(?<![^\S\n]\s)(?:(?<=\s)\s*+|\s++)(?:and then|then|and also|also|after that|finally|next)\s+"
     r"|(?<=,)\s+and\s+)",
     re.IGNORECASE,
 )
@@ -105,8 +106,8 @@ MIN_WORDS = 2
 
 _JOINT = re.compile(
     r"((?<=[.!?;])\s+|\n+"
-    r"|,?\s+(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as|plus|and|&"
-    r"|und dann|und|y luego|et ensuite)\s+|,\s+)"
+    r"|(?:,|(?<![^\S\n]))\s++(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as"
+    r"|plus|and|&|und dann|und|y luego|et ensuite)\s+|,\s+)"
 )
 _NUMBER = re.compile(r"(?:^|\s)(?:\(?\d{1,2}[.)]|[-*•])\s+")
 """Numbers and bullets of a list; each begins a line of its own."""

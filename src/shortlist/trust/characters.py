@@ -13,8 +13,10 @@ _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]+")
 _ZERO_WIDTH = re.compile("[\u200b\u2060\u2061-\u2064\ufeff\u00ad\u034f\u180e\u115f\u1160\u3164\uffa0\u200c\u200d]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufefc]")
 _CONTROL = re.compile("\x1b|[\x00-\x08\x0e-\x1f\x7f]|\x9b")
-_FAR_AWAY = re.compile(r"[ \t]{120,}(?=\S)|\n(?:[ \t]*\n){30,}(?=[ \t]*\S)")
+_BLANK = re.compile(r"(?<!\s)\s{31,}+(?=\S)")
 _WORD = re.compile(r"[^\W\d_]+")
+FAR_COLUMNS = 120
+FAR_LINES = 30
 MANY_HIDDEN = 8
 """A run of this many invisible characters counts as hidden text."""
 
@@ -48,9 +50,16 @@ class Oddity:
     hidden: str = ""
 
 
+def _is_far(blank: str) -> bool:
+    """Return whether white space pushes what follows out of sight: to the right, or down."""
+    return len(blank) - len(blank.rstrip(" \t")) >= FAR_COLUMNS or blank.count("\n") > FAR_LINES
+
+
 def oddities(text: str, *, name: bool = False) -> Iterator[Oddity]:
     """Yield what is odd about the characters of a text; names are held to a stricter rule."""
-    for match in _FAR_AWAY.finditer(text):
+    for match in _BLANK.finditer(text):
+        if not _is_far(match.group()):
+            continue
         yield Oddity(
             "hidden_text",
             match.end(),

@@ -21,7 +21,7 @@ LONG_NAME = 6
 """Shorter names of tools are ordinary words, and mentioning them means nothing."""
 LONG_NAME_WORDS = 4
 """A parameter's name of this many words is read as a sentence."""
-_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|\s*\n+\s*")
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|(?<!\s)[^\S\n]*+\n\s*")
 _NAME_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^\W\d_]+")
 _JOINING = frozenset(
     [

@@ -49,7 +49,7 @@ MIN_LINES, MAX_LINE_WORDS = 6, 3
 _SPACE = re.compile(r"\s+")
 _LETTERS = re.compile(r"[A-Za-z]{2,}")
 _LEET = str.maketrans("4310578@$", "aeiostbas")
-_ADDRESS = re.compile(r"https?://[a-z]|/etc/|\.ssh/|\b[a-z.]+@[a-z-]+\.[a-z]{2,}")
+_ADDRESS = re.compile(r"https?://[a-z]|/etc/|\.ssh/|\b[a-z.]{1,64}@[a-z-]+\.[a-z]{2,}")
 _LEET_WORD = re.compile(r"\b(?=[A-Za-z0-9@$]*[A-Za-z])(?=[A-Za-z0-9@$]*[0-9@$])[A-Za-z0-9@$]{3,}\b")
 _SMALL = (
     "the and you your with this that not for all any file read send user from into before after tool call use must "
@@ -229,8 +229,8 @@ def _grouped(run: str) -> str:
 
 
 def _morse(run: str) -> str:
-    words = (word.split() for word in re.split(r" */ *| {2,}", run))
-    return " ".join("".join(_MORSE_LETTERS.get(sign, "") for sign in word) for word in words)
+    words = (word.split() for word in re.split(r"/| {2,}", run))
+    return " ".join("".join(_MORSE_LETTERS.get(sign, "") for sign in word) for word in words if word)
 
 
 _MORSE_SIGNS = (

@@ -23,8 +23,9 @@ ROOTS: Mapping[str, Callable[[str], Iterable[str]]] = {
 
 
 _VERBATIM = re.compile(
-    r"[a-z][a-z0-9+.-]*://[!-~]+|[\w.+-]+@[\w-]+\.[\w.]+|(?:[A-Za-z]:)?[~.]?[\\/][!-~]+"  # links, addresses, paths
-    r"|[A-Za-z0-9]+(?:[_./:=&#@\\][A-Za-z0-9]+)+|(?<!\w)\w*\d\w*(?!\w)",  # names and numbers
+    r"[a-z][a-z0-9+.-]{0,63}://[!-~]+|[\w.+-]{1,64}@[\w-]+\.[\w.]+"  # links and addresses
+    r"|(?:[A-Za-z]:)?[~.]?[\\/][!-~]+"  # paths
+    r"|(?<![A-Za-z0-9])[A-Za-z0-9]++(?:[_./:=&#@\\][A-Za-z0-9]++)+|(?<!\w)\w*\d\w*(?!\w)",  # names and numbers
     re.ASCII,
 )
 """What stands in a request as it is and is not a word of any language."""
