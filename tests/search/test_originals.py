@@ -200,3 +200,57 @@ def test_copies_found_change_by_change_are_those_found_at_once(changes: list[tup
         catalog = catalog.with_server(known, tools.values())
         followed.update(catalog)
         assert copies_of(followed) == copies_of(Searcher(catalog, options=options))
+
+
+REWORDED = [
+    {"name": "create_issue_x", "description": "github: open an issue in a repository with a title and a body."},
+    {"name": "smart_1", "description": "Quickly open an issue in a repository with a title and a body."},
+    {"name": "smart_2", "description": "Open an issue in repository with a title and body."},
+    {"name": "smart_3", "description": "With a body and a title in a repository an issue open."},
+    {"name": "smart_4", "description": ORIGINAL["description"].replace("e", "е").replace("o", "о")},
+    {"name": "smart_5", "description": f"{PRAISE[:13]}. {ORIGINAL['description']}", "title": "create issue"},
+]
+
+
+@pytest.mark.parametrize("copy", REWORDED)
+@pytest.mark.parametrize("servers", [1, 5])
+def test_a_reworded_copy_takes_no_place_but_the_one_behind_its_original(copy: dict[str, str], servers: int) -> None:
+    hits = searcher(copy, servers=servers).search(Query(text=WORDS, limit=20)).hits
+    ranks = {hit.tool.id: hit.rank for hit in hits}
+    assert ranks["github/create_issue"] == 1
+    assert ranks["github/list_issues"] <= 3
+
+
+def two_servers(first: dict[str, str], second: dict[str, str], query: Query) -> list[str]:
+    tools = [tool_from_mcp(first, "first"), tool_from_mcp(second, "second")]
+    hits = Searcher(Catalog.of(tools), options=SearchOptions(order=TWO_SERVERS)).search(query).hits
+    return [hit.tool.server for hit in hits]
+
+
+PULL = {"name": "create_pull_request", "description": "Open a pull request in a repository of the organisation."}
+PULL_BY_DRAFT = {"name": "open_pull_request", "description": "Open a draft pull request in a repository."}
+
+
+def test_a_lookalike_that_answers_more_of_a_request_comes_first() -> None:
+    asked = Query(text="open a pull request in a repository")
+    assert two_servers(PULL, PULL_BY_DRAFT, asked)[0] == "first"
+    assert two_servers(PULL, PULL_BY_DRAFT, Query(text="open a draft pull request"))[0] == "second"
+
+
+def test_a_lookalike_on_a_server_that_is_named_or_preferred_comes_first() -> None:
+    asked = "open a pull request in a repository"
+    preferred = (Filters(servers=frozenset({"second"})),)
+    assert two_servers(PULL, PULL_BY_DRAFT, Query(text=f"{asked} on second"))[0] == "second"
+    assert two_servers(PULL, PULL_BY_DRAFT, Query(text=asked, preferred=preferred))[0] == "second"
+
+
+def test_a_tool_that_does_something_else_with_the_same_thing_is_no_lookalike() -> None:
+    known = {"name": "update_event", "description": "Update a calendar event."}
+    asked = Query(text="calendar event")
+
+    def later(action: str) -> dict[str, str]:
+        text = f"{action.title()} a calendar event."
+        return {"name": f"{action}_calendar_event", "title": "Calendar event", "description": text}
+
+    assert two_servers(known, later("update"), asked)[0] == "first"
+    assert two_servers(known, later("create"), asked)[0] == "second"

@@ -53,6 +53,7 @@ STAGE_MEANINGS: Mapping[str, str] = {
     "families": "near-duplicates are shown as one",
     "diversity": "different tools are preferred",
     "copies": "copies follow their original",
+    "first known": "lookalikes follow their original",
 }
 RELATIONS: Mapping[Relation, str] = {
     "new": "is new",

@@ -1,9 +1,10 @@
 """Offers of the same tool: near-duplicates shown as one hit, how copies take part, tools that others replace."""
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -14,8 +15,20 @@ from shortlist.index.lexical import FieldFilter
 from shortlist.index.ports import Among
 from shortlist.models import Query, Tool
 from shortlist.search.pipeline import Ranking, Request, reordered
-from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field
-from shortlist.text.tokens import compact, sentences, split_identifier, stem, terms
+from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field, server_words
+from shortlist.text.languages.lexicon import english_ranks
+from shortlist.text.tokens import (
+    ACTIONS,
+    SENTENCE_END,
+    STOPWORDS,
+    THINGS,
+    compact,
+    plain_letters,
+    sentences,
+    split_identifier,
+    stem,
+    terms,
+)
 
 SAME_TOOL_OVERLAP = 0.6
 """Equal names and this share of equal terms: one tool offered by several servers."""
@@ -27,6 +40,19 @@ RENAMED_SHARE = 0.9
 """A copy under another name has the first sentence of the original, and this share of its words."""
 RENAMED_WORDS = 3
 """Shorter originals have too few words to be recognised under another name."""
+MOSTLY_COVERED, LITTLE_ADDED = 0.6, 0.25
+"""A lookalike has a sentence with the whole gist of its original, or with most of it and little else, by the weight of
+the words: with 0.7 a copy that leaves out every fourth word gets past, with 0.2 one with an adverb more."""
+MIN_GIST, MIN_SHORT_GIST = 600, 200
+"""A gist of less weight than two rare words is found only in sentences that add little."""
+COMPARED_CHARS = 600
+"""The length of a description whose sentences are compared with gists."""
+COMPARED = 20
+"""The number of first hits among which lookalikes are looked for."""
+COMMON_RANK, RARE_RANK = 50, 2_000
+"""A word of the first rank weighs little; from the second on, words are equally rare."""
+RAREST = round(100 * math.log1p(RARE_RANK / COMMON_RANK))
+MAX_REMEMBERED_ROWS, MAX_REMEMBERED_PAIRS = 10_000, 100_000
 Spelling: TypeAlias = tuple[str, tuple[str, ...]]
 """A name in one word, and its parts."""
 REMEMBERED_NAMES = 10_000
@@ -122,7 +148,7 @@ class OfferedTool:
 
 
 def sentences_of(tool: Tool) -> tuple[str, ...]:
-    return tuple(sentences(tool.description[:MAX_DESCRIPTION_CHARS]))
+    return tuple(sentences(plain_letters(tool.description[:MAX_DESCRIPTION_CHARS])))
 
 
 @lru_cache(maxsize=REMEMBERED_NAMES)
@@ -217,6 +243,170 @@ class Copies:
 
 
 NO_COPIES = Copies(np.empty(0, np.int64), np.empty(0, np.int64), {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a row says, for telling lookalikes."""
+
+    place: int
+    server: str
+    words: frozenset[int]
+    """Everything that the tool or its server's name says."""
+    head: frozenset[int]
+    """The words of its name and title."""
+    said: tuple[Mapping[int, int], ...]
+    """The words of each of its first sentences, with their weights."""
+    does: frozenset[int]
+    """The actions in its name and first sentences."""
+    first: frozenset[int]
+    """The words of its name, first sentence and server's name."""
+    gist: Mapping[int, int]
+    """The same less those of the server's name, with their weights."""
+
+    def says(self, original: "_Told") -> bool:
+        """Return whether a sentence has the gist of an original, or most of it and little else."""
+        size = sum(original.gist.values())
+        for said in self.said:
+            covered = sum(weight for word, weight in original.gist.items() if word in said or word in self.head)
+            if covered == size and size >= MIN_GIST:
+                return True
+            if covered >= MOSTLY_COVERED * size and size >= MIN_SHORT_GIST:
+                added = sum(weight for word, weight in said.items() if word not in original.first)
+                does_more = not ((said.keys() | self.head) & self.does <= original.first)
+                if added <= LITTLE_ADDED * sum(said.values()) and not does_more:
+                    return True
+        return False
+
+
+class FirstKnown:
+    """Ranks a tool before its lookalikes on servers known later, unless these answer words that it does not.
+
+    Of several lookalikes of a tool one keeps its rank, and the others go behind all hits that were compared.
+    """
+
+    def __init__(self, index: Index, order: ServerOrder) -> None:
+        self._index = index
+        self._order = order
+        self._compares = bool(order.places) and order.groups is not None and len(index.catalog.servers) > 1
+        vocabulary = index.lexical.vocabulary
+        self._actions = frozenset(vocabulary[word] for word in map(stem, ACTIONS - THINGS) if word in vocabulary)
+        self._told: dict[int, _Told] = {}
+        self._alike: dict[tuple[int, int], bool] = {}
+
+    def __call__(self, request: Request, ranking: Ranking) -> Ranking:
+        if not self._compares or len(ranking) < 2:
+            return ranking
+        rows = ranking.rows[:COMPARED].tolist()
+        told = [self._told.get(row) or self._read(row) for row in rows]
+        if len({each.place for each in told}) < 2:
+            return ranking
+        behind = self._behind(rows, told, request)
+        return _first_known_first(ranking, rows, behind) if behind else ranking
+
+    def _behind(self, rows: list[int], told: list[_Told], request: Request) -> dict[int, int]:
+        """Return the lookalikes that answer no more than their originals, each with its original."""
+        asked, preferred = _asked(request, self._index), self._preferred(request)
+        unanswered = [{at for at, term in enumerate(asked) if each.words.isdisjoint(term)} for each in told]
+        by_place = sorted(range(len(rows)), key=lambda at: told[at].place)
+        behind: dict[int, int] = {}
+        for copy, row in enumerate(rows):
+            if preferred is not None and preferred[row]:
+                continue
+            for original in by_place:
+                if told[original].place >= told[copy].place:
+                    break
+                if unanswered[original] <= unanswered[copy] and self._looks_like(rows, told, copy, original):
+                    behind[row] = rows[original]
+                    break
+        return behind
+
+    def _looks_like(self, rows: list[int], told: list[_Told], copy: int, original: int) -> bool:
+        pair = rows[copy], rows[original]
+        known = self._alike.get(pair)
+        if known is None:
+            if len(self._alike) > MAX_REMEMBERED_PAIRS:
+                self._alike.clear()
+            apart = not self._order.interchangeable(told[original].server, told[copy].server)
+            known = self._alike[pair] = apart and told[copy].says(told[original])
+        return known
+
+    def _preferred(self, request: Request) -> NDArray[np.bool_] | None:
+        """Return the rows on servers that the caller prefers."""
+        hints = [hint for hint in request.query.preferred if hint.servers is not None]
+        masks = [mask for hint in hints if (mask := self._index.among(hint).rows) is not None]
+        return np.logical_or.reduce(masks) if masks else None
+
+    def _read(self, row: int) -> _Told:
+        if len(self._told) > MAX_REMEMBERED_ROWS:
+            self._told.clear()
+        tool, vocabulary, weights = self._index.tool(row), self._index.lexical.vocabulary, word_weights()
+
+        def weighed(words: Iterable[str]) -> dict[int, int]:
+            return {vocabulary[word]: weights.get(word, RAREST) for word in words if word in vocabulary}
+
+        sentences = SENTENCE_END.split(plain_letters(tool.description[:COMPARED_CHARS]).lstrip())
+        named = [stem(part) for part in split_identifier(plain_letters(tool.name)) if part not in STOPWORDS]
+        server = frozenset(terms(server_words(tool.server)))
+        said = [weighed(terms(sentence)) for sentence in sentences]
+        head = frozenset(weighed((*named, *terms(tool.title))))
+        self._told[row] = told = _Told(
+            place=self._order.precedence(tool.server),
+            server=tool.server,
+            words=frozenset(self._index.lexical.terms_of(row).tolist()),
+            head=head,
+            said=tuple(said),
+            does=self._actions.intersection(head.union(*said)),
+            first=frozenset(weighed({*named, *terms(sentences[0]), *server})),
+            gist=weighed({*named, *terms(sentences[0])} - server),
+        )
+        return told
+
+
+def _asked(request: Request, index: Index) -> list[tuple[int, ...]]:
+    """Return the numbers of the words that answer each term of a request."""
+    known = index.lexical.vocabulary.get
+    return [
+        tuple([number for word in (term, *(each for each, _ in instead)) if (number := known(word)) is not None])
+        for term, _, instead in request.analysed.terms
+    ]
+
+
+def _first_known_first(ranking: Ranking, rows: list[int], behind: Mapping[int, int]) -> Ranking:
+    """Put an original before its first lookalike, and further lookalikes behind all rows that were compared."""
+    place = {row: at for at, row in enumerate(rows)}
+    keys = {row: (at, 0, 0) for row, at in place.items()}
+    followed: set[int] = set()
+    for row in rows:
+        original = behind.get(row)
+        if original is None:
+            continue
+        if original in followed:
+            keys[row] = len(rows), 0, place[row]
+        elif keys[row] < keys[original]:
+            keys[original] = (*keys[row][:2], -1)
+        followed.add(original)
+    head = sorted(rows, key=keys.__getitem__)
+    scores = np.minimum.accumulate(ranking.scores[[place[row] for row in head]])
+    rest = len(rows)
+    return Ranking(
+        np.concatenate([np.array(head, ranking.rows.dtype), ranking.rows[rest:]]),
+        np.concatenate([scores, np.minimum(ranking.scores[rest:], scores[-1])]),
+        ranking.families,
+    )
+
+
+@cache
+def word_weights() -> Mapping[str, int]:
+    """Return the weights of ordinary words, by stem: rare words tell tools apart, `get` and `details` do not."""
+    found: dict[str, int] = {}
+    for word, rank in english_ranks().items():
+        found.setdefault(stem(word), _weight(rank))  # the commonest form comes first
+    return found
+
+
+def _weight(rank: int) -> int:
+    return round(100 * math.log1p(min(rank, RARE_RANK) / COMMON_RANK))
 
 
 class CopyOfFirst:

@@ -9,7 +9,16 @@ from shortlist.index.lexical import ExactLexicalIndex
 from shortlist.index.postings import FieldWeight
 from shortlist.models import SearchMode, ToolId
 from shortlist.search.exemplars import EXEMPLARS, ExemplarRetriever, LiftedFusion, Memory
-from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, CopyOfFirst, Deprecated, Families, ServerOrder
+from shortlist.search.families import (
+    ANY_ORDER,
+    NO_COPIES,
+    Copies,
+    CopyOfFirst,
+    Deprecated,
+    Families,
+    FirstKnown,
+    ServerOrder,
+)
 from shortlist.search.fitted import Fitted
 from shortlist.search.fusion import AdaptiveFusion, DenseRetriever, FeatureReader, LexicalRetriever
 from shortlist.search.modes import (
@@ -78,6 +87,7 @@ class Parts:
             "context": FollowUp(self.index),
             "together": CoUse(self.index, self.together),
             "deprecated": Deprecated(self.index),
+            "first known": FirstKnown(self.index, self.order),
             "preferred": Preferred(self.index),
             "families": Families(self.index, self.order),
             "diversity": Diversity(self.index),

@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
@@ -15,6 +16,7 @@ from shortlist.text.tokens import (
     compact,
     folded_line,
     one_line,
+    plain_letters,
     sentences,
     split_identifier,
     terms,
@@ -54,6 +56,7 @@ _BEYOND_ASCII = re.compile(r"[^\W\d_\x00-\x7f]")
 
 def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset()) -> Document:
     """Return the terms of every field of a tool."""
+    tool = _as_it_looks(tool)
     own, shared = _split_boilerplate(tool.description[:MAX_DESCRIPTION_CHARS], boilerplate)
     properties = nested_properties(tool.input_schema)
     spoken = " ".join([text for _, schema in properties for text in texts_of(schema)])
@@ -73,6 +76,7 @@ def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset
 
 def embedding_text(tool: Tool) -> str:
     """Write a tool as one short passage, the most telling words first."""
+    tool = _as_it_looks(tool)
     labels = " ".join(dict.fromkeys((*tool.keywords, *tool.tags, tool.category)))
     parameters = ", ".join(words(p.name) for p in parameters_of(tool))
     server, name = server_words(tool.server), words(tool.name)
@@ -88,6 +92,15 @@ def embedding_text(tool: Tool) -> str:
         )
         if part
     )
+
+
+def _as_it_looks(tool: Tool) -> Tool:
+    """Return a tool whose texts have no letters of other alphabets in Latin words."""
+    texts = tool.name, tool.title, tool.description
+    if all(map(str.isascii, texts)):
+        return tool
+    name, title, description = map(plain_letters, texts)
+    return replace(tool, name=name, title=title, description=description)
 
 
 def _told(text: str, length: int) -> str:

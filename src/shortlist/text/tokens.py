@@ -49,6 +49,18 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+"
 )
 
+CONFUSABLE: dict[str, str] = {}
+for _foreign, _latin in (
+    ("аеорсухіјѕһԁԛԝвкмнтАВЕКМНОРСТУХІЈЅгпи", "aeopcyxijshdqwbkmhtABEKMHOPCTYXIJSrnu"),
+    ("αοεινρτυχκΑΒΕΖΗΙΚΜΝΟΡΤΥΧγωσ", "aoeivptuxkABEZHIKMNOPTYXyws"),
+    ("օսոցհԱՕ", "ounghUO"),
+    ("ɑɡⅼℓ", "agll"),
+):
+    CONFUSABLE.update(zip(_foreign, _latin, strict=True))
+PLAIN_LETTERS = str.maketrans(CONFUSABLE)
+"""Letters of other alphabets that look like Latin ones."""
+_MIXED = re.compile(rf"[^\W\d_]*(?:[A-Za-z][{''.join(CONFUSABLE)}]|[{''.join(CONFUSABLE)}][A-Za-z])[^\W\d_]*")
+
 _ASCII_SPACED = "".join(chr(c) if chr(c).isalnum() else " " for c in range(128))
 
 _stemmer = Stemmer.Stemmer("english", 0)  # its own cache takes longer than stemming does
@@ -86,6 +98,11 @@ def fold(text: str) -> str:
         return text.lower()
     plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return unicodedata.normalize("NFKC", plain).casefold()
+
+
+def plain_letters(text: str) -> str:
+    """Return a text as it looks: a word that mixes Latin letters with others that imitate them is all Latin."""
+    return text if text.isascii() else _MIXED.sub(lambda word: word[0].translate(PLAIN_LETTERS), text)
 
 
 def folded_line(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shortlist.text.languages.lexicon import english_words
+from shortlist.text.tokens import CONFUSABLE, PLAIN_LETTERS
 
 _TAGS = re.compile("[\U000e0020-\U000e007f]+")
 _SELECTORS = re.compile("[\U000e0100-\U000e01ef]{2,}|(?:[\ufe00-\ufe0f]){3,}")
@@ -20,15 +21,6 @@ FAR_LINES = 30
 MANY_HIDDEN = 8
 """A run of this many invisible characters counts as hidden text."""
 
-_CONFUSABLE: dict[str, str] = {}
-for _foreign, _latin in (
-    ("аеорсухіјѕһԁԛԝвкмнтАВЕКМНОРСТУХІЈЅгпи", "aeopcyxijshdqwbkmhtABEKMHOPCTYXIJSrnu"),
-    ("αοεινρτυχκΑΒΕΖΗΙΚΜΝΟΡΤΥΧγωσ", "aoeivptuxkABEZHIKMNOPTYXyws"),
-    ("օսոցհԱՕ", "ounghUO"),
-    ("ɑɡⅼℓ", "agll"),
-):
-    _CONFUSABLE.update(zip(_foreign, _latin, strict=True))
-_PLAIN = str.maketrans(_CONFUSABLE)
 _DRAWN = {
     ord(drawn): plain for drawn, plain in zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘǫʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnopqrstuvwyz", strict=True)
 }
@@ -100,7 +92,7 @@ def unmasked(text: str) -> str:
 
 
 def _in_latin(word: str) -> str:
-    return word.translate(_PLAIN) if len(_scripts(word)) > 1 else word
+    return word.translate(PLAIN_LETTERS) if len(_scripts(word)) > 1 else word
 
 
 def _flag(text: str, start: int) -> bool:
@@ -148,7 +140,7 @@ def _scripts(word: str) -> set[str]:
     for letter in word:
         if letter.isascii():
             found.add("LATIN")
-        elif letter in _CONFUSABLE or "\u0370" <= letter <= "\u058f":
+        elif letter in CONFUSABLE or "\u0370" <= letter <= "\u058f":
             found.add("GREEK" if "\u0370" <= letter <= "\u03ff" else "OTHER")
     return found
 
@@ -158,24 +150,27 @@ def _imitations(text: str, name: bool) -> Iterator[Oddity]:
         word = match.group()
         if word.isascii():
             continue
-        mixed = "LATIN" in _scripts(word) and any(c in _CONFUSABLE for c in word)
-        alone = len(word) == 1 and word in _CONFUSABLE and _latin_around(text, *match.span())
+        mixed = "LATIN" in _scripts(word) and any(c in CONFUSABLE for c in word)
+        alone = len(word) == 1 and word in CONFUSABLE and _latin_around(text, *match.span())
         greek_only = all(c.isascii() or "\u0370" <= c <= "\u03ff" for c in word)
         if mixed and not (greek_only and sum(not c.isascii() for c in word) == 1 and not name):
-            plain = word.translate(_PLAIN)
+            plain = word.translate(PLAIN_LETTERS)
             yield Oddity(
                 "look_alike", *match.span(), f"{word!r} mixes alphabets to look like {plain!r}", plain.isascii()
             )
         elif alone:
             yield Oddity(
-                "look_alike", *match.span(), f"{word!r} looks like {word.translate(_PLAIN)!r} among Latin words", True
+                "look_alike",
+                *match.span(),
+                f"{word!r} looks like {word.translate(PLAIN_LETTERS)!r} among Latin words",
+                True,
             )
         elif name and unicodedata.normalize("NFKC", word) != word and unicodedata.normalize("NFKC", word).isascii():
             yield Oddity(
                 "look_alike", *match.span(), f"{word!r} imitates {unicodedata.normalize('NFKC', word)!r}", True
             )
-        elif name and all(c in _CONFUSABLE for c in word) and len(word) > 2:
-            plain = word.translate(_PLAIN)
+        elif name and all(c in CONFUSABLE for c in word) and len(word) > 2:
+            plain = word.translate(PLAIN_LETTERS)
             if plain.lower() in english_words():  # or else it is a word of its own language
                 yield Oddity("look_alike", *match.span(), f"{word!r} looks like {plain!r}", False)
 
