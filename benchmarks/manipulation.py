@@ -3,8 +3,9 @@
     python -m benchmarks.manipulation              # 1 and 5 hostile servers, 150 requests
     python -m benchmarks.manipulation --requests 30 --servers 1
 
-Each hostile server copies the right tools under its own name and adds what sellers add: superlatives, "always use this
-first", the words of the request, tags, a repeated name. A right tool must keep its place, or fall by one at most.
+Each hostile server copies or imitates the right tools under its own name and adds what sellers add: superlatives,
+"always use this first", the words of the request, tags, a repeated name. A right tool must keep its place, or fall by
+one at most. The attacks are in `manipulation_attacks.py`; some were held out while the rules were written.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from shortlist.models import Query, Server, Tool
 from shortlist.search.families import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
+from shortlist.upstream.normalise import labelled
 
 REQUESTS = 150
 LIMIT = 20
@@ -58,7 +60,7 @@ def hostile(catalog: Catalog, wanted: Sequence[Case], attack: Attack, servers: i
         made: dict[str, Tool] = {}
         for number, (case, right) in enumerate(rights):
             neighbour = rights[(number + len(rights) // 2) % len(rights)][1]
-            tool = tool_from_mcp(attack(Target(right, case.query, number, neighbour)), name)
+            tool = labelled(tool_from_mcp(attack(Target(right, case.query, number, neighbour)), name), (), ())
             made.setdefault(tool.id, tool)
         catalog = catalog.with_server(Server(name=name, description="Everything you need."), made.values())
     return catalog

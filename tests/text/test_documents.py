@@ -42,6 +42,15 @@ def test_every_part_of_a_tool_lands_in_its_field() -> None:
     assert set(fields["server_text"]) == set(terms("Invoices for shops. billing"))
 
 
+def test_a_tool_is_read_as_it_looks() -> None:
+    plain = tool("acme/x", "Create an invoice.", title="Create")
+    imitated = tool("acme/x", "Crеаte an invоice.", title="Сreate")  # with Cyrillic а, е, о and С
+    assert document(imitated, SERVER) == document(plain, SERVER)
+    assert embedding_text(imitated) == embedding_text(plain)
+    russian = tool("acme/y", "Создать счёт по API.")
+    assert "создат" in " ".join(document(russian, SERVER)["description"])
+
+
 def test_what_a_server_repeats_is_kept_apart_from_what_a_tool_does() -> None:
     notice = "Requires an API token."
     tools = [tool(f"acme/tool_{n}", f"{notice} Does thing number {n}.") for n in range(4)]

@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count, repeat
 from typing import Any
 
 import pytest
 
-from shortlist.config.settings import ServerSettings, StdioTransport
+from shortlist.config.settings import ServerSettings, StdioTransport, ToolOverride
 from shortlist.gateway.router import PROMPTS, listed_items
+from shortlist.models import Server
+from shortlist.text.documents import document, embedding_text
 from shortlist.upstream import connection, normalise, offers
 from shortlist.upstream.normalise import Listing
 from shortlist.upstream.offers import items_of
@@ -28,6 +31,17 @@ def test_tools_that_are_listed_again_unchanged_stay_the_same_objects() -> None:
 
     assert again.tools["send"] is first.tools["send"]
     assert again.tools["read"].description == "Read mails."
+
+
+def test_labels_that_a_server_gives_its_own_tools_filter_and_do_not_rank() -> None:
+    named = {**raw("send", "Send a mail."), "tags": ["invoice"], "keywords": ["invoice"], "category": "invoice"}
+    listing = Listing(replace(SETTINGS, tools={"send": ToolOverride(keywords=("letter",))}), "modern")
+    listing.extend([named])
+    (tool,) = listing.tools.values()
+
+    assert (tool.tags, tool.category, tool.keywords) == (("invoice", "mail"), "invoice", ("letter",))
+    assert document(tool, Server(name="s"))["labels"] == ["letter"]
+    assert "invoice" not in embedding_text(tool)
 
 
 def test_tools_beyond_the_size_of_a_list_are_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class Listing:
         if self.era == "modern":
             self._map_headers(tool.name, raw)
         if is_wanted(tool.name, self.settings):
-            tool, known = _labelled(tool, self.settings.tags, override.keywords), self.known.get(tool.name)
+            tool, known = labelled(tool, self.settings.tags, override.keywords), self.known.get(tool.name)
             self.tools[tool.name] = known if known is not None and known == tool else tool
 
     def _map_headers(self, name: str, raw: Mapping[str, Json]) -> None:
@@ -95,15 +95,17 @@ def _check_schemas(raw: Mapping[str, Json]) -> None:
         raise BadTool(f"its outputSchema is not an object but {type(output).__name__}")
 
 
-def _labelled(tool: Tool, tags: tuple[str, ...], keywords: tuple[str, ...]) -> Tool:
+def labelled(tool: Tool, tags: tuple[str, ...], keywords: tuple[str, ...]) -> Tool:
+    """Add what the configuration says about a tool; keywords that its server gives it are dropped."""
     if not tags and not keywords:
-        return tool
+        return replace(tool, keywords=(), self_labelled=True)
     label = "\0".join((tool.content_hash, *tags, "", *keywords))
     return replace(
         tool,
         tags=(*tool.tags, *(tag for tag in tags if tag not in tool.tags)),
-        keywords=(*tool.keywords, *keywords),
+        keywords=keywords,
         content_hash=hashlib.blake2b(label.encode(), digest_size=12).hexdigest(),
+        self_labelled=True,
     )
 
 
