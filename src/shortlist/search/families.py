@@ -47,12 +47,12 @@ MIN_GIST, MIN_SHORT_GIST = 600, 200
 """A gist of less weight than two rare words is found only in sentences that add little."""
 COMPARED_CHARS = 600
 """The length of a description whose sentences are compared with gists."""
-COMPARED = 20
+COMPARED = 12
 """The number of first hits among which lookalikes are looked for."""
 COMMON_RANK, RARE_RANK = 50, 2_000
 """A word of the first rank weighs little; from the second on, words are equally rare."""
 RAREST = round(100 * math.log1p(RARE_RANK / COMMON_RANK))
-MAX_REMEMBERED_ROWS, MAX_REMEMBERED_PAIRS = 10_000, 100_000
+MAX_REMEMBERED_ROWS = 10_000
 Spelling: TypeAlias = tuple[str, tuple[str, ...]]
 """A name in one word, and its parts."""
 REMEMBERED_NAMES = 10_000
@@ -267,6 +267,9 @@ class _Told:
     def says(self, original: "_Told") -> bool:
         """Return whether a sentence has the gist of an original, or most of it and little else."""
         size = sum(original.gist.values())
+        anywhere = sum(map(original.gist.__getitem__, original.gist.keys() & self.words))
+        if anywhere < MOSTLY_COVERED * size:  # most tools: no need to read the sentences
+            return False
         for said in self.said:
             covered = sum(weight for word, weight in original.gist.items() if word in said or word in self.head)
             if covered == size and size >= MIN_GIST:
@@ -292,44 +295,53 @@ class FirstKnown:
         vocabulary = index.lexical.vocabulary
         self._actions = frozenset(vocabulary[word] for word in map(stem, ACTIONS - THINGS) if word in vocabulary)
         self._told: dict[int, _Told] = {}
-        self._alike: dict[tuple[int, int], bool] = {}
+        self._compared: dict[int, set[int]] = {}
+        """By row, the rows that it was compared with."""
+        self._originals: dict[int, set[int]] = {}
+        """By row, those of them that it looks like."""
 
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
         if not self._compares or len(ranking) < 2:
             return ranking
         rows = ranking.rows[:COMPARED].tolist()
-        told = [self._told.get(row) or self._read(row) for row in rows]
-        if len({each.place for each in told}) < 2:
+        every = set(rows)
+        alike = {row: found for row in rows if (found := self._originals_of(row, every))}
+        if not alike:
             return ranking
-        behind = self._behind(rows, told, request)
+        behind = self._behind(alike, request)
         return _first_known_first(ranking, rows, behind) if behind else ranking
 
-    def _behind(self, rows: list[int], told: list[_Told], request: Request) -> dict[int, int]:
-        """Return the lookalikes that answer no more than their originals, each with its original."""
-        asked, preferred = _asked(request, self._index), self._preferred(request)
-        unanswered = [{at for at, term in enumerate(asked) if each.words.isdisjoint(term)} for each in told]
-        by_place = sorted(range(len(rows)), key=lambda at: told[at].place)
-        behind: dict[int, int] = {}
-        for copy, row in enumerate(rows):
-            if preferred is not None and preferred[row]:
-                continue
-            for original in by_place:
-                if told[original].place >= told[copy].place:
-                    break
-                if unanswered[original] <= unanswered[copy] and self._looks_like(rows, told, copy, original):
-                    behind[row] = rows[original]
-                    break
-        return behind
+    def _originals_of(self, row: int, others: set[int]) -> set[int]:
+        """Return which of some rows a row looks like."""
+        compared, found = self._compared.get(row), self._originals.get(row)
+        if compared is None or found is None:
+            compared, found = self._compared.setdefault(row, {row}), self._originals.setdefault(row, set())
+        if fresh := others - compared:
+            copy = self._read(row)
+            found.update(other for other in fresh if self._looks_like(copy, self._read(other)))
+            compared |= fresh
+        return found & others
 
-    def _looks_like(self, rows: list[int], told: list[_Told], copy: int, original: int) -> bool:
-        pair = rows[copy], rows[original]
-        known = self._alike.get(pair)
-        if known is None:
-            if len(self._alike) > MAX_REMEMBERED_PAIRS:
-                self._alike.clear()
-            apart = not self._order.interchangeable(told[original].server, told[copy].server)
-            known = self._alike[pair] = apart and told[copy].says(told[original])
-        return known
+    def _looks_like(self, copy: _Told, original: _Told) -> bool:
+        if original.place >= copy.place or self._order.interchangeable(original.server, copy.server):
+            return False
+        return copy.says(original)
+
+    def _behind(self, alike: Mapping[int, set[int]], request: Request) -> dict[int, int]:
+        """Return the lookalikes that answer no more than their originals, each with the one known first."""
+        asked, preferred = _asked(request, self._index), self._preferred(request)
+
+        def unanswered(row: int) -> set[int]:
+            words = self._read(row).words
+            return {at for at, term in enumerate(asked) if words.isdisjoint(term)}
+
+        behind: dict[int, int] = {}
+        for row, originals in alike.items():
+            missing = unanswered(row)
+            as_good = [each for each in originals if unanswered(each) <= missing]
+            if as_good and (preferred is None or not preferred[row]):
+                behind[row] = min(as_good, key=lambda each: (self._read(each).place, self._index.ids[each]))
+        return behind
 
     def _preferred(self, request: Request) -> NDArray[np.bool_] | None:
         """Return the rows on servers that the caller prefers."""
@@ -338,8 +350,12 @@ class FirstKnown:
         return np.logical_or.reduce(masks) if masks else None
 
     def _read(self, row: int) -> _Told:
+        known = self._told.get(row)
+        if known is not None:
+            return known
         if len(self._told) > MAX_REMEMBERED_ROWS:
-            self._told.clear()
+            for remembered in (self._told, self._compared, self._originals):
+                remembered.clear()
         tool, vocabulary, weights = self._index.tool(row), self._index.lexical.vocabulary, word_weights()
 
         def weighed(words: Iterable[str]) -> dict[int, int]:
