@@ -51,6 +51,15 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_cost.py::test_a_request_leaves_nothing_to_the_garbage_collector",
         "test_validation.py::test_the_first_check_imports_the_validator_beside_the_event_loop",
         "cli/test_pauses.py::test_freed_memory_is_returned_though_something_behind_it_is_still_used",
+        "cli/test_pauses.py::test_a_collection_walks_nothing_that_outlived_the_young_generations",
+        "cli/test_pauses.py::test_garbage_that_was_frozen_is_collected_when_the_process_has_next_to_nothing_to_do",
+        "gateway/test_legacy_calls.py::test_a_call_that_was_watched_is_freed_without_the_garbage_collector",
+    ),
+    "a regular expression reads a hostile text again from every place, with the interpreter's lock held": (
+        "test_patterns.py::test_no_pattern_reads_a_text_again_from_every_place",
+    ),
+    "an answer over 1 MiB does not reach a legacy client of the SDK": (
+        "gateway/test_legacy_calls.py::test_a_legacy_client_of_the_sdk_reads_an_answer_that_is_too_large_for_an_event",
     ),
     "one failed answer fails the other calls of its server, and back-off hides a server that is up again": (
         "upstream/test_faults.py::test_a_failed_http_answer_fails_its_own_call_alone_and_is_not_repeated",
@@ -74,6 +83,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     "calls that outlast the grace period at SIGTERM end without a reason, and calls as tasks escape every limit": (
         "cli/test_shutdown.py::test_calls_that_outlast_the_grace_period_are_told_that_the_gateway_shuts_down",
         "cli/test_shutdown.py::test_a_call_over_stdio_that_outlasts_the_grace_period_is_told_too",
+        "cli/test_shutdown.py::test_a_gateway_ends_while_a_server_waits_for_a_login",
         "gateway/test_limits.py::test_a_call_as_a_task_counts_as_a_call",
     ),
     "nothing is served while the disk is full, and nobody is told": (

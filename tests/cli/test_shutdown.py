@@ -16,6 +16,7 @@ import pytest
 from benchmarks.stress.client import Era, RawClient
 
 from shortlist.front.requests import CUT_SHORT
+from tests.servers.protected import protected_server
 
 SERVERS = Path(__file__).parent.parent / "servers"
 SECONDS = 180
@@ -30,21 +31,32 @@ def slow_server(folder: Path) -> tuple[Path, dict[str, str]]:
         "args": [str(SERVERS / "misbehaving.py"), "late", str(folder / "now")],
         "env": {"PATH": os.environ["PATH"]},
     }
+    return configured(folder, {"slow": server})
+
+
+def configured(folder: Path, servers: dict[str, Any]) -> tuple[Path, dict[str, str]]:
+    """Write a configuration; return its file and the environment of a gateway with a home of its own."""
     config = folder / "servers.json"
-    config.write_text(json.dumps({"mcpServers": {"slow": server}}))
+    config.write_text(json.dumps({"mcpServers": servers}))
     folders = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
     return config, {**os.environ, "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path), **folders}
 
 
 @contextmanager
-def serving(folder: Path, program: Sequence[str] = PROGRAM) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """Run `shortlist serve` in front of that server; yield process and port."""
-    (config, environment), log = slow_server(folder), folder / "log"
+def serving(
+    folder: Path,
+    program: Sequence[str] = PROGRAM,
+    servers: dict[str, Any] | None = None,
+    said: str = "is ready",
+) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """Run `shortlist serve` in front of that server, or of others, until it says something; yield process and port."""
+    config, environment = slow_server(folder) if servers is None else configured(folder, servers)
+    log = folder / "log"
     command = [*program, "serve", "--http", "127.0.0.1:0", "--config", str(config), "--no-dashboard", "--open"]
     with log.open("wb") as out, subprocess.Popen(command, env=environment, stderr=out) as process:
         try:
             deadline = time.monotonic() + SECONDS
-            while "is ready" not in log.read_text() or "serving http" not in log.read_text():
+            while said not in log.read_text() or "serving http" not in log.read_text():
                 assert time.monotonic() < deadline
                 assert process.poll() is None, log.read_text()
                 time.sleep(0.05)
@@ -110,6 +122,15 @@ def test_calls_that_outlast_the_grace_period_are_told_that_the_gateway_shuts_dow
     assert [answer["error"]["message"] for answer in answers] == [CUT_SHORT] * 5
     assert half.startswith(b"HTTP/1.1 503")
     assert half.endswith(b"The gateway is shutting down.")
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_a_gateway_ends_while_a_server_waits_for_a_login(tmp_path: Path) -> None:
+    with protected_server() as wiki:
+        servers = {"wiki": {"type": "http", "url": f"{wiki.url}/mcp"}}
+        with serving(tmp_path, servers=servers, said="is needs_auth") as (process, _):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(SECONDS) == 0
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
