@@ -143,6 +143,16 @@ def test_a_correction_that_names_another_server_is_answered_by_it(correction: st
     assert ToolFilter(named, embedding="none").filter(chat).tools[0].id == "discord/post_message"
 
 
+def test_a_word_that_only_begins_the_name_of_a_server_does_not_name_it() -> None:
+    named = [{**tool, "server": server} for server in ("slack", "filesystem") for tool in MESSAGES]
+    chat = [
+        {"role": "user", "content": "list the members of the team"},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "slack/list_members"}}]},
+        {"role": "user", "content": "wait, post a message with the files"},
+    ]
+    assert ToolFilter(named, embedding="none").filter(chat).tools[0].id == "slack/post_message"
+
+
 MAIL = (
     "From: Petra <petra@acme.example>\nTo: sales@acme.example\nSubject: Closing\n\nHi all,\n\n"
     + "the warehouse closes on Thursday, and pallets stay at the dock. " * 12

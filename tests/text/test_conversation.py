@@ -147,6 +147,11 @@ PREPARED = (
 )
 
 
+def test_an_offer_of_little_but_a_value_is_read_with_the_thing_under_discussion() -> None:
+    turns = (ChatTurn("user", "list the open issues"), ChatTurn("assistant", "The newest is 91. Should I close 91?"))
+    assert asked_now("yep", turns).taken == 'close 91\n"the open issues"'
+
+
 @pytest.mark.parametrize("ask", ["sounds right, carry on", "all good, proceed", "perfect, then let's do it", "lgtm"])
 def test_an_approval_in_other_words_accepts_the_offer(ask: str) -> None:
     asked = asked_now(ask, PREPARED)

@@ -69,7 +69,12 @@ def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:
 def _named(asked: Asked, view: View) -> list[str]:
     """Return the servers that a correction names."""
     words = {word for word in _NAME.findall(asked.text.lower()) if len(word) >= MIN_NAME}
-    return [name for name in view.catalog.servers if any(name.lower().startswith(word) for word in words)]
+    return [name for name in view.catalog.servers if any(_begins(name.lower(), word) for word in words)]
+
+
+def _begins(name: str, word: str) -> bool:
+    """Return whether a word is a server's name, or more than half of it: "files" is not the server `filesystem`."""
+    return name.startswith(word) and 2 * len(word) > len(name)
 
 
 def _corrected(servers: Sequence[str], asked: Asked, view: View) -> list[str]:

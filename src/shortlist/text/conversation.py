@@ -330,7 +330,8 @@ def _offer(ask: str, earlier: Sequence[ChatTurn]) -> str:
     about = _OFFERED_LAST.sub("", said)
     if len(terms(offers)) <= 1 and terms(about):
         return f"{offers}\n{quoted(about)}"
-    thing = _thing(ask, earlier) if _matches(_POINTS_BACK, offers) else ""
+    says_little = len(terms(_VALUE.sub(" ", offers))) <= 1
+    thing = _thing(ask, earlier) if says_little or _matches(_POINTS_BACK, offers) else ""
     return f"{offers}\n{quoted(thing)}" if thing else offers
 
 
