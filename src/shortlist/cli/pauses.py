@@ -16,7 +16,7 @@ FREEZE_SECONDS = (1.0, 10.0, 60.0)
 QUIET_CPU = 0.02
 """Below this share of one core the process does next to nothing, and nobody waits for a full collection."""
 QUIET_SECONDS = 5.0
-GROWN_OBJECTS = 50_000
+GROWN_OBJECTS = 250_000
 """How many more objects than after the last full collection make another one worth its pause."""
 RETURN_SECONDS = 30.0
 """How often freed memory is returned; it takes a millisecond."""
