@@ -22,7 +22,7 @@ from shortlist.cli.pauses import keep_pauses_short
 TICK_SECONDS = 0.005
 WRITE_SECONDS = 2.0
 WARM_UP_SECONDS = 75.0
-"""What is loaded at the start is frozen for the last time after 71 seconds; until then pauses are counted apart."""
+"""What is loaded at the start is frozen within 71 seconds; until then pauses are counted apart."""
 
 
 class Pauses:

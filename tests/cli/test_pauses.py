@@ -105,13 +105,17 @@ async def work():
     assert run_keeping(work) == "True 100000"
 
 
-@pytest.mark.parametrize(("quiet_cpu", "is_freed"), [(1e9, True), (0.0, False)], ids=["quiet", "busy"])
-def test_garbage_that_was_frozen_is_collected_when_the_process_has_next_to_nothing_to_do(
-    quiet_cpu: float, is_freed: bool
+@pytest.mark.parametrize(
+    ("quiet_cpu", "most", "is_freed"),
+    [(1e9, 1_000_000, True), (0.0, 1_000_000, False), (0.0, 20_000, True)],
+    ids=["quiet", "busy", "busy, with far too much of it"],
+)
+def test_garbage_that_was_frozen_is_collected_when_nobody_waits_or_when_it_is_far_too_much(
+    quiet_cpu: float, most: int, is_freed: bool
 ) -> None:
     work = f"""
 async def work():
-    pauses.QUIET_CPU, pauses.GROWN_OBJECTS = {quiet_cpu}, 10_000
+    pauses.QUIET_CPU, pauses.GROWN_OBJECTS, pauses.MOST_GROWN_OBJECTS = {quiet_cpu}, 10_000, {most}
     knot = Knot()
     found = weakref.ref(knot)
     kept = [[number] for number in range(100_000)]

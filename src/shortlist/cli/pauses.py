@@ -18,6 +18,8 @@ QUIET_CPU = 0.02
 QUIET_SECONDS = 5.0
 GROWN_OBJECTS = 250_000
 """How many more objects than after the last full collection make another one worth its pause."""
+MOST_GROWN_OBJECTS = 2_000_000
+"""How many more are collected even while clients wait: a process that is never quiet must not grow without end."""
 RETURN_SECONDS = 30.0
 """How often freed memory is returned; it takes a millisecond."""
 ARENAS = 2
@@ -62,13 +64,13 @@ def _freeze_survivors(phase: str, info: dict[str, int]) -> None:
 
 
 async def _collect_when_quiet() -> None:
-    """Collect the garbage among everything that was frozen, whenever there is much of it and nobody waits."""
+    """Collect the garbage among everything that was frozen, once much was and nobody waits, or once far too much was."""
     known = gc.get_freeze_count()
     while True:
         used = time.process_time()
         await anyio.sleep(QUIET_SECONDS)
         is_quiet = time.process_time() - used < QUIET_CPU * QUIET_SECONDS
-        if is_quiet and gc.get_freeze_count() > known + GROWN_OBJECTS:
+        if gc.get_freeze_count() > known + (GROWN_OBJECTS if is_quiet else MOST_GROWN_OBJECTS):
             gc.unfreeze()
             gc.collect()  # and freeze: what is left survived
             known = gc.get_freeze_count()

@@ -59,7 +59,8 @@ for _foreign, _latin in (
     CONFUSABLE.update(zip(_foreign, _latin, strict=True))
 PLAIN_LETTERS = str.maketrans(CONFUSABLE)
 """Letters of other alphabets that look like Latin ones."""
-_MIXED = re.compile(rf"[^\W\d_]*(?:[A-Za-z][{''.join(CONFUSABLE)}]|[{''.join(CONFUSABLE)}][A-Za-z])[^\W\d_]*")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_MIXED = re.compile(rf"[A-Za-z][{''.join(CONFUSABLE)}]|[{''.join(CONFUSABLE)}][A-Za-z]")
 
 _ASCII_SPACED = "".join(chr(c) if chr(c).isalnum() else " " for c in range(128))
 
@@ -102,7 +103,9 @@ def fold(text: str) -> str:
 
 def plain_letters(text: str) -> str:
     """Return a text as it looks: a word that mixes Latin letters with others that imitate them is all Latin."""
-    return text if text.isascii() else _MIXED.sub(lambda word: word[0].translate(PLAIN_LETTERS), text)
+    if text.isascii() or not _MIXED.search(text):
+        return text
+    return _LETTERS.sub(lambda word: word[0].translate(PLAIN_LETTERS) if _MIXED.search(word[0]) else word[0], text)
 
 
 def folded_line(text: str) -> str:
