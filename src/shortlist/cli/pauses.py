@@ -64,7 +64,7 @@ def _freeze_survivors(phase: str, info: dict[str, int]) -> None:
 
 
 async def _collect_when_quiet() -> None:
-    """Collect the garbage among everything that was frozen, once much was and nobody waits, or once far too much was."""
+    """Collect the garbage among everything that was frozen, once much was and nobody waits, or far too much was."""
     known = gc.get_freeze_count()
     while True:
         used = time.process_time()
