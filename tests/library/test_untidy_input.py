@@ -153,6 +153,19 @@ def test_a_word_that_only_begins_the_name_of_a_server_does_not_name_it() -> None
     assert ToolFilter(named, embedding="none").filter(chat).tools[0].id == "slack/post_message"
 
 
+@pytest.mark.parametrize(
+    ("word", "server"), [("brave", "brave-search"), ("google", "google-calendar"), ("zulip", "zulip-mcp-server")]
+)
+def test_the_first_word_of_the_name_of_a_server_names_it(word: str, server: str) -> None:
+    named = [{**tool, "server": each} for each in ("slack", "discord", server) for tool in MESSAGES]
+    chat = [
+        {"role": "user", "content": "list the members of the team"},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "slack/list_members"}}]},
+        {"role": "user", "content": f"wait, post a message with {word}"},
+    ]
+    assert ToolFilter(named, embedding="none").filter(chat).tools[0].id == f"{server}/post_message"
+
+
 MAIL = (
     "From: Petra <petra@acme.example>\nTo: sales@acme.example\nSubject: Closing\n\nHi all,\n\n"
     + "the warehouse closes on Thursday, and pallets stay at the dock. " * 12

@@ -262,6 +262,45 @@ def test_a_request_in_another_language_than_the_prose_beside_it_is_found(ask: st
     assert read_ask(f"{ask}\n\n{story}").text == ask
 
 
+TASK = (
+    "Please create a calendar event on Friday at ten with Ada and Karim in room four. It should be one hour long, with "
+    "a video link in the description. Add the quarterly report as an agenda item and invite both by mail. Set a "
+    "reminder before it starts, and mark it as private. Put it into the team calendar, and move what is there "
+    "by an hour, so that nobody has to be in two places at once."
+)
+
+
+@pytest.mark.parametrize(
+    "courtesy",
+    [
+        "Vielen Dank im Voraus!",
+        "Danke",
+        "Hola!",
+        "Bonjour,",
+        "Ciao",
+        "Hallo zusammen,",
+        "Mit freundlichen Grüßen",
+        "Von meinem iPhone gesendet",
+        "Gracias",
+        "Grazie mille!",
+        "Спасибо большое",
+        "ありがとうございます",
+    ],
+)
+def test_a_greeting_or_thanks_in_another_language_does_not_replace_the_request(courtesy: str) -> None:
+    assert TASK in read_ask(f"{courtesy}\n\n{TASK}").text
+    assert TASK in read_ask(f"{TASK}\n\n{courtesy}").text
+
+
+@pytest.mark.parametrize("ask", ["wie ist das wetter morgen", "明天天气怎么样？"])
+def test_a_question_in_another_language_than_the_prose_beside_it_is_found(ask: str) -> None:
+    assert read_ask(f"{TASK}\n\n{ask}").text == ask
+
+
+def test_thanks_in_another_language_do_not_replace_a_document_with_a_heading() -> None:
+    assert "calendar event" in read_ask(f"# Task\n\n{TASK}\n\nVielen Dank im Voraus!").text
+
+
 def test_a_long_message_that_asks_nobody_may_be_pasted() -> None:
     recipe = "Chop the onions and fry them. Add the carrots and keep it warm. " * 12
     assert not read_ask(recipe).asks

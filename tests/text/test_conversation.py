@@ -200,5 +200,49 @@ def test_another_side_of_the_thing_is_not_a_repetition(ask: str, relation: Relat
     assert asked_now(ask, WEATHER).relation == relation
 
 
+ANYTHING_ELSE = (WEATHER[0], ChatTurn("assistant", "It is sunny. Anything else I can help with?"))
+WHAT_ELSE = (WEATHER[0], ChatTurn("assistant", "It is sunny. What else can I do for you?"))
+
+
+@pytest.mark.parametrize("turns", [ANYTHING_ELSE, WHAT_ELSE])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "driving directions from Berlin Hauptbahnhof to Hamburg Altona please",
+        "the unread emails from my boss since last Monday please",
+        "stock price of Apple and Microsoft over the last month",
+    ],
+)
+def test_a_long_turn_after_a_question_for_anything_else_is_new(turns: tuple[ChatTurn, ...], ask: str) -> None:
+    assert asked_now(ask, turns).relation == "new"
+
+
+@pytest.mark.parametrize("ask", ["Correct typos in README.md of acme/site", "proceed to checkout with order 12"])
+def test_a_verb_that_may_be_an_agreement_is_part_of_its_request(ask: str) -> None:
+    assert asked_now(ask, WEATHER).relation == "new"
+
+
+@pytest.mark.parametrize(
+    ("ask", "relation"),
+    [
+        ("don't you have a tool to translate text?", "new"),
+        ("don't forget to add milk to my shopping list", "new"),
+        ("do not forget to add milk and flour to my shopping list", "new"),
+        ("send an email to the whole team about the picnic, but not to Bob", "new"),
+        ("flight no. LH 400 status", "new"),
+        ("invoice no. 4471 please", "continues"),
+        ("god no, the one in Porto", "corrects"),
+        ("in Porto, but not the rain", "corrects"),
+    ],
+)
+def test_a_negation_that_rejects_nothing_is_not_a_correction(ask: str, relation: Relation) -> None:
+    assert asked_now(ask, WEATHER).relation == relation
+
+
+def test_a_question_that_begins_with_a_negation_is_kept_whole() -> None:
+    asked = asked_now("no, don't you have a tool to translate text?", WEATHER)
+    assert (asked.text, asked.rejected) == ("don't you have a tool to translate text?", frozenset())
+
+
 def test_a_rejection_of_anything_leaves_what_is_wanted() -> None:
     assert asked_now("no, don't post anything yet, just draft it", POSTED).text == "draft it"

@@ -73,8 +73,11 @@ def _named(asked: Asked, view: View) -> list[str]:
 
 
 def _begins(name: str, word: str) -> bool:
-    """Return whether a word is a server's name, or more than half of it: "files" is not the server `filesystem`."""
-    return name.startswith(word) and 2 * len(word) > len(name)
+    """Return whether a word is a server's name, the first word or more than half of it.
+
+    "google" is the server `google-calendar`; "files" is not the server `filesystem`.
+    """
+    return name.startswith(word) and (2 * len(word) > len(name) or not name[len(word)].isalnum())
 
 
 def _corrected(servers: Sequence[str], asked: Asked, view: View) -> list[str]:

@@ -42,7 +42,8 @@ FOLLOW_UPS: Mapping[Relation, tuple[float, float]] = {
 to clear ones of the same request, whose servers it is likely to be for.
 
 `training/fit_follow_ups.py` fits `continues`, `accepts` and `corrects`; of the boosts that it finds about as good,
-smaller ones were taken, as its conversations seldom change the server. The others were set by hand."""
+smaller ones were taken, as its conversations seldom change the server. The others were set by hand, and so was the tool
+boost of `corrects`, which is below the range that is fitted."""
 PREFERRED_BOOST = 1.0
 """The boost of a hint from a model: it decides between tools with similar scores."""
 PROTECTED = 5

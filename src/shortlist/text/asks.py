@@ -343,10 +343,8 @@ def _asks_at_an_end(text: str) -> bool:
 def _set_apart(text: str) -> list[_Block]:
     """Cut off a first or last paragraph, one sentence, that points at the rest: "make a pdf of this", beside a runbook.
 
-    A sentence in another language than the rest is set apart whatever it says, and a request beside a document with a
-    heading whatever it points at. The rest may be written like a request itself, as instructions,
-    minutes and advertisements are. A paragraph that begins in lower case and ends without a full stop is more likely to
-    be typed than pasted.
+    A request in another language than the rest, or beside a document with a heading, need not point at it. The rest may
+    be written like a request, as minutes are. Lower case at the start and no full stop at the end suggest typing.
     """
     first, _, below = text.partition("\n\n")
     above, _, last = text.rpartition("\n\n")
@@ -355,17 +353,21 @@ def _set_apart(text: str) -> list[_Block]:
         for ask, rest, is_first in ((first.strip(), below.strip(), True), (last.strip(), above.strip(), False))
         if len(ask) <= SHORT_ASK and len(rest) >= LONG_TEXT and not _SENTENCE.search(ask)
         for said in [glossed(ask) or ask]
-        if (said is not ask and not glossed(rest[:LONG_TEXT]))
-        or (
-            (_POINTS_AT_TEXT.search(said) or rest.startswith("#"))
-            and (_starts_like_a_request(said) or ask.endswith("?"))
-        )
+        for asks in [_starts_like_a_request(said) or ask.endswith(("?", "？", "؟"))]
+        if (asks and (_POINTS_AT_TEXT.search(said) or rest.startswith("#")))
+        or (said is not ask and (asks or _may_ask(ask, rest)) and not glossed(rest[:LONG_TEXT]))
     ]
     if not found:
         return []
     _, ask, rest, is_first = max(found)
     blocks = [_Block(ask, is_pasted=False), _Block(rest, is_pasted=True)]
     return blocks if is_first else blocks[::-1]
+
+
+def _may_ask(ask: str, rest: str) -> bool:
+    """Return whether a foreign sentence has a verb or a question word, or says much beside a heading."""
+    says_much = rest.startswith("#") and len(terms(glossed(ask))) > SAYS_ENOUGH
+    return says_much or _score_in_any_language(ask) >= ENOUGH / 2
 
 
 def _is_about(ask: str, rest: str) -> bool:
@@ -445,13 +447,11 @@ def _is_told(unit: _Unit, block: _Block) -> bool:
 
 def _units(blocks: list[_Block], number: int) -> list[_Unit]:
     """Score the sentences of a paragraph."""
-    text = blocks[number].text
+    text, in_letter = blocks[number].text, blocks[number].in_letter
     sentences = _ends([part.strip() for part in _SENTENCE.split(text) if part.strip()])
     outer = number in (0, len(blocks) - 1)
-    alone = len(text) <= (120 if blocks[number].in_letter else 200) and len(sentences) <= 1 + (
-        not blocks[number].in_letter
-    )
-    around = 1.0 * alone + 1.0 * outer - (0.5 if alone else 3.0) * blocks[number].in_letter
+    alone = len(text) <= (120 if in_letter else 200) and len(sentences) <= 1 + (not in_letter)
+    around = 1.0 * alone + 1.0 * outer - (0.5 if alone else 3.0) * in_letter
     score = _score_in_any_language if alone else _request_score  # what is pasted is rarely that short
     return [_Unit(number, sentence, around + score(sentence)) for sentence in sentences]
 

@@ -32,7 +32,7 @@ FEW_WORDS = 3
 SELF_CONTAINED = 6
 """A turn with this many is self-contained, even if it contains "it" or "that"."""
 LONG_ANSWER = 12
-"""An answer to a question of the assistant has fewer, as long as it asks for nothing itself."""
+"""An answer to a question for details ("which table?") has fewer, as long as it asks for nothing itself."""
 MAX_TAKEN = 2
 """How many earlier requests to read until one is self-contained."""
 TAKEN_CHARS = 240
@@ -63,6 +63,8 @@ _YES = _pattern(
     + _AGREES
     + rf"(?:[\s,.!–-]+(?:{_AGREES}|please|pls|then|now|thanks|thank you|that would be great|bitte))*[\s.!]*"
 )
+_YES_ALONE = _pattern(rf"{_YES.pattern}(?:(?=[,;:?–]|$)|(?<=[.!])|(?<=\s)(?=-))")
+"""An agreement up to a mark or the end: "correct typos" and "proceed to checkout" ask for something."""
 _OFFER = _pattern(
     r"(?:shall|should|may|can) i\b",
     r"(?:want|like) me to\b",
@@ -85,10 +87,11 @@ _CHANGES_TOPIC = _pattern(
     _START + r"(?:by the way|btw|something else|different topic|another (?:topic|thing|question)|new topic|next\s?:"
     r"|switching to|let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es)"
 )
+_NOT_MEANT = r"(?!\s+(?:forget|hesitate|let|worry|i|you|we|they)\b)"
+"""What after "don't" rejects nothing: "don't forget to …", "don't you have …?"."""
 _CORRECTS = _pattern(
-    _START + r"(?:no|nope|nah|not|don['’]?t|do not|wrong|sorry|wait|actually|nein|nicht|non)\b",
-    r"^\W*(?:[^\W\d]+\W+){1,2}no\s*[,.!]",
-    r"[,.;!–]\s+(?:but )?not\s+(?:the|an?|in|on|to|with|via)\s",
+    _START + rf"(?:no|nope|nah|not|(?:don['’]?t|do not){_NOT_MEANT}|wrong|sorry|wait|actually|nein|nicht|non)\b",
+    r"^\W*(?:[^\W\d]+\W+){1,2}no\s*(?:[,!]|\.(?!\s*\w))",  # and not "invoice no. 12"
     r"\bi (?:didn['’]?t|did not) (?:want|mean|ask|say)\b",
     r",\s*not\s+(?:(?:in|on|to|with|via|the|an?)\s+)*[\w#-]+\W*$",
     r"\bi (?:only )?(?:mean|meant|wanted|said|asked)\b",
@@ -96,11 +99,13 @@ _CORRECTS = _pattern(
     r"\bshould have been\b",
     r"\binstead\b",
 )
+_EXCEPT = _pattern(r"[,.;!–]\s+(?:but )?not\s+(?:the|an?|in|on|to|with|via)\s")
+"""What corrects in a few words, and in a request at length only limits it: "…, but not to Bob"."""
 _NOT_WANTED = r"(?:(?:need|want|mean|ask|say|for|about|in|on|to|with|via|the|those|that|an?)\s+)*"
 _REJECTED = _pattern(
-    rf"\b(?:(?:i|we) )?(?:do not|don['’]?t|did not|didn['’]?t)\s+{_NOT_WANTED}([^,.;:!?–\n]+?)"
+    rf"\b(?:(?:i|we) )?(?:do not|don['’]?t|did not|didn['’]?t){_NOT_MEANT}\s+{_NOT_WANTED}([^,.;:!?–\n]+?)"
     r"(?=\s*(?:[,.;:!?–\n]|$)|\s+(?:but|just|only|rather|instead)\b)",
-    rf"\b(?:not|no(?! (?:no|not|wait|do|don|i|just)\b)|nicht|kein|non)\s+{_NOT_WANTED}([\w#-]+)"
+    rf"\b(?:not{_NOT_MEANT}|no(?! (?:no|not|wait|do|don|i|just)\b)|nicht|kein|non)\s+{_NOT_WANTED}([\w#-]+)"
     r"(?:\s+(?:it|them|that|this|any(?:thing|one|body)|yet|now)\b)*",
 )
 """What is rejected: all that is not to be done, up to the next clause, or the first word after "not"."""
@@ -133,6 +138,8 @@ _POINTS_BACK = _pattern(
 )
 _REFERS = re.compile(r"\b(?:it|its|that|this|them|they|these|those|him|her|he|she|ones?)\b", re.IGNORECASE)
 _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
+_DETAIL = _pattern(r"\b(?:who|whom|whose|what|which|where|when|how)\b")
+_ANYTHING = _pattern(r"\b(?:anything|something|what|who|where) else\b|\bhow (?:can|could|may|else)\b")
 _NEED = _pattern(_START + r"(?:i|we)(?:['’]d| would)? (?:need|want|like|have to)\b")
 _QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
@@ -206,14 +213,14 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
     """Return how a request relates to the turns before it, or to the calls before it if no turns are known."""
     if not (earlier or called) or _CHANGES_TOPIC.match(ask):
         return "new"
-    said, rest = _said_last(earlier), _YES.sub("", ask)
+    said, rest = _said_last(earlier), _YES_ALONE.sub("", ask)
     acts, words = _acts(rest), _words(rest)
     if _accepts(ask, said):
         return "accepts"
     own = _unquoted(ask)
-    if _matches(_CORRECTS, own):
+    if _matches(_CORRECTS, own) or (words < SELF_CONTAINED and _matches(_EXCEPT, own)):
         return "corrects"
-    if _fills(ask, said) and not acts and words < (SELF_CONTAINED if _NEED.match(ask) else LONG_ANSWER):
+    if _fills(ask, said) and not acts and words < _longest_answer(ask, said):
         return "fills"
     if not (acts or _names_another(own)) and words <= FEW_WORDS and (_matches(_REPEATS, own) or _is_value(own)):
         return "repeats"
@@ -273,6 +280,13 @@ def _is_value(ask: str) -> bool:
 
 def _fills(ask: str, said: str) -> bool:
     return said.rstrip().endswith(_QUESTION_MARKS) and not (_QUESTION.match(ask) or ask.endswith(_QUESTION_MARKS))
+
+
+def _longest_answer(ask: str, said: str) -> int:
+    """Return how many words an answer to the last question has at most; to "anything else?" it may be a new request."""
+    *_, question = _SENTENCE.split(said)
+    wants_detail = _matches(_DETAIL, question) and not _matches(_ANYTHING, question)
+    return LONG_ANSWER if wants_detail and not _NEED.match(ask) else SELF_CONTAINED
 
 
 def _acts(ask: str) -> bool:
