@@ -19,6 +19,9 @@ REPORTED_PROBLEMS = 50
 MAX_LISTED_CHARACTERS = 200_000_000
 """What the definitions of one server's tools may take together."""
 
+LABELS_FILTER = "labels filter"
+"""Part of the hash of labelled tools: an index from when labels still ranked has other hashes, and reads them again."""
+
 
 @dataclass(slots=True)
 class Listing:
@@ -97,9 +100,9 @@ def _check_schemas(raw: Mapping[str, Json]) -> None:
 
 def labelled(tool: Tool, tags: tuple[str, ...], keywords: tuple[str, ...]) -> Tool:
     """Add what the configuration says about a tool; keywords that its server gives it are dropped."""
-    if not tags and not keywords:
-        return replace(tool, keywords=(), self_labelled=True)
-    label = "\0".join((tool.content_hash, *tags, "", *keywords))
+    if not (tags or keywords or tool.tags or tool.keywords or tool.category):
+        return replace(tool, self_labelled=True)
+    label = "\0".join((tool.content_hash, LABELS_FILTER, *tags, "", *keywords))
     return replace(
         tool,
         tags=(*tool.tags, *(tag for tag in tags if tag not in tool.tags)),
