@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shortlist.catalog.catalog import Catalog
@@ -13,10 +14,15 @@ from shortlist.cli.engine import server_order
 from shortlist.config.load import settings_of
 from shortlist.errors import InvalidConfig
 from shortlist.index import saved
-from shortlist.models import Filters, Query, Server
+from shortlist.models import Exemplar, Filters, Query, Relation, Server
+from shortlist.search import families
 from shortlist.search.copies import CopyFinder
+from shortlist.search.exemplars import Memory
 from shortlist.search.families import ServerOrder
+from shortlist.search.pipeline import Ranking, Request, Together
+from shortlist.search.presets import nothing_together
 from shortlist.search.searcher import Searcher, SearchOptions
+from shortlist.text.queries import analyse
 
 ORIGINAL = {"name": "create_issue", "description": "Open an issue in a repository with a title and a body."}
 OTHER = {"name": "list_issues", "description": "List the issues of a repository."}
@@ -207,41 +213,20 @@ REWORDED = [
     {"name": "smart_1", "description": "Quickly open an issue in a repository with a title and a body."},
     {"name": "smart_2", "description": "Open an issue in repository with a title and body."},
     {"name": "smart_3", "description": "With a body and a title in a repository an issue open."},
-    {"name": "smart_4", "description": ORIGINAL["description"].replace("e", "е").replace("o", "о")},
-    {"name": "smart_5", "description": f"{PRAISE[:13]}. {ORIGINAL['description']}", "title": "create issue"},
 ]
 
 
 @pytest.mark.parametrize("copy", REWORDED)
-@pytest.mark.parametrize("servers", [1, 5])
-def test_a_reworded_copy_takes_no_place_but_the_one_behind_its_original(copy: dict[str, str], servers: int) -> None:
-    hits = searcher(copy, servers=servers).search(Query(text=WORDS, limit=20)).hits
-    ranks = {hit.tool.id: hit.rank for hit in hits}
-    assert ranks["github/create_issue"] == 1
-    assert ranks["github/list_issues"] <= 3
+def test_of_five_reworded_copies_one_stands_behind_the_original_and_the_others_last(copy: dict[str, str]) -> None:
+    hits = searcher(copy, servers=5).search(Query(text=WORDS, limit=20)).hits
+    ids = [hit.tool.id for hit in hits]
+    assert ids[:3] == ["github/create_issue", f"aaa-0/{copy['name']}", "github/list_issues"]
 
 
 def two_servers(first: dict[str, str], second: dict[str, str], query: Query) -> list[str]:
     tools = [tool_from_mcp(first, "first"), tool_from_mcp(second, "second")]
     hits = Searcher(Catalog.of(tools), options=SearchOptions(order=TWO_SERVERS)).search(query).hits
     return [hit.tool.server for hit in hits]
-
-
-PULL = {"name": "create_pull_request", "description": "Open a pull request in a repository of the organisation."}
-PULL_BY_DRAFT = {"name": "open_pull_request", "description": "Open a draft pull request in a repository."}
-
-
-def test_a_lookalike_that_answers_more_of_a_request_comes_first() -> None:
-    asked = Query(text="open a pull request in a repository")
-    assert two_servers(PULL, PULL_BY_DRAFT, asked)[0] == "first"
-    assert two_servers(PULL, PULL_BY_DRAFT, Query(text="open a draft pull request"))[0] == "second"
-
-
-def test_a_lookalike_on_a_server_that_is_named_or_preferred_comes_first() -> None:
-    asked = "open a pull request in a repository"
-    preferred = (Filters(servers=frozenset({"second"})),)
-    assert two_servers(PULL, PULL_BY_DRAFT, Query(text=f"{asked} on second"))[0] == "second"
-    assert two_servers(PULL, PULL_BY_DRAFT, Query(text=asked, preferred=preferred))[0] == "second"
 
 
 def test_a_tool_that_does_something_else_with_the_same_thing_is_no_lookalike() -> None:
@@ -254,3 +239,134 @@ def test_a_tool_that_does_something_else_with_the_same_thing_is_no_lookalike() -
 
     assert two_servers(known, later("update"), asked)[0] == "first"
     assert two_servers(known, later("create"), asked)[0] == "second"
+
+
+OFFICE = {
+    "gmail": {
+        "name": "send_email",
+        "description": "Send an email to one or more recipients with optional attachments.",
+    },
+    "gcal": {"name": "create_event", "description": "Create a calendar event."},
+    "outlook": {"name": "send_mail", "description": "Send an email message to recipients with attachments."},
+}
+TO_ADA = "send an email to Ada"
+AFTER_OUTLOOK = ("gcal", "outlook")
+"""Servers used last: the one before last gets a boost that puts it first, and is not the one in use."""
+
+
+def office(*, ordered: bool = True, memory: Memory | None = None, together: Together = nothing_together) -> Searcher:
+    tools = [tool_from_mcp(raw, server) for server, raw in OFFICE.items()]
+    order = ServerOrder({server: place for place, server in enumerate(OFFICE)}, {}) if ordered else ServerOrder()
+    return Searcher(Catalog.of(tools), options=SearchOptions(order=order, memory=memory, together=together))
+
+
+def first(searcher: Searcher, query: Query) -> str:
+    return searcher.search(query).hits[0].tool.server
+
+
+def test_a_lookalike_that_scores_better_stands_behind_its_original() -> None:
+    query = Query(text=TO_ADA, relation="continues", recent_servers=AFTER_OUTLOOK)
+    assert first(office(ordered=False), query) == "outlook"
+    assert first(office(), query) == "gmail"
+
+
+@pytest.mark.parametrize("relation", ["continues", "accepts", "corrects", "beside"])
+def test_a_lookalike_on_the_server_in_use_comes_first(relation: Relation) -> None:
+    assert first(office(), Query(text=TO_ADA, relation=relation, recent_servers=("outlook",))) == "outlook"
+
+
+def test_a_new_request_goes_to_the_original_whatever_was_used_last() -> None:
+    query = Query(text="send to recipients with attachments", relation="new", recent_servers=("outlook",))
+    assert first(office(ordered=False), query) == "outlook"
+    assert first(office(), query) == "gmail"
+
+
+def test_a_lookalike_that_the_caller_used_for_such_requests_comes_first() -> None:
+    memory = Memory()
+    learned = office(memory=memory)
+    assert first(learned, Query(text=TO_ADA)) == "gmail"
+    memory.teach([Exemplar(query=f"send an email to {name}", tool="outlook/send_mail") for name in ("Ada", "Ben")])
+    assert first(learned, Query(text=TO_ADA)) == "outlook"
+
+
+def test_a_lookalike_that_is_called_after_the_last_tool_comes_first() -> None:
+    used = office(together=lambda _: {"outlook/send_mail": 1.0})
+    assert first(used, Query(text=TO_ADA)) == "gmail"
+    assert first(used, Query(text=TO_ADA, recent_tools=("gcal/create_event",))) == "outlook"
+
+
+@pytest.mark.parametrize("more", ["send a mail", "send a mail with attachments", "send an email message"])
+def test_a_lookalike_with_a_word_of_the_request_that_its_original_lacks_comes_first(more: str) -> None:
+    recent = {"relation": "continues", "recent_servers": AFTER_OUTLOOK}
+    assert first(office(), Query(text=TO_ADA, **recent)) == "gmail"
+    assert first(office(), Query(text=more, **recent)) == "outlook"
+
+
+def test_another_word_for_what_is_asked_counts_where_neither_tool_has_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "FAR_LOWER", 100.0)
+    message = {"name": "send_message", "description": "Send a message to recipients."}
+    mail = {"name": "send_mail", "description": "Send a mail message to recipients."}
+    assert two_servers(message, mail, Query(text="send to recipients"))[0] == "first"
+    assert two_servers(message, mail, Query(text="send an email"))[0] == "second"
+
+
+def test_a_lookalike_on_a_server_that_is_named_comes_first() -> None:
+    recent = {"relation": "continues", "recent_servers": AFTER_OUTLOOK}
+    assert first(office(), Query(text="email recipients with attachments", **recent)) == "gmail"
+    assert first(office(), Query(text="email recipients with attachments in outlook", **recent)) == "outlook"
+
+
+def test_one_of_several_lookalikes_comes_first_if_its_server_is_preferred() -> None:
+    hostile = searcher(REWORDED[0], servers=5)
+    preferred = Filters(servers=frozenset({"aaa-3"}))
+    assert "aaa-3" not in [hit.tool.server for hit in hostile.search(Query(text=WORDS, limit=3)).hits]
+    assert first(hostile, Query(text=WORDS, preferred=(preferred,))) == "aaa-3"
+
+
+def compared(searcher: Searcher, scores: dict[str, float], text: str = "send to recipients") -> dict[str, float]:
+    """Pass a ranking through the stage alone."""
+    index, query = searcher.index, Query(text=text)
+    request = Request(query, analyse(text), index.among(query.filters))
+    rows = np.array([index.rows[tool] for tool in scores], np.int32)
+    ranking = searcher.pipeline.stages["first known"](request, Ranking(rows, np.array([*scores.values()], np.float32)))
+    return {index.ids[row]: score for row, score in ranking}
+
+
+def test_an_original_takes_the_score_of_its_lookalike_and_others_keep_theirs() -> None:
+    scores = {"outlook/send_mail": 3.0, "gcal/create_event": 2.5, "gmail/send_email": 2.0}
+    found = compared(office(), scores)
+    assert [*found] == ["gmail/send_email", "outlook/send_mail", "gcal/create_event"]
+    assert [*found.values()] == pytest.approx([3.0, 3.0 - families.APART, 2.5])
+
+
+def test_an_original_that_scores_far_lower_stays_where_it_is() -> None:
+    scores = {"outlook/send_mail": 3.0, "gcal/create_event": 2.5, "gmail/send_email": -1.0}
+    found = compared(office(), scores)
+    assert [*found.items()] == [*scores.items()]
+
+
+LINKS = st.lists(st.integers(-1, 11), min_size=12, max_size=12)
+"""For each tool the place of its original among those known before it, less than zero for none."""
+
+
+@given(st.permutations(range(12)), LINKS)
+@example([2, 1, 0, *range(3, 12)], [-1, 0, 1, *[-1] * 9])
+def test_originals_precede_their_lookalikes_however_they_are_linked(rows: list[int], links: list[int]) -> None:
+    behind = {row: link for row, link in enumerate(links) if 0 <= link < row}
+    ranking = Ranking(np.array(rows, np.int32), np.linspace(5, -5, 12, dtype=np.float32))
+    after = families._first_known_first(ranking, rows, behind)
+    places = {row: place for place, row in enumerate(after.rows.tolist())}
+    assert sorted(places) == sorted(rows)
+    assert all(places[original] < places[row] for row, original in behind.items())
+    assert (np.diff(after.scores) < 0).all()
+
+
+def test_what_was_compared_is_forgotten_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "MAX_REMEMBERED_PAIRS", 200)
+    tools = [tool_from_mcp({"name": f"do_{n}", "description": f"Does {n}."}, f"s{n % 2}") for n in range(60)]
+    made = Searcher(Catalog.of(tools), options=SearchOptions(order=ServerOrder({"s0": 0, "s1": 1}, {})))
+    stage = made.pipeline.stages["first known"]
+    assert isinstance(stage, families.FirstKnown)
+    for start in range(49):
+        compared(made, {made.index.ids[row]: 1.0 for row in range(start, start + 12)})
+        assert 0 < sum(map(len, stage._compared.values())) <= 200 + 2 * families.COMPARED

@@ -28,12 +28,10 @@ from shortlist.search.families import (
     Copies,
     OfferedTool,
     ServerOrder,
-    said_once,
     sentences_of,
-    spelling,
 )
 from shortlist.text.documents import server_words
-from shortlist.text.tokens import compact, terms
+from shortlist.text.tokens import compact, said_once, spelling, terms
 
 Originals: TypeAlias = dict[ToolId, ToolId]
 """The original of each copy; it may be a copy itself."""

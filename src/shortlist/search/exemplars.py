@@ -21,7 +21,7 @@ from shortlist.index.index import Index
 from shortlist.index.ports import NOTHING, Candidates, Rows
 from shortlist.index.vectors import ExactVectorIndex
 from shortlist.models import Exemplar, Scores, ToolId
-from shortlist.search.pipeline import Found, Fuse, Fused, Request, rank
+from shortlist.search.pipeline import LEARNED, Found, Fuse, Fused, Request, rank
 from shortlist.text.queries import AnalysedQuery, analyse
 
 EXEMPLARS = "exemplars"
@@ -255,6 +255,7 @@ class LiftedFusion:
         lift = found.signals.get(EXEMPLARS)
         if lift is None or not lift.any():
             return fused
+        request.kept[LEARNED] = dict(zip(found.rows.tolist(), lift.tolist(), strict=True))
         rows = fused.ranking.rows
         lifted = rank(fused.ranking.scores + lift[found.rows.searchsorted(rows)], rows, self._ids, len(rows))
         return fused._replace(ranking=lifted)

@@ -1,11 +1,8 @@
 """Offers of the same tool: near-duplicates shown as one hit, how copies take part, tools that others replace."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +10,10 @@ from numpy.typing import NDArray
 from shortlist.index.index import Index
 from shortlist.index.lexical import FieldFilter
 from shortlist.index.ports import Among
-from shortlist.models import Query, Tool
-from shortlist.search.pipeline import Ranking, Request, reordered
+from shortlist.models import Filters, Query, Tool
+from shortlist.search.pipeline import LEARNED, Ranking, Request, reordered
 from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field, server_words
-from shortlist.text.languages.lexicon import english_ranks
+from shortlist.text.languages.lexicon import RAREST, word_weights
 from shortlist.text.tokens import (
     ACTIONS,
     SENTENCE_END,
@@ -24,7 +21,9 @@ from shortlist.text.tokens import (
     THINGS,
     compact,
     plain_letters,
+    same_name,
     sentences,
+    spelling,
     split_identifier,
     stem,
     terms,
@@ -49,14 +48,11 @@ COMPARED_CHARS = 600
 """The length of a description whose sentences are compared with gists."""
 COMPARED = 12
 """The number of first hits among which lookalikes are looked for."""
-COMMON_RANK, RARE_RANK = 50, 2_000
-"""A word of the first rank weighs little; from the second on, words are equally rare."""
-RAREST = round(100 * math.log1p(RARE_RANK / COMMON_RANK))
-MAX_REMEMBERED_ROWS = 10_000
-Spelling: TypeAlias = tuple[str, tuple[str, ...]]
-"""A name in one word, and its parts."""
-REMEMBERED_NAMES = 10_000
-"""Many servers offer tools of the same few names, and the same tools are found again and again."""
+MAX_REMEMBERED_ROWS, MAX_REMEMBERED_PAIRS = 10_000, 100_000
+FAR_LOWER = 2.0
+"""An original that scores this much less than its lookalike does not answer the request as well, and stays behind."""
+APART = 1e-3
+"""The difference between the scores of an original and its lookalike: in a tie, later stages would go by the id."""
 
 DEPRECATED_PENALTY = 2.0
 """The penalty of a deprecated tool: an equally good one that is not deprecated ranks first."""
@@ -149,26 +145,6 @@ class OfferedTool:
 
 def sentences_of(tool: Tool) -> tuple[str, ...]:
     return tuple(sentences(plain_letters(tool.description[:MAX_DESCRIPTION_CHARS])))
-
-
-@lru_cache(maxsize=REMEMBERED_NAMES)
-def spelling(name: str) -> Spelling:
-    return compact(name), tuple(split_identifier(name))
-
-
-def same_name(one: Spelling, other: Spelling) -> bool:
-    """Return whether two names are the same, one word before or a repetition aside."""
-    if said_once(one[0]) == said_once(other[0]):
-        return True
-    left, right = one[1], other[1]
-    return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
-
-
-@lru_cache(maxsize=REMEMBERED_NAMES)
-def said_once(spelled: str) -> str:
-    """Return a name that repeats itself only once: `sendsend` is `send`."""
-    period = (spelled + spelled).find(spelled, 1)
-    return spelled[:period]
 
 
 class Families:
@@ -283,9 +259,11 @@ class _Told:
 
 
 class FirstKnown:
-    """Ranks a tool before its lookalikes on servers known later, unless these answer words that it does not.
+    """Ranks a tool before its lookalikes on servers known later, unless something speaks for one of these.
 
-    Of several lookalikes of a tool one keeps its rank, and the others go behind all hits that were compared.
+    That is a word of the request that only the lookalike has, a far better score, its server (preferred, or in use in
+    this conversation), or what was learned from calls. Of several lookalikes of a tool one keeps its rank, and the
+    others go behind all hits that were compared.
     """
 
     def __init__(self, index: Index, order: ServerOrder) -> None:
@@ -299,6 +277,7 @@ class FirstKnown:
         """By row, the rows that it was compared with."""
         self._originals: dict[int, set[int]] = {}
         """By row, those of them that it looks like."""
+        self._pairs = 0
 
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
         if not self._compares or len(ranking) < 2:
@@ -308,11 +287,13 @@ class FirstKnown:
         alike = {row: found for row in rows if (found := self._originals_of(row, every))}
         if not alike:
             return ranking
-        behind = self._behind(alike, request)
+        behind = self._behind(alike, request, dict(ranking[:COMPARED]))
         return _first_known_first(ranking, rows, behind) if behind else ranking
 
     def _originals_of(self, row: int, others: set[int]) -> set[int]:
         """Return which of some rows a row looks like."""
+        if self._pairs > MAX_REMEMBERED_PAIRS:
+            self._forget()
         compared, found = self._compared.get(row), self._originals.get(row)
         if compared is None or found is None:
             compared, found = self._compared.setdefault(row, {row}), self._originals.setdefault(row, set())
@@ -320,32 +301,44 @@ class FirstKnown:
             copy = self._read(row)
             found.update(other for other in fresh if self._looks_like(copy, self._read(other)))
             compared |= fresh
+            self._pairs += len(fresh)
         return found & others
+
+    def _forget(self) -> None:
+        for remembered in (self._told, self._compared, self._originals):
+            remembered.clear()
+        self._pairs = 0
 
     def _looks_like(self, copy: _Told, original: _Told) -> bool:
         if original.place >= copy.place or self._order.interchangeable(original.server, copy.server):
             return False
         return copy.says(original)
 
-    def _behind(self, alike: Mapping[int, set[int]], request: Request) -> dict[int, int]:
-        """Return the lookalikes that answer no more than their originals, each with the one known first."""
-        asked, preferred = _asked(request, self._index), self._preferred(request)
-
-        def unanswered(row: int) -> set[int]:
-            words = self._read(row).words
-            return {at for at, term in enumerate(asked) if words.isdisjoint(term)}
-
+    def _behind(self, alike: Mapping[int, set[int]], request: Request, scores: Mapping[int, float]) -> dict[int, int]:
+        """Return the lookalikes that nothing speaks for, each with the original that was known first."""
+        asked, chosen = _asked(request, self._index), self._chosen(request)
+        learned: Mapping[int, float] = request.kept.get(LEARNED, {})
         behind: dict[int, int] = {}
         for row, originals in alike.items():
-            missing = unanswered(row)
-            as_good = [each for each in originals if unanswered(each) <= missing]
-            if as_good and (preferred is None or not preferred[row]):
+            if chosen is not None and chosen[row]:
+                continue
+            as_good = [
+                each
+                for each in originals
+                if scores[each] > scores[row] - FAR_LOWER
+                and learned.get(each, 0.0) >= learned.get(row, 0.0)
+                and not _answers_more(asked, self._read(row).words, self._read(each).words)
+            ]
+            if as_good:
                 behind[row] = min(as_good, key=lambda each: (self._read(each).place, self._index.ids[each]))
         return behind
 
-    def _preferred(self, request: Request) -> NDArray[np.bool_] | None:
-        """Return the rows on servers that the caller prefers."""
-        hints = [hint for hint in request.query.preferred if hint.servers is not None]
+    def _chosen(self, request: Request) -> NDArray[np.bool_] | None:
+        """Return the rows on servers that the caller prefers, or that a request continues to work with."""
+        query = request.query
+        hints = [hint for hint in query.preferred if hint.servers is not None]
+        if query.relation != "new" and query.recent_servers:
+            hints.append(Filters(servers=frozenset(query.recent_servers[:1])))
         masks = [mask for hint in hints if (mask := self._index.among(hint).rows) is not None]
         return np.logical_or.reduce(masks) if masks else None
 
@@ -354,8 +347,7 @@ class FirstKnown:
         if known is not None:
             return known
         if len(self._told) > MAX_REMEMBERED_ROWS:
-            for remembered in (self._told, self._compared, self._originals):
-                remembered.clear()
+            self._forget()
         tool, vocabulary, weights = self._index.tool(row), self._index.lexical.vocabulary, word_weights()
 
         def weighed(words: Iterable[str]) -> dict[int, int]:
@@ -379,50 +371,62 @@ class FirstKnown:
         return told
 
 
-def _asked(request: Request, index: Index) -> list[tuple[int, ...]]:
-    """Return the numbers of the words that answer each term of a request."""
+def _asked(request: Request, index: Index) -> list[tuple[int | None, tuple[int, ...]]]:
+    """Return the number of each term of a request, and those of its alternatives."""
     known = index.lexical.vocabulary.get
     return [
-        tuple([number for word in (term, *(each for each, _ in instead)) if (number := known(word)) is not None])
+        (known(term), tuple([number for word, _ in instead if (number := known(word)) is not None]))
         for term, _, instead in request.analysed.terms
     ]
 
 
+def _answers_more(
+    asked: Iterable[tuple[int | None, tuple[int, ...]]], one: frozenset[int], other: frozenset[int]
+) -> bool:
+    """Return whether a tool has a term that another lacks; alternatives count where neither has the term itself."""
+    for term, instead in asked:
+        if term in one or term in other:
+            if term not in other:
+                return True
+        elif other.isdisjoint(instead) and not one.isdisjoint(instead):
+            return True
+    return False
+
+
 def _first_known_first(ranking: Ranking, rows: list[int], behind: Mapping[int, int]) -> Ranking:
-    """Put an original before its first lookalike, and further lookalikes behind all rows that were compared."""
-    place = {row: at for at, row in enumerate(rows)}
-    keys = {row: (at, 0, 0) for row, at in place.items()}
+    """Put an original before its first lookalike, and further lookalikes behind all rows that were compared.
+
+    An original that moves up gets the score of what it now precedes.
+    """
+    head: list[int] = []
+    last: list[int] = []
     followed: set[int] = set()
-    for row in rows:
+
+    def put(row: int) -> None:
+        if row in head or row in last:
+            return
         original = behind.get(row)
-        if original is None:
-            continue
-        if original in followed:
-            keys[row] = len(rows), 0, place[row]
-        elif keys[row] < keys[original]:
-            keys[original] = (*keys[row][:2], -1)
-        followed.add(original)
-    head = sorted(rows, key=keys.__getitem__)
-    scores = np.minimum.accumulate(ranking.scores[[place[row] for row in head]])
+        if original is not None:
+            put(original)
+            if original in followed or original in last:
+                last.append(row)
+                return
+            followed.add(original)
+        head.append(row)
+
+    for row in rows:
+        put(row)
+    score = dict(ranking[: len(rows)])
+    best = np.maximum.accumulate([score[row] for row in reversed(head)])[::-1]
+    scores = np.array([*best, *(score[row] for row in last)], ranking.scores.dtype)
+    for place in range(1, len(scores)):
+        scores[place] = min(scores[place], scores[place - 1] - APART)
     rest = len(rows)
     return Ranking(
-        np.concatenate([np.array(head, ranking.rows.dtype), ranking.rows[rest:]]),
+        np.concatenate([np.array([*head, *last], ranking.rows.dtype), ranking.rows[rest:]]),
         np.concatenate([scores, np.minimum(ranking.scores[rest:], scores[-1])]),
         ranking.families,
     )
-
-
-@cache
-def word_weights() -> Mapping[str, int]:
-    """Return the weights of ordinary words, by stem: rare words tell tools apart, `get` and `details` do not."""
-    found: dict[str, int] = {}
-    for word, rank in english_ranks().items():
-        found.setdefault(stem(word), _weight(rank))  # the commonest form comes first
-    return found
-
-
-def _weight(rank: int) -> int:
-    return round(100 * math.log1p(min(rank, RARE_RANK) / COMMON_RANK))
 
 
 class CopyOfFirst:

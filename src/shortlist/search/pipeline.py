@@ -61,8 +61,9 @@ _OPEN_NEW = re.compile(r"\s+(?:up\s+)?(?:a|an|another|new)\b", re.IGNORECASE)
 """What makes of "open" that something is created: "open a ticket", not "open the ticket"."""
 _CREATE = (stem("create"),)
 
-SPELLED, ACTING = "spelled", "acting"
-"""Where a request keeps the rows whose names it spells, and the boosts of those whose names say what it asks to do."""
+SPELLED, ACTING, LEARNED = "spelled", "acting", "learned"
+"""Where a request keeps the rows whose names it spells, the boosts of those whose names say what it asks to do, and the
+boosts that were learned from calls."""
 
 Matrix: TypeAlias = NDArray[np.float32]
 
@@ -438,6 +439,9 @@ class CoUse:
         if not shares:
             return ranking
         boost = [TOGETHER_BOOST * shares.get(self._index.ids[row], 0.0) for row in ranking.rows.tolist()]
+        learned = request.kept.setdefault(LEARNED, {})
+        for row, lift in zip(ranking.rows.tolist(), boost, strict=True):
+            learned[row] = learned.get(row, 0.0) + lift
         return reordered(ranking, ranking.scores + np.array(boost, np.float32), self._index)
 
 

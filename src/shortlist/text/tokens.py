@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import Stemmer
 
@@ -29,6 +29,10 @@ MAX_REMEMBERED_WORDS = 50_000
 MAX_REMEMBERED_CHARACTERS = 64
 """Longer words hardly come again, and a text may be one word of any length."""
 MAX_REMEMBERED_TEXTS = 512
+Spelling: TypeAlias = tuple[str, tuple[str, ...]]
+"""A name in one word, and its parts."""
+REMEMBERED_NAMES = 10_000
+"""Many servers offer tools of the same few names, and the same tools are found again and again."""
 MAX_TERM_LENGTH = 40
 """Longer runs are keys, hashes or pasted data; as terms they only fill the vocabulary."""
 
@@ -270,3 +274,23 @@ def _unspaced_terms(folded: str, runs: list[str]) -> tuple[str, ...]:
 def stem(word: str) -> str:
     """Stem an English word; words of other languages mostly pass unchanged."""
     return sys.intern(_stemmer.stemWord(word))  # equal terms are one object: found faster, kept once
+
+
+@lru_cache(maxsize=REMEMBERED_NAMES)
+def spelling(name: str) -> Spelling:
+    return compact(name), tuple(split_identifier(name))
+
+
+def same_name(one: Spelling, other: Spelling) -> bool:
+    """Return whether two names are the same, one word before or a repetition aside."""
+    if said_once(one[0]) == said_once(other[0]):
+        return True
+    left, right = one[1], other[1]
+    return len(left) > 1 and len(right) > 1 and (left[1:] == right or right[1:] == left)
+
+
+@lru_cache(maxsize=REMEMBERED_NAMES)
+def said_once(spelled: str) -> str:
+    """Return a name that repeats itself only once: `sendsend` is `send`."""
+    period = (spelled + spelled).find(spelled, 1)
+    return spelled[:period]

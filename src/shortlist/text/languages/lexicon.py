@@ -1,5 +1,6 @@
 """The words of one language and the English ones they stand for, read when the language is first met."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from shortlist.text.languages import arabic, korean
 from shortlist.text.languages.hindi import latin_key
 from shortlist.text.languages.spelling import normal, stems
-from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, distinct_words, fold, read_words
+from shortlist.text.tokens import MAX_REMEMBERED_TEXTS, distinct_words, fold, read_words, stem
 
 LANGUAGES = ("ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "vi", "zh")
 UNSPACED = frozenset({"ja", "zh"})
@@ -20,6 +21,9 @@ LISTED_BY = 3
 """First letters by which the rarer English words are looked up."""
 FUNCTION_WORD = "-"
 """What the English side of words begins with that ask, point or join, and name nothing: `-my` for `meine`."""
+COMMON_RANK, RARE_RANK = 50, 2_000
+"""A word of the first rank weighs little; from the second on, words are equally rare."""
+RAREST = round(100 * math.log1p(RARE_RANK / COMMON_RANK))
 LIGHT_VERBS = {
     "hi": frozenset({"करो", "करना", "करें", "कर", "करिए", "कीजिए", "दो", "देना", "लगाओ", "लगाना", "दिखाओ", "होना", "हुआ"})
     | {"karo", "karna", "kar", "do", "dena", "lagao", "hona"},
@@ -194,3 +198,16 @@ def _senses(found: Mapping[str, float]) -> tuple[Sense, ...]:
     best = max(found.values())
     likeliest = sorted(found.items(), key=lambda each: -each[1])[:MOST_SENSES]
     return tuple(Sense(english, round(weight / best, 2)) for english, weight in likeliest)
+
+
+@cache
+def word_weights() -> Mapping[str, int]:
+    """Return the weights of ordinary words, by stem: rare words tell tools apart, `get` and `details` do not."""
+    found: dict[str, int] = {}
+    for word, rank in english_ranks().items():
+        found.setdefault(stem(word), _weight(rank))  # the commonest form comes first
+    return found
+
+
+def _weight(rank: int) -> int:
+    return round(100 * math.log1p(min(rank, RARE_RANK) / COMMON_RANK))
