@@ -260,12 +260,16 @@ def office(*, ordered: bool = True, memory: Memory | None = None, together: Toge
     return Searcher(Catalog.of(tools), options=SearchOptions(order=order, memory=memory, together=together))
 
 
+def following(text: str) -> Query:
+    return Query(text=text, relation="continues", recent_servers=AFTER_OUTLOOK)
+
+
 def first(searcher: Searcher, query: Query) -> str:
     return searcher.search(query).hits[0].tool.server
 
 
 def test_a_lookalike_that_scores_better_stands_behind_its_original() -> None:
-    query = Query(text=TO_ADA, relation="continues", recent_servers=AFTER_OUTLOOK)
+    query = following(TO_ADA)
     assert first(office(ordered=False), query) == "outlook"
     assert first(office(), query) == "gmail"
 
@@ -297,9 +301,8 @@ def test_a_lookalike_that_is_called_after_the_last_tool_comes_first() -> None:
 
 @pytest.mark.parametrize("more", ["send a mail", "send a mail with attachments", "send an email message"])
 def test_a_lookalike_with_a_word_of_the_request_that_its_original_lacks_comes_first(more: str) -> None:
-    recent = {"relation": "continues", "recent_servers": AFTER_OUTLOOK}
-    assert first(office(), Query(text=TO_ADA, **recent)) == "gmail"
-    assert first(office(), Query(text=more, **recent)) == "outlook"
+    assert first(office(), following(TO_ADA)) == "gmail"
+    assert first(office(), following(more)) == "outlook"
 
 
 def test_another_word_for_what_is_asked_counts_where_neither_tool_has_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,9 +314,8 @@ def test_another_word_for_what_is_asked_counts_where_neither_tool_has_the_word(m
 
 
 def test_a_lookalike_on_a_server_that_is_named_comes_first() -> None:
-    recent = {"relation": "continues", "recent_servers": AFTER_OUTLOOK}
-    assert first(office(), Query(text="email recipients with attachments", **recent)) == "gmail"
-    assert first(office(), Query(text="email recipients with attachments in outlook", **recent)) == "outlook"
+    assert first(office(), following("email recipients with attachments")) == "gmail"
+    assert first(office(), following("email recipients with attachments in outlook")) == "outlook"
 
 
 def test_one_of_several_lookalikes_comes_first_if_its_server_is_preferred() -> None:
