@@ -221,7 +221,7 @@ async def test_a_check_on_the_event_loop_ends_after_a_moment_however_few_steps_i
     clock = itertools.count(step=validation.INLINE_SECONDS / 10)
     schema = {"properties": {name: {"type": "string", "minLength": 1} for name in "abcdefghij"}}
     await check_call(tool_of(schema), {})
-    monkeypatch.setattr(validation, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(validation, "thread_time", lambda: next(clock))
 
     async def elsewhere(*_: Any, seconds: float) -> Check:
         return Check(unchecked=f"{seconds}")

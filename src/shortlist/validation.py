@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, TypeAlias
 
 import anyio.to_thread
@@ -148,14 +148,14 @@ class _Budget:
     def spend(self, steps: int = 0, values: int = 0) -> None:
         self.steps -= steps
         self.values -= values
-        if self.steps < 0 or (self.is_inline and monotonic() > self.ends):
+        if self.steps < 0 or (self.is_inline and thread_time() > self.ends):
             raise TooManySteps("checking its schema takes too many steps")
         if self.values < 0:
             raise TooManySteps("checking its schema compares too many values")
 
 
 def _inline() -> _Budget:
-    return _Budget(INLINE_STEPS, INLINE_VALUES, monotonic() + INLINE_SECONDS, is_inline=True)
+    return _Budget(INLINE_STEPS, INLINE_VALUES, is_inline=True)
 
 
 class _Running(threading.local):
@@ -171,6 +171,8 @@ def _check(definition: str, arguments: Mapping[str, Json], budget: _Budget) -> C
     try:
         validator = _validator(definition)
         _running.budget = budget
+        if budget.is_inline:  # from here on: the validator of a schema is made once
+            budget.ends = thread_time() + INLINE_SECONDS
         errors = list(islice(validator.iter_errors(dict(arguments)), MAX_VIOLATIONS))
     except TooManySteps:
         raise

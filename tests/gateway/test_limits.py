@@ -23,6 +23,7 @@ from shortlist.cli.listening import listen
 from shortlist.config.settings import Limits
 from shortlist.front import connections, resumption
 from shortlist.front.connections import (
+    FREE_CHUNKS,
     HEAD_BYTES,
     HEAD_FIELDS,
     PIPELINED_REQUESTS,
@@ -472,6 +473,23 @@ async def test_requests_beyond_the_limit_of_a_connection_end_it_and_the_others_a
         assert admission.refused == {"pipelined": 1}
         writer.close()
         client.close()
+
+
+@pytest.mark.parametrize("path", [b"/mcp", b"/healthz", b"/nothing"])
+async def test_a_body_in_too_many_short_chunks_is_refused_on_any_path(path: bytes) -> None:
+    head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with serve(Fixture("alpha")) as served, listening(served, Limits()) as (port, admission):
+        reader, writer = await ask(port, head + b"1\r\n \r\n" * (FREE_CHUNKS + 100))
+        with anyio.fail_after(DEADLINE_SECONDS), suppress(ConnectionError):
+            await reader.read()
+        assert admission.refused == {"chunks": 1}
+        writer.close()
+        body = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}' + b" " * 32_000
+        chunks = b"".join(b"10\r\n" + body[n : n + 16].ljust(16) + b"\r\n" for n in range(0, len(body), 16))
+        reader, writer = await ask(port, head + chunks + b"0\r\n\r\n")
+        assert await status(reader) in {200, 400, 404, 405, 406}
+        assert admission.refused == {"chunks": 1}
+        writer.close()
 
 
 async def test_a_client_that_leaves_with_requests_waiting_cancels_the_one_that_runs_and_logs_nothing(

@@ -177,6 +177,17 @@ async def test_the_reason_of_a_failure_quotes_arguments_only_where_they_are_reco
     assert ("open sesame" in call.reason) is quoted
 
 
+async def test_the_reason_of_a_failure_is_left_out_where_there_are_too_many_values_to_look_for_on_the_event_loop() -> (
+    None
+):
+    events: list[Event] = []
+    values = [0] * 2_000
+    async with serve(*pair(), seams=Seams(record=events.append)) as served, served.client() as client:
+        await client.call_tool("call_tool", {"name": "alpha__add", "arguments": {"a": values}})
+    (call,) = (event for event in events if isinstance(event, Called))
+    assert call.reason == "…"
+
+
 async def test_arguments_as_a_text_of_json_mean_the_same() -> None:
     async with serve(*pair()) as served, served.client() as client:
         result = await client.call_tool("call_tool", {"name": "alpha__add", "arguments": '{"a": 1, "b": 2}'})

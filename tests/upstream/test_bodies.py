@@ -1,6 +1,7 @@
 """Responses that would fill the memory: bombs, endless bodies, and bodies that nobody asked for."""
 
 import gzip
+import ssl
 import zlib
 from collections.abc import AsyncIterator
 
@@ -93,7 +94,7 @@ async def test_a_compressed_stream_of_line_ends_leaves_the_event_loop_to_others(
 
 
 async def test_every_client_asks_only_for_encodings_that_are_unpacked_within_a_bound() -> None:
-    for client in (guarded_client(), http_client({"authorization": "Bearer x"})):
+    for client in (guarded_client(ssl.create_default_context()), http_client({"authorization": "Bearer x"})):
         async with client:
             asked = client.build_request("GET", URL).headers["accept-encoding"]
         for encoding in asked.split(", "):

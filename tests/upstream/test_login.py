@@ -1,5 +1,6 @@
 """A server that needs a login, behind a real authorization server: signed, refreshed, and reported when it ended."""
 
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from shortlist.cli.grants import StoredGrants
 from shortlist.config.settings import HttpTransport
 from shortlist.storage.secrets import FileSecrets
+from shortlist.upstream import http
 from shortlist.upstream.errors import UpstreamNeedsAuth
 from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, TokenGrant
 from shortlist.upstream.login import Logins, LoginTarget, login_target
@@ -45,6 +47,18 @@ async def signed_in(wiki: Protected, grants: LoginStore) -> AsyncIterator[tuple[
     await sign_in(wiki, grants)
     async with pool_of(web("wiki", f"{wiki.url}/mcp"), logins=Logins(grants)) as running:
         yield running
+
+
+async def test_logins_read_the_trusted_certificates_once_and_beside_the_event_loop(
+    wiki: Protected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = await http.trusted()
+    monkeypatch.setattr(ssl, "create_default_context", None)  # which a client calls that is given no certificates
+    monkeypatch.setattr(httpx2, "create_ssl_context", None)
+    logins, target = Logins(MemoryLogins()), LoginTarget(server="wiki", url=f"{wiki.url}/mcp")
+    for _ in range(2):
+        assert (await logins.begin(target, SHARED, CALLBACK)).startswith("http")
+    assert await http.trusted() is context
 
 
 async def whoami(pool: UpstreamPool) -> str:

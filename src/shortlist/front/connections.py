@@ -25,6 +25,8 @@ UNREAD_CHECK_SECONDS = 1.0
 HEAD_BYTES = 64 * 1024
 HEAD_FIELDS = 200
 """What a request's line, headers and trailers may take together: work on headers grows with the square of them."""
+FREE_CHUNKS, LEAST_CHUNK_BYTES = 1_000, 16
+"""In a body of more chunks, one must have this many bytes on average: the parser takes a step for each."""
 PIPELINED_REQUESTS = 100
 """Requests that may wait on a connection for the first to be answered; with more, it is closed."""
 IDLE_SECONDS = 75
@@ -56,6 +58,7 @@ _LATE = _Refusal(
     "request_seconds", "408 Request Timeout", "The request took too long to arrive (limits.request_seconds)."
 )
 _ENDING = PlainTextResponse("The gateway is shutting down.", 503, {"Connection": "close"})
+_CHOPPED = _Refusal("chunks", "400 Bad Request", "The body comes in too many chunks of a few bytes.")
 _PIPELINED = _Refusal("pipelined", "503 Service Unavailable", "Too many requests wait on this connection.")
 
 
@@ -132,6 +135,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_refused = self._is_spare = False
         self._answered: RequestResponseCycle | None = None
         self._head_bytes = self._head_fields = 0
+        self._chunks = self._body_bytes = 0
         self._unparsed = 0
         """Bytes since the parser last reported anything: it keeps a header until the header is complete."""
 
@@ -212,7 +216,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse()
 
     def on_message_begin(self) -> None:
-        self._head_bytes = self._head_fields = self._unparsed = 0
+        self._head_bytes = self._head_fields = self._chunks = self._body_bytes = self._unparsed = 0
         super().on_message_begin()
         if self._head_timer is None:
             self._await_head()
@@ -242,8 +246,14 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self._is_refused:
             super().on_headers_complete()
 
+    def on_chunk_header(self) -> None:
+        if self._chunks > FREE_CHUNKS and self._body_bytes < LEAST_CHUNK_BYTES * self._chunks:
+            self._refuse(_CHOPPED)
+        self._chunks += 1
+
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0
+        self._body_bytes += len(body)
         if not self._is_refused:
             super().on_body(body)
 

@@ -239,8 +239,7 @@ class Recording:
     def _reason(self, said: str, arguments: Mapping[str, Json]) -> str:
         """Return why a call failed, without the values that its caller sent where those are not recorded."""
         if self.arguments != "keep":
-            values = _leaves(arguments)
-            if len(values) > MOST_MASKED:
+            if (values := _leaves(arguments)) is None:
                 return "…"
             for value in sorted(values, key=len, reverse=True):
                 said = said.replace(value, "…")
@@ -316,14 +315,17 @@ def _said(result: Answer | None, outcome: CallOutcome) -> str:
 
 def _size(result: Answer) -> int:
     """Count the characters of a result's texts, images and other blocks."""
-    blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
+    content = result.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     return sum(len(part) for block in blocks for key in ("text", "data") if isinstance(part := block.get(key), str))
 
 
-def _leaves(value: Json | Mapping[str, Json]) -> set[str]:
-    """Return the values in some arguments that are long enough to say something about their caller."""
+def _leaves(value: Json | Mapping[str, Json]) -> set[str] | None:
+    """Return the values in some arguments that may say something about their caller; None if there are too many."""
     waiting, found = [value], set[str]()
-    while waiting and len(found) <= MOST_MASKED:
+    for _ in range(MOST_MASKED):
+        if not waiting:
+            return found
         each = waiting.pop()
         if isinstance(each, Mapping):
             waiting.extend(each.values())
@@ -331,7 +333,7 @@ def _leaves(value: Json | Mapping[str, Json]) -> set[str]:
             waiting.extend(each)
         elif not isinstance(each, bool) and len(str(each)) >= SHORTEST_MASKED:
             found.add(str(each))
-    return found
+    return None if waiting else found
 
 
 @dataclass(frozen=True, slots=True)

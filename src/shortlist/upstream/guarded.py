@@ -1,5 +1,6 @@
 """An HTTP client that resolves hosts itself and connects only to addresses that it has checked."""
 
+import ssl
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,12 +38,14 @@ class GuardedBackend(BoundedNetwork):
         return addresses[0]
 
 
-def guarded_client(allowed_hosts: Iterable[str] = (), *, allow_private: bool = False) -> httpx2.AsyncClient:
+def guarded_client(
+    verify: ssl.SSLContext, allowed_hosts: Iterable[str] = (), *, allow_private: bool = False
+) -> httpx2.AsyncClient:
     """Return an HTTP client for discovery: it follows no redirect and reaches only public or allowed hosts."""
-    transport = httpx2.AsyncHTTPTransport()
+    transport = httpx2.AsyncHTTPTransport(verify=verify)
     # httpx2 has no parameter for the network backend; its pool is the one place that takes it.
     transport._pool = httpcore2.AsyncConnectionPool(
-        ssl_context=httpx2.create_ssl_context(),
+        ssl_context=verify,
         network_backend=GuardedBackend(allowed_hosts, allow_private=allow_private),
     )
     return httpx2.AsyncClient(

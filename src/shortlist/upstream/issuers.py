@@ -10,6 +10,7 @@ from shortlist.config.settings import IssuerSettings
 from shortlist.models import Json
 from shortlist.upstream.addresses import ForbiddenAddress, fetch
 from shortlist.upstream.guarded import guarded_client
+from shortlist.upstream.http import trusted
 
 
 class IssuerClient:
@@ -39,7 +40,7 @@ class IssuerClient:
         configured = (issuer.issuer, issuer.jwks_uri or "", issuer.introspection.url if issuer.introspection else "")
         hosts = [host for address in configured if (host := urlsplit(address).hostname)]
         try:
-            async with guarded_client(hosts, allow_private=issuer.allow_private_addresses) as http:
+            async with guarded_client(await trusted(), hosts, allow_private=issuer.allow_private_addresses) as http:
                 response = await fetch(http, http.build_request(method, url, data=form, headers=headers))
         except (ForbiddenAddress, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise OSError(f"{urlsplit(url).hostname} cannot be asked: {error}") from None

@@ -130,7 +130,7 @@ class Logins:
             if newer is not None:
                 return newer
             try:
-                async with self._http(target) as http:
+                async with await self._http(target) as http:
                     fresh = await refresh(http, target.server, used, self._clock())
             except LoginEnded:
                 newer = await self._newer(key, used)  # another machine may have used the refresh token first
@@ -157,7 +157,7 @@ class Logins:
         key = LoginKey(principal, target.server, target.resource)
         before = await self._grants.get(key)
         wanted = (*target.settings.scopes, *(before.wanted.split() if before is not None else ()))
-        async with self._http(target) as http:
+        async with await self._http(target) as http:
             challenge = await challenge_of(http, target.server, target.url)
             found = await discover(http, target.server, target.url, challenge, wanted)
             client = await register(http, found, target.settings, redirect_uri)
@@ -179,7 +179,7 @@ class Logins:
             raise LoginFailed(server, f"the login was answered by {issuer!r}, which is not who was asked.")
         if error is not None or code is None:
             raise LoginFailed(server, f"the login was not granted ({error or 'no code'}).")
-        async with self._http(pending.target) as http:
+        async with await self._http(pending.target) as http:
             grant = await exchange(http, pending.login, code, issuer, self._clock())
         await self._grants.put(pending.key, grant)
         return pending.key
@@ -200,12 +200,14 @@ class Logins:
             self._pending.pop(gives_way(owners, pending.key.principal) or next(iter(owners)))
         self._pending[pending.login.state] = pending
 
-    def _http(self, target: LoginTarget) -> httpx2.AsyncClient:
+    async def _http(self, target: LoginTarget) -> httpx2.AsyncClient:
         from shortlist.upstream.guarded import guarded_client  # noqa: PLC0415 - loads the whole HTTP client
+        from shortlist.upstream.http import trusted  # noqa: PLC0415
 
         # The configuration named this host, so its own authorization server may share its address.
         host = urlsplit(target.url).hostname
-        return guarded_client((host,) if host else (), allow_private=target.settings.allow_private_addresses)
+        hosts = (host,) if host else ()
+        return guarded_client(await trusted(), hosts, allow_private=target.settings.allow_private_addresses)
 
 
 class BearerAuth(httpx2.Auth):
