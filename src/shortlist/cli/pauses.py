@@ -20,6 +20,8 @@ GROWN_OBJECTS = 250_000
 """How many more objects than after the last full collection make another one worth its pause."""
 MOST_GROWN_OBJECTS = 2_000_000
 """How many more are collected even while clients wait: a process that is never quiet must not grow without end."""
+COLLECTIONS_A_COUNT = 20
+"""How many collections of the young generations pass before a busy process counts what is frozen, which walks it."""
 RETURN_SECONDS = 30.0
 """How often freed memory is returned; it takes a millisecond."""
 ARENAS = 2
@@ -65,15 +67,22 @@ def _freeze_survivors(phase: str, info: dict[str, int]) -> None:
 
 async def _collect_when_quiet() -> None:
     """Collect the garbage among everything that was frozen, once much was and nobody waits, or far too much was."""
-    known = gc.get_freeze_count()
+    known, counted = gc.get_freeze_count(), _collections()
     while True:
         used = time.process_time()
         await anyio.sleep(QUIET_SECONDS)
         is_quiet = time.process_time() - used < QUIET_CPU * QUIET_SECONDS
+        if _collections() - counted < (1 if is_quiet else COLLECTIONS_A_COUNT):
+            continue
+        counted = _collections()
         if gc.get_freeze_count() > known + (GROWN_OBJECTS if is_quiet else MOST_GROWN_OBJECTS):
             gc.unfreeze()
             gc.collect()  # and freeze: what is left survived
             known = gc.get_freeze_count()
+
+
+def _collections() -> int:
+    return int(gc.get_stats()[1]["collections"])
 
 
 def share_arenas() -> None:
