@@ -190,7 +190,7 @@ def test_the_running_gateway_searches_unless_other_tools_are_asked_for(sky: Home
     other.write_text(json.dumps([{"name": "sing", "description": "Sing a song."}]))
     with sky.client():
         sky.run("tools")
-        found = json.loads(sky.run("search", "will it rain", "--json", "--server", "sky").stdout)
+        found = json.loads(sky.run("search", "weather forecast", "--json", "--server", "sky").stdout)
         assert found["hits"][0]["name"] == "sky__get_forecast"
         unknown = sky.run("search", "rain", "--server", "sea")
         assert (unknown.returncode, "No server 'sea'. There are sky." in unknown.stderr) == (2, True)
