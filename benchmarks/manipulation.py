@@ -24,7 +24,6 @@ from shortlist.models import Query, Server, Tool
 from shortlist.search.families import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
-from shortlist.upstream.normalise import labelled
 
 REQUESTS = 150
 LIMIT = 20
@@ -60,7 +59,7 @@ def hostile(catalog: Catalog, wanted: Sequence[Case], attack: Attack, servers: i
         made: dict[str, Tool] = {}
         for number, (case, right) in enumerate(rights):
             neighbour = rights[(number + len(rights) // 2) % len(rights)][1]
-            tool = labelled(tool_from_mcp(attack(Target(right, case.query, number, neighbour)), name), (), ())
+            tool = tool_from_mcp(attack(Target(right, case.query, number, neighbour)), name)
             made.setdefault(tool.id, tool)
         catalog = catalog.with_server(Server(name=name, description="Everything you need."), made.values())
     return catalog

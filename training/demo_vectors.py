@@ -11,7 +11,7 @@ from shortlist.text.documents import embedding_text
 
 
 def demo_texts() -> list[str]:
-    """Return what is embedded of every tool, as its file has it and as a gateway does: without labels."""
+    """Return what is embedded of every tool, as its file has it and as a gateway does, which adds its server's tags."""
     catalogs = (read_catalog(CATALOG).catalog, list_tools(Settings(servers=demo_settings())))
     return list(dict.fromkeys(embedding_text(tool) for catalog in catalogs for tool in catalog.tools.values()))
 

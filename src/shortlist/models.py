@@ -83,8 +83,6 @@ class Tool:
     content_hash: str = field(default="", repr=False)
     uses: tuple[ToolId, ...] | None = None
     """The tools that a saved program calls: it is in reach only where all of these are. None: not a program."""
-    self_labelled: bool = False
-    """Whether category and tags are claims of the tool's own server: they filter, and do not rank."""
 
     def mcp(self) -> dict[str, Json]:
         """Return the MCP definition as it came: schemas, annotations, icons, `_meta` and all."""

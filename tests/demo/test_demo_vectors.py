@@ -32,7 +32,7 @@ def test_every_tool_of_the_demo_has_a_vector_by_the_shipped_model_from_its_file_
 ) -> None:
     texts = demo_texts()
     found = ShippedVectors(kept).get(model.model_id, texts)
-    assert len(texts) > len(tools())  # those with labels are read differently as they are served
+    assert len(texts) == 2 * len(tools())
     assert set(texts) == set(found), REMEDY
 
 

@@ -19,9 +19,6 @@ REPORTED_PROBLEMS = 50
 MAX_LISTED_CHARACTERS = 200_000_000
 """What the definitions of one server's tools may take together."""
 
-LABELS_FILTER = "labels filter"
-"""Part of the hash of labelled tools: an index from when labels still ranked has other hashes, and reads them again."""
-
 
 @dataclass(slots=True)
 class Listing:
@@ -71,7 +68,7 @@ class Listing:
         if self.era == "modern":
             self._map_headers(tool.name, raw)
         if is_wanted(tool.name, self.settings):
-            tool, known = labelled(tool, self.settings.tags, override.keywords), self.known.get(tool.name)
+            tool, known = _labelled(tool, self.settings.tags, override.keywords), self.known.get(tool.name)
             self.tools[tool.name] = known if known is not None and known == tool else tool
 
     def _map_headers(self, name: str, raw: Mapping[str, Json]) -> None:
@@ -98,17 +95,15 @@ def _check_schemas(raw: Mapping[str, Json]) -> None:
         raise BadTool(f"its outputSchema is not an object but {type(output).__name__}")
 
 
-def labelled(tool: Tool, tags: tuple[str, ...], keywords: tuple[str, ...]) -> Tool:
-    """Add what the configuration says about a tool; keywords that its server gives it are dropped."""
-    if not (tags or keywords or tool.tags or tool.keywords or tool.category):
-        return replace(tool, self_labelled=True)
-    label = "\0".join((tool.content_hash, LABELS_FILTER, *tags, "", *keywords))
+def _labelled(tool: Tool, tags: tuple[str, ...], keywords: tuple[str, ...]) -> Tool:
+    if not tags and not keywords:
+        return tool
+    label = "\0".join((tool.content_hash, *tags, "", *keywords))
     return replace(
         tool,
         tags=(*tool.tags, *(tag for tag in tags if tag not in tool.tags)),
-        keywords=keywords,
+        keywords=(*tool.keywords, *keywords),
         content_hash=hashlib.blake2b(label.encode(), digest_size=12).hexdigest(),
-        self_labelled=True,
     )
 
 
