@@ -36,7 +36,7 @@ EVAL_FILE = Path(__file__).with_name("leakage_hashes.npz")
 TRAIN_FILE = Path(__file__).with_name("train_hashes.npz")
 CONVERSATIONS = Path(__file__).parent / "data" / "conversations.jsonl"
 UNDERSTANDING = Path(__file__).parents[1] / "benchmarks" / "understanding" / "data"
-DEVELOPMENT = ("chats", "pastes", "further", "wishes", "real_wishes", "hints", "real", "unservable")
+DEVELOPMENT = ("chats", "pastes", "further", "second", "wishes", "real_wishes", "hints", "real", "unservable")
 
 Bands = NDArray[np.uint32]
 _RANDOM = np.random.default_rng(20240817)
