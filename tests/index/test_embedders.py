@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput, ModelError
-from shortlist.index.embedders import Embedder, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.index import embedders
+from shortlist.index.embedders import WEIGHTS, Embedder, OnnxEmbedder, StaticEmbedder, shipped
 from shortlist.index.vectors import QueryVectors
 from tests.fakes import HashingEmbedder
 from tests.index.models import DIMENSIONS, pooled, three_inputs, unmasked, unpooled, write_onnx, write_static
@@ -148,6 +149,32 @@ def test_threads_that_share_a_text_wait_awake_for_a_moment_only(tmp_path: Path) 
     options = session.get_session_options()
     assert options.intra_op_num_threads == 0
     assert options.get_session_config_entry("session.intra_op.spin_duration_us") == "10"
+
+
+def test_fast_instructions_are_used_only_where_they_give_the_vectors_of_the_exact_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = [" ".join(["Mail the totals of March to Ruth."] * times) for times in (1, 3, 9, 27)]
+    usual = OnnxEmbedder(WEIGHTS / "small").embed_documents(texts)
+    monkeypatch.setattr(embedders, "sums_exactly", lambda: False)
+    exact = OnnxEmbedder(WEIGHTS / "small").embed_documents(texts)
+    assert np.array_equal(usual, exact)
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_exact"),
+    [
+        ("flags\t\t: fpu avx2 avx512_vnni", True),
+        ("flags : avx_vnni", True),
+        ("flags : avx2 avx512f", False),
+        ("", False),
+    ],
+)
+def test_a_processor_is_exact_if_its_description_says_so(flags: str, is_exact: bool, tmp_path: Path) -> None:
+    described = tmp_path / "cpuinfo"
+    described.write_text(f"model name : avx512_vnni\n{flags}\n")
+    assert embedders.sums_exactly(described) is is_exact
+    assert not embedders.sums_exactly(tmp_path / "missing")
 
 
 def test_no_texts_give_no_vectors(embedder: Embedder) -> None:

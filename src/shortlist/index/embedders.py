@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
@@ -33,6 +34,7 @@ FEW_TEXTS = 16
 """For this many texts, opening another session would take longer than embedding them."""
 SPIN_MICROSECONDS = 10
 """How long a thread of the model waits awake for its next part of a text; longer only takes more CPU."""
+VNNI = frozenset(("avx512_vnni", "avx_vnni"))
 WEIGHTS = Path(__file__).parent.parent / "weights"
 MAX_TEXT_CHARS = 4_000
 """Longer than any model reads; a megabyte of text must not reach a tokenizer."""
@@ -376,12 +378,22 @@ def onnx_session(model: Path, threads: int) -> Any:
     can_spin_briefly = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 26)
     waits = ("spin_duration_us", str(SPIN_MICROSECONDS)) if can_spin_briefly else ("allow_spinning", "0")
     options.add_session_config_entry(f"session.intra_op.{waits[0]}", waits[1])
-    # x86-64 processors without VNNI would let sums of 8-bit products overflow: fast, but every vector is a bit wrong.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if not sums_exactly():  # fast instructions would let sums of 8-bit products overflow: every vector a bit wrong
+        options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ModelError(f"{str(model)!r} is not a model that onnxruntime can run: {error}") from error
+
+
+@cache
+def sums_exactly(description: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this x86-64 processor adds up 8-bit products in 32 bits (VNNI); without a description, no."""
+    try:
+        flags = next((line for line in description.read_text().splitlines() if line.startswith("flags")), "")
+    except OSError:
+        return False
+    return not VNNI.isdisjoint(flags.split())
 
 
 def open_tokenizer(path: Path) -> Any:
