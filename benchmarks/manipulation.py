@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from benchmarks.manipulation_attacks import HELD_OUT, INFORMED, KNOWN, Attack, Target
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.readers import read_catalog, tool_from_mcp
+from shortlist.catalog.readers import read_catalog
+from shortlist.config.settings import NoTransport, ServerSettings
 from shortlist.demo import CATALOG
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import open_vectors
-from shortlist.models import Query, Server, Tool
+from shortlist.models import Query, Server
 from shortlist.search.families import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
+from shortlist.upstream.normalise import Listing
 
 REQUESTS = 150
 LIMIT = 20
@@ -56,12 +58,11 @@ def hostile(catalog: Catalog, wanted: Sequence[Case], attack: Attack, servers: i
     rights = [(case, catalog.tools[i]) for case in wanted for i in sorted(case.right) if i in catalog.tools]
     for server in range(servers):
         name = f"aaa-{server}"
-        made: dict[str, Tool] = {}
+        listing = Listing(ServerSettings(name=name, transport=NoTransport(reason="only its list is read")), "modern")
         for number, (case, right) in enumerate(rights):
             neighbour = rights[(number + len(rights) // 2) % len(rights)][1]
-            tool = tool_from_mcp(attack(Target(right, case.query, number, neighbour)), name)
-            made.setdefault(tool.id, tool)
-        catalog = catalog.with_server(Server(name=name, description="Everything you need."), made.values())
+            listing.extend([attack(Target(right, case.query, number, neighbour))])
+        catalog = catalog.with_server(Server(name=name, description="Everything you need."), listing.tools.values())
     return catalog
 
 

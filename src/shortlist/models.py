@@ -77,7 +77,9 @@ class Tool:
     description: str = ""
     category: str = ""
     tags: tuple[str, ...] = ()
+    """Like the category, something to filter by, which a server may claim as it likes."""
     keywords: tuple[str, ...] = ()
+    """The labels that rank: those of the configuration, or all in a catalog that somebody wrote."""
     annotations: Annotations = Annotations()
     definition: str = field(default="{}", repr=False)
     content_hash: str = field(default="", repr=False)

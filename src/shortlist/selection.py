@@ -172,9 +172,10 @@ def names_in(answer: str) -> list[str] | None:
 
 
 def _cells(name: str, tool: Tool) -> Iterable[str]:
+    trusted = dict.fromkeys(label for label in (*tool.tags, *tool.keywords) if label in tool.keywords)
     yield name
-    yield one_line(tool.category, 40)
-    yield ", ".join(one_line(tag, 30) for tag in (*tool.tags, *tool.keywords)[:MAX_TAGS])
+    yield one_line(tool.category, 40) if tool.category in trusted else ""
+    yield ", ".join([one_line(tag, 30) for tag in trusted if tag != tool.category][:MAX_TAGS])
 
 
 def _name(item: Any) -> str:

@@ -59,10 +59,11 @@ def log(home: Path) -> Log:
 def two_servers(home: Path) -> str:
     """A configuration with two of the demo servers."""
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    servers = {
+    servers: dict[str, dict[str, Any]] = {
         name: {"command": sys.executable, "args": ["-m", "shortlist.demo.server", name], "env": environment}
         for name in ("slack", "ci")
     }
+    servers["slack"]["shortlist"] = {"tools": {"slack_post_message": {"keywords": ["notify", "team", "announce"]}}}
     path = home / "servers.json"
     path.write_text(json.dumps({"mcpServers": servers}))
     return str(path)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
@@ -167,6 +168,13 @@ def test_175_tools_cost_about_four_thousand_tokens() -> None:
     prompt = prompt_of("do it", [(made.id.replace("/", "__"), made) for made in tools])
     assert "foxtrot" not in prompt
     assert 2_500 < estimate_tokens(prompt) < 5_000
+
+
+def test_labels_that_only_filter_are_not_shown() -> None:
+    labelled = tool("a/pay", category="billing", tags=["money"])
+    assert "a__pay | billing | money" in prompt_of("do it", [("a__pay", labelled)])
+    claimed = replace(labelled, keywords=("invoice",))
+    assert "a__pay |  | invoice" in prompt_of("do it", [("a__pay", claimed)])
 
 
 def test_a_request_cannot_break_out_of_its_line() -> None:

@@ -1,4 +1,7 @@
-"""A legacy MCP server that answers every list with what a JSON file says: `python listing.py FILE`."""
+"""A legacy MCP server that answers every list with what a JSON file says: `python listing.py FILE`.
+
+What the file says about `initialize` is added to how the server introduces itself.
+"""
 
 import json
 import sys
@@ -9,6 +12,7 @@ HELLO = {
     "protocolVersion": "2025-06-18",
     "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
     "serverInfo": {"name": "listing", "version": "1"},
+    **LISTS.get("initialize", {}),
 }
 
 for line in sys.stdin:

@@ -1,14 +1,21 @@
 """A list of tools that is read again, and lists that are longer than anybody needs."""
 
+import hashlib
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count, repeat
 from typing import Any
 
 import pytest
 
-from shortlist.config.settings import ServerSettings, StdioTransport
+from shortlist.catalog.catalog import Catalog
+from shortlist.catalog.readers import tool_from_mcp
+from shortlist.config.settings import ServerSettings, StdioTransport, ToolOverride
 from shortlist.gateway.router import PROMPTS, listed_items
+from shortlist.models import Query, Server
+from shortlist.search.searcher import Searcher
+from shortlist.text.documents import document, embedding_text
 from shortlist.upstream import connection, normalise, offers
 from shortlist.upstream.normalise import Listing
 from shortlist.upstream.offers import items_of
@@ -28,6 +35,37 @@ def test_tools_that_are_listed_again_unchanged_stay_the_same_objects() -> None:
 
     assert again.tools["send"] is first.tools["send"]
     assert again.tools["read"].description == "Read mails."
+
+
+def test_a_tool_ranks_by_the_labels_of_the_configuration_and_is_filtered_by_those_of_its_server_too() -> None:
+    named = {**raw("send", "Send a mail."), "tags": ["invoice"], "keywords": ["invoice"], "category": "invoice"}
+    listing = Listing(replace(SETTINGS, tools={"send": ToolOverride(keywords=("letter",))}), "modern")
+    listing.extend([named])
+    (tool,) = listing.tools.values()
+
+    assert (tool.tags, tool.category, tool.keywords) == (("invoice", "mail"), "invoice", ("letter", "mail"))
+    assert document(tool, Server(name="s"))["labels"] == ["letter", "mail"]
+    assert embedding_text(tool) == "s send: Send a mail. letter mail"
+
+
+@pytest.mark.parametrize("tags", [(), ("mail",)], ids=["without configured tags", "with configured tags"])
+def test_labels_do_not_rank_in_an_index_from_when_they_did(tags: tuple[str, ...]) -> None:
+    named = {**raw("send", "Send a mail."), "tags": ["invoice"], "category": "billing"}
+    listing = Listing(replace(SETTINGS, tags=tags), "modern")
+    listing.extend([named])
+    (tool,) = listing.tools.values()
+    before = tool_from_mcp(named, "s")
+    if tags:
+        label = "\0".join((before.content_hash, *tags, ""))
+        digest = hashlib.blake2b(label.encode(), digest_size=12).hexdigest()
+        before = replace(before, tags=("invoice", *tags), content_hash=digest)
+    saved = Catalog.of([before])
+    searcher = Searcher(saved)
+    assert searcher.search(Query(text="invoice billing")).hits[0].signals["lexical"].score > 0
+
+    searcher.update(saved.with_server(Server(name="s"), [tool]))
+
+    assert searcher.search(Query(text="invoice billing")).hits[0].signals["lexical"].score == 0
 
 
 def test_tools_beyond_the_size_of_a_list_are_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:

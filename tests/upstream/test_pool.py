@@ -240,7 +240,7 @@ async def test_the_users_choices_shape_the_tools() -> None:
             "old/echo",
             "Say it again",
             ("mine",),
-            ("repeat",),
+            ("repeat", "mine"),
         )
         assert tool.mcp()["description"] == "Say it again"
 

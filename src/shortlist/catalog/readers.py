@@ -77,6 +77,7 @@ def tool_from_mcp(raw: Raw, server: str = "", *, tool_id: str | None = None) -> 
         raise BadTool(f"the name is {len(name)} characters long; the limit is {MAX_NAME_LENGTH}")
     hints, meta = _mapping(raw, "annotations"), _mapping(raw, "_meta")
     definition = _compact_json(raw)
+    category, tags = text_of(_label(raw, meta, "category")), _texts(_label(raw, meta, "tags"))
     identity = tool_id or (f"{server}/{name}" if server else name)
     if _encodable(identity) != identity:
         raise BadTool(f"its id {identity!r} cannot be written as UTF-8")
@@ -86,9 +87,9 @@ def tool_from_mcp(raw: Raw, server: str = "", *, tool_id: str | None = None) -> 
         server=server,
         title=text_of(raw.get("title")) or text_of(hints.get("title")),
         description=text_of(raw.get("description")),
-        category=text_of(_label(raw, meta, "category")),
-        tags=_texts(_label(raw, meta, "tags")),
-        keywords=_texts(_label(raw, meta, "keywords")),
+        category=category,
+        tags=tags,
+        keywords=(*_texts(_label(raw, meta, "keywords")), *tags, *((category,) if category else ())),
         annotations=Annotations(**{key: _hint(hints, names) for key, names in _HINTS}) if hints else _NO_HINTS,
         definition=definition,
         content_hash=hashlib.blake2b(f"{server}\0{definition}".encode(), digest_size=12).hexdigest(),

@@ -213,7 +213,9 @@ def _server_toolset(catalog: Catalog, name: str) -> Toolset:
         description=server.description,
         tools=tools,
         labels=" ".join((name, server.title, *server.categories, *server.tags, server.description)),
-        categories=lambda: (catalog.tools[tool_id].category for tool_id in tools),
+        categories=lambda: (
+            tool.category for tool_id in tools if (tool := catalog.tools[tool_id]).category in tool.keywords
+        ),
     )
 
 

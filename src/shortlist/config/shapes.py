@@ -39,7 +39,7 @@ class ToolShape(Shape):
     description: str | None = None
     """A description that replaces the server's own. Example: `"Search the team wiki"`"""
     keywords: Texts = ()
-    """Words that should find this tool. Example: `["wiki", "handbook"]`"""
+    """Words that should find this tool; those in the server's own definition do not. Example: `["wiki", "handbook"]`"""
     effect: Effect | None = None
     """What the tool does: the only statement of effect that access decisions trust. Example: `"read_only"`"""
 
@@ -78,7 +78,7 @@ class ServerOptions(Shape):
     categories: Texts = ()
     """Categories that searches can be limited to. Example: `["documentation"]`"""
     tags: Texts = ()
-    """Tags for toolsets and token scopes. Example: `["internal"]`"""
+    """Tags for toolsets and token scopes; searches find its tools by them, too. Example: `["internal"]`"""
     always_load: Texts | bool = ()
     """Tools that clients see from the start, as globs over tool names; `true` for all. Example: `["search_*"]`"""
     include: Texts = ("*",)

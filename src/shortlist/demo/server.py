@@ -16,6 +16,7 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
+from shortlist.catalog.readers import tool_from_mcp
 from shortlist.config.settings import MemoryTransport, ServerSettings, ToolOverride
 from shortlist.demo import CATALOG
 from shortlist.demo.world import Act, NotThere, World, shaped
@@ -103,9 +104,8 @@ def _refusal(reason: str) -> CallToolResult:
 
 
 def _settings(name: str) -> ServerSettings:
-    """Return the settings of a server. Its definitions are our own, so what they say about reading is trusted."""
-    about, tools = _content(name)["server"], _content(name)["tools"]
-    reading = [tool["name"] for tool in tools if (tool.get("annotations") or {}).get("readOnlyHint") is True]
+    """Return the settings of a server. Its definitions are our own: their labels and what they say of reading count."""
+    about, tools = _content(name)["server"], [tool_from_mcp(tool) for tool in _content(name)["tools"]]
     return ServerSettings(
         name=name,
         transport=MemoryTransport(build=partial(build_server, name)),
@@ -113,7 +113,11 @@ def _settings(name: str) -> ServerSettings:
         description=about.get("description", ""),
         categories=tuple(about.get("categories", ())),
         tags=tuple(about.get("tags", ())),
-        tools={tool: ToolOverride(effect="read_only") for tool in reading},
+        tools={
+            tool.name: ToolOverride(keywords=tool.keywords, effect="read_only" if tool.annotations.read_only else None)
+            for tool in tools
+            if tool.keywords or tool.annotations.read_only
+        },
     )
 
 

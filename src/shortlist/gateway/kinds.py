@@ -124,7 +124,7 @@ def document_of(server: str, kind: FoundKind, item: Mapping[str, Any]) -> Tool:
         title=str(item.get("title") or ""),
         description=str(item.get("description") or ""),
         category=kind,
-        keywords=() if kind == "prompts" else (own,),
+        keywords=(kind,) if kind == "prompts" else (own, kind),
         definition=json.dumps({"name": name, "use": use, "inputSchema": {"type": "object", "properties": properties}}),
     )
 
@@ -136,7 +136,7 @@ def installable_server(name: str, title: str, description: str, tools: int = 0) 
         name=title or name,
         description=description,
         category="servers",
-        keywords=(name,),
+        keywords=(name, "servers"),
         definition=json.dumps({"name": name, "use": f"shortlist add {name}", "tools": tools}),
     )
 

@@ -18,7 +18,7 @@ from shortlist.errors import InvalidInput
 from shortlist.index.embedders import Vectors
 from shortlist.index.index import Index
 from shortlist.index.ports import Among, Candidates, Rows
-from shortlist.models import Query, Relation, Scores, Signal, Step, ToolId
+from shortlist.models import Filters, Query, Relation, Scores, Signal, Step, ToolId
 from shortlist.text.kinds import FIRST_WORD
 from shortlist.text.queries import AnalysedQuery, shipped_expansions
 from shortlist.text.tokens import ACTIONS, compact, named_action, stem, terms
@@ -412,16 +412,28 @@ class Preferred:
 
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
         hints = request.query.preferred
-        masks = [mask for each in hints if (mask := self._index.among(each).rows) is not None] if hints else ()
+        masks = [mask for each in hints if (mask := self._matching(each, ranking)) is not None] if hints else ()
         if not masks or not len(ranking):
             return ranking
-        lift: Scores = np.float32(PREFERRED_BOOST) * np.stack(masks)[:, ranking.rows].sum(axis=0, dtype=np.float32)
+        lift: Scores = np.float32(PREFERRED_BOOST) * np.stack(masks).sum(axis=0, dtype=np.float32)
         first = min(request.query.limit, PROTECTED)
         head = reordered(ranking[:first], ranking.scores[:first] + lift[:first], self._index)
         rest = Ranking(ranking.rows[first:], ranking.scores[first:])
         tail = reordered(rest, rest.scores + lift[first:], self._index)
         scores = np.minimum.accumulate(np.concatenate([head.scores, tail.scores]))
         return Ranking(np.concatenate([head.rows, tail.rows]), scores)
+
+    def _matching(self, hint: Filters, ranking: Ranking) -> NDArray[np.bool_] | None:
+        """Return which hits match a hint: a label must be one that ranks, not one that a server gave its own tool."""
+        passing = self._index.among(hint).rows
+        if passing is None:
+            return None
+        found = passing[ranking.rows]
+        if labels := (hint.categories or frozenset()) | (hint.tags or frozenset()):
+            matching = found.nonzero()[0].tolist()
+            rows = ranking.rows[matching].tolist()
+            found[matching] = [not labels.isdisjoint(self._index.tool(row).keywords) for row in rows]
+        return found
 
 
 class CoUse:

@@ -64,7 +64,7 @@ def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset
     return {
         "name": [*_name_terms(tool.name), *_english_terms(tool.name)],
         "title": [*terms(tool.title), *_english_terms(tool.title)],
-        "labels": terms(" ".join((tool.category, *tool.tags, *tool.keywords))),
+        "labels": terms(" ".join(tool.keywords)),
         "description": _unstuffed([*terms(own), *_english_terms(own)]),
         "parameters": terms(" ".join([name for name, _ in properties])),
         "parameter_text": [*terms(spoken[:MAX_PARAMETER_CHARS]), *_english_terms(spoken[:MAX_PARAMETER_CHARS])],
@@ -77,7 +77,7 @@ def document(tool: Tool, server: Server, boilerplate: frozenset[str] = frozenset
 def embedding_text(tool: Tool) -> str:
     """Write a tool as one short passage, the most telling words first."""
     tool = _as_it_looks(tool)
-    labels = " ".join(dict.fromkeys((*tool.keywords, *tool.tags, tool.category)))
+    labels = " ".join(dict.fromkeys(tool.keywords))
     parameters = ", ".join(words(p.name) for p in parameters_of(tool))
     server, name = server_words(tool.server), words(tool.name)
     return " ".join(

@@ -19,6 +19,9 @@ REPORTED_PROBLEMS = 50
 MAX_LISTED_CHARACTERS = 200_000_000
 """What the definitions of one server's tools may take together."""
 
+LABELS_FILTER = "own labels filter"
+"""Part of the hash of labelled tools: an index in which labels of servers rank has other hashes, and is updated."""
+
 
 @dataclass(slots=True)
 class Listing:
@@ -96,13 +99,14 @@ def _check_schemas(raw: Mapping[str, Json]) -> None:
 
 
 def _labelled(tool: Tool, tags: tuple[str, ...], keywords: tuple[str, ...]) -> Tool:
-    if not tags and not keywords:
+    """Return a tool that ranks by the labels of the configuration; those of its own server remain to filter by."""
+    if not (tags or keywords or tool.tags or tool.keywords):
         return tool
-    label = "\0".join((tool.content_hash, *tags, "", *keywords))
+    label = "\0".join((tool.content_hash, LABELS_FILTER, *tags, "", *keywords))
     return replace(
         tool,
         tags=(*tool.tags, *(tag for tag in tags if tag not in tool.tags)),
-        keywords=(*tool.keywords, *keywords),
+        keywords=(*keywords, *tags),
         content_hash=hashlib.blake2b(label.encode(), digest_size=12).hexdigest(),
     )
 
