@@ -4,10 +4,8 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from typing import Any
 
-import anyio
 import pytest
 import re2
 from hypothesis import given
@@ -17,7 +15,7 @@ from jsonschema import Draft202012Validator
 from shortlist import validation
 from shortlist.models import Tool
 from shortlist.validation import Check, check_arguments, check_call
-from shortlist.workers import WorkerFailed, WorkerTimedOut, run_apart
+from shortlist.workers import WorkerFailed, WorkerTimedOut, WorkOwner, run_apart
 
 
 @pytest.fixture
@@ -161,7 +159,7 @@ def test_enumerations_and_unique_items_agree_with_the_plain_validator(items: lis
 @pytest.mark.anyio
 async def test_what_takes_long_is_checked_in_a_process_that_is_killed_when_its_time_is_over() -> None:
     with pytest.raises(WorkerFailed, match=r"longer than 1 s"):
-        await run_apart(time.sleep, 3600, seconds=1.0)
+        await run_apart(time.sleep, 3600, seconds=1.0, owner=WorkOwner())
     schema, arguments = HEAVY["unique items"]
     tool = Tool(id="s/t", name="t", definition=json.dumps({"inputSchema": schema}))
     assert (await check_call(tool, arguments)).violations
@@ -186,7 +184,7 @@ BOMBS: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", BOMBS)
 async def test_what_may_take_long_is_not_done_on_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def elsewhere(*_: Any, seconds: float) -> Check:
+    async def elsewhere(*_: Any, seconds: float, **__: Any) -> Check:
         assert seconds == validation.WORKER_SECONDS
         return Check(unchecked="elsewhere")
 
@@ -223,7 +221,7 @@ async def test_a_check_on_the_event_loop_ends_after_a_moment_however_few_steps_i
     await check_call(tool_of(schema), {})
     monkeypatch.setattr(validation, "thread_time", lambda: next(clock))
 
-    async def elsewhere(*_: Any, seconds: float) -> Check:
+    async def elsewhere(*_: Any, seconds: float, **__: Any) -> Check:
         return Check(unchecked=f"{seconds}")
 
     monkeypatch.setattr(validation, "run_apart", elsewhere)
@@ -236,7 +234,7 @@ async def test_a_schema_whose_check_did_not_end_is_not_tried_again_at_once(monke
     tried: list[str] = []
     failure: type[WorkerFailed] = WorkerFailed
 
-    async def failing(_: Any, definition: str, *__: Any, seconds: float) -> Check:
+    async def failing(_: Any, definition: str, *__: Any, seconds: float, owner: WorkOwner) -> Check:
         tried.append(definition)
         raise failure(f"{seconds}")
 
@@ -248,21 +246,6 @@ async def test_a_schema_whose_check_did_not_end_is_not_tried_again_at_once(monke
     assert len(tried) == 2
     assert (await check_call(tool, {"a": "x"})).unchecked
     assert len(tried) == 2
-
-
-@pytest.mark.anyio
-async def test_whoever_waits_for_the_worker_in_vain_is_told_that_it_was_busy() -> None:
-    async with anyio.create_task_group() as tasks:
-
-        async def take() -> None:
-            with suppress(WorkerFailed):
-                await run_apart(time.sleep, 3600, seconds=3.0)
-
-        tasks.start_soon(take)
-        await anyio.sleep(0.1)
-        with pytest.raises(WorkerFailed, match="other checks took more than"):
-            await run_apart(abs, 1, seconds=0.1)
-        tasks.cancel_scope.cancel()
 
 
 FIRST_CHECK = """

@@ -26,7 +26,7 @@ from pydantic_core import from_json
 from shortlist.large import written
 from shortlist.models import Json, Tool
 from shortlist.text.tokens import one_line
-from shortlist.workers import WorkerFailed, WorkerTimedOut, run_apart
+from shortlist.workers import WorkerFailed, WorkerTimedOut, WorkOwner, prepare_with, run_apart
 
 MAX_STEPS = 20_000
 """Keywords evaluated for one call; `anyOf` inside `anyOf` can ask for more than there are atoms."""
@@ -43,7 +43,7 @@ INLINE_PATTERN_SIZE = 600
 """Patterns that are compiled and matched on the event loop: linear time is still a second for `[\\pL\\pN]{1,300}`."""
 WORKER_SECONDS = 5.0
 HOPELESS_SECONDS = 600.0
-"""How long a schema whose check did not end is not tried again: each attempt keeps the worker from other checks."""
+"""How long a schema whose check did not end is not tried again: each attempt takes a process for seconds."""
 HOPELESS_SCHEMAS = 1_024
 MAX_SCHEMA_CHARACTERS = 400_000
 MAX_VIOLATIONS = 5
@@ -84,8 +84,8 @@ class TooManySteps(Unevaluable):
     """The budget of one check is spent."""
 
 
-async def check_call(tool: Tool, arguments: Mapping[str, Json]) -> Check:
-    """Check arguments without keeping the event loop: small ones here, the rest in a worker process."""
+async def check_call(tool: Tool, arguments: Mapping[str, Json], caller: str = "") -> Check:
+    """Check a caller's arguments without keeping the event loop: small ones here, the rest in a worker process."""
     if not _is_loaded.is_set():
         await anyio.to_thread.run_sync(_load)
     if len(tool.definition) <= INLINE_CHARACTERS and _size(arguments) <= INLINE_VALUES:
@@ -98,7 +98,8 @@ async def check_call(tool: Tool, arguments: Mapping[str, Json]) -> Check:
     try:
         # As bytes: values are pickled in one step, however many there are.
         sent = await written(dict(arguments))
-        return await run_apart(_check_written, tool.definition, sent, seconds=WORKER_SECONDS)
+        owner = WorkOwner(tool.server, caller)
+        return await run_apart(_check_written, tool.definition, sent, seconds=WORKER_SECONDS, owner=owner)
     except WorkerFailed as reason:
         if isinstance(reason, WorkerTimedOut):
             _give_up(tool.definition)
@@ -118,6 +119,9 @@ def _load() -> None:
     """Import the validator, and let it read what it reads once."""
     _check_whole('{"inputSchema": {"properties": {"text": {"type": "string"}}}}', {"text": ""})
     _is_loaded.set()
+
+
+prepare_with(_load)
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Json]) -> Check:

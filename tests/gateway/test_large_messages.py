@@ -15,7 +15,7 @@ from shortlist.front import transport
 from shortlist.gateway import calling
 from shortlist.large import LARGE_BYTES
 from shortlist.upstream.framing import CLIENT_VALUES, SMALL_VALUES
-from shortlist.workers import run_apart
+from shortlist.workers import WorkOwner, run_apart
 from tests.gateway.support import Era, Fixture, serve, words
 from tests.gateway.test_limits import eras, listening
 from tests.upstream.rough_http import rough_server
@@ -87,9 +87,9 @@ async def test_a_request_with_too_many_values_is_refused(era: Era) -> None:
 async def test_arguments_are_sent_to_the_worker_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[type] = []
 
-    async def noted(function: Any, definition: str, arguments: Any, *, seconds: float) -> Any:
+    async def noted(function: Any, definition: str, arguments: Any, *, seconds: float, owner: WorkOwner) -> Any:
         sent.append(type(arguments))
-        return await run_apart(function, definition, arguments, seconds=seconds)
+        return await run_apart(function, definition, arguments, seconds=seconds, owner=owner)
 
     monkeypatch.setattr(validation, "run_apart", noted)
     async with serve(Fixture("alpha")) as served, served.client() as client:

@@ -128,7 +128,7 @@ def test_a_query_finds_the_passage_that_holds_its_words() -> None:
 async def test_a_large_result_is_cut_and_searched_in_a_worker_process() -> None:
     rows = [{"id": number, "text": f"row {number} of many"} for number in range(60_000)]
     kept = results(characters=20_000)
-    pages = await kept.cut(json.dumps(rows))
+    pages = await kept.cut("me", json.dumps(rows))
     assert [row for page in pages for row in json.loads(page)] == rows
     handle = await kept.keep("me", pages)
     found = await kept.passages("me", handle, "row 31415")

@@ -67,7 +67,7 @@ MAX_QUESTIONS = 10
 async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> McpResult:
     """Call a tool whose schema the client does not have: check the arguments first, and page a large result."""
     tool = await find_tool(call, name, arguments)
-    check = await check_call(tool, arguments)
+    check = await check_call(tool, arguments, call.seen.caller.principal.name)
     if check.violations:
         refusal = await rendered([tool], partial(_refusal, call, tool, check))
         call.state.recording.refused(call.seen.caller, tool.id, "invalid_arguments", arguments, refusal)
@@ -75,7 +75,7 @@ async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> M
     result = await call_bound(call, tool, arguments, native=False)
     if check.unchecked and not is_input_required(result):
         result = _with_note(result, f"[The arguments were not checked: {check.unchecked}.]")
-    return await _paged(call, result)
+    return await _paged(call, tool, result)
 
 
 async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, native: bool = True) -> McpResult:
@@ -210,13 +210,13 @@ def _refusal(call: ToolCall, tool: Tool, check: Check) -> str:
     return f"{name} was NOT invoked: its arguments do not fit its schema.\n{wrong}\nSchema: {schema}"
 
 
-async def _paged(call: ToolCall, result: McpResult) -> McpResult:
+async def _paged(call: ToolCall, tool: Tool, result: McpResult) -> McpResult:
     results = call.state.results
     text = "" if is_input_required(result) else await _text_to_page(result)
     if len(text) <= results.characters:
         return result
     owner = call.seen.caller.principal.key
-    pages = await results.cut(text)
+    pages = await results.cut(owner, text, tool.server)
     try:
         handle = await results.keep(owner, pages)
         return paged_result(result, await results.page(owner, handle), handle)

@@ -177,7 +177,7 @@ async def _within(call: ToolCall, whole: str, max_tokens: int) -> str:
     if len(shown) == len(text):
         return text
     results, owner = call.state.results, call.seen.caller.principal.key
-    handle = await results.keep(owner, await results.cut(text))
+    handle = await results.keep(owner, await results.cut(owner, text))
     return (
         f"{shown}\n[{len(shown):,} of {len(text):,} characters. Read on: read_result(handle={handle!r}, "
         f"offset={len(shown)}); find a passage: read_result(handle={handle!r}, query=...)]"
@@ -336,7 +336,7 @@ async def _checked(call: ToolCall, functions: PythonTools, tool: Tool, wanted: W
     """Return arguments that fit the schema; refuse others before anything is sent, with the signature."""
     try:
         arguments = bound_arguments(tool, wanted.positional, wanted.named)
-        wrong = "; ".join(map(str, (await check_call(tool, arguments)).violations))
+        wrong = "; ".join(map(str, (await check_call(tool, arguments, call.seen.caller.principal.name)).violations))
     except InvalidInput as error:
         arguments, wrong = dict(wanted.named), str(error)
     if not wrong:
@@ -352,7 +352,8 @@ async def _value(call: ToolCall, result: McpResult) -> Json:
     if result.get("isError"):
         raise _Refused(RuntimeError, text or "The tool reported an error.")
     if len(text) > MAX_VALUE:
-        handle = await call.state.results.keep(call.seen.caller.principal.key, await call.state.results.cut(text))
+        results, owner = call.state.results, call.seen.caller.principal.key
+        handle = await results.keep(owner, await results.cut(owner, text))
         raise _Refused(
             RuntimeError,
             f"The call was made, but its result of {len(text):,} characters is too large for a program (at most "

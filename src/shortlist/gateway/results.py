@@ -17,7 +17,7 @@ from shortlist.errors import InvalidInput
 from shortlist.models import Json
 from shortlist.storage.owned import ResultLimits, ResultStore
 from shortlist.text.tokens import fold
-from shortlist.workers import WorkerFailed, run_apart
+from shortlist.workers import WorkerFailed, WorkOwner, run_apart
 
 HANDLE_BYTES = 16
 """128 random bits."""
@@ -68,13 +68,14 @@ class Results:
         """How long a result may be before it is cut. Pages that are kept keep the size they were cut in."""
         self.store = store
 
-    async def cut(self, text: str) -> tuple[str, ...]:
+    async def cut(self, owner: str, text: str, server: str = "") -> tuple[str, ...]:
         """Cut a text into pages, a large one in a worker process; one that takes too long is cut as plain text."""
         if len(text) <= APART_CHARACTERS:
             return cut(text, self.characters)
         try:
             encoded = await anyio.to_thread.run_sync(partial(text.encode, errors="surrogatepass"))
-            return await run_apart(_cut_encoded, encoded, self.characters, seconds=CUT_SECONDS)
+            whose = WorkOwner(server, owner)
+            return await run_apart(_cut_encoded, encoded, self.characters, seconds=CUT_SECONDS, owner=whose)
         except WorkerFailed:
             return await anyio.to_thread.run_sync(_cut_plainly, text, self.characters)
 
@@ -107,7 +108,7 @@ class Results:
         if len(text) <= APART_CHARACTERS:
             return find_passages(text, query)
         try:
-            return await run_apart(find_passages, text, query, seconds=CUT_SECONDS)
+            return await run_apart(find_passages, text, query, seconds=CUT_SECONDS, owner=WorkOwner(caller=owner))
         except WorkerFailed as error:
             raise InvalidInput(f"The result could not be searched: {error}. Read it with offset=0.") from None
 
