@@ -39,6 +39,13 @@ class TooManyValues(ValueError):
     """JSON with more values than are read."""
 
 
+class TooDeep(ValueError):
+    """JSON that is nested more than MOST_LEVELS deep."""
+
+    def __init__(self) -> None:
+        super().__init__(f"there are more than {MOST_LEVELS} levels")
+
+
 async def beside(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
     """Return what a function returns that reads or writes large JSON; one at a time, since threads share a lock."""
     limiter = _one_at_a_time.get()
@@ -104,6 +111,11 @@ def read_json(data: bytes, most_values: int, mend: Callable[[bytes], bytes] = by
     return _Text(data, most_values, mend).value()
 
 
+def cut_deep(data: bytes, most_values: int, stand_in: bytes) -> bytes:
+    """Return JSON in which everything below MOST_LEVELS is replaced; raise ValueError where brackets do not match."""
+    return _Text(data, most_values).cut(stand_in)
+
+
 class _Text:
     """JSON, and where its brackets, commas and colons are, except those inside of strings."""
 
@@ -145,9 +157,25 @@ class _Text:
             raise ValueError("a string does not end")
         return np.concatenate(places), np.concatenate(kinds)
 
+    def _check_brackets(self) -> None:
+        if len(self._depth) and (self._depth.min() < 0 or self._depth[-1]):
+            raise ValueError("brackets do not match")
+
+    def cut(self, stand_in: bytes) -> bytes:
+        self._check_brackets()
+        opened = self._at[(self._kinds == _OPEN) & (self._depth == MOST_LEVELS + 1)]
+        closed = self._at[(self._kinds == _CLOSE) & (self._depth == MOST_LEVELS)]
+        parts: list[bytes] = []
+        start = 0
+        for first, last in zip(opened.tolist(), closed.tolist(), strict=True):
+            parts += (self._data[start:first], stand_in)
+            start = last + 1
+        return b"".join((*parts, self._data[start:]))
+
     def value(self) -> Any:
-        if len(self._depth) and (self._depth.max() > MOST_LEVELS or self._depth.min() < 0 or self._depth[-1]):
-            raise ValueError("brackets do not match, or there are too many levels")
+        self._check_brackets()
+        if len(self._depth) and self._depth.max() > MOST_LEVELS:
+            raise TooDeep
         return self._value(0, len(self._data), 0, len(self._at))
 
     def _value(self, start: int, end: int, first: int, last: int) -> Any:

@@ -57,6 +57,19 @@ def test_status_says_how_every_server_is(environment: dict[str, str], config: Pa
     assert json.loads(done.stdout)["sky"]["state"] == "ready"
 
 
+def test_status_names_tools_that_were_left_out_and_why(environment: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    program = Path(__file__).parents[1] / "servers" / "misbehaving.py"
+    path.write_text(
+        json.dumps({"mcpServers": {"deep": {"command": sys.executable, "args": [str(program), "deep", "300"]}}})
+    )
+    done = run(environment, "status", "--config", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "  ! tool 'icons' is left out: it is nested too deeply; a message has 200 levels at most" in done.stdout
+    data = json.loads(run(environment, "status", "--config", str(path), "--json").stdout)
+    assert len(data["deep"]["problems"]) == 4
+
+
 def test_a_command_that_is_not_there_is_named_and_the_exit_status_is_1(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -45,14 +45,27 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "description": f"The tool {name}", "inputSchema": OBJECT, **more}
 
 
+def nested(levels: int) -> Any:
+    value: Any = "deep"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def deep_tools() -> list[Any]:
+    schema = {**OBJECT, "properties": {"a": {"enum": nested(int(ARGUMENT))}}}
+    bad = [tool("schema", inputSchema=schema), tool("icons", icons=nested(300)), tool("extra", unknown=nested(300))]
+    return [tool("echo"), *bad, nested(300), tool("shallow", _meta={"a": nested(150)}), tool("huge")]
+
+
 def tools() -> list[Any]:
     match FAULT:
         case "empty-schema":
             return [tool("good"), tool("bad", inputSchema={}), {"description": "nameless"}, "not an object"]
         case "same-name-twice":
             return [tool("twin", title="first"), tool("twin", title="second"), tool("other")]
-        case "late":
-            return [tool("late")]
+        case "late" | "deep":
+            return deep_tools() if FAULT == "deep" else [tool("late")]
         case "changing":
             return [tool("shifty", description=state["description"])]
         case "violates-output-schema":
@@ -117,7 +130,7 @@ def call_tool(request: dict[str, Any]) -> None:
         case "die" | "deafen":
             fail(request, name)
         case "huge":
-            answer(request, text("x" * int(arguments["bytes"])))
+            answer(request, {**text("x" * int(arguments["bytes"])), "deep": nested(300 if FAULT == "deep" else 0)})
         case "refuse":
             refuse(request, -32050, "no such luck", {"why": "because"})
         case "liar":

@@ -139,6 +139,26 @@ async def test_of_two_tools_with_one_name_the_first_is_kept() -> None:
         assert listed.problems == ("tool 'twin' is left out: the server lists this name twice; the first is kept",)
 
 
+async def test_tools_that_are_nested_too_deeply_are_left_out_alone_and_status_names_them() -> None:
+    async with pool_of(script("deep", "deep", "300")) as (pool, recorder):
+        (listed,) = recorder.tools("deep")
+        assert [tool.name for tool in listed.tools] == ["echo", "shallow", "huge"]
+        assert pool.status()["deep"].problems == listed.problems
+        names = ("schema", "icons", "extra", "")
+        reason = "it is nested too deeply; a message has 200 levels at most"
+        assert listed.problems == tuple(f"tool {name!r} is left out: {reason}" for name in names)
+        assert json.loads(text_of(await pool.call_tool("deep", "echo", {"a": 1}))) == {"a": 1}
+        with pytest.raises(UpstreamRefused, match="the answer is nested more than 200 levels deep"):
+            await pool.call_tool("deep", "huge", {"bytes": 1})
+
+
+async def test_a_tool_as_deep_as_a_message_may_be_is_served() -> None:
+    deepest = 200 - len(("message", "result", "tools", "tool", "inputSchema", "properties", "a"))
+    for levels, is_served in ((deepest, True), (deepest + 2, False)):
+        async with pool_of(script("deep", "deep", str(levels))) as (_, recorder):
+            assert ("schema" in {tool.name for tool in recorder.tools("deep")[0].tools}) is is_served
+
+
 async def test_a_tool_without_an_object_schema_is_left_out_alone() -> None:
     async with pool_of(script("partly", "empty-schema")) as (_, recorder):
         (listed,) = recorder.tools("partly")

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.large import TooManyValues, read_json
+from shortlist.large import LARGE_BYTES, TooManyValues, read_json
 from shortlist.upstream import framing
 from shortlist.upstream.framing import (
     CLIENT_VALUES,
     ERROR_BYTES,
     ERROR_CHARACTERS,
     MOST_VALUES,
+    NESTED_TOO_DEEPLY,
     NOTIFICATION_BYTES,
     EventSplitter,
     EventTooLarge,
@@ -199,3 +200,51 @@ async def test_a_channel_keeps_no_message_while_it_waits_for_the_next_one() -> N
     stdout.feed_eof()
     await task
     assert all(size <= CHUNK_BYTES for size in sizes)
+
+
+def nested(levels: int) -> Any:
+    value: Any = '[{" in a string'
+    for _ in range(levels):
+        value = {"a]}": [value, 1]}
+    return value
+
+
+def levels_of(value: Any) -> int:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inside is None else 1 + max(map(levels_of, inside), default=0)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("length", [1, 2 * LARGE_BYTES], ids=["short", "long"])
+@given(depths=st.lists(st.integers(0, 300), max_size=5))
+async def test_of_a_list_only_items_that_are_nested_too_deeply_are_left_out(length: int, depths: list[int]) -> None:
+    items = [{"name": f"{number}", "b": nested(depth // 2)} for number, depth in enumerate(depths)]
+    for key in ("tools", "prompts"):
+        whole = {"jsonrpc": "2.0", "id": 3, "result": {key: items, "more": "x" * length}}
+        message = await read_line_beside(json.dumps(whole).encode())
+        assert message is not None
+        kept = [item for item in message["result"][key] if NESTED_TOO_DEEPLY not in item]
+        assert kept == [item for item in items if levels_of(item) <= 200 - 3]
+        left = [item["name"] for item in message["result"][key] if NESTED_TOO_DEEPLY in item]
+        assert left == [item["name"] for item in items if levels_of(item) > 200 - 3 and key == "tools"]
+
+
+HOSTILE_AS_A_WHOLE: dict[str, tuple[str, str]] = {
+    "brackets that never close": ('{"tools": [' + "[" * 100_000, "not valid JSON-RPC"),
+    "a result that is no list": ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested more than 200 levels"),
+    "a list that is not of items": (
+        '{"tools": ' + "[" * 300 + "]" * 300 + ', "_meta": ' + "[" * 300 + "]" * 300 + "}",
+        "",
+    ),
+    "more values than are read": ('{"tools": [' + "[" * 1_000_001 + "]" * 1_000_001 + "]}", "more than 1,000,000"),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", HOSTILE_AS_A_WHOLE)
+async def test_a_message_that_is_hostile_as_a_whole_fails_its_request(name: str) -> None:
+    result, reason = HOSTILE_AS_A_WHOLE[name]
+    message = await read_line_beside(f'{{"jsonrpc": "2.0", "id": 3, "result": {result}}}'.encode())
+    assert message is not None
+    assert message["id"] == 3
+    assert reason in message["error"]["message"]

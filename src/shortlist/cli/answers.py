@@ -125,6 +125,7 @@ def _status_line(status: UpstreamStatus) -> str:
     if status.error:
         lines.append(f"  {clean_text(status.error)}")
         lines.extend(f"  | {clean_text(line)}" for line in status.stderr[-5:])
+    lines.extend(f"  ! {clean_text(problem)}" for problem in status.problems)
     return "\n".join(lines)
 
 
@@ -133,6 +134,7 @@ def _status_data(status: UpstreamStatus) -> dict[str, Json]:
         "state": status.state,
         "tools": status.tools,
         "error": status.error,
+        "problems": list(status.problems),
         "stderr": list(status.stderr),
         "attempts": status.attempts,
         "protocol": status.peer.protocol_version if status.peer else None,

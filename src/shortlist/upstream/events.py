@@ -73,6 +73,8 @@ class UpstreamStatus:
     circuit: Circuit = "closed"
     dropped: int = 0
     """Notifications that were dropped because the server sent more than its allowance."""
+    problems: tuple[str, ...] = ()
+    """Tools of its list that were left out, and why."""
 
     @property
     def era(self) -> Era | None:

@@ -2,14 +2,16 @@
 
 import json
 import re
+import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from pydantic_core import from_json, to_json
 
-from shortlist.large import LARGE_BYTES, TooManyValues, beside, read_json
+from shortlist.large import LARGE_BYTES, MOST_LEVELS, TooDeep, TooManyValues, beside, cut_deep, read_json
 
 Message: TypeAlias = dict[str, Any]
 
@@ -28,6 +30,12 @@ CLIENT_VALUES = 200_000
 """The same for a message of a client: its arguments are copied, checked and recorded."""
 SMALL_VALUES = 20_000
 """The same for one over HTTP that is not a call: the SDK parses it in one step."""
+LISTS = ("tools", "prompts", "resources", "resourceTemplates")
+"""Members of a result whose items are read one by one: one that is nested too deeply does not spoil the list."""
+NESTED_TOO_DEEPLY = "io.shortlist/nestedTooDeeply"
+"""Marks what is left of such a tool: its name."""
+_BELOW = secrets.token_hex(8)
+"""Stands for what is nested too deeply."""
 UNUSABLE_ID = "The id of a request is a text or a whole number."
 _ID = rb'"id"\s*:\s*(?:(?P<number>\d{1,18})|"(?P<text>[^"\\]{1,128})")'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
@@ -209,13 +217,18 @@ class NotificationTooLarge(ValueError):
 
 
 def decode(data: bytes) -> Message:
-    """Parse one message; raise ValueError where it is not a JSON object, or a notification that is too large."""
+    """Parse one message; raise ValueError where it is not a JSON object, or a notification that is too large.
+
+    TooDeep is raised before anything else is done with a message that is nested too deeply.
+    """
     if len(data) > LARGE_BYTES:
         value = read_json(data.removeprefix(BYTE_ORDER_MARK), MOST_VALUES, well_formed)
     else:
         try:
             value = from_json(data)
-        except ValueError:
+        except ValueError as refused:
+            if "recursion limit" in str(refused):
+                raise TooDeep from None
             value = from_json(well_formed(data.removeprefix(BYTE_ORDER_MARK)))
     if not isinstance(value, dict):
         raise ValueError("a message is a JSON object")
@@ -227,8 +240,51 @@ def decode(data: bytes) -> Message:
 
 
 async def decode_beside(data: bytes) -> Message:
-    """Parse one message like `decode`, a large one beside the event loop."""
-    return await beside(decode, data) if len(data) > LARGE_BYTES else decode(data)
+    """Parse one message like `decode`, a large one beside the event loop; items of a list may be nested too deeply."""
+    if len(data) <= LARGE_BYTES:
+        with suppress(TooDeep):
+            return decode(data)
+    return await beside(_decode_lists, data)
+
+
+def _decode_lists(data: bytes) -> Message:
+    try:
+        return decode(data)
+    except TooDeep:
+        cut = cut_deep(data.removeprefix(BYTE_ORDER_MARK), MOST_VALUES, to_json(_BELOW))
+        return _without_deep_items(decode(cut))
+
+
+def _without_deep_items(message: Message) -> Message:
+    """Return a list with the items that were not cut, and the names of the tools that were; raise for the rest."""
+    result = message.get("result")
+    if not isinstance(result, dict):
+        raise TooDeep
+    found = {key: result.pop(key) for key in LISTS if isinstance(result.get(key), list)}
+    if not found or _is_cut(message):
+        raise TooDeep
+    for key, items in found.items():
+        kept = (item if not _is_cut(item) else _name_alone(item) if key == "tools" else None for item in items)
+        result[key] = [item for item in kept if item is not None]
+    return message
+
+
+def _is_cut(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if item == _BELOW:
+            return True
+        if isinstance(item, dict):
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+    return False
+
+
+def _name_alone(item: Any) -> Message:
+    name = item.get("name") if isinstance(item, dict) else None
+    return {"name": name if isinstance(name, str) else "", NESTED_TOO_DEEPLY: True}
 
 
 def _cut_error(error: Message, size: int) -> Message:
@@ -286,20 +342,33 @@ def read_line(line: bytes | Oversized) -> Message | None:
     if isinstance(line, Oversized):
         return _error_for(line.head, line.tail, INTERNAL_ERROR, f"the answer {line.reason}")
     try:
-        message = decode(line)
+        return _known(decode(line))
     except ValueError as error:
-        return _error_for(line[:EDGE_BYTES], line[-EDGE_BYTES:], INTERNAL_ERROR, unreadable(error))
-    return message if "method" in message or "id" in message else None
+        return _failed(line, error)
 
 
 async def read_line_beside(line: bytes | Oversized) -> Message | None:
-    """Parse a line like `read_line`, a long one beside the event loop."""
-    is_long = isinstance(line, bytes) and len(line) > LARGE_BYTES
-    return await beside(read_line, line) if is_long else read_line(line)
+    """Parse a line like `read_line`, a long one beside the event loop; items of a list may be nested too deeply."""
+    if isinstance(line, Oversized):
+        return read_line(line)
+    try:
+        return _known(await decode_beside(line))
+    except ValueError as error:
+        return _failed(line, error)
+
+
+def _known(message: Message) -> Message | None:
+    return message if "method" in message or "id" in message else None
+
+
+def _failed(line: bytes, error: ValueError) -> Message | None:
+    return _error_for(line[:EDGE_BYTES], line[-EDGE_BYTES:], INTERNAL_ERROR, unreadable(error))
 
 
 def unreadable(error: ValueError) -> str:
     """Return why an answer cannot be read, in the words of an error message."""
+    if isinstance(error, TooDeep):
+        return f"the answer is nested more than {MOST_LEVELS} levels deep"
     return f"the answer {too_many_values(MOST_VALUES) if isinstance(error, TooManyValues) else 'is not valid JSON-RPC'}"
 
 

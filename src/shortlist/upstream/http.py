@@ -252,10 +252,10 @@ class HttpChannel:
         except NotificationTooLarge as error:
             logger.debug("dropped %s", error)
             return
-        except ValueError:
+        except ValueError as error:
             if message is None:
                 return
-            received = error_message(None, INTERNAL_ERROR, "an event of the answer is not valid JSON-RPC")
+            received = error_message(None, INTERNAL_ERROR, unreadable(error))
         if message is not None and "method" not in received:
             if _answers(received, message):
                 self._answer(received, message, stream)

@@ -9,8 +9,10 @@ from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 
 from shortlist.catalog.readers import BadTool, tool_from_mcp
 from shortlist.config.settings import ServerSettings, ToolOverride
+from shortlist.large import MOST_LEVELS
 from shortlist.models import Json, Tool
 from shortlist.upstream.events import Era
+from shortlist.upstream.framing import NESTED_TOO_DEEPLY
 from shortlist.upstream.wire import HeaderMap
 
 REPORTED_PROBLEMS = 50
@@ -57,6 +59,8 @@ class Listing:
     def _add(self, raw: Json) -> None:
         if not isinstance(raw, Mapping):
             raise BadTool(f"a tool is a JSON object, this is {type(raw).__name__}")
+        if raw.get(NESTED_TOO_DEEPLY) is True:
+            raise BadTool(f"it is nested too deeply; a message has {MOST_LEVELS} levels at most")
         _check_schemas(raw)
         override = self.settings.tools.get(_name(raw), ToolOverride())
         if override.description is not None:

@@ -76,22 +76,20 @@ class Upstream:
         self._breaker = Breaker(host.limits.breaker_failures, self._circuit_changed)
         self._allowance = Allowance(host.limits.notifications_per_second)
         self._resting_since: float | None = None
-        self._waiting, self._attempts = 0, 0
-        self._since = time.time()
+        self._waiting, self._attempts, self._since = 0, 0, time.time()
         self._error: str | None = None
         self._warned: State | None = None
         self._tools: tuple[Tool, ...] | None = None
         self._changed = anyio.Event()
-        self._wake = anyio.Event()
-        self._relist = anyio.Event()
+        self._problems: tuple[str, ...] = ()
+        self._wake, self._relist = anyio.Event(), anyio.Event()
         self._announced = False
         self._stopped, self._ended = anyio.Event(), anyio.Event()
         self._scope = anyio.CancelScope()
         self._room = anyio.Semaphore(settings.max_concurrency)
         self._watchers = Watchers()
         self._callers: dict[int, Any] = {}
-        self._numbers = count()
-        self._heard = time.monotonic()
+        self._numbers, self._heard = count(), time.monotonic()
         self._ready_at: float | None = None
 
     @property
@@ -111,6 +109,7 @@ class Upstream:
             attempts=self._attempts,
             circuit=self._breaker.circuit,
             dropped=self._allowance.dropped,
+            problems=self._problems,
         )
 
     async def request(self, method: str, params: Mapping[str, Json], options: CallOptions) -> dict[str, Json]:
@@ -430,7 +429,8 @@ class Upstream:
 
     async def _list(self, connection: Connection) -> None:
         listing = await connection.list_tools(self.settings, self._host.limits.tools_per_server, self._tools or ())
-        for problem in listing.problems:
+        self._problems = listing.problems
+        for problem in self._problems:
             self._say(logging.WARNING, ": %s", problem)
         tools = tuple(listing.tools.values())
         if tools != self._tools:
