@@ -6,13 +6,21 @@ them, are the ask. All of it takes time in proportion to the length of the messa
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
 from shortlist.text.languages.reading import glossed
+from shortlist.text.pasted import Block, blocks_of, first_and_last
+from shortlist.text.phrasing import (
+    FIRST_WORD,
+    LEAD,
+    POINTS,
+    request_score,
+    score_in_any_language,
+    starts_like_a_request,
+)
 from shortlist.text.tokens import ACTIONS, one_line, terms
 
 SHORT = 400
@@ -22,12 +30,6 @@ MAX_PASTE_CHARS = 600
 """The length of pasted text that is kept, to complement a vague request."""
 MAX_READ_CHARS = 50_000
 """Of a longer text only the two ends are read: a request stands at one of them, and reading takes time."""
-MAX_LINES = 12_000
-"""The maximum number of lines and sentences to read, half from each end, where the request usually is."""
-STATEMENT = 60
-"""A single line of SQL that is longer than this is pasted; a shorter one may be the request itself."""
-LINE_HEAD = 400
-"""The length of a line that is read to classify it."""
 ENOUGH, NEAR_BEST = 3.0, 1.5
 """The score that makes a sentence a request, and how close to the best score others must be."""
 PARAGRAPH = 320
@@ -46,21 +48,6 @@ MOSTLY = 0.4
 NARRATIVE, NARRATIVE_RUN = 500, 250
 """This much prose that addresses no reader, in runs of at least this length, counts as pasted."""
 
-_LEAD = (
-    r"(?:(?:please|pls|now|then|and|also|ok|okay|so|just|hey|hi|hello|thanks|first|next|finally|kindly|well)"
-    r"[,.!:]?\s+)*"
-)
-_POLITE = re.compile(
-    rf"{_LEAD}(?:please|pls|(?:can|could|would|will) (?:you|we|someone|somebody)|help me|i need|i want|i'd like"
-    r"|i would like|i have to|i must|we need|we should|we want|let's|lets|tell me|give me|show me|do you know"
-    r"|is there (?:a|any)|how (?:do|can) i|bitte|kannst du|können sie|por favor|puedes|peux-tu|pouvez-vous|puoi"
-    r"|proszę|пожалуйста|请|帮我)\b",
-    re.IGNORECASE,
-)
-_QUESTION = re.compile(
-    rf"{_LEAD}(?:who|what|which|where|when|why|how|is|are|was|were|does|do|did|has|have|should|can|could|will)\b",
-    re.IGNORECASE,
-)
 _REQUESTS_MORE = re.compile(r"\b(?:please|i want|i need|i'd like|i would like|(?:can|could) you)\b", re.IGNORECASE)
 _MORE_BELOW = re.compile(
     r"(?:[.!?\n]\s+|\s)((?:and then|and also|then|afterwards|finally|please)\s[^.!?\n]+[.!]?)$", re.IGNORECASE
@@ -71,12 +58,9 @@ _TEXT_ACTIONS = frozenset(
     | {"save", "write", "put", "forward", "share", "read"}
 )
 """Verbs for operations on an accompanying text."""
-_FIRST_WORD = re.compile(rf"[\s\"'“(]*{_LEAD}([a-z]+)", re.IGNORECASE)
-_PLEASE = re.compile(r"\b(?:please|pls|bitte|for me|so that)\b", re.IGNORECASE)
-_POINTS = re.compile(r"\b(?:this|it|that|these|those|them|below|above|following|here|attached)\b", re.IGNORECASE)
-_POINTS_AT_TEXT = re.compile(rf"{_POINTS.pattern}|\b(?:her|him|his)\b", re.IGNORECASE)
+_POINTS_AT_TEXT = re.compile(rf"{POINTS.pattern}|\b(?:her|him|his)\b", re.IGNORECASE)
 _ADDRESSED = re.compile(r"\b(?:i|me|my|we|us|our|you|your|please)\b|\?", re.IGNORECASE)
-_WRITER = re.compile(rf"{_LEAD}(?:i|we)['’](?:m|re|ve|d|ll)\b", re.IGNORECASE)
+_WRITER = re.compile(rf"{LEAD}(?:i|we)['’](?:m|re|ve|d|ll)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|(?<=:)\s+(?=[A-Z\"“])")
 
 _TAKEN_BACK = re.compile(
@@ -87,41 +71,8 @@ _TAKEN_BACK = re.compile(
 """What takes back the request before it: "mute it, no wait, archive it"."""
 TAKING_BACK = frozenset({"wait", "scratch", "mind", "nevermind", "nvm", "actually", "meant"})
 """Words of which each of these has one: most requests have none, and are not read for it."""
-ALIKE = 3
-"""Lines that differ in nothing but numbers are pasted from so many on."""
-_NUMBERS = re.compile(r"\d+")
 _VAGUE = frozenset(terms("assist assistance task multiple several various different following detail question matter"))
 """Words of requests that say only that something is to be done."""
-
-_FENCE = re.compile(r"\s{0,3}(```|~~~)")
-_LOG = re.compile(
-    r"\s*[\[(]?\d{4}-\d\d-\d\d[T ]\d\d|\s*[\[(]?\d\d:\d\d:\d\d|\s+at \S+\(|Traceback \(|\s*File \"[^\"]*\", line"
-    r"|(?:[\w.]+ )?\[?(?:ERROR|WARN|WARNING|INFO|DEBUG|TRACE|FATAL|CRITICAL)\b|[A-Za-z.]*(?:Error|Exception)\b(?::|$)"
-)
-_QUOTE = re.compile(r"\s*>|\[?\d{1,2}:\d\d(?::\d\d)?\s?(?:[AP]M)?\]? \S+: ")
-_SPEAKER = re.compile(r"[A-Z][\w.-]{1,20}(?: [A-Z][\w.-]{1,20})?: \S")
-_HEADER = re.compile(r"(?:From|To|Cc|Bcc|Subject|Date|Sent|Von|An|Betreff|De|Para|Asunto|Objet)\s?: ")
-_GREETING = re.compile(r"(?:hi|hello|dear|hey|hallo|liebe[r]?|bonjour|hola)\b[^.!?]{0,40},\s*$", re.IGNORECASE)
-_SIGN_OFF = re.compile(
-    r"(?:best|kind|warm)?\s*(?:regards|wishes)|best,|cheers,|thanks,|sincerely|viele grüße|mit freundlichen"
-    r"|cordialement|saludos|--$",
-    re.IGNORECASE,
-)
-_CODE = re.compile(
-    r"(?:\t| {4})\s*\S"
-    r"|\s*(?:def \w+\s*[(:]|class \w+\s*(?:$|[:({<]|extends |implements )|from [\w.]+ import|const |var |async |await )"
-    r"|\s*import (?:[\w.*]+(?: as \w+)?(?:\s*,\s*[\w.]+(?: as \w+)?)*;?\s*$|.* from ['\"]|[\"'{(*])"
-    r"|\s*let (?:mut )?(?:\w+\s*[=:;]|[{\[])"
-    r"|\s*(?:return(?:\s*;?\s*$|\s+[\w.]*[^\w\s,.]|\s+[\w.]+;?\s*$)|function\b\s*\w*\s*[(*]|public |private |static )"
-    r"|\s*(?:#include|package [\w.]+;?\s*$|@[\w.]+(?:\(.*)?\s*$|</?\w+|//|/\*|\}|\)|\])"
-    r"|\s*(?:for .+ in .+:|if .+:\s*$|else:|try:|except\b.*:)"
-    r"|\s*(?:SELECT|FROM|WHERE|GROUP BY|ORDER BY|LIMIT|JOIN|INSERT INTO|CREATE TABLE)\b"
-    r"|(?:RUN|COPY|CMD|ENV|WORKDIR|ENTRYPOINT) |\s*[\w.-]+:\s*$|\s*-? ?[\w.\"-]+: [\w\"'{\[./:@-]+\s*$"
-)
-_STATEMENT = re.compile(r"\s*(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE|WITH)\b")
-_LISTED = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+[A-Za-z]+ \w")
-_MARKS = re.compile(r"[{}()\[\];=<>|\\/_$#&*+^~`\"]")
-_SEPARATORS = re.compile(r"\t| \| |\||,|;| {2,}")
 
 
 class Ask(NamedTuple):
@@ -134,15 +85,6 @@ class Ask(NamedTuple):
     """False where nothing in a long message reads like a request."""
     asks: bool = True
     """False where a long message is searched whole and neither of its ends asks somebody: it may be pasted."""
-
-
-class _Block(NamedTuple):
-    """A paragraph or a run of pasted lines."""
-
-    text: str
-    is_pasted: bool
-    in_letter: bool = False
-    """Whether it is between the headers of a mail and its sign-off."""
 
 
 class _Unit(NamedTuple):
@@ -161,7 +103,7 @@ def read_ask(text: str) -> Ask:
 
 @lru_cache(maxsize=64)
 def _read_long(text: str) -> Ask:
-    blocks = _blocks(text)
+    blocks = blocks_of(text)
     is_prose = not any(block.is_pasted for block in blocks)
     if is_prose:
         blocks = _introduced(text) or _with_narrative(blocks)
@@ -185,7 +127,7 @@ def _read_long(text: str) -> Ask:
 
 def _says_nothing(ask: str) -> bool:
     """Return whether a request leaves all to the prose beside it, as in "I need help with several tasks"."""
-    first = _FIRST_WORD.match(ask)
+    first = FIRST_WORD.match(ask)
     acts = bool(first and first[1].lower() in ACTIONS)
     return not acts and _VAGUE.issuperset(terms(ask))
 
@@ -194,135 +136,15 @@ def last_said(text: str) -> str:
     """Return a request without what it takes back itself: "mute it, no wait, archive it" asks to archive."""
     kept = text
     for found in _TAKEN_BACK.finditer(text):
-        if _starts_like_a_request(text[found.end() :]):
+        if starts_like_a_request(text[found.end() :]):
             kept = text[found.end() :]
     return kept
 
 
-def _blocks(text: str) -> list[_Block]:
-    """Cut a message into paragraphs and runs of pasted lines."""
-    lines = _ends(text.split("\n"))
-    kinds = _kinds(lines)
-    letter = _letter(lines, kinds)
-    total = sum(1 for kind in kinds if kind)
-    blocks = []
-    number = 0
-    for (is_pasted, is_blank), run in groupby(
-        zip(lines, kinds, strict=True), key=lambda each: (_is_pasted(each[1], total), not each[0].strip())
-    ):
-        held = [line for line, _ in run]
-        if not is_blank:
-            blocks.append(_Block("\n".join(held).strip(), is_pasted, number in letter))
-        number += len(held)
-    return blocks
-
-
-def _is_pasted(kind: str, total: int) -> bool:
-    """Keep a single unusual line as the writer's own unless it is certainly pasted."""
-    return bool(kind) and (total > 1 or kind in ("log", "fence", "mail", "statement"))
-
-
-def _kinds(lines: list[str]) -> list[str]:
-    """Classify each line; empty for plain prose."""
-    kinds = [_kind(line) for line in lines]
-    _mark_fences(lines, kinds)
-    _mark_mail(lines, kinds)
-    _mark_repeated(lines, kinds, _SPEAKER, "quote")
-    _mark_tables(lines, kinds)
-    _mark_alike(lines, kinds)
-    return kinds
-
-
-def _letter(lines: list[str], kinds: list[str]) -> range:
-    """Find the lines from the head of a mail to its last sign-off."""
-    head = next((n for n, line in enumerate(lines) if kinds[n] == "mail" or _GREETING.match(line)), None)
-    if head is None or not any(kind == "mail" for kind in kinds):
-        return range(0)
-    end = max(n for n, kind in enumerate(kinds) if kind == "mail")
-    return range(head, end) if end > head + 6 else range(head, len(lines) - 1)
-
-
-def _kind(whole: str) -> str:
-    line = whole[:LINE_HEAD]
-    if not line or line.isspace():
-        return ""
-    if _LOG.match(line):
-        return "log"
-    if _QUOTE.match(line):
-        return "quote"
-    if len(line) > STATEMENT and _STATEMENT.match(line):
-        return "statement"
-    if (_CODE.match(line) or line.rstrip()[-1] in ";{([") and not _LISTED.match(line):
-        return "code"
-    marks = len(_MARKS.findall(line))
-    return "code" if marks >= 4 and marks > 0.08 * len(line) else ""
-
-
-def _mark_fences(lines: list[str], kinds: list[str]) -> None:
-    opened: int | None = None
-    for number, line in enumerate(lines):
-        if not _FENCE.match(line):
-            continue
-        if opened is None:
-            opened = number
-        else:
-            kinds[opened : number + 1] = ["fence"] * (number + 1 - opened)
-            opened = None
-    if opened is not None:
-        kinds[opened:] = ["fence"] * (len(lines) - opened)
-
-
-def _mark_mail(lines: list[str], kinds: list[str]) -> None:
-    """Mark headers, the greeting, and a sign-off with the name below it; what lies between is scored lower."""
-    for number, line in enumerate(lines):
-        if _HEADER.match(line) or _GREETING.match(line):
-            kinds[number] = "mail"
-        elif _SIGN_OFF.match(line.strip()) and len(line) < 60:
-            for below in range(number, min(number + 3, len(lines))):
-                if len(lines[below]) < 60 and lines[below].strip():
-                    kinds[below] = "mail"
-                else:
-                    break
-
-
-def _mark_repeated(lines: list[str], kinds: list[str], pattern: re.Pattern[str], kind: str) -> None:
-    found = [not kinds[number] and bool(pattern.match(line)) for number, line in enumerate(lines)]
-    for number, is_one in enumerate(found):
-        beside = (number > 0 and found[number - 1]) or (number + 1 < len(found) and found[number + 1])
-        if is_one and beside:
-            kinds[number] = kind
-
-
-def _mark_alike(lines: list[str], kinds: list[str]) -> None:
-    shapes = [_NUMBERS.sub("0", line[:LINE_HEAD]).strip() for line in lines]
-    counts = Counter(shapes)
-    for number, shape in enumerate(shapes):
-        if shape and not kinds[number] and counts[shape] >= ALIKE:
-            kinds[number] = "repeated"
-
-
-def _mark_tables(lines: list[str], kinds: list[str]) -> None:
-    """Mark lines that have as many separators as a line beside them."""
-    counts = [0 if kinds[n] in ("log", "fence", "mail") else _separators(line) for n, line in enumerate(lines)]
-    for number, count in enumerate(counts):
-        before = counts[number - 1] if number else 0
-        after = counts[number + 1] if number + 1 < len(counts) else 0
-        if count >= 2 and count in (before, after):
-            kinds[number] = "table"
-
-
-def _separators(line: str) -> int:
-    found = [separator[:2] for separator in _SEPARATORS.findall(line[:LINE_HEAD])]
-    if len(found) < 2:
-        return 0
-    most = max(set(found), key=found.count)
-    return found.count(most) if min(len(line), LINE_HEAD) / (found.count(most) + 1) < 40 else 0
-
-
-def _introduced(text: str) -> list[_Block]:
+def _introduced(text: str) -> list[Block]:
     """Cut off a short request at either end that is about the long text beside it; nothing where there is none."""
     found = [
-        (2 * bool(_POINTS.search(ask)) + _request_score(ask) + min(len(terms(ask)), 3), ask, rest, is_first)
+        (2 * bool(POINTS.search(ask)) + request_score(ask) + min(len(terms(ask)), 3), ask, rest, is_first)
         for ask, rest, is_first in _ends_apart(text)
         if len(ask) <= SHORT_ASK and len(rest) >= BESIDE and _is_about(ask, rest)
     ]
@@ -330,17 +152,17 @@ def _introduced(text: str) -> list[_Block]:
         return []
     _, ask, rest, is_first = max(found, key=lambda each: (len(terms(each[1])) >= SAYS_ENOUGH, each[0]))
     if not is_first:
-        return [_Block(rest, is_pasted=True), _Block(ask, is_pasted=False)]
+        return [Block(rest, is_pasted=True), Block(ask, is_pasted=False)]
     more = _MORE_BELOW.search(rest, max(len(rest) - SHORT_ASK, 0))
-    tail = [_Block(more[1], is_pasted=False)] if more and _starts_like_a_request(more[1]) else []
-    return [_Block(ask, is_pasted=False), _Block(rest, is_pasted=True), *tail]
+    tail = [Block(more[1], is_pasted=False)] if more and starts_like_a_request(more[1]) else []
+    return [Block(ask, is_pasted=False), Block(rest, is_pasted=True), *tail]
 
 
 def _asks_at_an_end(text: str) -> bool:
     return any("?" in end or _REQUESTS_MORE.search(end) for end in (text[:SHORT], text[-SHORT:]))
 
 
-def _set_apart(text: str) -> list[_Block]:
+def _set_apart(text: str) -> list[Block]:
     """Cut off a first or last paragraph, one sentence, that points at the rest: "make a pdf of this", beside a runbook.
 
     A request in another language than the rest, or beside a document with a heading, need not point at it. The rest may
@@ -349,33 +171,33 @@ def _set_apart(text: str) -> list[_Block]:
     first, _, below = text.partition("\n\n")
     above, _, last = text.rpartition("\n\n")
     found = [
-        (_request_score(said) + 1.0 * ask[:1].islower() + 1.0 * (ask[-1:] != "."), ask, rest, is_first)
+        (request_score(said) + 1.0 * ask[:1].islower() + 1.0 * (ask[-1:] != "."), ask, rest, is_first)
         for ask, rest, is_first in ((first.strip(), below.strip(), True), (last.strip(), above.strip(), False))
         if len(ask) <= SHORT_ASK and len(rest) >= LONG_TEXT and not _SENTENCE.search(ask)
         for said in [glossed(ask) or ask]
-        for asks in [_starts_like_a_request(said) or ask.endswith(("?", "？", "؟"))]
+        for asks in [starts_like_a_request(said) or ask.endswith(("?", "？", "؟"))]
         if (asks and (_POINTS_AT_TEXT.search(said) or rest.startswith("#")))
         or (said is not ask and (asks or _may_ask(ask, rest)) and not glossed(rest[:LONG_TEXT]))
     ]
     if not found:
         return []
     _, ask, rest, is_first = max(found)
-    blocks = [_Block(ask, is_pasted=False), _Block(rest, is_pasted=True)]
+    blocks = [Block(ask, is_pasted=False), Block(rest, is_pasted=True)]
     return blocks if is_first else blocks[::-1]
 
 
 def _may_ask(ask: str, rest: str) -> bool:
     """Return whether a foreign sentence has a verb or a question word, or says much beside a heading."""
     says_much = rest.startswith("#") and len(terms(glossed(ask))) > SAYS_ENOUGH
-    return says_much or _score_in_any_language(ask) >= ENOUGH / 2
+    return says_much or score_in_any_language(ask) >= ENOUGH / 2
 
 
 def _is_about(ask: str, rest: str) -> bool:
-    points = bool(_POINTS.search(ask)) or ask.endswith(":")
-    first = _FIRST_WORD.match(ask)
+    points = bool(POINTS.search(ask)) or ask.endswith(":")
+    first = FIRST_WORD.match(ask)
     if points and first and first[1].lower() in _TEXT_ACTIONS:
         return True
-    requests = _starts_like_a_request(ask) or ask.endswith("?")
+    requests = starts_like_a_request(ask) or ask.endswith("?")
     return requests and not _requests_more(rest) and (points or not _is_addressed(rest))
 
 
@@ -383,7 +205,7 @@ def _requests_more(text: str) -> bool:
     """Return whether a text goes on requesting after its first sentence, as a task in several steps does."""
     if _REQUESTS_MORE.search(text):
         return True
-    return any(_starts_like_a_request(part) for part in _ends(_SENTENCE.split(text))[1:])
+    return any(starts_like_a_request(part) for part in first_and_last(_SENTENCE.split(text))[1:])
 
 
 def _ends_apart(text: str) -> Iterator[tuple[str, str, bool]]:
@@ -399,38 +221,33 @@ def _ends_apart(text: str) -> Iterator[tuple[str, str, bool]]:
 
 def _is_addressed(text: str) -> bool:
     """Return whether most sentences of a text address a reader, as in a long request."""
-    sentences = [part for part in _ends(_SENTENCE.split(text)) if part.strip()]
+    sentences = [part for part in first_and_last(_SENTENCE.split(text)) if part.strip()]
     return sum(bool(_ADDRESSED.search(part)) for part in sentences) >= len(sentences) / 2
 
 
-def _with_narrative(blocks: list[_Block]) -> list[_Block]:
+def _with_narrative(blocks: list[Block]) -> list[Block]:
     """Classify long runs of prose that address no reader as pasted text."""
     sentences = [
-        (part, is_own or bool(_ADDRESSED.search(part)) or _starts_like_a_request(part))
+        (part, is_own or bool(_ADDRESSED.search(part)) or starts_like_a_request(part))
         for block in blocks
         for is_own in [_begins_with_the_writer(block.text)]
-        for part in _ends(_SENTENCE.split(block.text))
+        for part in first_and_last(_SENTENCE.split(block.text))
         if part.strip()
     ]
     runs = [
         (not is_own, [part for part, _ in run]) for is_own, run in groupby(sentences, key=lambda sentence: sentence[1])
     ]
-    found = [_Block("\n".join(run), is_told and len("\n".join(run)) >= NARRATIVE_RUN) for is_told, run in runs]
+    found = [Block("\n".join(run), is_told and len("\n".join(run)) >= NARRATIVE_RUN) for is_told, run in runs]
     narrative = sum(len(each.text) for each in found if each.is_pasted)
     return found if narrative >= NARRATIVE else blocks
 
 
 def _begins_with_the_writer(paragraph: str) -> bool:
     """Return whether a paragraph begins with what its writer is doing: the facts that follow belong to the request."""
-    return bool(_WRITER.match(paragraph)) and not _starts_like_a_request(paragraph)
+    return bool(_WRITER.match(paragraph)) and not starts_like_a_request(paragraph)
 
 
-def _starts_like_a_request(text: str) -> bool:
-    first = _FIRST_WORD.match(text)
-    return bool(_POLITE.match(text) or (first and first[1].lower() in ACTIONS))
-
-
-def _asking(blocks: list[_Block]) -> list[_Unit]:
+def _asking(blocks: list[Block]) -> list[_Unit]:
     units = [unit for number, block in enumerate(blocks) if not block.is_pasted for unit in _units(blocks, number)]
     if not units:
         return []
@@ -440,45 +257,20 @@ def _asking(blocks: list[_Block]) -> list[_Unit]:
     return [unit for unit in units if unit.score >= least or unit.block in whole or _is_told(unit, blocks[unit.block])]
 
 
-def _is_told(unit: _Unit, block: _Block) -> bool:
+def _is_told(unit: _Unit, block: Block) -> bool:
     """Keep what the writer says around a request in sentences of their own, as in a long description of a task."""
     return not block.in_letter and len(block.text) > PARAGRAPH and bool(_ADDRESSED.search(unit.text))
 
 
-def _units(blocks: list[_Block], number: int) -> list[_Unit]:
+def _units(blocks: list[Block], number: int) -> list[_Unit]:
     """Score the sentences of a paragraph."""
     text, in_letter = blocks[number].text, blocks[number].in_letter
-    sentences = _ends([part.strip() for part in _SENTENCE.split(text) if part.strip()])
+    sentences = first_and_last([part.strip() for part in _SENTENCE.split(text) if part.strip()])
     outer = number in (0, len(blocks) - 1)
     alone = len(text) <= (120 if in_letter else 200) and len(sentences) <= 1 + (not in_letter)
     around = 1.0 * alone + 1.0 * outer - (0.5 if alone else 3.0) * in_letter
-    score = _score_in_any_language if alone else _request_score  # what is pasted is rarely that short
+    score = score_in_any_language if alone else request_score  # what is pasted is rarely that short
     return [_Unit(number, sentence, around + score(sentence)) for sentence in sentences]
-
-
-def _score_in_any_language(sentence: str) -> float:
-    """Score a sentence by what it says in English, where other languages have their verbs at the end."""
-    said = glossed(sentence)
-    if not said or _starts_like_a_request(said):
-        return _request_score(said or sentence)
-    return _request_score(said) + 2.0 * (not ACTIONS.isdisjoint(said.lower().split()))
-
-
-def _request_score(sentence: str) -> float:
-    first = _FIRST_WORD.match(sentence)
-    acts = bool(first and first[1].lower() in ACTIONS)
-    polite, question = bool(_POLITE.match(sentence)), sentence.endswith("?") or bool(_QUESTION.match(sentence))
-    return (
-        2.0 * (acts or polite)
-        + 1.5 * question
-        + 0.5 * bool(_PLEASE.search(sentence))
-        + 1.0 * bool(_POINTS.search(sentence))
-        - 1.0 * (len(sentence) > 250)
-    )
-
-
-def _ends(parts: list[str]) -> list[str]:
-    return parts if len(parts) <= MAX_LINES else [*parts[: MAX_LINES // 2], *parts[-MAX_LINES // 2 :]]
 
 
 def _both_ends(text: str, most: int = MAX_ASK_CHARS) -> str:

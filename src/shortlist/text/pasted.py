@@ -1,0 +1,180 @@
+"""Which lines of a message are pasted: logs, code, tables, mail, quoted chats."""
+
+import re
+from collections import Counter
+from itertools import groupby
+from typing import NamedTuple
+
+MAX_LINES = 12_000
+"""The maximum number of lines and sentences to read, half from each end, where the request usually is."""
+STATEMENT = 60
+"""A single line of SQL that is longer than this is pasted; a shorter one may be the request itself."""
+LINE_HEAD = 400
+"""The length of a line that is read to classify it."""
+
+_FENCE = re.compile(r"\s{0,3}(```|~~~)")
+_LOG = re.compile(
+    r"\s*[\[(]?\d{4}-\d\d-\d\d[T ]\d\d|\s*[\[(]?\d\d:\d\d:\d\d|\s+at \S+\(|Traceback \(|\s*File \"[^\"]*\", line"
+    r"|(?:[\w.]+ )?\[?(?:ERROR|WARN|WARNING|INFO|DEBUG|TRACE|FATAL|CRITICAL)\b|[A-Za-z.]*(?:Error|Exception)\b(?::|$)"
+)
+_QUOTE = re.compile(r"\s*>|\[?\d{1,2}:\d\d(?::\d\d)?\s?(?:[AP]M)?\]? \S+: ")
+_SPEAKER = re.compile(r"[A-Z][\w.-]{1,20}(?: [A-Z][\w.-]{1,20})?: \S")
+_HEADER = re.compile(r"(?:From|To|Cc|Bcc|Subject|Date|Sent|Von|An|Betreff|De|Para|Asunto|Objet)\s?: ")
+_GREETING = re.compile(r"(?:hi|hello|dear|hey|hallo|liebe[r]?|bonjour|hola)\b[^.!?]{0,40},\s*$", re.IGNORECASE)
+_SIGN_OFF = re.compile(
+    r"(?:best|kind|warm)?\s*(?:regards|wishes)|best,|cheers,|thanks,|sincerely|viele grüße|mit freundlichen"
+    r"|cordialement|saludos|--$",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"(?:\t| {4})\s*\S"
+    r"|\s*(?:def \w+\s*[(:]|class \w+\s*(?:$|[:({<]|extends |implements )|from [\w.]+ import|const |var |async |await )"
+    r"|\s*import (?:[\w.*]+(?: as \w+)?(?:\s*,\s*[\w.]+(?: as \w+)?)*;?\s*$|.* from ['\"]|[\"'{(*])"
+    r"|\s*let (?:mut )?(?:\w+\s*[=:;]|[{\[])"
+    r"|\s*(?:return(?:\s*;?\s*$|\s+[\w.]*[^\w\s,.]|\s+[\w.]+;?\s*$)|function\b\s*\w*\s*[(*]|public |private |static )"
+    r"|\s*(?:#include|package [\w.]+;?\s*$|@[\w.]+(?:\(.*)?\s*$|</?\w+|//|/\*|\}|\)|\])"
+    r"|\s*(?:for .+ in .+:|if .+:\s*$|else:|try:|except\b.*:)"
+    r"|\s*(?:SELECT|FROM|WHERE|GROUP BY|ORDER BY|LIMIT|JOIN|INSERT INTO|CREATE TABLE)\b"
+    r"|(?:RUN|COPY|CMD|ENV|WORKDIR|ENTRYPOINT) |\s*[\w.-]+:\s*$|\s*-? ?[\w.\"-]+: [\w\"'{\[./:@-]+\s*$"
+)
+_STATEMENT = re.compile(r"\s*(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE|WITH)\b")
+_LISTED = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+[A-Za-z]+ \w")
+_MARKS = re.compile(r"[{}()\[\];=<>|\\/_$#&*+^~`\"]")
+_SEPARATORS = re.compile(r"\t| \| |\||,|;| {2,}")
+
+ALIKE = 3
+"""Lines that differ in nothing but numbers are pasted from so many on."""
+_NUMBERS = re.compile(r"\d+")
+
+
+class Block(NamedTuple):
+    """A paragraph or a run of pasted lines."""
+
+    text: str
+    is_pasted: bool
+    in_letter: bool = False
+    """Whether it is between the headers of a mail and its sign-off."""
+
+
+def blocks_of(text: str) -> list[Block]:
+    """Cut a message into paragraphs and runs of pasted lines."""
+    lines = first_and_last(text.split("\n"))
+    kinds = _kinds(lines)
+    letter = _letter(lines, kinds)
+    total = sum(1 for kind in kinds if kind)
+    blocks = []
+    number = 0
+    for (is_pasted, is_blank), run in groupby(
+        zip(lines, kinds, strict=True), key=lambda each: (_is_pasted(each[1], total), not each[0].strip())
+    ):
+        held = [line for line, _ in run]
+        if not is_blank:
+            blocks.append(Block("\n".join(held).strip(), is_pasted, number in letter))
+        number += len(held)
+    return blocks
+
+
+def _is_pasted(kind: str, total: int) -> bool:
+    """Keep a single unusual line as the writer's own unless it is certainly pasted."""
+    return bool(kind) and (total > 1 or kind in ("log", "fence", "mail", "statement"))
+
+
+def _kinds(lines: list[str]) -> list[str]:
+    """Classify each line; empty for plain prose."""
+    kinds = [_kind(line) for line in lines]
+    _mark_fences(lines, kinds)
+    _mark_mail(lines, kinds)
+    _mark_repeated(lines, kinds, _SPEAKER, "quote")
+    _mark_tables(lines, kinds)
+    _mark_alike(lines, kinds)
+    return kinds
+
+
+def _letter(lines: list[str], kinds: list[str]) -> range:
+    """Find the lines from the head of a mail to its last sign-off."""
+    head = next((n for n, line in enumerate(lines) if kinds[n] == "mail" or _GREETING.match(line)), None)
+    if head is None or not any(kind == "mail" for kind in kinds):
+        return range(0)
+    end = max(n for n, kind in enumerate(kinds) if kind == "mail")
+    return range(head, end) if end > head + 6 else range(head, len(lines) - 1)
+
+
+def _kind(whole: str) -> str:
+    line = whole[:LINE_HEAD]
+    if not line or line.isspace():
+        return ""
+    if _LOG.match(line):
+        return "log"
+    if _QUOTE.match(line):
+        return "quote"
+    if len(line) > STATEMENT and _STATEMENT.match(line):
+        return "statement"
+    if (_CODE.match(line) or line.rstrip()[-1] in ";{([") and not _LISTED.match(line):
+        return "code"
+    marks = len(_MARKS.findall(line))
+    return "code" if marks >= 4 and marks > 0.08 * len(line) else ""
+
+
+def _mark_fences(lines: list[str], kinds: list[str]) -> None:
+    opened: int | None = None
+    for number, line in enumerate(lines):
+        if not _FENCE.match(line):
+            continue
+        if opened is None:
+            opened = number
+        else:
+            kinds[opened : number + 1] = ["fence"] * (number + 1 - opened)
+            opened = None
+    if opened is not None:
+        kinds[opened:] = ["fence"] * (len(lines) - opened)
+
+
+def _mark_mail(lines: list[str], kinds: list[str]) -> None:
+    """Mark headers, the greeting, and a sign-off with the name below it; what lies between is scored lower."""
+    for number, line in enumerate(lines):
+        if _HEADER.match(line) or _GREETING.match(line):
+            kinds[number] = "mail"
+        elif _SIGN_OFF.match(line.strip()) and len(line) < 60:
+            for below in range(number, min(number + 3, len(lines))):
+                if len(lines[below]) < 60 and lines[below].strip():
+                    kinds[below] = "mail"
+                else:
+                    break
+
+
+def _mark_repeated(lines: list[str], kinds: list[str], pattern: re.Pattern[str], kind: str) -> None:
+    found = [not kinds[number] and bool(pattern.match(line)) for number, line in enumerate(lines)]
+    for number, is_one in enumerate(found):
+        beside = (number > 0 and found[number - 1]) or (number + 1 < len(found) and found[number + 1])
+        if is_one and beside:
+            kinds[number] = kind
+
+
+def _mark_alike(lines: list[str], kinds: list[str]) -> None:
+    shapes = [_NUMBERS.sub("0", line[:LINE_HEAD]).strip() for line in lines]
+    counts = Counter(shapes)
+    for number, shape in enumerate(shapes):
+        if shape and not kinds[number] and counts[shape] >= ALIKE:
+            kinds[number] = "repeated"
+
+
+def _mark_tables(lines: list[str], kinds: list[str]) -> None:
+    """Mark lines that have as many separators as a line beside them."""
+    counts = [0 if kinds[n] in ("log", "fence", "mail") else _separators(line) for n, line in enumerate(lines)]
+    for number, count in enumerate(counts):
+        before = counts[number - 1] if number else 0
+        after = counts[number + 1] if number + 1 < len(counts) else 0
+        if count >= 2 and count in (before, after):
+            kinds[number] = "table"
+
+
+def _separators(line: str) -> int:
+    found = [separator[:2] for separator in _SEPARATORS.findall(line[:LINE_HEAD])]
+    if len(found) < 2:
+        return 0
+    most = max(set(found), key=found.count)
+    return found.count(most) if min(len(line), LINE_HEAD) / (found.count(most) + 1) < 40 else 0
+
+
+def first_and_last(parts: list[str]) -> list[str]:
+    return parts if len(parts) <= MAX_LINES else [*parts[: MAX_LINES // 2], *parts[-MAX_LINES // 2 :]]
