@@ -263,7 +263,8 @@ def test_a_request_in_another_language_than_the_prose_beside_it_is_found(ask: st
 
 
 TASK = (
-    "Please create a calendar event on Friday at ten with Ada and Karim in room four. It should be one hour long, with "
+    "Please create a calendar event on Friday at ten with Ada and Karim in room four. It should be one hour"
+    " long, with "
     "a video link in the description. Add the quarterly report as an agenda item and invite both by mail. Set a "
     "reminder before it starts, and mark it as private. Put it into the team calendar, and move what is there "
     "by an hour, so that nobody has to be in two places at once."
@@ -311,3 +312,128 @@ def test_a_request_that_leaves_all_to_the_prose_beside_it_is_searched_whole() ->
     tasks = "Firstly, the governance policy of the library is wanted. Secondly, the average of all grades. " * 4
     message = f"I need assistance with several tasks.\n{tasks}"
     assert read_ask(message).text == message.strip()
+
+
+SETTINGS = (
+    "[server]\nlisten = 0.0.0.0:8443\nworkers = 4\n\n[mail]\nhost = smtp.example\n\n[jobs]\n; delete old"
+    " carts\ncleanup = 3"
+)
+SESSION = (
+    "$ docker ps\nNAMES   STATUS\nweb     Up 3 hours\n$ docker logs worker\npicked up job 88120\nKilled\n"
+    "$ git log --oneline\n8c1f0aa resize images\n51d20be update pillow\n$ _"
+)
+PATCH = (
+    "diff --git a/app/up.py b/app/up.py\nindex 41c2e0a..9be1f77 100644\n--- a/app/up.py\n+++ b/app/up.py\n@@"
+    " -12,3 +12,3 @@\n"
+    " def save(upload):\n-    name = upload.filename\n+    name = secure(upload.filename)\n+    # delete the"
+    " copies\n return name"
+)
+STORY = (
+    "The return of the night train\n\nFor decades the sleeping car seemed to be gone. Now operators order new"
+    " coaches.\n\n"
+    'Why are travellers coming back? "You go to bed in Zurich and wake up at the sea," says a guide. Families'
+    " save a night "
+    "in a hotel, and whoever wants to compare prices has to open several websites and send the same data each"
+    " time.\n\n"
+    "Brussels has promised a single ticket. Until then, fans of the night train help each other with maps and hints."
+)
+CONTRACT = (
+    "7.1 This Agreement enters into force on the Effective Date and continues for a term of two years.\n\n"
+    "7.2 Either party may terminate this Agreement for good cause, in particular if the other party fails to"
+    " pay invoices "
+    "despite two reminders. The Provider shall export all data and delete it at the request of the Customer.\n\n"
+    "8.1 The parties shall keep all information confidential. Please note that this obligation survives termination."
+)
+MINUTES = (
+    "Weekly sync, 11 June\nPresent: Priya, Sam, Lukas\n\n1. Release\n- translations are missing, Lukas asks the"
+    " agency\n"
+    "- search is slow for big accounts\n- decision: release on Tuesday\n\n2. Office\n- the heating does not work\n"
+    "- create a short list until the end of the month\n\nOpen points\n[ ] update the status page\n[ ] book the flights"
+    "\n[ ] write to the customer about the payment that failed, and call the landlord about the heating in the"
+    " small room"
+)
+GERMAN_LETTER = (
+    "Sehr geehrte Frau Albrecht,\n\nin der Wohnung über uns ist ein Rohr undicht, das Wasser tropft durch die"
+    " Decke. Bitte "
+    "schicken Sie einen Installateur. Können Sie prüfen, ob die Versicherung den Schaden übernimmt?\n\n"
+    "Fotos habe ich angehängt.\n\nMit freundlichen Grüßen\nTobias Wendt\nLindenstraße 8, 2. OG links"
+)
+LETTER = (
+    "Hi Jonas,\n\nsorry for the late answer. Could you send me the price list by Wednesday? Please add Hanna to"
+    " the thread.\n\n"
+    "One more question: can we book the training for July?\n\nKind regards,\nMarit Solberg\nHead of Procurement\n"
+    "Fjordtek AS | Strandgaten 14\n\nOn Thu, 4 Jun 2026, Jonas Reuter wrote:\n> attached is the offer. Let me know."
+)
+DOCUMENTS = {
+    "settings": SETTINGS,
+    "terminal": SESSION,
+    "patch": PATCH,
+    "article": STORY,
+    "contract": CONTRACT,
+    "minutes": MINUTES,
+    "German letter": GERMAN_LETTER,
+    "letter": LETTER,
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "block the afternoon of 7 July",
+        "who is on call tonight?",
+        "Can you answer that Saturday is included?",
+        "get rid of the worker container",
+        "leg dafür ein Ticket an",
+        "quelle heure est-il à Tokyo ?",
+        "把这个翻译成英文",
+    ],
+)
+def test_a_request_beside_any_document_is_found_at_either_end(kind: str, ask: str) -> None:
+    assert read_ask(f"{DOCUMENTS[kind]}\n\n{ask}").text == ask
+    assert read_ask(f"{ask}\n\n{DOCUMENTS[kind]}").text == ask
+
+
+@pytest.mark.parametrize("kind", ["patch", "article", "contract", "minutes"])
+def test_a_request_on_the_line_next_to_a_document_is_found(kind: str) -> None:
+    assert read_ask(f"{DOCUMENTS[kind]}\nwho is on call tonight?").text == "who is on call tonight?"
+    assert read_ask(f"who is on call tonight?\n{DOCUMENTS[kind]}").text == "who is on call tonight?"
+
+
+@pytest.mark.parametrize("lead", ["look at this:", "see this:", "here is the log:", "got this mail:", "log below"])
+def test_a_line_that_says_what_follows_is_not_the_request(lead: str) -> None:
+    assert read_ask(f"{lead}\n\n{LOG}\n\nsilence the alert for an hour").text == "silence the alert for an hour"
+    assert read_ask(f"{lead}\n\n{STORY}\n\nfind recent news about this").text == "find recent news about this"
+
+
+def test_the_items_of_a_long_task_are_not_set_apart() -> None:
+    task = "You have a deck of 52 cards and want to explain how likely it is to draw certain ones. " * 4
+    text = f"{task}\n\n1. What is the probability of an ace?\n\n2. Finally, what is the probability of a red card?"
+    assert read_ask(text).text == text
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        "Schönen Tag noch!",
+        "Ich freue mich auf Ihre Antwort.",
+        "Have a nice day!",
+        "I look forward to your reply",
+        "Merci d'avance et bonne journée",
+        "Espero su respuesta",
+        "Aguardo o seu retorno.",
+        "Resto in attesa di un suo riscontro",
+        "Czekam na odpowiedź",
+        "Жду вашего ответа",
+        "Cevabınızı bekliyorum",
+        "Mong nhận được phản hồi",
+        "期待您的回复",
+        "お返事をお待ちしております",
+        "회신 기다리겠습니다",
+        "في انتظار ردكم",
+        "आपका दिन शुभ हो",
+    ],
+)
+def test_a_polite_closing_does_not_replace_the_request(closing: str) -> None:
+    assert TASK in read_ask(f"{TASK}\n\n{closing}").text
+    assert read_ask(f"{LOG}\n\n{ASK}\n\n{closing}").text == ASK

@@ -12,11 +12,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from shortlist.text.languages.reading import glossed
+from shortlist.text.letters import is_closing, is_greeting, is_sign_off
 from shortlist.text.pasted import Block, blocks_of, first_and_last
 from shortlist.text.phrasing import (
     FIRST_WORD,
     LEAD,
     POINTS,
+    introduces,
     request_score,
     score_in_any_language,
     starts_like_a_request,
@@ -42,7 +44,13 @@ QUOTE_CHARS = 180
 SHORT_ASK, BESIDE = 200, 160
 """A request of at most this length, next to text of at least this length, is about that text."""
 LONG_TEXT = 350
-"""A paragraph of one sentence that points at text of at least this length is the request, whatever that text says."""
+"""A short paragraph that asks beside text of at least this length is the request, whatever that text says."""
+TYPED = 2.0
+"""What a paragraph scores that begins in lower case and ends without a full stop, as typed ones do."""
+MOST_SENTENCES = 3
+"""The sentences of such a paragraph."""
+TITLE, MANY_ITEMS = 80, 3
+"""The length of a line that may be a heading, and the items of a list that make a text a document."""
 MOSTLY = 0.4
 """A message with a smaller share of pasted text is a request at length, and is searched whole."""
 NARRATIVE, NARRATIVE_RUN = 500, 250
@@ -60,6 +68,7 @@ _TEXT_ACTIONS = frozenset(
 """Verbs for operations on an accompanying text."""
 _POINTS_AT_TEXT = re.compile(rf"{POINTS.pattern}|\b(?:her|him|his)\b", re.IGNORECASE)
 _ADDRESSED = re.compile(r"\b(?:i|me|my|we|us|our|you|your|please)\b|\?", re.IGNORECASE)
+_WRITES = re.compile(r"\b(?:i|me|my|we|us|our|please)\b", re.IGNORECASE)
 _WRITER = re.compile(rf"{LEAD}(?:i|we)['’](?:m|re|ve|d|ll)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|(?<=:)\s+(?=[A-Z\"“])")
 
@@ -71,6 +80,9 @@ _TAKEN_BACK = re.compile(
 """What takes back the request before it: "mute it, no wait, archive it"."""
 TAKING_BACK = frozenset({"wait", "scratch", "mind", "nevermind", "nvm", "actually", "meant"})
 """Words of which each of these has one: most requests have none, and are not read for it."""
+_SENTENCE_END = frozenset(".!?:。！？؟")
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+_ITEM = re.compile(r"\s*(?:[-*•] |\d{1,2}[.)] |\d{1,2}(?:\.\d{1,2})+ |§ ?\d|\[.\] |\d{1,2}:\d\d\b|#{1,4} )")
 _VAGUE = frozenset(terms("assist assistance task multiple several various different following detail question matter"))
 """Words of requests that say only that something is to be done."""
 
@@ -91,6 +103,8 @@ class _Unit(NamedTuple):
     block: int
     text: str
     score: float
+    asks_alone: bool
+    """Whether its paragraph is a short one of its own that asks, outside of a mail."""
 
 
 def read_ask(text: str) -> Ask:
@@ -106,7 +120,7 @@ def _read_long(text: str) -> Ask:
     blocks = blocks_of(text)
     is_prose = not any(block.is_pasted for block in blocks)
     if is_prose:
-        blocks = _introduced(text) or _with_narrative(blocks)
+        blocks = _set_apart(text) or _introduced(text) or _with_narrative(blocks)
     if sum(len(block.text) for block in blocks if block.is_pasted or block.in_letter) < MOSTLY * len(text):
         blocks = _set_apart(text)
         if not blocks:
@@ -163,33 +177,73 @@ def _asks_at_an_end(text: str) -> bool:
 
 
 def _set_apart(text: str) -> list[Block]:
-    """Cut off a first or last paragraph, one sentence, that points at the rest: "make a pdf of this", beside a runbook.
+    """Cut off a short paragraph that asks, beside a document: "make a pdf of this", above a runbook.
 
-    A request in another language than the rest, or beside a document with a heading, need not point at it. The rest may
-    be written like a request, as minutes are. Lower case at the start and no full stop at the end suggest typing.
+    The document may be written like a request, as minutes are. Then only a paragraph that points at it is set apart.
+    A paragraph at an end is preferred, and lower case at the start and no full stop at the end suggest typing.
     """
-    first, _, below = text.partition("\n\n")
-    above, _, last = text.rpartition("\n\n")
+    paragraphs = _paragraphs(text)
+    last = len(paragraphs) - 1
     found = [
-        (request_score(said) + 1.0 * ask[:1].islower() + 1.0 * (ask[-1:] != "."), ask, rest, is_first)
-        for ask, rest, is_first in ((first.strip(), below.strip(), True), (last.strip(), above.strip(), False))
-        if len(ask) <= SHORT_ASK and len(rest) >= LONG_TEXT and not _SENTENCE.search(ask)
-        for said in [glossed(ask) or ask]
-        for asks in [starts_like_a_request(said) or ask.endswith(("?", "？", "؟"))]
-        if (asks and (_POINTS_AT_TEXT.search(said) or rest.startswith("#")))
-        or (said is not ask and (asks or _may_ask(ask, rest)) and not glossed(rest[:LONG_TEXT]))
+        (score, -at, at)
+        for at, ask in enumerate(paragraphs)
+        if last and len(ask) <= SHORT_ASK and len(text) - len(ask) >= LONG_TEXT
+        for score in [_score_beside(ask, paragraphs[1] if at == 0 else paragraphs[0], text, is_end=at in (0, last))]
+        if score
     ]
     if not found:
         return []
-    _, ask, rest, is_first = max(found)
-    blocks = [Block(ask, is_pasted=False), Block(rest, is_pasted=True)]
-    return blocks if is_first else blocks[::-1]
+    at = max(found)[2]
+    parts = ["\n\n".join(paragraphs[:at]), paragraphs[at], "\n\n".join(paragraphs[at + 1 :])]
+    return [Block(part, is_pasted=part is not paragraphs[at]) for part in parts if part]
 
 
-def _may_ask(ask: str, rest: str) -> bool:
-    """Return whether a foreign sentence has a verb or a question word, or says much beside a heading."""
-    says_much = rest.startswith("#") and len(terms(glossed(ask))) > SAYS_ENOUGH
-    return says_much or score_in_any_language(ask) >= ENOUGH / 2
+def _paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a text; a first or last line that no sentence runs across is one of its own."""
+    found = [part.strip() for part in first_and_last(_PARAGRAPHS.split(text)) if part.strip()]
+    if not found:
+        return []
+    first, _, below = found[0].partition("\n")
+    if below and (first[-1:] in _SENTENCE_END or not below[:1].islower()):
+        found[:1] = [first, below]
+    above, _, last = found[-1].rpartition("\n")
+    before = above.rpartition("\n")[2].rstrip()
+    if above and (before[-1:] in _SENTENCE_END or len(before) <= TITLE or _ITEM.match(before)):
+        found[-1:] = [above, last]
+    return found
+
+
+def _score_beside(ask: str, head: str, text: str, *, is_end: bool) -> float:
+    """Score a paragraph as a request beside the rest of a text; 0 for one that is part of it."""
+    said = glossed(ask) or ask
+    sentences = _SENTENCE.split(ask)
+    is_typed = 1.0 * (ask[:1].isalpha() and not ask[:1].isupper()) + 1.0 * (ask[-1:] != ".")
+    if len(sentences) > MOST_SENTENCES or "\n" in ask or _ITEM.match(ask) or _asks_nothing(ask):
+        return 0.0
+    signal = max(map(score_in_any_language, sentences))
+    is_foreign = said is not ask and not glossed(text[:LONG_TEXT] if not text.startswith(ask) else text[-LONG_TEXT:])
+    fragment = len(terms(said)) > SAYS_ENOUGH and (is_foreign or (is_typed == TYPED and is_end and head[:1].isupper()))
+    asks = signal >= ENOUGH / 2 or (fragment and _is_structured(head, text))
+    points = starts_like_a_request(said) and bool(_POINTS_AT_TEXT.search(said))
+    is_beside = asks and (is_foreign or _is_structured(head, text) or _is_told_to_nobody(head, text))
+    is_one = is_beside and (is_end or is_typed == TYPED)
+    return (signal + is_typed + 1.0 * is_foreign + 1.0 * is_end) * (is_one or (is_end and points))
+
+
+def _asks_nothing(ask: str) -> bool:
+    return is_closing(ask) or is_greeting(ask) or is_sign_off(ask) or introduces(ask)
+
+
+def _is_structured(head: str, text: str) -> bool:
+    """Return whether a text that begins with `head` has a heading or lists."""
+    title = head.partition("\n")[0]
+    is_titled = len(title) <= TITLE and title[-1:] not in ".!?,:;" and not starts_like_a_request(title)
+    items = sum(1 for line in text[:MAX_ASK_CHARS].split("\n") if _ITEM.match(line))
+    return (is_titled or head.startswith("#") or items >= MANY_ITEMS) and not _begins_with_the_writer(head)
+
+
+def _is_told_to_nobody(head: str, text: str) -> bool:
+    return not (_begins_with_the_writer(head) or _begins_with_the_writer(text) or _is_addressed(text[:MAX_ASK_CHARS]))
 
 
 def _is_about(ask: str, rest: str) -> bool:
@@ -219,23 +273,23 @@ def _ends_apart(text: str) -> Iterator[tuple[str, str, bool]]:
     yield last.strip(), above.strip(), False
 
 
-def _is_addressed(text: str) -> bool:
+def _is_addressed(text: str, words: re.Pattern[str] = _ADDRESSED) -> bool:
     """Return whether most sentences of a text address a reader, as in a long request."""
     sentences = [part for part in first_and_last(_SENTENCE.split(text)) if part.strip()]
-    return sum(bool(_ADDRESSED.search(part)) for part in sentences) >= len(sentences) / 2
+    return sum(bool(words.search(part)) for part in sentences) >= len(sentences) / 2
 
 
 def _with_narrative(blocks: list[Block]) -> list[Block]:
     """Classify long runs of prose that address no reader as pasted text."""
     sentences = [
-        (part, is_own or bool(_ADDRESSED.search(part)) or starts_like_a_request(part))
-        for block in blocks
+        (part, (is_own or bool(_ADDRESSED.search(part)) or starts_like_a_request(part)) and number)
+        for number, block in enumerate(blocks, 1)
         for is_own in [_begins_with_the_writer(block.text)]
         for part in first_and_last(_SENTENCE.split(block.text))
         if part.strip()
     ]
     runs = [
-        (not is_own, [part for part, _ in run]) for is_own, run in groupby(sentences, key=lambda sentence: sentence[1])
+        (not owner, [part for part, _ in run]) for owner, run in groupby(sentences, key=lambda sentence: sentence[1])
     ]
     found = [Block("\n".join(run), is_told and len("\n".join(run)) >= NARRATIVE_RUN) for is_told, run in runs]
     narrative = sum(len(each.text) for each in found if each.is_pasted)
@@ -249,12 +303,20 @@ def _begins_with_the_writer(paragraph: str) -> bool:
 
 def _asking(blocks: list[Block]) -> list[_Unit]:
     units = [unit for number, block in enumerate(blocks) if not block.is_pasted for unit in _units(blocks, number)]
+    if any(unit.asks_alone for unit in units):
+        units = [unit for unit in units if unit.asks_alone or _may_be_told(blocks[unit.block])]
     if not units:
         return []
     best = max(unit.score for unit in units)
     least = max(best - NEAR_BEST, min(ENOUGH, best))
     whole = {unit.block for unit in units if unit.score >= least and len(blocks[unit.block].text) <= PARAGRAPH}
-    return [unit for unit in units if unit.score >= least or unit.block in whole or _is_told(unit, blocks[unit.block])]
+    chosen = [u for u in units if u.score >= least or u.block in whole or _is_told(u, blocks[u.block])]
+    return [unit for unit in chosen if not is_closing(unit.text)] or chosen
+
+
+def _may_be_told(block: Block) -> bool:
+    """Return whether a paragraph may be the writer's own, beside another one that asks by itself."""
+    return not block.in_letter and _is_addressed(block.text, _WRITES)
 
 
 def _is_told(unit: _Unit, block: Block) -> bool:
@@ -267,10 +329,14 @@ def _units(blocks: list[Block], number: int) -> list[_Unit]:
     text, in_letter = blocks[number].text, blocks[number].in_letter
     sentences = first_and_last([part.strip() for part in _SENTENCE.split(text) if part.strip()])
     outer = number in (0, len(blocks) - 1)
-    alone = len(text) <= (120 if in_letter else 200) and len(sentences) <= 1 + (not in_letter)
+    alone = len(text) <= (120 if in_letter else 200) and len(sentences) <= 1 + (not in_letter or text[:1].islower())
     around = 1.0 * alone + 1.0 * outer - (0.5 if alone else 3.0) * in_letter
     score = score_in_any_language if alone else request_score  # what is pasted is rarely that short
-    return [_Unit(number, sentence, around + score(sentence)) for sentence in sentences]
+    scores = [0.0 if _asks_nothing(sentence) else score(sentence) for sentence in sentences]
+    asks_alone = alone and not in_letter and max(scores) >= (1.0 if outer else ENOUGH / 2)
+    return [
+        _Unit(number, sentence, around + each, asks_alone) for sentence, each in zip(sentences, scores, strict=True)
+    ]
 
 
 def _both_ends(text: str, most: int = MAX_ASK_CHARS) -> str:

@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias
 from shortlist.models import Relation
 from shortlist.text.asks import quoted, read_ask
 from shortlist.text.languages.reading import glossed
+from shortlist.text.letters import without_closing
 from shortlist.text.queries import query_of, wishes
 from shortlist.text.tokens import read_words, terms
 
@@ -201,6 +202,7 @@ class Asked:
 def asked_now(text: str, earlier: Sequence[ChatTurn], *, called: bool = False) -> Asked:
     """Read what a user's turn asks for after the turns before it; `called` says that tools were called already."""
     ask = read_ask(text)
+    ask = ask._replace(text=without_closing(ask.text))
     relation = relation_of(ask.text, earlier, called=called)
     taken = _TAKEN[relation](ask.text, earlier)
     if relation == "new" or (not taken and relation in ("accepts", "fills")):
