@@ -207,6 +207,11 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "upstream/test_listing.py::test_a_list_of_prompts_that_is_asked_for_ends_at_its_size",
         "gateway/test_router.py::test_a_session_has_so_many_subscriptions_and_may_give_one_up_for_another",
     ),
+    "calls that need a login at the same time start as many": (
+        "cli/test_signing.py::test_calls_that_need_a_login_at_the_same_time_start_one",
+        "upstream/test_login.py::test_principals_share_the_discovery_of_a_server_and_no_login",
+        "upstream/test_login.py::test_a_discovery_that_fails_starts_no_login_of_anybody_and_is_tried_again_later",
+    ),
     "one tool that is nested too deeply loses the whole list of its server": (
         "upstream/test_bad_servers.py::test_tools_that_are_nested_too_deeply_are_left_out_alone_and_status_names_them",
         "upstream/test_bad_servers.py::test_a_tool_as_deep_as_a_message_may_be_is_served",

@@ -137,6 +137,28 @@ async def test_a_person_who_declines_ends_the_call(wiki: Protected) -> None:
         assert "which the user did not start" in words(await outcome(client))
 
 
+async def test_calls_that_need_a_login_at_the_same_time_start_one(wiki: Protected) -> None:
+    links: set[str] = set()
+
+    async def call(client: Client) -> None:
+        links.add(words(await outcome(client)).partition("Open ")[2].partition(" in a browser")[0])
+
+    async with gateway(wiki) as stack, client_of(stack, "modern") as client:
+        await call(client)
+        await anyio.to_thread.run_sync(browse, links.pop())
+        while stack.pool.states["wiki"] != "ready":
+            await anyio.sleep(0.01)
+        wiki.revoke()
+        clients, discoveries = len(wiki.clients), wiki.discoveries
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(call, client)
+        assert len(wiki.clients) == clients + 1
+        assert wiki.discoveries <= discoveries + 1
+        (link,) = links
+        assert link.startswith("http")
+
+
 PROCESS = """
 import asyncio, sys
 from shortlist.cli.grants import open_logins

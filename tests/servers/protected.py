@@ -27,6 +27,9 @@ class Protected:
     url: str = ""
     expires_in: int = 3600
     refreshes: int = 0
+    discoveries: int = 0
+    is_broken: bool = False
+    """Its metadata names an issuer that it is not."""
     called_with: list[str] = field(default_factory=list)
     access: set[str] = field(default_factory=set)
     refresh: set[str] = field(default_factory=set)
@@ -48,9 +51,10 @@ class Protected:
         )
 
     def metadata(self, _: Request) -> Response:
+        self.discoveries += 1
         return JSONResponse(
             {
-                "issuer": self.url,
+                "issuer": "https://elsewhere.example" if self.is_broken else self.url,
                 "authorization_endpoint": f"{self.url}/authorize",
                 "token_endpoint": f"{self.url}/token",
                 "registration_endpoint": f"{self.url}/register",

@@ -1,7 +1,7 @@
 """A server that needs a login, behind a real authorization server: signed, refreshed, and reported when it ended."""
 
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from shortlist.cli.grants import StoredGrants
 from shortlist.config.settings import HttpTransport
 from shortlist.storage.secrets import FileSecrets
-from shortlist.upstream import http
+from shortlist.upstream import http, login
 from shortlist.upstream.errors import UpstreamNeedsAuth
 from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, TokenGrant
 from shortlist.upstream.login import Logins, LoginTarget, login_target
@@ -71,6 +71,53 @@ async def test_without_a_login_the_server_says_which_command_signs_in(wiki: Prot
         assert pool.status()["wiki"].state == "needs_auth"
         with pytest.raises(UpstreamNeedsAuth, match="`shortlist login wiki`"):
             await whoami(pool)
+
+
+async def begun(logins: Logins, target: LoginTarget, principals: Iterable[str]) -> dict[str, str | LoginFailed]:
+    """Begin a login for each principal at the same time, and return the links or errors."""
+    found: dict[str, str | LoginFailed] = {}
+
+    async def begin(principal: str) -> None:
+        try:
+            found[principal] = await logins.begin(target, principal, CALLBACK)
+        except LoginFailed as error:
+            found[principal] = error
+
+    async with anyio.create_task_group() as tasks:
+        for principal in principals:
+            tasks.start_soon(begin, principal)
+    return found
+
+
+async def test_principals_share_the_discovery_of_a_server_and_no_login(wiki: Protected) -> None:
+    grants, target = MemoryLogins(), LoginTarget(server="wiki", url=f"{wiki.url}/mcp")
+    logins = Logins(grants)
+    links = await begun(logins, target, [f"token:{number}" for number in range(10)])
+    assert wiki.discoveries == 1
+    asked = {principal: httpx2.URL(str(link)).params for principal, link in links.items()}
+    for member in ("state", "client_id", "code_challenge"):
+        assert len({params[member] for params in asked.values()}) == 10
+    async with httpx2.AsyncClient() as browser:
+        answer = httpx2.URL((await browser.get(str(links["token:3"]))).headers["location"]).params
+    await logins.finish(answer["state"], answer["code"], answer["iss"])
+    keys = [LoginKey(principal, "wiki", target.resource) for principal in links]
+    assert [key.principal for key in keys if await grants.get(key) is not None] == ["token:3"]
+
+
+async def test_a_discovery_that_fails_starts_no_login_of_anybody_and_is_tried_again_later(
+    wiki: Protected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "DISCOVERED_SECONDS", 0.0)
+    wiki.is_broken = True
+    logins, target = Logins(MemoryLogins()), LoginTarget(server="wiki", url=f"{wiki.url}/mcp")
+    failed = await begun(logins, target, ("token:a", "token:b"))
+    assert all(isinstance(error, LoginFailed) for error in failed.values())
+    assert (wiki.discoveries, len(wiki.clients)) == (1, 0)
+    wiki.is_broken = False
+    await anyio.wait_all_tasks_blocked()
+    links = await begun(logins, target, ("token:a",))
+    assert str(links["token:a"]).startswith("http")
+    assert wiki.discoveries == 2
 
 
 async def test_the_state_of_a_login_tells_which_gateway_began_it(wiki: Protected) -> None:

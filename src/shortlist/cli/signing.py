@@ -4,6 +4,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -37,44 +38,52 @@ class SignIns:
     settings: Callable[[], Settings]
     refresh: Callable[[str], None]
     background: Callable[[], BackgroundTasks]
-    waiting: dict[tuple[str, str], StartedLogin] = field(default_factory=dict)
+    waiting: dict[tuple[str, str], "_Waiting"] = field(default_factory=dict)
 
     async def __call__(self, server: str, principal: str = SHARED) -> StartedLogin:
-        """Return the login that waits already, else start one."""
+        """Return the login of a principal that waits or is being started already, else start one."""
         key = (server, principal)
-        if key in self.waiting:
-            return self.waiting[key]
-        settings = self.settings()
-        if settings.oauth.resource:
-            # Whoever opened the link elsewhere would sign in for the caller who got it, and could be tricked into that.
-            raise InvalidInput(f"Sign in to {server!r} on the machine of the gateway: shortlist login {server}")
-        target = await anyio.to_thread.run_sync(target_of, server, settings.servers)
-        if len(self.waiting) >= MOST_WAITING:
-            raise TooManyLogins(server)
-        login, began = StartedLogin(secrets.token_urlsafe(12), "", anyio.Event()), anyio.Event()
-        outcome: list[StartedLogin | Exception] = []
+        waiting = self.waiting.get(key)
+        if waiting is None:
+            if self.settings().oauth.resource:
+                # Whoever opened the link elsewhere would sign in for the caller who got it: a trick to be refused.
+                raise InvalidInput(f"Sign in to {server!r} on the machine of the gateway: shortlist login {server}")
+            if len(self.waiting) >= MOST_WAITING:
+                raise TooManyLogins(server)
+            waiting = self.waiting[key] = _Waiting()
+            self.background().spawn(f"a login to {server!r}", partial(self._wait, key, waiting))
+        await waiting.began.wait()
+        if isinstance(waiting.outcome, Exception):
+            raise waiting.outcome
+        return waiting.outcome
 
-        async def wait() -> None:
-            try:
-                async with waiting_login(self.logins, target, principal) as (link, finish):
-                    self.waiting[key] = StartedLogin(login.id, link, login.done)
-                    outcome.append(self.waiting[key])
-                    began.set()
-                    await finish()
-                    self.refresh(server)
-                    login.done.set()
-            except Exception as error:
-                outcome.append(cause := cause_of(error))
-                raise cause from None
-            finally:
-                self.waiting.pop(key, None)
-                began.set()
+    async def _wait(self, key: tuple[str, str], waiting: "_Waiting") -> None:
+        server, principal = key
+        try:
+            target = await anyio.to_thread.run_sync(target_of, server, self.settings().servers)
+            async with waiting_login(self.logins, target, principal) as (link, finish):
+                login = waiting.outcome = StartedLogin(secrets.token_urlsafe(12), link, anyio.Event())
+                waiting.began.set()
+                await finish()
+                self.refresh(server)
+                login.done.set()
+        except Exception as error:
+            cause = cause_of(error)
+            if not waiting.began.is_set():
+                waiting.outcome = cause
+            raise cause from None
+        finally:
+            self.waiting.pop(key, None)
+            waiting.began.set()
 
-        self.background().spawn(f"a login to {server!r}", wait)
-        await began.wait()
-        if isinstance(outcome[0], Exception):
-            raise outcome[0]
-        return outcome[0]
+
+@dataclass(slots=True)
+class _Waiting:
+    """A login that waits for its user, from the moment somebody wants it."""
+
+    began: anyio.Event = field(default_factory=anyio.Event)
+    outcome: StartedLogin | Exception = field(default_factory=lambda: InvalidInput("The gateway is shutting down."))
+    """What it began as."""
 
 
 class TooManyLogins(InvalidInput):

@@ -22,6 +22,7 @@ from shortlist.upstream.grants import SHARED, LoginKey, LoginStore, TokenGrant
 from shortlist.upstream.oauth import (
     Authorization,
     Challenge,
+    Discovered,
     LoginEnded,
     LoginFailed,
     challenge_of,
@@ -39,6 +40,8 @@ AHEAD_SECONDS = 60.0
 MOST_PENDING = 256
 """Logins that were begun and not finished, of all principals together."""
 PENDING_SECONDS = 600.0
+DISCOVERED_SECONDS = 5.0
+"""How long what was found out about a server's login, or that nothing was, is used again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,7 @@ class Logins:
         """Begins the states of logins, which only the gateway that began them knows."""
         self._clock = clock
         self._flights: dict[LoginKey, asyncio.Task[TokenGrant | None]] = {}
+        self._discoveries: dict[LoginTarget, asyncio.Task[Discovered]] = {}
         self._pending: dict[str, _Pending] = {}
         self._reported = ""
 
@@ -157,13 +161,33 @@ class Logins:
         key = LoginKey(principal, target.server, target.resource)
         before = await self._grants.get(key)
         wanted = (*target.settings.scopes, *(before.wanted.split() if before is not None else ()))
+        found = (await self._discovered(target)).asking(wanted)
         async with await self._http(target) as http:
-            challenge = await challenge_of(http, target.server, target.url)
-            found = await discover(http, target.server, target.url, challenge, wanted)
             client = await register(http, found, target.settings, redirect_uri)
         login = Authorization(discovered=found, client=client, redirect_uri=redirect_uri, state=new_state(self._mark))
         self._keep(_Pending(key, login, target, self._clock() + PENDING_SECONDS))
         return login.url
+
+    async def _discovered(self, target: LoginTarget) -> Discovered:
+        """Return where to sign in to a server: all who ask at once, or soon after one another, share one discovery.
+
+        It is made without anybody's credentials, so it tells one principal nothing about another.
+        """
+        flight = self._discoveries.get(target)
+        if flight is None:
+            flight = self._discoveries[target] = asyncio.create_task(self._discover(target))
+            flight.add_done_callback(lambda done: self._forget_later(target, done))
+        return await asyncio.shield(flight)
+
+    def _forget_later(self, target: LoginTarget, done: asyncio.Task[Discovered]) -> None:
+        if not done.cancelled():
+            done.exception()  # seen, also where every caller has left
+        asyncio.get_running_loop().call_later(DISCOVERED_SECONDS, self._discoveries.pop, target, None)
+
+    async def _discover(self, target: LoginTarget) -> Discovered:
+        async with await self._http(target) as http:
+            challenge = await challenge_of(http, target.server, target.url)
+            return await discover(http, target.server, target.url, challenge)
 
     def expects(self, state: str) -> bool:
         """Return whether an authorization response with this state belongs to a login that was begun here."""

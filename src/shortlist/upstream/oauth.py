@@ -7,7 +7,7 @@ import base64
 import hashlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -82,6 +82,13 @@ class Discovered:
     authorization_server: AuthorizationServer
     scope: str | None
 
+    def asking(self, wanted: Iterable[str]) -> "Discovered":
+        """Return the same login with more scopes, and with the one that keeps it alive where that is offered."""
+        scope = union_scopes(self.scope, " ".join(wanted) or None)
+        if scope and OFFLINE in (self.authorization_server.scopes or ()) and OFFLINE not in scope.split():
+            scope = f"{scope} {OFFLINE}"
+        return replace(self, scope=scope)
+
 
 def new_state(mark: str = "") -> str:
     """Return a secret that the answer to a login must carry; the mark tells several gateways whose login it is."""
@@ -126,9 +133,7 @@ async def challenge_of(http: httpx2.AsyncClient, server: str, url: str) -> Chall
     return Challenge.of(response) if response.status_code == 401 else Challenge()
 
 
-async def discover(
-    http: httpx2.AsyncClient, server: str, url: str, challenge: Challenge, wanted: tuple[str, ...] = ()
-) -> Discovered:
+async def discover(http: httpx2.AsyncClient, server: str, url: str, challenge: Challenge) -> Discovered:
     """Find out where to sign in: challenge, protected-resource metadata, authorization-server metadata."""
     resource = resource_url_from_server_url(url)
     metadata = await _resource_metadata(http, server, url, challenge)
@@ -141,9 +146,6 @@ async def discover(
     found = await _authorization_server(http, server, url, issuer)
     supported = metadata.scopes_supported if metadata else None
     scope = challenge.scope or (" ".join(supported) if supported else None)
-    scope = union_scopes(scope, " ".join(wanted) or None)
-    if scope and OFFLINE in (found.scopes or ()) and OFFLINE not in scope.split():
-        scope = f"{scope} {OFFLINE}"
     return Discovered(server=server, resource=resource, sends_resource=True, authorization_server=found, scope=scope)
 
 
