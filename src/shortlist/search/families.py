@@ -283,15 +283,18 @@ class FirstKnown:
         if not self._compares or len(ranking) < 2:
             return ranking
         rows = ranking.rows[:COMPARED].tolist()
-        every = set(rows)
-        alike = {row: found for row in rows if (found := self._originals_of(row, every))}
+        places = {row: self._order.precedence(self._index.tool(row).server) for row in rows}
+        alike = {row: found for row in rows if (found := self._originals_of(row, places))}
         if not alike:
             return ranking
         behind = self._behind(alike, request, dict(ranking[:COMPARED]))
         return _first_known_first(ranking, rows, behind) if behind else ranking
 
-    def _originals_of(self, row: int, others: set[int]) -> set[int]:
-        """Return which of some rows a row looks like."""
+    def _originals_of(self, row: int, places: Mapping[int, int]) -> set[int]:
+        """Return which of the rows that were known before it a row looks like."""
+        others = {other for other, place in places.items() if place < places[row]}
+        if not others:
+            return others
         if self._pairs > MAX_REMEMBERED_PAIRS:
             self._forget()
         compared, found = self._compared.get(row), self._originals.get(row)
@@ -310,9 +313,7 @@ class FirstKnown:
         self._pairs = 0
 
     def _looks_like(self, copy: _Told, original: _Told) -> bool:
-        if original.place >= copy.place or self._order.interchangeable(original.server, copy.server):
-            return False
-        return copy.says(original)
+        return not self._order.interchangeable(original.server, copy.server) and copy.says(original)
 
     def _behind(self, alike: Mapping[int, set[int]], request: Request, scores: Mapping[int, float]) -> dict[int, int]:
         """Return the lookalikes that nothing speaks for, each with the original that was known first."""
