@@ -4,13 +4,15 @@ import json
 import threading
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
 from shortlist import large
-from shortlist.large import TooManyValues, check_values, is_large, read_json, write_json, written
+from shortlist.large import TooManyValues, beside, check_values, is_large, read_json, write_json, written
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
     ['\\"' * 9, "\\" * 12, "😀" * 7, "[{,:}]", '","', "é" * 9, "\x00\x1f\x7f"]
@@ -91,3 +93,37 @@ async def test_large_values_are_written_in_another_thread_and_small_ones_here(mo
     threads.clear()
     assert await written({"text": "hello"}) == b'{"text":"hello"}'
     assert threads == [threading.main_thread()]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["read", "write"])
+async def test_work_that_nobody_waits_for_stops_after_the_piece_that_it_is_at(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+    pieces: list[object] = []
+    plain: Any = {"read": from_json, "write": to_json}[kind]
+
+    def noted(piece: object, **more: Any) -> Any:
+        pieces.append(piece)
+        begun.set()
+        assert goes_on.wait(60)
+        return plain(piece, **more)
+
+    def work() -> None:
+        try:
+            read_json(b"[%b]" % b",".join([b"[1]"] * 100_000), 1_000_000) if kind == "read" else write_json(
+                [[1]] * 100_000
+            )
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(large, plain.__name__, noted)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beside, work)
+        assert await anyio.to_thread.run_sync(begun.wait, 60)
+        tasks.cancel_scope.cancel()
+    assert not ended.is_set()
+    goes_on.set()
+    assert await anyio.to_thread.run_sync(ended.wait, 60)
+    assert len(pieces) == 1

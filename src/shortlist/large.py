@@ -6,7 +6,9 @@ piece of it is parsed on its own. A worker process would not do: what it returns
 """
 
 import importlib
+import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
@@ -46,13 +48,39 @@ class TooDeep(ValueError):
         super().__init__(f"there are more than {MOST_LEVELS} levels")
 
 
+class NobodyWaits(Exception):
+    """The work was stopped between two pieces: its caller has left, or its time is over."""
+
+
+_left: ContextVar[threading.Event | None] = ContextVar("left", default=None)
+
+
 async def beside(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-    """Return what a function returns that reads or writes large JSON; one at a time, since threads share a lock."""
+    """Return what a function returns that reads or writes large JSON; one at a time, since threads share a lock.
+
+    A caller that is cancelled leaves at once, and the work stops after the piece that it is at.
+    """
     limiter = _one_at_a_time.get()
     if limiter is None:
         limiter = anyio.CapacityLimiter(1)
         _one_at_a_time.set(limiter)
-    return await anyio.to_thread.run_sync(function, *arguments, limiter=limiter)
+    left = threading.Event()
+
+    def work() -> Result:
+        _left.set(left)
+        return function(*arguments)
+
+    try:
+        return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        left.set()
+        raise
+
+
+def _check_wanted() -> None:
+    left = _left.get()
+    if left is not None and left.is_set():
+        raise NobodyWaits
 
 
 async def written(value: Any) -> bytes:
@@ -135,6 +163,7 @@ class _Text:
         data, start, values, inside = self._data, 0, 0, np.uint8(0)
         places, kinds = [np.empty(0, np.int64)], [np.empty(0, np.uint8)]
         while start < len(data):
+            _check_wanted()
             block = data[start : start + BLOCK_BYTES]
             while (len(block) - len(block.rstrip(b"\\"))) % 2 and start + len(block) < len(data):
                 block += data[start + len(block) : start + len(block) + 1]  # the escaped character
@@ -269,6 +298,7 @@ class _Text:
         return "".join(parts)
 
     def _parsed(self, piece: bytes) -> Any:
+        _check_wanted()
         try:
             return from_json(piece)
         except ValueError:
@@ -324,6 +354,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
 def _write_items(items: Any, parts: list[bytes]) -> None:
     """Write some items and a comma after each: together where they are small, half of them at a time otherwise."""
     for part in _some(items):
+        _check_wanted()
         if _weight(part, PIECE_MARKS) <= PIECE_MARKS:
             parts += (to_json(part, inf_nan_mode="null")[1:-1], b",")
         elif len(part) > 1:
@@ -335,6 +366,7 @@ def _write_items(items: Any, parts: list[bytes]) -> None:
 
 def _write_members(members: list[tuple[Any, Any]], parts: list[bytes]) -> None:
     for part in _some(members):
+        _check_wanted()
         if _weight(part, PIECE_MARKS) <= PIECE_MARKS:
             parts += (to_json(dict(part), inf_nan_mode="null")[1:-1], b",")
         elif len(part) > 1:

@@ -5,15 +5,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from benchmarks.stress.client import RawClient, Refused
 
 from shortlist import large, validation
-from shortlist.config.settings import Limits
+from shortlist.config.settings import Limits, MemoryTransport, ServerSettings
 from shortlist.front import transport
 from shortlist.gateway import calling
-from shortlist.large import LARGE_BYTES
+from shortlist.large import LARGE_BYTES, beside
 from shortlist.upstream.framing import CLIENT_VALUES, SMALL_VALUES
 from shortlist.workers import WorkOwner, run_apart
 from tests.gateway.support import Era, Fixture, serve, words
@@ -131,3 +132,20 @@ async def test_large_messages_to_and_from_a_server_over_http_are_handled_beside_
         assert json.loads(text_of(await pool.call_tool("rough", "echo", {"rows": ROWS}))) == {"rows": ROWS}
     assert threads.longest_on_loop <= LARGE_BYTES
     assert threads.bytes_beside > 2 * len(json.dumps(ROWS, separators=(",", ":")))
+
+
+async def test_a_call_ends_in_its_time_though_its_result_cannot_be_paged(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rows(Fixture):
+        async def tool_echo(self, *_: Any) -> Any:
+            return types.CallToolResult(content=[], structured_content={"rows": ROWS})
+
+    monkeypatch.setattr(calling, "PREPARE_SECONDS", 0.1)
+    fixture, is_free = Rows("alpha"), threading.Event()
+    entry = ServerSettings(name="alpha", transport=MemoryTransport(build=lambda: fixture.server), timeout_seconds=0.1)
+    async with serve(others={"alpha": entry}) as served, served.client() as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(beside, is_free.wait, 60.0)  # other large messages
+        with anyio.fail_after(60):
+            shown = await client.call_tool("call_tool", {"name": "alpha__echo", "arguments": {"text": ""}})
+        is_free.set()
+    assert shown.is_error
+    assert "tool 'echo' answered, but its result could not be prepared within the timeout of 0.1 s" in words(shown)

@@ -16,7 +16,8 @@ import pytest
 from shortlist.config import Limits
 from shortlist.errors import UpstreamError
 from shortlist.fairness import Allowance
-from shortlist.upstream import http
+from shortlist.large import LARGE_BYTES
+from shortlist.upstream import framing, http
 from shortlist.upstream.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions, Notified, StateChanged
 from shortlist.upstream.framing import ServerSentEvent
@@ -331,3 +332,22 @@ async def test_trusted_certificates_are_read_once_and_beside_the_event_loop(monk
             assert text_of(await pool.call_tool("rough", "echo", {})) == "{}"
     assert len(threads) == 1
     assert threading.main_thread() not in threads
+
+
+@eras
+async def test_a_call_ends_in_its_time_though_its_answer_is_still_being_parsed(
+    era: Era, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+
+    def slow(data: bytes, *_: Any) -> Any:
+        assert goes_on.wait(DEADLINE_SECONDS)
+        return json.loads(data)
+
+    async with rough_server(era) as rough, pool_of(web("rough", rough.url)) as (pool, _):
+        monkeypatch.setattr(framing, "read_json", slow)
+        try:
+            with anyio.fail_after(DEADLINE_SECONDS / 2), pytest.raises(UpstreamTimeout, match="did not answer within"):
+                await pool.call_tool("rough", "echo", {"text": "x" * LARGE_BYTES}, options=SHORT)
+        finally:
+            goes_on.set()

@@ -9,8 +9,10 @@ kept open while the modern client comes back with the answers.
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from time import perf_counter
 
 import anyio
@@ -45,7 +47,7 @@ from shortlist.large import beside, is_large, write_json
 from shortlist.models import Json, Tool
 from shortlist.telemetry.events import CallOutcome
 from shortlist.text.tokens import cleaned
-from shortlist.upstream.errors import UpstreamNeedsAuth
+from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamTimeout
 from shortlist.upstream.events import CallOptions
 from shortlist.validation import Check, check_call
 
@@ -59,6 +61,8 @@ HIDDEN_SCHEMA = (
 )
 MOST_BLOCKS = 10_000
 """Content blocks of a result: each is looked at several times."""
+PREPARE_SECONDS = 2.0
+"""What the gateway may take at least to inspect and page a result, also where its server used up the whole timeout."""
 MAX_ROUNDS = 10
 MAX_QUESTIONS = 10
 """How many questions a server may ask in one round."""
@@ -66,6 +70,7 @@ MAX_QUESTIONS = 10
 
 async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> McpResult:
     """Call a tool whose schema the client does not have: check the arguments first, and page a large result."""
+    started = perf_counter()
     tool = await find_tool(call, name, arguments)
     check = await check_call(tool, arguments, call.seen.caller.principal.name)
     if check.violations:
@@ -75,7 +80,24 @@ async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> M
     result = await call_bound(call, tool, arguments, native=False)
     if check.unchecked and not is_input_required(result):
         result = _with_note(result, f"[The arguments were not checked: {check.unchecked}.]")
-    return await _paged(call, tool, result)
+    with _prepared_in_time(call.state, tool, started):
+        return await _paged(call, tool, result)
+
+
+@contextmanager
+def _prepared_in_time(state: GatewayState, tool: Tool, started: float) -> Iterator[None]:
+    """End a call whose result takes longer to prepare than is left of its server's timeout."""
+    server = state.settings.servers.get(tool.server)
+    seconds = server.timeout_seconds if server is not None else inf
+    try:
+        with anyio.fail_after(max(seconds - (perf_counter() - started), PREPARE_SECONDS)):
+            yield
+    except TimeoutError:
+        raise UpstreamTimeout(
+            tool.server,
+            f"tool {tool.name!r} answered, but its result could not be prepared within the timeout of {seconds:g} s. "
+            "The tool was called; it was not repeated. Ask it for less.",
+        ) from None
 
 
 async def call_bound(call: ToolCall, tool: Tool, arguments: ToolArguments, *, native: bool = True) -> McpResult:
@@ -118,7 +140,8 @@ async def _call_allowed(call: ToolCall, tool: Tool, arguments: ToolArguments, *,
         result = _bounded(tool, await _answered(call, tool, arguments))
         configured = state.settings.servers.get(tool.server)
         if configured is not None and configured.results != "pass" and not is_input_required(result):
-            result = await _inspected(state, tool, configured.results, result)
+            with _prepared_in_time(state, tool, started):
+                result = await _inspected(state, tool, configured.results, result)
         outcome = _outcome(result)
         if shown := list(shown_uris(result)):
             state.uris.note(call.seen.caller.principal.key, tool.server, shown)
