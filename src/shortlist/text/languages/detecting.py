@@ -3,11 +3,14 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from itertools import islice
+
+from rapidfuzz.distance import OSA
 
 from shortlist.text.languages.glossing import LATIN
-from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, english_words
+from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, english_ranks, english_words
 from shortlist.text.tokens import ACTIONS, STOPWORDS, fold, read_words
 
 NAMES = {
@@ -73,9 +76,13 @@ _UNSUPPORTED_WORDS = {
 CORE_ENGLISH = read_words("core_english.txt")
 """Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
 _QUESTIONS = frozenset({"how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
-CORE_WEIGHT, WORD_WEIGHT = 3.0, 0.5
+CORE_WEIGHT, WORD_WEIGHT, SLIP_WEIGHT = 3.0, 0.5, 1.0
+COMMON_WORDS, SHORTEST_SLIP = 3_000, 4
+"""Of how many English words, and from which length on, a word of no language can be a mistyped one."""
+MAX_REMEMBERED = 2_000
 ENOUGH, ONLY_THERE = 1.7, 0.4
 """The votes that a language needs, and what it counts more that only this one has the first word, mostly a verb."""
+PLURAL_ENDS = frozenset("aeinosuy")
 NOWHERE: frozenset[str] = frozenset()
 
 
@@ -149,6 +156,7 @@ def _latin_language(clause: str) -> str | None:
     told = not is_plain or named or (not theirs.isdisjoint(strange) and not _is_by_one_word(words, theirs))
     against = CORE_WEIGHT * sum(best not in tables.get(word, NOWHERE) for word in asked)
     against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, NOWHERE) for word in words)
+    against += SLIP_WEIGHT * sum(_is_slip(word) for word in strange if not known[word] and word not in tables)
     needed = ENOUGH if len(words) > 2 else 1.0
     # Words that are English too are not enough: in "delte the tab", `the` and `tab` are Hindi.
     return best if told and found >= needed and found > against else None
@@ -161,10 +169,26 @@ def _is_by_one_word(words: list[str], theirs: set[str]) -> bool:
     return words[0] in ACTIONS - theirs or sum(word in STOPWORDS for word in words) > 1
 
 
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _is_slip(word: str) -> bool:
+    """Return whether a word is a common English one with a typing error after its first letter."""
+    return any(OSA.distance(word, common, score_cutoff=1) < 2 for common in _common_words().get(word[0], ()))
+
+
+@cache
+def _common_words() -> Mapping[str, list[str]]:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for word in islice(english_ranks(), COMMON_WORDS):
+        if len(word) >= SHORTEST_SLIP:
+            found[word[0]].append(word)
+    return found
+
+
 def _languages_with(word: str) -> frozenset[str]:
     """Return the languages that have a word, or the word that it seems to be the plural of."""
     known, plain = _one_word_forms(), fold(word)
-    return known.get(plain) or (known.get(plain[:-1]) if len(plain) > 4 else None) or NOWHERE
+    is_plural = len(plain) > 4 and plain[-1] in PLURAL_ENDS
+    return known.get(plain) or (known.get(plain[:-1]) if is_plural else None) or NOWHERE
 
 
 @cache
