@@ -237,6 +237,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "a server that floods stderr, stdout or its clients with requests slows the calls of others": (
         "upstream/test_pool.py::test_a_server_that_floods_its_stderr_is_slowed_and_its_last_lines_are_kept",
+        "upstream/test_pool.py::test_a_line_on_stderr_without_an_end_is_slowed_as_well",
         "upstream/test_faults.py::test_a_server_that_asks_without_end_is_answered_at_a_bearable_pace",
     ),
     "a client that leaves with requests waiting logs a traceback, and its call goes on": (
@@ -268,6 +269,20 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "log messages of a server to many clients pile up and take the loop from every call": (
         "gateway/test_access.py::test_what_servers_announce_without_end_waits_within_bounds_and_changes_are_told_once",
+    ),
+    "a clock that is set back breaks the chain of the audit log": (
+        "storage/test_audit.py::test_a_clock_that_is_set_back_leaves_every_chain_whole",
+    ),
+    "a start that was given up is taken for the next one, which then outlives its server": (
+        "upstream/test_processes.py::test_a_start_that_was_given_up_is_not_taken_for_the_next_one",
+    ),
+    "cursors of 30 MB pile up while a list is read": (
+        "upstream/test_bad_servers.py::test_a_long_cursor_ends_the_listing_because_all_of_them_are_kept",
+        "upstream/test_bad_servers.py::test_cursors_count_as_what_a_list_of_prompts_may_take",
+    ),
+    "a client over stdio waits for ever for a request that cannot be parsed, or ends the gateway with a traceback": (
+        "gateway/test_stdio.py::test_a_request_that_cannot_be_parsed_is_answered_too",
+        "gateway/test_stdio.py::test_a_client_that_closes_its_end_of_stdout_ends_the_gateway_without_a_traceback",
     ),
     "kill -9 leaves processes, damages files or loses events that were written": (
         "cli/test_process.py::test_kill_9_leaves_no_process_and_no_damaged_file_whenever_it_comes",

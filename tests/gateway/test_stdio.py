@@ -88,6 +88,34 @@ def test_a_request_that_is_not_valid_is_answered_so_that_nobody_waits_for_it() -
     assert last == ping(4)
 
 
+def test_a_request_that_cannot_be_parsed_is_answered_too() -> None:
+    deep = [
+        b'{"jsonrpc":"2.0","id":%d,"method":"ping","params":%s1%s}' % (n, b'{"a":' * n, b"}" * n) for n in (300, 60_000)
+    ]
+    answer = b'{"jsonrpc":"2.0","id":7,"result":{"method":'
+    done = subprocess.run(
+        COMMAND, input=b"\n".join([*deep, answer, b"hello"]), capture_output=True, check=True, timeout=SECONDS
+    )
+    assert [(each["id"], each["error"]["code"]) for each in sent_back(done.stdout)] == [(300, -32600), (60_000, -32600)]
+
+
+def test_a_client_that_closes_its_end_of_stdout_ends_the_gateway_without_a_traceback(config: Path) -> None:
+    pipe = subprocess.PIPE
+    command = [*GATEWAY, "serve", "--own", "--config", str(config)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(lines_of([ping(1)]))
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(lines_of([ping(number) for number in range(2, 2_000)]))
+        process.stdin.close()
+        assert process.wait(SECONDS) == 0
+        assert process.stderr
+        assert b"Traceback" not in process.stderr.read()
+
+
 def test_a_request_over_the_limit_is_answered_with_an_error_and_the_next_one_as_ever() -> None:
     huge, unnamed = ping(7, text="x" * LIMIT), b"x" * (LIMIT + 1) + b"\n"
     many = json.dumps(ping(8, values=[0] * (CLIENT_VALUES + 1)), separators=(",", ":")).encode() + b"\n"

@@ -87,6 +87,8 @@ def list_tools(request: dict[str, Any]) -> None:
         answer(request, {"tools": listed, **more})
     elif FAULT == "endless-cursor":
         answer(request, {"tools": [tool("only")], "nextCursor": "again"})
+    elif FAULT == "long-cursors":
+        answer(request, {"tools": [tool(f"tool_{state['lists']}")], "nextCursor": f"{state['lists']}" + "x" * 10_000})
     else:
         answer(request, {"tools": tools()})
 

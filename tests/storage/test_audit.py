@@ -86,6 +86,16 @@ def test_a_new_day_starts_a_new_file_and_old_ones_are_removed_whole(tmp_path: Pa
     assert [check.problem for check in AuditFiles(tmp_path).checks()] == ["", ""]
 
 
+def test_a_clock_that_is_set_back_leaves_every_chain_whole(tmp_path: Path) -> None:
+    log = AuditFiles(tmp_path)
+    for day in (0, 1, 0, 0, 1, 0):
+        log.record(record(at=day * DAY))
+    log.close()
+    checks = AuditFiles(tmp_path).checks()
+    assert {(check.problem, check.closed) for check in checks} == {("", True)}
+    assert sum(check.records for check in checks) == 6
+
+
 def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):

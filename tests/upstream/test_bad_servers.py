@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from shortlist.config import Limits, ServerSettings, StdioTransport
 from shortlist.upstream.errors import UpstreamNeedsAuth, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
 from shortlist.upstream.events import CallOptions
+from shortlist.upstream.offers import MOST_BYTES, offered_items
 from shortlist.upstream.pool import UpstreamPool
 from tests.upstream.support import (
     DEADLINE_SECONDS,
@@ -130,6 +133,22 @@ async def test_more_tools_than_the_limit_are_cut_and_named() -> None:
 async def test_a_cursor_that_repeats_ends_the_listing() -> None:
     async with pool_of(script("loop", "endless-cursor")) as (pool, _):
         assert pool.status()["loop"].tools == 1
+
+
+async def test_a_long_cursor_ends_the_listing_because_all_of_them_are_kept() -> None:
+    async with pool_of(script("wordy", "long-cursors")) as (pool, recorder):
+        assert pool.status()["wordy"].tools == 1
+        assert "its cursor has 10,001 characters" in str(recorder.tools("wordy")[0].problems)
+
+
+async def test_cursors_count_as_what_a_list_of_prompts_may_take() -> None:
+    asked = []
+
+    async def page(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append(params)
+        return {"prompts": [{"name": f"p{len(asked)}"}], "nextCursor": f"{len(asked)}" + "x" * MOST_BYTES}
+
+    assert [prompt["name"] for prompt in await offered_items(page, "prompts")] == ["p1"]
 
 
 async def test_of_two_tools_with_one_name_the_first_is_kept() -> None:

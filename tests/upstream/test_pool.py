@@ -324,6 +324,13 @@ def test_a_server_that_floods_its_stderr_is_slowed_and_its_last_lines_are_kept(t
     assert len((tmp_path / "x.log").read_text().splitlines()) < 20_000, "of two million"
 
 
+def test_a_line_on_stderr_without_an_end_is_slowed_as_well() -> None:
+    log = StderrLog()
+    assert log.write(b"loading .")
+    assert not log.write(b"." * 64_000)
+    assert log.write(b"\n")
+
+
 SECRETS = (
     *("ghp_abcdefghij1234567890ABCDEF", "sk-proj-abcdefg1234567", "AKIAIOSFODNN7EXAMPLE", "slt_abcDEF123456789012"),
     *("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmVk", "a configured value", "xoxb-1234567890-abcdef"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,8 +15,9 @@ import anyio
 import pytest
 import uvloop
 
-from shortlist.upstream.guardian import pipe_file
-from tests.upstream.support import DEADLINE_SECONDS, QUICK, pool_of, script, text_of
+from shortlist.upstream.guardian import Guardian, pipe_file
+from shortlist.upstream.isolation import IsolatedCommand
+from tests.upstream.support import DEADLINE_SECONDS, ENVIRONMENT, QUICK, pool_of, script, text_of
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 HOLDER = """
@@ -153,6 +155,28 @@ async def test_servers_start_again_when_the_guardian_itself_was_killed() -> None
         with pytest.raises(Exception, match="may have received"):
             await pool.call_tool("frail", "die", {})
         assert text_of(await pool.call_tool("frail", "echo", {})) == "{}"
+
+
+@linux
+@pytest.mark.anyio
+async def test_a_start_that_was_given_up_is_not_taken_for_the_next_one() -> None:
+    guardian, before = Guardian(), _guardians()
+    first = await guardian.start(_printing_its_pid())
+    (process,) = _guardians() - before
+    os.kill(process, signal.SIGSTOP)
+    with anyio.move_on_after(0.3):  # long enough to ask, and nobody answers
+        await guardian.start(_printing_its_pid())
+    os.kill(process, signal.SIGCONT)
+    second = await guardian.start(_printing_its_pid())
+    assert [int(await child.stdout.readline()) for child in (first, second)] == [first.pid, second.pid]
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while set(_children(process)) != {first.pid, second.pid}:
+            await anyio.sleep(0.01)
+    await guardian.close()
+
+
+def _printing_its_pid() -> IsolatedCommand:
+    return IsolatedCommand(("/bin/sh", "-c", "trap '' PIPE HUP; echo $$; exec sleep 600"), ENVIRONMENT, None, {})
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -36,6 +36,7 @@ from shortlist.upstream.framing import (
     Oversized,
     error_message,
     has_unusable_id,
+    id_of_unreadable_request,
     read_client_line,
     read_line,
     refusal,
@@ -52,6 +53,10 @@ CHUNK_BYTES = 64 * 1024
 UNREAD_MESSAGES = 1_000
 UNREAD_BYTES = 16 * 1024 * 1024
 """How much a client may leave unread; beyond either, the gateway stops reading from the client."""
+INVALID = (
+    "This is not a valid JSON-RPC 2.0 request. Check `jsonrpc`, `id`, `method` and `params`, "
+    "and that it is JSON with at most 200 levels."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -164,8 +169,7 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
             number = _id_of_request(line, value)
             if number is None:
                 return error
-            reason = "This is not a valid JSON-RPC 2.0 request. Check `jsonrpc`, `id`, `method` and `params`."
-            await self._outbox.send(_session_message(error_message(number, INVALID_REQUEST, reason)))
+            await self._outbox.send(_session_message(error_message(number, INVALID_REQUEST, INVALID)))
             return None
         if isinstance(message, JSONRPCNotification) and (has_unusable_id(line) if value is None else "id" in value):
             await self._outbox.send(_session_message(error_message(None, INVALID_REQUEST, UNUSABLE_ID)))
@@ -206,6 +210,8 @@ class _Outbox(ObjectSendStream[SessionMessage]):
 
     async def send(self, item: SessionMessage) -> None:
         message = await with_json(item.message)
+        if self._writer.is_closing():  # the client is gone; to write would raise what nobody expects
+            raise anyio.BrokenResourceError
         self._writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         if self._writer.transport.get_write_buffer_size() > self._most_bytes:
             logger.warning("disconnected a client that reads none of its messages (limits.unread_bytes)")
@@ -240,7 +246,9 @@ def _id_of_request(line: bytes, value: Any) -> int | str | None:
     try:
         message = value if value is not None or len(line) > LARGE_BYTES else from_json(line.decode("utf-8", "replace"))
     except ValueError:
-        return None
+        message = None
+    if message is None:
+        return id_of_unreadable_request(line)
     number = message.get("id") if isinstance(message, dict) and "method" in message else None
     return number if isinstance(number, (int, str)) and not isinstance(number, bool) else None
 

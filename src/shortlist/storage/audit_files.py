@@ -95,6 +95,9 @@ class AuditFiles:
         if self._trail is None or self._descriptor is None or self._trail.name != name:
             self.close()
             private_folder(self._folder)
+            if (self._folder / name).exists():  # the clock was set back to a day whose file is closed
+                self._process = process_name()
+                name = trail_name(at, self._process)
             self._descriptor = os.open(self._folder / name, _FLAGS, FILE_MODE)
             self._trail = AuditChain.begun(name)
         return self._trail

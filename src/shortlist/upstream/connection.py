@@ -46,6 +46,8 @@ from shortlist.upstream.stored import filled, secret_values
 from shortlist.upstream.wire import Channel, Ears, Wire, open_memory
 
 MAX_PAGES = 2_000
+CURSOR_CHARACTERS = 4_096
+"""All cursors of a list are kept until it ends; a longer one ends the list."""
 FindSecret: TypeAlias = Callable[[str], str | None]
 """Returns a stored secret by its name; may be slow."""
 StreamEnd: TypeAlias = Literal["rewatch", "lost", "refused"]
@@ -267,6 +269,9 @@ class Connection:
                 listing.note(f"only the first {most:,} tools are kept")
                 break
             if not isinstance(cursor, str) or cursor in seen:
+                break
+            if len(cursor) > CURSOR_CHARACTERS:
+                listing.note(f"the rest of the list is ignored: its cursor has {len(cursor):,} characters")
                 break
             seen.add(cursor)
         self._wire.header_maps = listing.header_maps

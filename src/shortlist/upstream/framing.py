@@ -377,6 +377,13 @@ def refusal(line: Oversized) -> Message:
     return error_message(_request_id(line.head, line.tail), INVALID_REQUEST, f"the message {line.reason}")
 
 
+def id_of_unreadable_request(line: bytes) -> int | str | None:
+    """Return the id of a request that cannot be parsed, such as one that is nested too deeply."""
+    head, tail = line[:EDGE_BYTES], line[-EDGE_BYTES:]
+    is_request = (b'"method"' in head or b'"method"' in tail) and not _ANSWER.match(head)
+    return _request_id(head, tail) if is_request else None
+
+
 def error_message(request_id: int | str | None, code: int, reason: str) -> Message:
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": reason}}
 

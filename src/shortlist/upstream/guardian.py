@@ -22,7 +22,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, Any, Literal, Protocol
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:  # as a program it has the standard library alone
+    from shortlist.upstream.isolation import IsolatedCommand
 
 _LENGTH = struct.Struct("!I")
 _SUBREAPER = 36
@@ -58,29 +61,6 @@ class Child:
             transport.close()
 
 
-class Startable(Protocol):
-    """How to start a process."""
-
-    @property
-    def command(self) -> Sequence[str]: ...
-
-    @property
-    def environment(self) -> Mapping[str, str]: ...
-
-    @property
-    def directory(self) -> str | None: ...
-
-    @property
-    def limits(self) -> Mapping[str, int]:
-        """`memory` in bytes, `processes`, open `files`, and `cpu` seconds; none where it is empty."""
-        ...
-
-    @property
-    def cleanup(self) -> Sequence[str]:
-        """A command to run when the process has ended."""
-        ...
-
-
 @dataclass(slots=True)
 class Guardian:
     """The gateway's side; the process starts with the first server and ends with `close`."""
@@ -88,11 +68,12 @@ class Guardian:
     _process: asyncio.subprocess.Process | None = None
     _socket: socket.socket | None = None
     _children: dict[int, Child] = field(default_factory=dict)
-    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _one_start: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _starting: "asyncio.Task[Child] | None" = None
     _reply: "asyncio.Future[dict[str, Any]] | None" = None
     _reading: "asyncio.Task[None] | None" = None
 
-    async def start(self, launch: Startable) -> Child:
+    async def start(self, launch: "IsolatedCommand") -> Child:
         """Start a process in a group of its own; raise OSError with the system's reason."""
         if sys.platform == "win32":
             return await _start_directly(launch.command, launch.environment, launch.directory)
@@ -103,23 +84,35 @@ class Guardian:
             "limits": dict(launch.limits),
             "cleanup": list(launch.cleanup),
         }
-        async with self._starting:
+        await self._one_start.acquire()
+        self._starting = starting = asyncio.create_task(self._start(request))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_discard)
+            raise
+
+    async def _start(self, request: Mapping[str, Any]) -> Child:
+        """Start a process to the end: the reply to a request that nobody waits for would be taken for the next one."""
+        try:
             if self._socket is None:
                 await self._begin()
             pipes = _Pipes.open()
             try:
                 reply = await self._ask(request, pipes)
             except BaseException:
-                pipes.close_ours()
+                _close(pipes.ours)
                 raise
             finally:
-                pipes.close_theirs()
+                _close(pipes.theirs)
             if "error" in reply:
-                pipes.close_ours()
+                _close(pipes.ours)
                 raise OSError(reply["error"])
             child = await _connected(int(reply["pid"]), pipes)
             self._children[child.pid] = child
             return child
+        finally:
+            self._one_start.release()
 
     def forget(self, child: Child) -> None:
         """Stop following a process that has ended."""
@@ -128,10 +121,11 @@ class Guardian:
     async def close(self) -> None:
         """End the guardian, and with it whatever is left of its processes."""
         try:
-            if self._reading is not None:  # before its socket is closed, whose number may be used again at once
-                self._reading.cancel()
-                await asyncio.wait([self._reading])
-                self._reading = None
+            for task in (self._starting, self._reading):
+                if task is not None:  # before its socket is closed, whose number may be used again at once
+                    task.cancel()
+                    await asyncio.wait([task])
+            self._starting = self._reading = None
         finally:
             if self._socket is not None:
                 self._socket.close()
@@ -201,6 +195,16 @@ class Guardian:
             self._reply.set_exception(OSError("the process that starts servers ended"))
 
 
+def _discard(starting: "asyncio.Task[Child]") -> None:
+    """End a process whose caller no longer waits for its start."""
+    if starting.cancelled() or starting.exception() is not None:
+        return
+    child = starting.result()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.close()
+
+
 @dataclass(frozen=True, slots=True)
 class _Pipes:
     theirs: tuple[int, int, int]
@@ -213,18 +217,14 @@ class _Pipes:
             for _ in range(3):
                 opened.extend(os.pipe())
         except OSError:
-            for descriptor in opened:
-                os.close(descriptor)
+            _close(opened)
             raise
         return cls((opened[0], opened[3], opened[5]), (opened[1], opened[2], opened[4]))
 
-    def close_ours(self) -> None:
-        for descriptor in self.ours:
-            os.close(descriptor)
 
-    def close_theirs(self) -> None:
-        for descriptor in self.theirs:
-            os.close(descriptor)
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 async def _connected(pid: int, pipes: _Pipes) -> Child:
@@ -356,8 +356,7 @@ def _serve(gateway: socket.socket, started: _Started) -> bool:
             started.cleanups[process.pid] = request["cleanup"]
         _say(gateway, {"pid": process.pid})
     finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+        _close(descriptors)
     return True
 
 

@@ -38,7 +38,7 @@ async def offered_items(ask: AskPage, key: str) -> list[dict[str, Any]]:
                 return items
             items.append(item)
         cursor = page.get("nextCursor")
-        if not isinstance(cursor, str) or cursor in seen:
+        if not isinstance(cursor, str) or cursor in seen or (room := room - len(cursor)) < 0:
             break
         seen.add(cursor)
         params = {"cursor": cursor}

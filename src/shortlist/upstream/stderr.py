@@ -52,7 +52,7 @@ class StderrLog:
         kept = latest[-max(bearable, FLOOD_LINES) :]
         self._left_out += len(whole) - len(kept)
         self._keep([line.decode("utf-8", "replace") for line in kept])
-        return bearable == len(latest)
+        return bearable == len(latest) and len(rest) <= LONGEST_BYTES  # a line without an end floods as well
 
     def note(self, line: str) -> None:
         """Add a line of ours, or one on stdout that is not a message; too many of them are left out and counted."""
