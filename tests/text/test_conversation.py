@@ -246,3 +246,43 @@ def test_a_question_that_begins_with_a_negation_is_kept_whole() -> None:
 
 def test_a_rejection_of_anything_leaves_what_is_wanted() -> None:
     assert asked_now("no, don't post anything yet, just draft it", POSTED).text == "draft it"
+
+
+DAY = (ChatTurn("user", "what's on my calendar on friday"), ChatTurn("assistant", "Standup at 9, dentist at 11."))
+VOID = (
+    ChatTurn("user", "void an invoice of Hansen"),
+    ChatTurn("assistant", "Please give me the number of the invoice."),
+)
+COUNTED = (ChatTurn("user", "how many users do we have"), ChatTurn("assistant", "48,211."))
+
+
+@pytest.mark.parametrize(
+    ("turns", "ask", "relation", "text"),
+    [
+        (DAY, "push the dentist to next week", "continues", "push the dentist to next week"),
+        (DAY, "push the release to next week", "new", "push the release to next week"),
+        (VOID, "invoice no. 4471 please", "fills", "invoice no. 4471 please"),
+        (VOID, "invoice Olsen for the hours of June", "new", "invoice Olsen for the hours of June"),
+        (WHICH, "Japanese. Schönen Tag noch!", "fills", "Japanese."),
+        (COUNTED, "only those from Norway", "repeats", "only those from Norway"),
+        (POSTED, "hell no. discord please", "corrects", "discord please"),
+        (POSTED, "no. 3 please", "repeats", "no. 3 please"),
+        (WEATHER, "Danke dir. Was anderes: wer hat heute Bereitschaft?", "new", "wer hat heute Bereitschaft?"),
+        (WEATHER, "merci beaucoup. qui est d'astreinte ce soir ?", "new", "qui est d'astreinte ce soir ?"),
+        (
+            WEATHER,
+            "thanks!! different thing: which queries, all in all, are slow?",
+            "new",
+            "which queries, all in all, are slow?",
+        ),
+    ],
+)
+def test_courtesies_and_announcements_are_left_out_of_a_turn(
+    turns: tuple[ChatTurn, ...], ask: str, relation: Relation, text: str
+) -> None:
+    asked = asked_now(ask, turns)
+    assert (asked.relation, asked.text) == (relation, text)
+
+
+def test_thanks_alone_are_kept() -> None:
+    assert asked_now("vielen Dank!", WEATHER).text == "vielen Dank!"

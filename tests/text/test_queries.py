@@ -176,6 +176,12 @@ def test_names_of_channels_files_and_repositories_are_said_to_be_such(text: str,
         ("log 1h15 on the ticket", "log 1 hours 15 minutes on the ticket"),
         ("track 2h for the garden", "track 2 hours for the garden"),
         ("coin price of 24h", "coin price of 24h"),
+        ("let the team know the deploy is done", "send a message to the team that the deploy is done"),
+        ("please tell Ana that I am late", "please send a message to Ana that I am late"),
+        ("let me know when it is done", "let me know when it is done"),
+        ("let her know when it is done", "let her know when it is done"),
+        ("tell me that again", "tell me that again"),
+        ("can you answer Marit that it is included?", "can you reply to the message of Marit that it is included?"),
     ],
 )
 def test_everyday_words_are_said_as_tools_say_them(text: str, said: str) -> None:

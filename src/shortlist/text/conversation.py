@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from shortlist.models import Relation
 from shortlist.text.asks import quoted, read_ask
 from shortlist.text.languages.reading import glossed
-from shortlist.text.letters import without_closing
+from shortlist.text.letters import without_courtesies
 from shortlist.text.queries import query_of, wishes
 from shortlist.text.tokens import read_words, terms
 
@@ -41,7 +41,7 @@ TAKEN_CHARS = 240
 _ACTIONS = read_words("actions.txt")
 _START = (
     r"^\W*(?:(?:ok|okay|great|thanks|thank you|good|fine|nice|perfect|cool|hmm|ah|oh|well|so|and|now|then|please|also"
-    r"|lol|haha|hehe|ugh|argh|oops|hey)"
+    r"|lol|haha|hehe|ugh|argh|oops|hey|hell|heck|gosh|god|damn|jeez|lord|uh|um|erm|eh)"
     r"\b[\s,.!:–-]*)*"
 )
 
@@ -84,14 +84,27 @@ _OFFERED = _pattern(
 )
 _OFFERED_LAST = _pattern(r"(?<!\W)(?:\W++(?:or|and))?\W*+\b(?:shall|should|may|can) i\b.*$")
 _CHOICE = _pattern(r"^\W*(?:and |so |but )?(?:which|what|who|where)\b.*\b(?:shall|should|may|can) i\b")
+_ELSEWHERE = (
+    r"(?:et)?was (?:ganz )?anderes|anderes thema|übrigens|nebenbei|otra cosa|por cierto|autre chose|au fait|à propos"
+    r"|(?:un['’])?altra cosa|a proposito|outra coisa|aliás|coś innego|inna sprawa|przy okazji|другой вопрос|кстати"
+    r"|başka bir (?:şey|konu)|bu arada|chuyện khác|nhân tiện|换个话题|另外|顺便|ところで|그런데|다른 얘기|بالمناسبة"
+    r"|على فكرة"
+    r"|वैसे|एक और बात|(?:a |one )?different thing|one more thing"
+    r"|(?:and )?(?:now )?(?:for )?something (?:completely )?different"
+    r"|before i forget"
+)
+"""What announces another topic, in any language."""
 _CHANGES_TOPIC = _pattern(
     _START + r"(?:by the way|btw|something else|different topic|another (?:topic|thing|question)|new topic|next\s?:"
-    r"|switching to|let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es)"
+    r"|switching to|let's look at|forget (?:it|that)|leave that|never ?mind|vergiss es"
+    rf"|{_ELSEWHERE})"
 )
+_BREAK = re.compile(r"\s*[,.:;!–—-]+\s*")
 _NOT_MEANT = r"(?!\s+(?:forget|hesitate|let|worry|i|you|we|they)\b)"
 """What after "don't" rejects nothing: "don't forget to …", "don't you have …?"."""
 _CORRECTS = _pattern(
-    _START + rf"(?:no|nope|nah|not|(?:don['’]?t|do not){_NOT_MEANT}|wrong|sorry|wait|actually|nein|nicht|non)\b",
+    _START
+    + rf"(?:no(?!\.? ?\d)|nope|nah|not|(?:don['’]?t|do not){_NOT_MEANT}|wrong|sorry|wait|actually|nein|nicht|non)\b",
     r"^\W*(?:[^\W\d]+\W+){1,2}no\s*(?:[,!]|\.(?!\s*\w))",  # and not "invoice no. 12"
     r"\bi (?:didn['’]?t|did not) (?:want|mean|ask|say)\b",
     r",\s*not\s+(?:(?:in|on|to|with|via|the|an?)\s+)*[\w#-]+\W*$",
@@ -120,6 +133,7 @@ _FOR_THAT = _pattern(r"(?<!\s)\s+for (?:it|that|this|those|these|them)\b")
 _REPEATS = _pattern(
     r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b",
     r"\b(?:too|as well|also)\b[\s.!?]*$",
+    _START + r"(?:only|just) (?:those|these|the ones?|for|from|in|with|where|since|until|before|after)\b",
     _START + r"(?:what about|how about|and|or|also|now (?:for|in|with|on|from|at)|und|y|et|и|а)\b",
     r"(?:は|呢|은|는)[?？]\s*$",
 )
@@ -138,8 +152,16 @@ _POINTS_BACK = _pattern(
     r"\b(?:onu|onun|bunu|şunu|tego|tę|ją|его|её|их|nó)\b|[它这那]|それ|これ|あれ|그거|그걸|이거|이걸",
 )
 _REFERS = re.compile(r"\b(?:it|its|that|this|them|they|these|those|him|her|he|she|ones?)\b", re.IGNORECASE)
+_DEFINITE = re.compile(r"\b(?:the|my|our|your) ([^\W\d_]+)", re.IGNORECASE)
 _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
 _DETAIL = _pattern(r"\b(?:who|whom|whose|what|which|where|when|how)\b")
+_WANTS_TO_KNOW = _pattern(
+    r"\W*(?:(?:ok|okay|sure|please|just|then|also)\b[\s,]*)*(?:give|tell|send|name|provide|share|specify|enter"
+    r"|let) me\b"
+    r"|\W*(?:please |just )(?:name|provide|specify|enter|choose|pick)\b|\W*i(?: still|['’]ll)? need (?:the|your|a|an"
+    r"|to know)\b"
+)
+"""What asks for a detail without a question mark."""
 _ANYTHING = _pattern(r"\b(?:anything|something|what|who|where) else\b|\bhow (?:can|could|may|else)\b")
 _NEED = _pattern(_START + r"(?:i|we)(?:['’]d| would)? (?:need|want|like|have to)\b")
 _QUESTION_MARKS = ("?", "？", "؟")
@@ -150,6 +172,13 @@ _QUOTE = re.compile(r"\"[^\"\n]*\"|“[^“”\n]*”|„[^„“”\n]*[“”]
 _OUTSIDE_QUOTES = re.compile(rf"(?P<quote>{_QUOTE.pattern})|(?:(?!{_QUOTE.pattern}).)+", re.DOTALL)
 _VALUE = re.compile(r"(?<!\S)(?=\S*?(?:\w[@/:=_.\\-]+\w|\d))\S+")
 """An address, a path, a number, an identifier: one word of a request, however many it is made of."""
+_NUMBERED = re.compile(
+    r"\W*(?:invoice|order|issue|file|page|note|charge|record|comment|message|report|draft|build|task|ticket|row|line"
+    r"|mail)"
+    r"s? (?:no\.?|nr\.?|number|id|#)? ?#?\d",
+    re.IGNORECASE,
+)
+"""A thing with its number, where its name may be a verb too: "invoice no. 4471", "page 2 is upside down"."""
 _FOR_WHOM = re.compile(r"^(?:me|us)\s+(?=\S)", re.IGNORECASE)
 """Whom an action is for, as in "show me"; it is not part of the thing."""
 
@@ -202,13 +231,21 @@ class Asked:
 def asked_now(text: str, earlier: Sequence[ChatTurn], *, called: bool = False) -> Asked:
     """Read what a user's turn asks for after the turns before it; `called` says that tools were called already."""
     ask = read_ask(text)
-    ask = ask._replace(text=without_closing(ask.text))
+    ask = ask._replace(text=without_courtesies(ask.text))
     relation = relation_of(ask.text, earlier, called=called)
     taken = _TAKEN[relation](ask.text, earlier)
     if relation == "new" or (not taken and relation in ("accepts", "fills")):
-        return Asked(query_of(ask))
+        return Asked(query_of(ask._replace(text=_after_change(ask.text))))
     rejected = _rejected(ask.text) if relation == "corrects" else frozenset()
     return Asked(_remainder(ask.text, relation), relation, taken[:TAKEN_CHARS], rejected)
+
+
+def _after_change(ask: str) -> str:
+    """Return a request without the words that only announce another topic, as in "different thing: …"."""
+    said = _CHANGES_TOPIC.match(ask)
+    ends = _BREAK.match(ask, said.end()) if said else None
+    rest = ask[ends.end() :] if ends else ask
+    return rest if len(terms(rest)) > 1 or glossed(rest) else ask
 
 
 def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = False) -> Relation:
@@ -226,7 +263,7 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
         return "fills"
     if not (acts or _names_another(own)) and words <= FEW_WORDS and (_matches(_REPEATS, own) or _is_value(own)):
         return "repeats"
-    points = _matches(_POINTS_BACK, own) and words < SELF_CONTAINED
+    points = (_matches(_POINTS_BACK, own) or _names_what_was(said, own)) and words < SELF_CONTAINED
     is_short = words <= (FEW_WORDS - 1 if acts else FEW_WORDS)
     return "continues" if points or is_short or _first_wish_points(ask) else "new"
 
@@ -240,6 +277,12 @@ def _first_wish_points(ask: str) -> bool:
     """Return whether the first of several wishes points back, as in "archive it, and list the tasks in Todoist"."""
     first = next(iter(wishes(ask)), None)
     return first is not None and _matches(_POINTS_BACK, first.text) and _words(first.text) < SELF_CONTAINED
+
+
+def _names_what_was(said: str, ask: str) -> bool:
+    """Return whether a request is about a thing of the last answer: "push the dentist", after one that lists it."""
+    named = {term for found in _DEFINITE.findall(ask) for term in terms(found)}
+    return bool(named) and not named.isdisjoint(terms(said))
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> bool:
@@ -281,13 +324,16 @@ def _is_value(ask: str) -> bool:
 
 
 def _fills(ask: str, said: str) -> bool:
-    return said.rstrip().endswith(_QUESTION_MARKS) and not (_QUESTION.match(ask) or ask.endswith(_QUESTION_MARKS))
+    *_, last = _SENTENCE.split(said.strip())
+    asks = last.endswith(_QUESTION_MARKS) or _WANTS_TO_KNOW.match(last)
+    return bool(asks) and not (_QUESTION.match(ask) or ask.endswith(_QUESTION_MARKS))
 
 
 def _longest_answer(ask: str, said: str) -> int:
     """Return how many words an answer to the last question has at most; to "anything else?" it may be a new request."""
-    *_, question = _SENTENCE.split(said)
-    wants_detail = _matches(_DETAIL, question) and not _matches(_ANYTHING, question)
+    *_, question = _SENTENCE.split(said.strip())
+    is_detail = _matches(_DETAIL, question) or _WANTS_TO_KNOW.match(question)
+    wants_detail = is_detail and not _matches(_ANYTHING, question)
     return LONG_ANSWER if wants_detail and not _NEED.match(ask) else SELF_CONTAINED
 
 
@@ -297,7 +343,7 @@ def _acts(ask: str) -> bool:
         return not _ACTIONS.isdisjoint(said.lower().split())
     rest = re.sub(_START, "", ask, flags=re.IGNORECASE)
     first = _WORD.search(rest)
-    return bool(first and first[0].lower() in _ACTIONS and first[0].lower() != "repeat")
+    return bool(first and first[0].lower() in _ACTIONS and first[0].lower() != "repeat") and not _NUMBERED.match(rest)
 
 
 def _asks_itself(ask: str) -> bool:

@@ -50,6 +50,15 @@ _PLAINER = tuple(
             r"(?i:e-?mail|mail) (?=[A-Z][a-z]|\S+@|(?i:him|her|them|every\w+)\b|(?i:the|my|our)\b(?!.* to\b))",
             r"\1send an email to ",
         ),
+        (
+            rf"(?i:let) {_WHO} know\b(?: that\b)?(?! (?:when|if|whether|once|how|what|who|where|why)\b)",
+            r"\1send a message to \2 that",
+        ),
+        (rf"(?i:tell) {_WHO} that\b", r"\1send a message to \2 that"),
+        (
+            r"(?i:answer|reply(?: to)?|write back to) (him|her|them|[A-Z][a-z]+) that\b",
+            r"\1reply to the message of \2 that",
+        ),
         (rf"(?i:let|allow) {_WHO} (?:to )?(edit|view|see|read|access|comment on) ", r"\1give \2 permission to \3 "),
         (
             rf"(?i:give|grant) {_WHO} (edit|view|read|write|comment)(?:ing|er|or)? (?:rights?|access|permissions?) "
@@ -70,7 +79,25 @@ _PLAINER = tuple(
 is given the permission."""
 _TIMED = frozenset(("log", "track", "record", "enter"))
 _REWORDED = _TIMED.union(
-    ("e", "email", "mail", "let", "allow", "give", "grant", "schedule", "set", "arrange", "book", "plan", "save")
+    (
+        "e",
+        "email",
+        "mail",
+        "let",
+        "tell",
+        "answer",
+        "reply",
+        "write",
+        "allow",
+        "give",
+        "grant",
+        "schedule",
+        "set",
+        "arrange",
+        "book",
+        "plan",
+        "save",
+    )
 )
 """The first words of what is said in other words."""
 _HOURS = re.compile(r"(?<![\w.])(\d{1,3})h(?:(\d{1,2})(?:m|min)?)?(?![\w-])")

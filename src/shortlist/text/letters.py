@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 MAX_FORMULA = 90
 """A formula is a short line that says nothing else."""
+MAX_REQUEST = 400
+"""A longer request is read as it is."""
 
 _GREETINGS = {
     "en": r"dear|good (?:morning|afternoon|evening)|to whom it may concern",
@@ -58,7 +60,7 @@ _CLOSINGS = {
     "en": r"have a (?:nice|good|great|lovely) (?:day|evening|weekend|week|one)|(?:much|greatly) appreciated|talk soon"
     r"|(?:i(?:['’]m| am)? )?look(?:ing)? forward to (?:your \w+|hearing from you|it)|see you(?: soon| then)?|bye"
     r"|good night"
-    r"|(?:(?:many )?thanks|thank you)(?: a lot| very much| so much| in advance| for your \w+)*",
+    r"|(?:(?:many )?(?:thanks|thx)|thank you)(?: a lot| very much| so much| in advance| for your \w+)*",
     "de": r"(?:ich wünsche )?(?:ihnen |dir |euch |noch )*(?:einen |ein )?schöne[ns]? (?:tag|abend|wochenende"
     r"|woche)(?: noch)?"
     r"|(?:ich |wir )?freuen? (?:mich|uns) auf (?:ihre|deine|eure|eine) \w+|(?:vielen |herzlichen "
@@ -132,12 +134,19 @@ def is_closing(sentence: str) -> bool:
     return _is_all(_CLOSING, sentence)
 
 
-def without_closing(text: str) -> str:
-    """Return a request without the courtesies behind it; all of it where there is nothing else."""
-    kept = text
-    for found in reversed(list(_SENTENCE_END.finditer(text, max(len(text) - 2 * MAX_FORMULA, 0)))):
-        if is_closing(kept[found.end() :]):
-            kept = kept[: found.start()].rstrip(" ,;\n")
+def without_courtesies(text: str) -> str:
+    """Return a request without thanks before it and closings behind it; all of it where there is nothing else."""
+    ends = list(_SENTENCE_END.finditer(text)) if len(text) <= MAX_REQUEST else []
+    start, end = 0, len(text)
+    for found in ends:
+        if is_closing(text[start : found.start()]):
+            start = found.end()
+        else:
+            break
+    for found in reversed(ends):
+        if found.start() > start and is_closing(text[found.end() : end]):
+            end = found.start()
+    kept = text[start:end].rstrip(" ,;\n") if end < len(text) else text[start:]
     return kept if kept.strip() else text
 
 
