@@ -212,6 +212,10 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_large_messages.py::test_a_call_ends_in_its_time_though_its_result_cannot_be_paged",
         "test_large.py::test_work_that_nobody_waits_for_stops_after_the_piece_that_it_is_at",
     ),
+    "a burst of refused calls renders a schema, and all of a long value, for each of them on the event loop": (
+        "gateway/test_cost.py::test_a_burst_of_refused_calls_renders_the_schema_once",
+        "test_validation.py::test_of_a_long_wrong_value_only_the_beginning_is_cleaned_and_shown",
+    ),
     "calls that need a login at the same time start as many": (
         "cli/test_signing.py::test_calls_that_need_a_login_at_the_same_time_start_one",
         "upstream/test_login.py::test_principals_share_the_discovery_of_a_server_and_no_login",

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from shortlist import validation
 from shortlist.models import Tool
+from shortlist.text.tokens import one_line
 from shortlist.validation import Check, check_arguments, check_call
 from shortlist.workers import WorkerFailed, WorkerTimedOut, WorkOwner, run_apart
 
@@ -246,6 +247,20 @@ async def test_a_schema_whose_check_did_not_end_is_not_tried_again_at_once(monke
     assert len(tried) == 2
     assert (await check_call(tool, {"a": "x"})).unchecked
     assert len(tried) == 2
+
+
+def test_of_a_long_wrong_value_only_the_beginning_is_cleaned_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaned: list[str] = []
+
+    def noted(text: str, length: int | None = None) -> str:
+        cleaned.append(text)
+        return one_line(text, length)
+
+    monkeypatch.setattr(validation, "one_line", noted)
+    found = check({"properties": {"n": {"type": "integer"}}}, {"n": "some words " * 100_000})
+    assert found.violations[0].constraint.startswith("'some words some words")
+    assert len(found.violations[0].constraint) <= validation.SHOWN_CHARACTERS
+    assert max(map(len, cleaned)) <= validation.READ_CHARACTERS
 
 
 FIRST_CHECK = """

@@ -49,6 +49,9 @@ MAX_SCHEMA_CHARACTERS = 400_000
 MAX_VIOLATIONS = 5
 MAX_PATTERN_CHARACTERS = 1_000
 SHOWN_ALTERNATIVES = 20
+SHOWN_CHARACTERS = 300
+READ_CHARACTERS = 2_000
+"""Of what is wrong: messages repeat the value, which may be long, and only their beginning is cleaned and shown."""
 
 _is_loaded = threading.Event()
 
@@ -364,8 +367,8 @@ def _expression(pattern: Any) -> Any:
 
 def _violation(error: Error) -> Violation:
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
-    constraint = one_line(_explained(error), 300)
-    return Violation(one_line(f"arguments{path}", 200), constraint)
+    constraint = one_line(_explained(error)[:READ_CHARACTERS], SHOWN_CHARACTERS)
+    return Violation(one_line(f"arguments{path}"[:READ_CHARACTERS], 200), constraint)
 
 
 def _explained(error: Error) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import anyio
 import pytest
 from benchmarks.stress.client import RawClient
 
@@ -121,3 +122,26 @@ async def test_long_definitions_are_rendered_beside_the_event_loop(
         assert "property_2999" in words(await client.call_tool(name, arguments))
     assert threads
     assert threading.main_thread() not in threads
+
+
+async def test_a_burst_of_refused_calls_renders_the_schema_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[Any] = []
+
+    def noted(value: Any) -> str:
+        rendered.append(value)
+        return compact_json(value)
+
+    monkeypatch.setattr(calling, "compact_json", noted)
+    fixture, shown = Fixture("alpha"), list[str]()
+    fixture.tools = {"echo": ("Echo.", schema(text="string", only_in_this_test="string"))}
+
+    async def call(client: Any) -> None:
+        shown.append(words(await client.call_tool("call_tool", {"name": "alpha__echo", "arguments": {"text": 3}})))
+
+    async with serve(fixture) as served, served.client() as client, anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(call, client)
+    assert len(rendered) == 1
+    assert len(set(shown)) == 1
+    assert "arguments.text: 3 is not of type 'string'" in shown[0]
+    assert '"only_in_this_test"' in shown[0]

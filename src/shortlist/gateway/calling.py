@@ -8,6 +8,7 @@ kept open while the modern client comes back with the answers.
 
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +24,7 @@ from shortlist.errors import NAME_CHARACTERS, RequestRefused, ShortlistError, St
 from shortlist.gateway.asking import question
 from shortlist.gateway.callers import INVALID_REQUEST, QUESTIONS, Exchange, Round, TooManyCalls, session_of
 from shortlist.gateway.confirming import confirm, refuse_unasked
-from shortlist.gateway.recording import AuditedRequest, Finished
+from shortlist.gateway.recording import SCHEMA_FOLLOWS, AuditedRequest, Finished
 from shortlist.gateway.relayed_tasks import follow, renamed, task_call, task_of
 from shortlist.gateway.results import blocks_of, page_notice, paged_result, shortened_result
 from shortlist.gateway.rounds import Send
@@ -55,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 SCHEMA_CHARACTERS = 6_000
 """How much of a schema a refused call shows."""
+SHOWN_SCHEMAS = 1_024
+"""Schemas of refused calls that are kept as they are shown."""
 HIDDEN_SCHEMA = (
     "- its schema hides invisible characters in names or values, which are shown without them: no call can match it. "
     "Ask the owner of the server to remove them."
@@ -224,13 +227,27 @@ async def find_tool(call: ToolCall, name: str, arguments: ToolArguments) -> Tool
 
 
 def _refusal(call: ToolCall, tool: Tool, check: Check) -> str:
-    schema = compact_json(tool.input_schema)
-    if len(schema) > SCHEMA_CHARACTERS:
-        schema = f"{schema[:SCHEMA_CHARACTERS]}… (describe_tools shows all of it)"
-    hidden = cleaned(tool.input_schema) != tool.input_schema
-    wrong = HIDDEN_SCHEMA if hidden else "\n".join(f"- {violation}" for violation in check.violations)
+    schema, hides = _shown_schema(tool)
+    wrong = HIDDEN_SCHEMA if hides else "\n".join(f"- {violation}" for violation in check.violations)
     name = call.seen.tools.name(tool.id)
-    return f"{name} was NOT invoked: its arguments do not fit its schema.\n{wrong}\nSchema: {schema}"
+    return f"{name} was NOT invoked: its arguments do not fit its schema.\n{wrong}{SCHEMA_FOLLOWS}{schema}"
+
+
+_shown_schemas: OrderedDict[str, tuple[str, bool]] = OrderedDict()
+
+
+def _shown_schema(tool: Tool) -> tuple[str, bool]:
+    """Return the schema that a refused call shows, and whether it hides anything; computed once for a definition."""
+    shown = _shown_schemas.get(tool.content_hash) if tool.content_hash else None
+    if shown is None:
+        known = tool.input_schema
+        schema = compact_json(known)
+        if len(schema) > SCHEMA_CHARACTERS:
+            schema = f"{schema[:SCHEMA_CHARACTERS]}… (describe_tools shows all of it)"
+        shown = _shown_schemas[tool.content_hash] = (schema, cleaned(known) != known)
+        while len(_shown_schemas) > SHOWN_SCHEMAS:
+            _shown_schemas.popitem(last=False)
+    return shown
 
 
 async def _paged(call: ToolCall, tool: Tool, result: McpResult) -> McpResult:

@@ -59,7 +59,7 @@ REMEMBERED_SESSIONS = 2_000
 SHORTEST_MASKED = 4
 MOST_MASKED = 1_000
 """Of a call with more values, the reason is not recorded: each is looked for on the event loop."""
-REASON_CHARACTERS = 300
+REASON_CHARACTERS, SCHEMA_FOLLOWS = 300, "\nSchema: "  # which no reason includes: it is long
 
 Answer = Mapping[str, Json]
 logger = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ class Recording:
                 milliseconds=0.0,
                 native=False,
                 program=caller.program or None,
-                reason=self._reason(said, arguments) if outcome != "unknown" else "",
+                reason=self._reason(said.partition(SCHEMA_FOLLOWS)[0], arguments) if outcome != "unknown" else "",
                 tokens=Later(lambda: estimate_tokens(said)),
                 arguments=arguments if self.arguments != "omit" else None,
             )
