@@ -109,7 +109,7 @@ def test_a_client_that_closes_its_end_of_stdout_ends_the_gateway_without_a_trace
         process.stdin.flush()
         process.stdout.readline()
         process.stdout.close()
-        process.stdin.write(lines_of([ping(number) for number in range(2, 2_000)]))
+        process.stdin.write(lines_of([ping(number) for number in range(2, 2_000)]) + b'{"id":1,"method":"\n' * 9)
         process.stdin.close()
         assert process.wait(SECONDS) == 0
         assert process.stderr

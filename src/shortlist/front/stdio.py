@@ -169,10 +169,10 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
             number = _id_of_request(line, value)
             if number is None:
                 return error
-            await self._outbox.send(_session_message(error_message(number, INVALID_REQUEST, INVALID)))
+            await self._tell(error_message(number, INVALID_REQUEST, INVALID))
             return None
         if isinstance(message, JSONRPCNotification) and (has_unusable_id(line) if value is None else "id" in value):
-            await self._outbox.send(_session_message(error_message(None, INVALID_REQUEST, UNUSABLE_ID)))
+            await self._tell(error_message(None, INVALID_REQUEST, UNUSABLE_ID))
             return None
         return SessionMessage(message)
 
@@ -182,8 +182,12 @@ class _Inbox(ObjectReceiveStream[SessionMessage | Exception]):
         if line.is_answer:
             failed = read_line(line)
             return _session_message(failed) if failed is not None else None
-        await self._outbox.send(_session_message(refusal(line)))
+        await self._tell(refusal(line))
         return None
+
+    async def _tell(self, message: Message) -> None:
+        with suppress(anyio.BrokenResourceError):  # the client is gone, which is seen when it is read
+            await self._outbox.send(_session_message(message))
 
     async def _chunk(self) -> bytes:
         if self._ended:
