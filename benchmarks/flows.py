@@ -3,7 +3,7 @@
 A search and a call go through a whole gateway in this process, from an MCP client to the bundled demo servers and back.
 An event goes from the gateway's recorder to the figures that are computed from it. A profile hook notes the file of
 every function that runs, in every thread. Each flow runs once before it is traced, so lazy imports and first-time setup
-do not count. Then it is traced three times, and the files that run each time are counted. Neither do the demo servers
+do not count. Then it is traced ten times, and the files that run each time are counted. Neither do the demo servers
 count, nor, in a search or a call, the threads that write events, index new tools or make vectors.
 """
 
@@ -37,7 +37,7 @@ from shortlist.telemetry.measures import FoundTool
 SOURCE = Path(shortlist.__file__).parent
 LIMITS = {"search": 25, "call": 18, "event to figure": 15}
 READY_SECONDS = 60.0
-REPEATED = 3
+REPEATED = 10
 """A flow is what runs each time: the gateway's own background tasks run now and then."""
 BESIDE = ("shortlist-events", "shortlist-vectors", "shortlist-index")
 """Threads that work beside the requests."""
