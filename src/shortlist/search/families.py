@@ -11,23 +11,10 @@ from shortlist.index.index import Index
 from shortlist.index.lexical import FieldFilter
 from shortlist.index.ports import Among
 from shortlist.models import Filters, Query, Tool
+from shortlist.search.lookalikes import ToldTool, told
 from shortlist.search.pipeline import LEARNED, Ranking, Request, reordered
-from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field, server_words
-from shortlist.text.languages.lexicon import RAREST, word_weights
-from shortlist.text.tokens import (
-    ACTIONS,
-    SENTENCE_END,
-    STOPWORDS,
-    THINGS,
-    compact,
-    plain_letters,
-    same_name,
-    sentences,
-    spelling,
-    split_identifier,
-    stem,
-    terms,
-)
+from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field
+from shortlist.text.tokens import ACTIONS, THINGS, compact, plain_letters, same_name, sentences, spelling, stem, terms
 
 SAME_TOOL_OVERLAP = 0.6
 """Equal names and this share of equal terms: one tool offered by several servers."""
@@ -39,15 +26,8 @@ RENAMED_SHARE = 0.9
 """A copy under another name has the first sentence of the original, and this share of its words."""
 RENAMED_WORDS = 3
 """Shorter originals have too few words to be recognised under another name."""
-MOSTLY_COVERED, LITTLE_ADDED = 0.6, 0.25
-"""A lookalike has a sentence with the whole gist of its original, or with most of it and little else, by the weight of
-the words: with 0.7 a copy that leaves out every fourth word gets past, with 0.2 one with an adverb more."""
-MIN_GIST, MIN_SHORT_GIST = 600, 200
-"""A gist of less weight than two rare words is found only in sentences that add little."""
-COMPARED_CHARS = 600
-"""The length of a description whose sentences are compared with gists."""
-COMPARED = 12
-"""The number of first hits among which lookalikes are looked for."""
+COMPARED, MAX_COMPARED = 12, 60
+"""The number of first hits among which lookalikes are looked for; more where a server repeats itself."""
 MAX_REMEMBERED_ROWS, MAX_REMEMBERED_PAIRS = 10_000, 100_000
 FAR_LOWER = 2.0
 """An original that scores this much less than its lookalike does not answer the request as well, and stays behind."""
@@ -221,43 +201,6 @@ class Copies:
 NO_COPIES = Copies(np.empty(0, np.int64), np.empty(0, np.int64), {})
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What a row says, for telling lookalikes."""
-
-    place: int
-    server: str
-    words: frozenset[int]
-    """Everything that the tool or its server's name says."""
-    head: frozenset[int]
-    """The words of its name and title."""
-    said: tuple[Mapping[int, int], ...]
-    """The words of each of its first sentences, with their weights."""
-    does: frozenset[int]
-    """The actions in its name and first sentences."""
-    first: frozenset[int]
-    """The words of its name, first sentence and server's name."""
-    gist: Mapping[int, int]
-    """The same less those of the server's name, with their weights."""
-
-    def says(self, original: "_Told") -> bool:
-        """Return whether a sentence has the gist of an original, or most of it and little else."""
-        size = sum(original.gist.values())
-        anywhere = sum(map(original.gist.__getitem__, original.gist.keys() & self.words))
-        if anywhere < MOSTLY_COVERED * size:  # most tools: no need to read the sentences
-            return False
-        for said in self.said:
-            covered = sum(weight for word, weight in original.gist.items() if word in said or word in self.head)
-            if covered == size and size >= MIN_GIST:
-                return True
-            if covered >= MOSTLY_COVERED * size and size >= MIN_SHORT_GIST:
-                added = sum(weight for word, weight in said.items() if word not in original.first)
-                does_more = not ((said.keys() | self.head) & self.does <= original.first)
-                if added <= LITTLE_ADDED * sum(said.values()) and not does_more:
-                    return True
-        return False
-
-
 class FirstKnown:
     """Ranks a tool before its lookalikes on servers known later, unless something speaks for one of these.
 
@@ -272,7 +215,7 @@ class FirstKnown:
         self._compares = bool(order.places) and order.groups is not None and len(index.catalog.servers) > 1
         vocabulary = index.lexical.vocabulary
         self._actions = frozenset(vocabulary[word] for word in map(stem, ACTIONS - THINGS) if word in vocabulary)
-        self._told: dict[int, _Told] = {}
+        self._told: dict[int, ToldTool] = {}
         self._compared: dict[int, set[int]] = {}
         """By row, the rows that it was compared with."""
         self._originals: dict[int, set[int]] = {}
@@ -282,13 +225,25 @@ class FirstKnown:
     def __call__(self, request: Request, ranking: Ranking) -> Ranking:
         if not self._compares or len(ranking) < 2:
             return ranking
-        rows = ranking.rows[:COMPARED].tolist()
+        rows = self._first_rows(ranking)
         places = {row: self._order.precedence(self._index.tool(row).server) for row in rows}
         alike = {row: found for row in rows if (found := self._originals_of(row, places))}
         if not alike:
             return ranking
-        behind = self._behind(alike, request, dict(ranking[:COMPARED]))
+        behind = self._behind(alike, request, dict(ranking[: len(rows)]))
         return _first_known_first(ranking, rows, behind) if behind else ranking
+
+    def _first_rows(self, ranking: Ranking) -> list[int]:
+        """Return the first rows; what a server offers several times with the same description counts once."""
+        rows: list[int] = []
+        offers: set[tuple[str, str]] = set()
+        for row in ranking.rows[:MAX_COMPARED].tolist():
+            tool = self._index.tool(row)
+            rows.append(row)
+            offers.add((tool.server, tool.description or tool.name))
+            if len(offers) == COMPARED:
+                break
+        return rows
 
     def _originals_of(self, row: int, places: Mapping[int, int]) -> set[int]:
         """Return which of the rows that were known before it a row looks like."""
@@ -312,7 +267,7 @@ class FirstKnown:
             remembered.clear()
         self._pairs = 0
 
-    def _looks_like(self, copy: _Told, original: _Told) -> bool:
+    def _looks_like(self, copy: ToldTool, original: ToldTool) -> bool:
         return not self._order.interchangeable(original.server, copy.server) and copy.says(original)
 
     def _behind(self, alike: Mapping[int, set[int]], request: Request, scores: Mapping[int, float]) -> dict[int, int]:
@@ -343,33 +298,14 @@ class FirstKnown:
         masks = [mask for hint in hints if (mask := self._index.among(hint).rows) is not None]
         return np.logical_or.reduce(masks) if masks else None
 
-    def _read(self, row: int) -> _Told:
+    def _read(self, row: int) -> ToldTool:
         known = self._told.get(row)
-        if known is not None:
-            return known
-        if len(self._told) > MAX_REMEMBERED_ROWS:
-            self._forget()
-        tool, vocabulary, weights = self._index.tool(row), self._index.lexical.vocabulary, word_weights()
-
-        def weighed(words: Iterable[str]) -> dict[int, int]:
-            return {vocabulary[word]: weights.get(word, RAREST) for word in words if word in vocabulary}
-
-        sentences = SENTENCE_END.split(plain_letters(tool.description[:COMPARED_CHARS]).lstrip())
-        named = [stem(part) for part in split_identifier(plain_letters(tool.name)) if part not in STOPWORDS]
-        server = frozenset(terms(server_words(tool.server)))
-        said = [weighed(terms(sentence)) for sentence in sentences]
-        head = frozenset(weighed((*named, *terms(tool.title))))
-        self._told[row] = told = _Told(
-            place=self._order.precedence(tool.server),
-            server=tool.server,
-            words=frozenset(self._index.lexical.terms_of(row).tolist()),
-            head=head,
-            said=tuple(said),
-            does=self._actions.intersection(head.union(*said)),
-            first=frozenset(weighed({*named, *terms(sentences[0]), *server})),
-            gist=weighed({*named, *terms(sentences[0])} - server),
-        )
-        return told
+        if known is None:
+            if len(self._told) > MAX_REMEMBERED_ROWS:
+                self._forget()
+            place = self._order.precedence(self._index.facets.servers[row])
+            known = self._told[row] = told(self._index, row, place, self._actions)
+        return known
 
 
 def _asked(request: Request, index: Index) -> list[tuple[int | None, tuple[int, ...]]]:
