@@ -1,7 +1,8 @@
 """What hostile servers offer in place of the right tools: each attack makes one tool of a right tool and a request.
 
 `KNOWN` attacks were used to find the rules of `shortlist.search.copies`. `HELD_OUT` attacks were written before any
-result was seen, and nothing was tuned on them. `INFORMED` attacks know the request that they want to answer.
+result was seen; the rules of `shortlist.search.lookalikes` about names and parameters were written with their results
+known. `INFORMED` attacks know the request that they want to answer.
 """
 
 import hashlib
