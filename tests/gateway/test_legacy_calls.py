@@ -145,14 +145,24 @@ async def test_a_call_that_its_client_cancels_is_cancelled_at_the_server_and_end
 
 
 @versions
-async def test_a_session_that_ends_takes_its_calls_with_it(version: str) -> None:
+@pytest.mark.parametrize("watch_seconds", [0.0, 60.0])
+async def test_a_session_that_ends_takes_its_calls_with_it_and_they_say_so(
+    version: str, watch_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legacy, "WATCH_SECONDS", watch_seconds)
     alpha = Fixture("alpha")
+    ended: list[dict[str, Any]] = []
     async with sessions(alpha, version) as session, anyio.create_task_group() as tasks:
-        tasks.start_soon(session.call, "alpha__wait", {})
+
+        async def call() -> None:
+            ended.extend(messages(await session.call("alpha__wait", {})))
+
+        tasks.start_soon(call)
         await alpha.waiting.wait()
         assert (await session.http.delete(session.url, headers=session.headers)).status_code == 200
         await alpha.cancelled.wait()
         assert (await session.call("alpha__echo", {"text": "late"})).status_code == 404
+    assert [(each["id"], each["error"]["message"]) for each in ended] == [(3, legacy.SESSION_ENDED)]
 
 
 @versions

@@ -49,6 +49,7 @@ WATCH_SECONDS = 0.25
 STREAM_SECONDS = 5.0
 """When the response of a call that is still watched becomes a stream. Clients read an answer of megabytes as JSON, but
 not as an event: the SDK's stop at 1 MiB."""
+SESSION_ENDED = "The session ended before the call did."
 RESUMABLE_VERSION = "2025-11-25"
 """From this version on a client gets an event id before the answer, and can resume."""
 _SESSION = b"mcp-session-id"
@@ -179,7 +180,7 @@ class _Call:
                 del flying[key]
         if self._context.cancel_requested.is_set():
             return _error(self._id, REQUEST_CANCELLED, "Request cancelled")
-        return _error(self._id, CONNECTION_CLOSED, "The session ended before the call did.")
+        return _error(self._id, CONNECTION_CLOSED, SESSION_ENDED)
 
     def _request_context(self) -> ServerRequestContext[Any, Any]:
         connection, meta = self._session.connection, self._params.get("_meta")
@@ -227,6 +228,7 @@ class _Call:
 
     async def _forward(self, events: MemoryObjectReceiveStream[EventMessage]) -> None:
         """Write what the session sends for this call, up to its answer."""
+        is_answer = False
         try:
             async for each in events:
                 data = each.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
@@ -241,7 +243,11 @@ class _Call:
             pass  # the client was let go, and resumes with another request
         finally:
             self._unregister(events)
-        await self._write(b"", is_last=True)
+        last = b""
+        if self._transport.is_terminated and not is_answer:  # nothing that the session sends arrives any more
+            ended = _error(self._id, CONNECTION_CLOSED, SESSION_ENDED)
+            last = encode_event({"event": "message", "data": await written(ended)})
+        await self._write(last, is_last=True)
 
     def _unregister(self, events: MemoryObjectReceiveStream[EventMessage]) -> None:
         streams = self._transport._request_streams
