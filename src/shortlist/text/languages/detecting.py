@@ -77,8 +77,9 @@ CORE_ENGLISH = read_words("core_english.txt")
 """Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
 _QUESTIONS = frozenset({"how", "what", "which", "who", "where", "when", "why", "how many", "how much"})
 CORE_WEIGHT, WORD_WEIGHT, SLIP_WEIGHT = 3.0, 0.5, 1.0
-COMMON_WORDS, SHORTEST_SLIP = 3_000, 4
-"""Of how many English words, and from which length on, a word of no language can be a mistyped one."""
+COMMON_WORDS, SHORTEST_SLIP, MOST_SLIPS = 3_000, 4, 20
+"""Of how many English words, and from which length on, a word of no language can be a mistyped one, and how many words
+of a text are compared with them."""
 MAX_REMEMBERED = 2_000
 ENOUGH, ONLY_THERE = 1.7, 0.4
 """The votes that a language needs, and what it counts more that only this one has the first word, mostly a verb."""
@@ -156,10 +157,18 @@ def _latin_language(clause: str) -> str | None:
     told = not is_plain or named or (not theirs.isdisjoint(strange) and not _is_by_one_word(words, theirs))
     against = CORE_WEIGHT * sum(best not in tables.get(word, NOWHERE) for word in asked)
     against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, NOWHERE) for word in words)
-    against += SLIP_WEIGHT * sum(_is_slip(word) for word in strange if not known[word] and word not in tables)
     needed = ENOUGH if len(words) > 2 else 1.0
     # Words that are English too are not enough: in "delte the tab", `the` and `tab` are Hindi.
-    return best if told and found >= needed and found > against else None
+    seems = told and found >= needed and found > against
+    return (
+        best if seems and found > against + SLIP_WEIGHT * _slips(word for word in strange if not known[word]) else None
+    )
+
+
+def _slips(unknown: Iterable[str]) -> int:
+    """Count the common English words with a typing error among the first words that no lexicon has."""
+    tables = _function_words()
+    return sum(map(_is_slip, islice((word for word in unknown if word not in tables), MOST_SLIPS)))
 
 
 def _is_by_one_word(words: list[str], theirs: set[str]) -> bool:
