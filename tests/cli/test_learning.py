@@ -25,7 +25,7 @@ from tests.fakes import WORKPLACE, catalog, ids
 from tests.telemetry.test_exemplar_store import Log, call, search, used
 
 SECONDS = 180
-ASKED = "let the team know the deploy is done"
+ASKED = "tell the team about the deploy"
 CALLS = {
     "slack__slack_post_message": {"channel": "#general", "text": "deployed"},
     "ci__deploy_start": {"service": "shop", "version": "1", "environment": "staging"},
