@@ -1,9 +1,11 @@
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.text import asks, pasted
 from shortlist.text.asks import MAX_ASK_CHARS, read_ask
 from shortlist.text.queries import ask_of, query_of
 
@@ -437,3 +439,28 @@ def test_the_items_of_a_long_task_are_not_set_apart() -> None:
 def test_a_polite_closing_does_not_replace_the_request(closing: str) -> None:
     assert TASK in read_ask(f"{TASK}\n\n{closing}").text
     assert read_ask(f"{LOG}\n\n{ASK}\n\n{closing}").text == ASK
+
+
+def test_a_document_is_classified_once_however_many_of_its_paragraphs_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    classified = counted(monkeypatch, asks, "_is_addressed")
+    assert read_ask("\n\n".join(["fix it?"] * 1_000)).text == "fix it?"
+    assert len(classified) < 10
+
+
+def test_lines_of_a_log_are_not_read_as_requests_without_a_signature_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    scored = counted(monkeypatch, pasted, "score_in_any_language")
+    assert read_ask(f"{ASK}, today\n\n{LOG}").text == f"{ASK}, today"
+    assert len(scored) < 10
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[tuple[object, ...]]:
+    """Note the arguments of every call of a function."""
+    calls: list[tuple[object, ...]] = []
+    real = getattr(module, name)
+
+    def noted(*given: object) -> object:
+        calls.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(module, name, noted)
+    return calls

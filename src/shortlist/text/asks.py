@@ -234,6 +234,7 @@ def _asks_nothing(ask: str) -> bool:
     return is_closing(ask) or is_greeting(ask) or is_sign_off(ask) or introduces(ask)
 
 
+@lru_cache(maxsize=8)  # asked for every paragraph of a text
 def _is_structured(head: str, text: str) -> bool:
     """Return whether a text that begins with `head` has a heading or lists."""
     title = head.partition("\n")[0]
@@ -242,6 +243,7 @@ def _is_structured(head: str, text: str) -> bool:
     return (is_titled or head.startswith("#") or items >= MANY_ITEMS) and not _begins_with_the_writer(head)
 
 
+@lru_cache(maxsize=8)  # asked for every paragraph of a text
 def _is_told_to_nobody(head: str, text: str) -> bool:
     return not (_begins_with_the_writer(head) or _begins_with_the_writer(text) or _is_addressed(text[:MAX_ASK_CHARS]))
 

@@ -157,12 +157,15 @@ def _mark_mail(lines: list[str], kinds: list[str]) -> None:
     signed = 0
     for number, line in enumerate(lines):
         short = line.strip()
-        is_below = 0 < len(short) < SIGNATURE and score_in_any_language(short) < ACTS
-        signed = signed - 1 if signed and is_below else 0
+        signed = signed - 1 if signed and _is_in_signature(short) else 0
         if signed or _HEADER.match(line) or is_greeting(short) or introduces_a_quote(short):
             kinds[number] = "mail"
         elif len(short) < 60 and is_sign_off(short):
             kinds[number], signed = "mail", SIGNATURE_LINES
+
+
+def _is_in_signature(short: str) -> bool:
+    return 0 < len(short) < SIGNATURE and score_in_any_language(short) < ACTS
 
 
 def _may_be_asked(lines: list[str], number: int) -> bool:
