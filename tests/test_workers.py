@@ -1,9 +1,13 @@
 """Work in other processes: who waits for whom, what is killed, and how many processes there are."""
 
+import errno
 import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -109,3 +113,32 @@ async def test_whoever_waits_in_vain_is_told_that_others_were_working() -> None:
     with pytest.raises(WorkerFailed, match="other checks took more than"):
         await run_apart(abs, 1, seconds=0.1, owner=WorkOwner("c"))
     assert not places.waiting
+
+
+async def test_a_process_that_cannot_be_started_fails_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(workers, "_idle", [])
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with pytest.raises(WorkerFailed, match="could be started"):
+        await run_apart(abs, -1, seconds=60.0, owner=WorkOwner("a"))
+    places, job = workers._places(), workers._Job(WorkOwner("a"))
+    places.quick.append(job)
+    places.tire(job)
+    assert places.slow == [job]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_an_idle_process_keeps_nothing_of_its_last_work() -> None:
+    await run_apart(abs, -1, seconds=60.0, owner=WorkOwner("a"))
+    pid = await run_apart(os.getpid, seconds=60.0, owner=WorkOwner("a"))
+    before = _resident_bytes(pid)
+    await run_apart(len, bytes(100_000_000), seconds=60.0, owner=WorkOwner("a"))
+    with anyio.fail_after(10):
+        while _resident_bytes(pid) > before + 50_000_000:
+            await anyio.sleep(0.01)
+
+
+def _resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

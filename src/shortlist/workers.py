@@ -123,7 +123,8 @@ class _Places:
             self.quick.remove(job)
             self.slow.append(job)
             if not _idle and len(self.quick) + len(self.slow) < QUICK_PLACES + SLOW_PLACES:
-                _idle.append(_Process())  # ready when the next job comes
+                with suppress(WorkerFailed):
+                    _idle.append(_process())  # ready when the next job comes
             self._fill()
         else:
             job.gave_way = True
@@ -167,7 +168,7 @@ def _places() -> _Places:
 async def _work(
     places: _Places, job: _Job, function: Callable[[*Arguments], Result], arguments: tuple[*Arguments]
 ) -> Result:
-    process, is_usable = _idle_process() or _Process(), False
+    process, is_usable = _process(), False
     try:
         await anyio.to_thread.run_sync(process.begin, abandon_on_cancel=True, limiter=places.threads)
         job.has_begun = True
@@ -245,13 +246,16 @@ class _Process:
 _idle: list[_Process] = []
 
 
-def _idle_process() -> _Process | None:
+def _process() -> _Process:
     while _idle:
         process = _idle.pop()
         if process.is_alive:
             return process
         process.kill()
-    return None
+    try:
+        return _Process()
+    except OSError as error:
+        raise WorkerFailed(f"no worker process could be started ({type(error).__name__})") from None
 
 
 def serve() -> None:
@@ -269,6 +273,7 @@ def serve() -> None:
             answer = (False, type(error).__name__)
         pickle.dump(answer, answers)
         answers.flush()
+        del function, arguments, answer  # a large result is not kept while there is nothing to do
 
 
 def _read(wanted: "SimpleQueue[Any]") -> None:
