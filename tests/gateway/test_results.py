@@ -11,6 +11,7 @@ from shortlist.gateway.calling import text_of_result
 from shortlist.gateway.results import ResultPage, Results, cut, find_passages, paged_result, pages_of
 from shortlist.storage.memory import MemoryResults
 from shortlist.storage.owned import ResultLimits
+from shortlist.workers import WorkerFailed
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=40),
@@ -133,6 +134,21 @@ async def test_a_large_result_is_cut_and_searched_in_a_worker_process() -> None:
     handle = await kept.keep("me", pages)
     found = await kept.passages("me", handle, "row 31415")
     assert "31415" in found[0].text
+
+
+@pytest.mark.anyio
+async def test_a_result_that_takes_too_long_to_cut_as_json_is_cut_as_text_in_what_is_left_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def endless(*_: object, seconds: float, **__: object) -> None:
+        await anyio.sleep(seconds)
+        raise WorkerFailed("it takes too long")
+
+    monkeypatch.setattr("shortlist.gateway.results.run_apart", endless)
+    text = json.dumps(["row"] * 20_000)
+    with anyio.fail_after(1.0):
+        pages = await results(characters=20_000).cut("me", text)
+    assert "".join(pages) == text
 
 
 def test_kept_results_are_bounded_in_bytes_and_the_oldest_go_first() -> None:

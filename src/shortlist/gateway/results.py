@@ -74,8 +74,9 @@ class Results:
             return cut(text, self.characters)
         try:
             encoded = await anyio.to_thread.run_sync(partial(text.encode, errors="surrogatepass"))
-            whose = WorkOwner(server, owner)
-            return await run_apart(_cut_encoded, encoded, self.characters, seconds=CUT_SECONDS, owner=whose)
+            left = anyio.current_effective_deadline() - anyio.current_time()
+            seconds, whose = min(CUT_SECONDS, left / 2), WorkOwner(server, owner)  # the rest is for plain pages
+            return await run_apart(_cut_encoded, encoded, self.characters, seconds=seconds, owner=whose)
         except WorkerFailed:
             return await anyio.to_thread.run_sync(_cut_plainly, text, self.characters)
 

@@ -133,7 +133,8 @@ _FOR_THAT = _pattern(r"(?<!\s)\s+for (?:it|that|this|those|these|them)\b")
 _REPEATS = _pattern(
     r"\b(?:again|same|likewise|ditto|once more|another one|one more|nochmal|otra vez|encore)\b",
     r"\b(?:too|as well|also)\b[\s.!?]*$",
-    _START + r"(?:only|just) (?:those|these|the ones?|for|from|in|with|where|since|until|before|after)\b",
+    _START + r"(?:only|just) (?!in (?:case|time)\b|for (?:fun|now|once|the record)\b)"
+    r"(?:those|these|the ones?|for|from|in|with|where|since|until|before|after)\b",
     _START + r"(?:what about|how about|and|or|also|now (?:for|in|with|on|from|at)|und|y|et|и|а)\b",
     r"(?:は|呢|은|는)[?？]\s*$",
 )
