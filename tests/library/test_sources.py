@@ -1,6 +1,7 @@
 """Catalogs from whatever a program has."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from shortlist.errors import InvalidCatalog, UpstreamError
 from shortlist.library.filter import ToolFilter
 from shortlist.library.objects import definition_of
 from shortlist.library.sources import read_source
+from shortlist.models import Tool
 
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
 MCP = {"name": "send_email", "description": "Send an email.", "inputSchema": SCHEMA}
@@ -166,3 +168,11 @@ def test_what_cannot_be_read_is_named_in_one_warning() -> None:
     assert len(warned) == 1
     assert len(made.catalog) == 1
     assert len(made.problems) == 2
+
+
+def test_tools_made_in_code_are_found_by_their_labels_and_those_read_by_what_ranks() -> None:
+    made = Tool(id="a/frob", name="frob", server="a", tags=("billing",), category="finance", keywords=("ledger",))
+    read = replace(made, id="a/zap", name="zap", content_hash="1")
+    found = read_source([made, read]).catalog.tools
+    assert found["a/frob"].keywords == ("ledger", "billing", "finance")
+    assert found["a/zap"].keywords == ("ledger",)

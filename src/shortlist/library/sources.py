@@ -1,6 +1,7 @@
 """Reads catalogs from JSON, files, framework tools, plain callables and running servers."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,7 +40,7 @@ def read_source(source: Source) -> SourceReading:
 
 def _read_items(items: list[Any]) -> SourceReading:
     """Read a list of tools; what cannot be read is reported, unless it is all there is."""
-    made = [item for item in items if isinstance(item, Tool)]
+    made = [_ranked_by_labels(item) for item in items if isinstance(item, Tool)]
     raw: list[Mapping[str, Any]] = []
     objects: dict[str, Any] = {}
     unread: list[str] = []
@@ -58,6 +59,14 @@ def _read_items(items: list[Any]) -> SourceReading:
     _refuse_twins(tools)
     catalog = Catalog.of(tools, reading.catalog.servers.values()) if made else reading.catalog
     return SourceReading(catalog, (*reading.problems, *unread), objects)
+
+
+def _ranked_by_labels(tool: Tool) -> Tool:
+    """Let a tool that was made in code rank by its category and tags, too, as one in a catalog file does."""
+    if tool.content_hash or not (tool.category or tool.tags):  # it was read, which decided what it ranks by
+        return tool
+    labels = (*tool.keywords, *tool.tags, tool.category)
+    return replace(tool, keywords=tuple(dict.fromkeys(filter(None, labels))))
 
 
 def _flat(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
