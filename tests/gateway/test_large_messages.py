@@ -11,6 +11,7 @@ import pytest
 from benchmarks.stress.client import RawClient, Refused
 
 from shortlist import large, validation
+from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits, MemoryTransport, ServerSettings
 from shortlist.front import transport
 from shortlist.gateway import calling
@@ -87,9 +88,11 @@ async def test_a_request_with_too_many_values_is_refused(era: Era) -> None:
 
 async def test_arguments_are_sent_to_the_worker_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[type] = []
+    owners: list[WorkOwner] = []
 
     async def noted(function: Any, definition: str, arguments: Any, *, seconds: float, owner: WorkOwner) -> Any:
         sent.append(type(arguments))
+        owners.append(owner)
         return await run_apart(function, definition, arguments, seconds=seconds, owner=owner)
 
     monkeypatch.setattr(validation, "run_apart", noted)
@@ -97,6 +100,7 @@ async def test_arguments_are_sent_to_the_worker_as_bytes(monkeypatch: pytest.Mon
         wrong = {"name": "alpha__echo", "arguments": {"text": 3, "rows": ROWS}}
         assert "arguments.text: 3 is not of type 'string'" in words(await client.call_tool("call_tool", wrong))
     assert sent == [bytes]
+    assert owners == [WorkOwner("alpha", Principal().key)]  # as whoever owns a result that is cut
 
 
 async def test_large_structured_content_is_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
