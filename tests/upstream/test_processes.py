@@ -175,6 +175,20 @@ async def test_a_start_that_was_given_up_is_not_taken_for_the_next_one() -> None
     await guardian.close()
 
 
+@linux
+@pytest.mark.anyio
+async def test_a_guardian_that_is_closed_before_a_start_began_starts_again() -> None:
+    guardian = Guardian()
+    await guardian.start(_printing_its_pid())
+    waiting = asyncio.create_task(guardian.start(_printing_its_pid()))
+    await asyncio.sleep(0)
+    await guardian.close()
+    assert waiting.done()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await guardian.start(_printing_its_pid())
+    await guardian.close()
+
+
 def _printing_its_pid() -> IsolatedCommand:
     return IsolatedCommand(("/bin/sh", "-c", "trap '' PIPE HUP; echo $$; exec sleep 600"), ENVIRONMENT, None, {})
 

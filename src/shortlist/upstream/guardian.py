@@ -86,6 +86,7 @@ class Guardian:
         }
         await self._one_start.acquire()
         self._starting = starting = asyncio.create_task(self._start(request))
+        starting.add_done_callback(lambda _: self._one_start.release())  # also where it is cancelled before it begins
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -94,25 +95,22 @@ class Guardian:
 
     async def _start(self, request: Mapping[str, Any]) -> Child:
         """Start a process to the end: the reply to a request that nobody waits for would be taken for the next one."""
+        if self._socket is None:
+            await self._begin()
+        pipes = _Pipes.open()
         try:
-            if self._socket is None:
-                await self._begin()
-            pipes = _Pipes.open()
-            try:
-                reply = await self._ask(request, pipes)
-            except BaseException:
-                _close(pipes.ours)
-                raise
-            finally:
-                _close(pipes.theirs)
-            if "error" in reply:
-                _close(pipes.ours)
-                raise OSError(reply["error"])
-            child = await _connected(int(reply["pid"]), pipes)
-            self._children[child.pid] = child
-            return child
+            reply = await self._ask(request, pipes)
+        except BaseException:
+            _close(pipes.ours)
+            raise
         finally:
-            self._one_start.release()
+            _close(pipes.theirs)
+        if "error" in reply:
+            _close(pipes.ours)
+            raise OSError(reply["error"])
+        child = await _connected(int(reply["pid"]), pipes)
+        self._children[child.pid] = child
+        return child
 
     def forget(self, child: Child) -> None:
         """Stop following a process that has ended."""
