@@ -1,7 +1,9 @@
 import pytest
 
 from shortlist.models import Relation
+from shortlist.text import conversation
 from shortlist.text.conversation import ChatTurn, asked_now
+from shortlist.text.tokens import terms
 
 LISTED = (ChatTurn("user", "list the pods in production"), ChatTurn("assistant", "worker-1 is crashing."))
 WEATHER = (ChatTurn("user", "what's the weather in Lisbon?"), ChatTurn("assistant", "22 degrees."))
@@ -287,3 +289,16 @@ def test_courtesies_and_announcements_are_left_out_of_a_turn(
 
 def test_thanks_alone_are_kept() -> None:
     assert asked_now("vielen Dank!", WEATHER).text == "vielen Dank!"
+
+
+def test_only_the_end_of_a_long_answer_is_searched_for_what_a_request_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def noted(text: str) -> list[str]:
+        read.append(len(text))
+        return terms(text)
+
+    monkeypatch.setattr(conversation, "terms", noted)
+    said = "the dentist is closed. " + "nothing else was found. " * 100_000
+    asked_now("push the dentist", (ChatTurn("user", "show my day"), ChatTurn("assistant", said)))
+    assert max(read) <= conversation.SAID_CHARS

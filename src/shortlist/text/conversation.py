@@ -36,6 +36,8 @@ LONG_ANSWER = 12
 """An answer to a question for details ("which table?") has fewer, as long as it asks for nothing itself."""
 MAX_TAKEN = 2
 """How many earlier requests to read until one is self-contained."""
+SAID_CHARS = 20_000
+"""The end of the last answer in which things that a request names are looked for."""
 TAKEN_CHARS = 240
 
 _ACTIONS = read_words("actions.txt")
@@ -283,7 +285,7 @@ def _first_wish_points(ask: str) -> bool:
 def _names_what_was(said: str, ask: str) -> bool:
     """Return whether a request is about a thing of the last answer: "push the dentist", after one that lists it."""
     named = {term for found in _DEFINITE.findall(ask) for term in terms(found)}
-    return bool(named) and not named.isdisjoint(terms(said))
+    return bool(named) and not named.isdisjoint(terms(said[-SAID_CHARS:]))
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> bool:
