@@ -104,7 +104,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "test_validation.py::test_a_schema_whose_check_did_not_end_is_not_tried_again_at_once",
         "gateway/test_slow_checks.py::test_a_schema_that_takes_long_to_check_does_not_delay_calls_of_other_servers",
         "test_workers.py::test_slow_work_keeps_nobody_waiting_neither_its_own_server_nor_its_own_caller",
-        "test_workers.py::test_slow_work_that_finds_no_slow_place_ends_and_a_server_has_only_one",
+        "test_workers.py::test_slow_work_that_finds_no_slow_place_ends_as_soon_as_somebody_else_waits",
         "test_workers.py::test_nobody_has_two_quick_places_and_all_take_turns",
         "test_workers.py::test_there_are_never_more_processes_than_places_and_two_are_kept",
         "test_workers.py::test_a_process_that_needs_too_much_memory_fails_and_the_next_one_works",

@@ -3,8 +3,8 @@
 A thread would not do: it holds the interpreter's lock while it parses or compares large values, and nothing ends it.
 
 Work begins in one of two quick places, and nobody has more than one of them: neither a server nor a caller. What takes
-longer than a moment leaves its quick place and goes on in a slow one, or ends where none is free. So nobody waits for
-the slow work of others for longer than that moment.
+longer than a moment leaves its quick place and goes on in a slow one; where none is free, it ends as soon as somebody
+else waits. So nobody waits for the slow work of others for longer than that moment.
 """
 
 import asyncio
@@ -88,6 +88,7 @@ class _Job:
     owner: WorkOwner
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     turn: anyio.Event = field(default_factory=anyio.Event)
+    timer: asyncio.TimerHandle | None = None
     has_begun: bool = False
     gave_way: bool = False
 
@@ -111,13 +112,22 @@ class _Places:
         await job.turn.wait()
 
     def leave(self, job: _Job) -> None:
+        if job.timer is not None:
+            job.timer.cancel()
         for jobs in (self.waiting, self.quick, self.slow):
             if job in jobs:
                 jobs.remove(job)
         self._fill()
 
+    def time(self, job: _Job) -> None:
+        """Ask in a moment whether a job still runs."""
+        job.timer = asyncio.get_running_loop().call_later(QUICK_SECONDS, self.tire, job)
+
     def tire(self, job: _Job) -> None:
-        """Let a job that takes long go on in a slow place, if there is one for its server; end it otherwise."""
+        """Let a job that takes long go on in a slow place, if there is one for its server.
+
+        Otherwise it goes on where it is until work of another server or caller waits, and ends then.
+        """
         server = job.owner.server
         if len(self.slow) < SLOW_PLACES and not (server and any(server == other.owner.server for other in self.slow)):
             self.quick.remove(job)
@@ -126,9 +136,11 @@ class _Places:
                 with suppress(WorkerFailed):
                     _idle.append(_process())  # ready when the next job comes
             self._fill()
-        else:
+        elif any(other.owner != job.owner for other in self.waiting):
             job.gave_way = True
             job.scope.cancel()
+        else:
+            self.time(job)
 
     def _fill(self) -> None:
         while len(self.quick) < QUICK_PLACES:
@@ -172,13 +184,10 @@ async def _work(
     try:
         await anyio.to_thread.run_sync(process.begin, abandon_on_cancel=True, limiter=places.threads)
         job.has_begun = True
-        timer = asyncio.get_running_loop().call_later(QUICK_SECONDS, places.tire, job)
-        try:
-            is_done, answer = await anyio.to_thread.run_sync(
-                process.ask, function, arguments, abandon_on_cancel=True, limiter=places.threads
-            )
-        finally:
-            timer.cancel()
+        places.time(job)
+        is_done, answer = await anyio.to_thread.run_sync(
+            process.ask, function, arguments, abandon_on_cancel=True, limiter=places.threads
+        )
         is_usable = is_done and len(_idle) < QUICK_PLACES
     except (EOFError, OSError, pickle.PickleError) as error:
         raise WorkerFailed(f"no worker process could do it ({type(error).__name__})") from None
