@@ -1,4 +1,5 @@
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -6,10 +7,12 @@ from mcp import Client
 
 from shortlist.config.settings import Limits, TelemetrySettings, ToolsetSettings
 from shortlist.errors import StoreError
+from shortlist.gateway import tools
 from shortlist.gateway.state import Seams
 from shortlist.gateway.view import ServeOptions
 from shortlist.storage.memory import MemoryResults
 from shortlist.telemetry.events import Called, CircleBroken, Event, Searched
+from shortlist.text.asks import Ask, read_ask
 from tests.gateway.support import Era, Fixture, serve, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -35,6 +38,25 @@ async def test_the_minimal_menu_is_search_and_call() -> None:
     async with serve(*pair(), options=ServeOptions(menu="minimal")) as served, served.client() as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
     assert names == ["search_tools", "call_tool"]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+async def test_what_a_long_text_asks_for_is_found_beside_the_event_loop(
+    as_list: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[threading.Thread] = []
+
+    def reading(text: str) -> Ask:
+        readers.append(threading.current_thread())
+        return read_ask(text)
+
+    monkeypatch.setattr(tools, "read_ask", reading)
+    text = "ERROR: connection reset by peer\n" * 1_000 + "\nadd two numbers"
+    async with serve(*pair()) as served, served.client() as client:
+        found = await search(client, **{"queries": [text]} if as_list else {"query": text})
+    assert "alpha__add" in found
+    assert len(readers) == 1
+    assert readers[0] is not threading.current_thread()
 
 
 @eras

@@ -141,7 +141,7 @@ class Gateway:
             return await call_checked(call, name, arguments)
         if tool is not CALL and turn.task is not None and turn.task.is_required:
             raise RequestRefused(f"{name} cannot run as a task", code=METHOD_NOT_FOUND)
-        return await tool.handle(call, tool.parse(translate(arguments), defaults_of(seen)))
+        return await tool.answer(call, translate(arguments), defaults_of(seen))
 
     def _tool_call(self, seen: CallerView, exchange: Exchange, turn: Round) -> ToolCall:
         async def inner(name: str, arguments: ToolArguments) -> McpResult:

@@ -311,7 +311,7 @@ class _Calls:
         arguments = {**({first: wanted.positional[0]} if wanted.positional else {}), **wanted.named}
         if tool is SEARCH:
             arguments |= {"format": "json", "detail": "python"}
-        result = await tool.handle(call, tool.parse(arguments, CODE_DEFAULTS))
+        result = await tool.answer(call, arguments, CODE_DEFAULTS)
         found = result.get("structuredContent")
         if result.get("isError"):
             raise _Refused(LookupError, text_of_result(result))

@@ -392,6 +392,14 @@ class MetaTool(Generic[AskedT]):
         """Return whether a caller with this menu may use it."""
         return self.is_offered(settings) and (menu in self.menus or not self.is_menu_only)
 
+    async def answer(self, call: ToolCall, arguments: ToolArguments, defaults: Defaults) -> McpResult:
+        """Read the arguments, and do what they ask for; long texts are read beside the event loop."""
+        if any(map(_is_long, arguments.values())):
+            asked = await anyio.to_thread.run_sync(self.parse, arguments, defaults)
+        else:
+            asked = self.parse(arguments, defaults)
+        return await self.handle(call, asked)
+
     @property
     def definition(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
@@ -399,6 +407,11 @@ class MetaTool(Generic[AskedT]):
             schema["required"] = list(self.required)
         found = {"name": self.name, "description": self.description, "inputSchema": schema}
         return {**found, "annotations": {"readOnlyHint": True}} if self.reads else found
+
+
+def _is_long(value: Json) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return any(isinstance(text, str) and len(text) > MAX_QUERY_CHARACTERS for text in texts)
 
 
 def same_arguments(arguments: ToolArguments) -> ToolArguments:
