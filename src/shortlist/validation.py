@@ -87,8 +87,8 @@ class TooManySteps(Unevaluable):
     """The budget of one check is spent."""
 
 
-async def check_call(tool: Tool, arguments: Mapping[str, Json], caller: str = "") -> Check:
-    """Check a caller's arguments without keeping the event loop: small ones here, the rest in a worker process."""
+async def check_call(tool: Tool, arguments: Mapping[str, Json], caller: Callable[[], str] = str) -> Check:
+    """Check arguments without keeping the event loop: small ones here, others in a worker, where callers take turns."""
     if not _is_loaded.is_set():
         await anyio.to_thread.run_sync(_load)
     if len(tool.definition) <= INLINE_CHARACTERS and _size(arguments) <= INLINE_VALUES:
@@ -101,7 +101,7 @@ async def check_call(tool: Tool, arguments: Mapping[str, Json], caller: str = ""
     try:
         # As bytes: values are pickled in one step, however many there are.
         sent = await written(dict(arguments))
-        owner = WorkOwner(tool.server, caller)
+        owner = WorkOwner(tool.server, caller())
         return await run_apart(_check_written, tool.definition, sent, seconds=WORKER_SECONDS, owner=owner)
     except WorkerFailed as reason:
         if isinstance(reason, WorkerTimedOut):

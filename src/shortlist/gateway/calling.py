@@ -75,7 +75,7 @@ async def call_checked(call: ToolCall, name: str, arguments: ToolArguments) -> M
     """Call a tool whose schema the client does not have: check the arguments first, and page a large result."""
     started = perf_counter()
     tool = await find_tool(call, name, arguments)
-    check = await check_call(tool, arguments, call.seen.caller.principal.key)
+    check = await check_call(tool, arguments, lambda: call.seen.caller.principal.key)
     if check.violations:
         refusal = await rendered([tool], partial(_refusal, call, tool, check))
         call.state.recording.refused(call.seen.caller, tool.id, "invalid_arguments", arguments, refusal)

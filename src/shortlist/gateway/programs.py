@@ -336,7 +336,9 @@ async def _checked(call: ToolCall, functions: PythonTools, tool: Tool, wanted: W
     """Return arguments that fit the schema; refuse others before anything is sent, with the signature."""
     try:
         arguments = bound_arguments(tool, wanted.positional, wanted.named)
-        wrong = "; ".join(map(str, (await check_call(tool, arguments, call.seen.caller.principal.key)).violations))
+        wrong = "; ".join(
+            map(str, (await check_call(tool, arguments, lambda: call.seen.caller.principal.key)).violations)
+        )
     except InvalidInput as error:
         arguments, wrong = dict(wanted.named), str(error)
     if not wrong:

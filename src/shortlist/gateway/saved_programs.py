@@ -69,7 +69,7 @@ async def run_saved(call: ToolCall, tool: Tool, arguments: ToolArguments) -> Mcp
     program = call.state.programs.get(tool.id)
     if program is None:
         raise ToolNotFound(tool.id)  # it was removed after the caller's view was made
-    wrong = (await check_call(tool, arguments, call.seen.caller.principal.key)).violations
+    wrong = (await check_call(tool, arguments, lambda: call.seen.caller.principal.key)).violations
     if wrong:
         said = "\n".join(f"- {violation}" for violation in wrong)
         return text_result(f"{call.seen.tools.name(tool.id)} was NOT invoked:\n{said}", is_error=True)
