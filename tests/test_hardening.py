@@ -166,6 +166,9 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
         "gateway/test_limits.py::test_a_client_that_takes_nothing_of_a_response_is_disconnected_in_time",
         "gateway/test_stdio.py::test_a_client_that_leaves_too_many_bytes_unread_is_disconnected",
     ),
+    "what a server sends after a response is taken for the answer to the next call on that connection": (
+        "upstream/test_faults.py::test_what_a_server_sends_after_a_response_reaches_no_other_call",
+    ),
     "a server sends `100 Continue` for ever, ends events with a carriage return, or closes its stdin and lives on": (
         "upstream/test_faults.py::test_a_server_that_sends_interim_responses_without_end_fails_its_own_call_alone",
         "upstream/test_bodies.py::test_interim_responses_are_counted_however_they_come_and_anew_for_each_request",

@@ -52,7 +52,7 @@ HOSTILE: dict[str, tuple[bytes, bytes]] = {
 
 
 class RoughServer:
-    """Counts every call that it received; `release` ends the calls of `wait`."""
+    """Counts every call that it received; `release` ends the calls of `wait`; `follows` is sent after each response."""
 
     def __init__(self, era: Literal["legacy", "modern"]) -> None:
         self.era = era
@@ -63,6 +63,7 @@ class RoughServer:
         self.closes_after_answers = False
         self.answers_cancelled = True
         self.hangs = False
+        self.follows = b""
         self._writers: set[asyncio.StreamWriter] = set()
 
     @property
@@ -95,7 +96,7 @@ class RoughServer:
         if method == "notifications/cancelled" and not self.answers_cancelled:
             await asyncio.sleep(3600)
         if "id" not in message:
-            return _write(writer, 202, b"")
+            return _write(writer, 202, b"", follows=self.follows)
         if method == "tools/call" and message["params"]["name"] in HOSTILE:
             return await self._harm(message["params"]["name"], writer)
         if method == "tools/call":
@@ -157,14 +158,21 @@ class RoughServer:
             answer["error"] = {"code": -32601, "message": "Method not found"}
         else:
             answer["result"] = result
-        return _write(writer, 200, json.dumps(answer).encode()) and not self.closes_after_answers
+        _write(writer, 200, json.dumps(answer).encode(), follows=self.follows)
+        return not self.closes_after_answers
 
 
 def _write(
-    writer: asyncio.StreamWriter, status: int, body: bytes, more: str = "", kind: str = "application/json"
+    writer: asyncio.StreamWriter,
+    status: int,
+    body: bytes,
+    more: str = "",
+    kind: str = "application/json",
+    *,
+    follows: bytes = b"",
 ) -> bool:
     head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n"
-    writer.write(head.encode() + body)
+    writer.write(head.encode() + body + follows)
     return True
 
 

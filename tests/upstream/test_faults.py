@@ -116,6 +116,29 @@ async def test_a_server_that_sends_interim_responses_without_end_fails_its_own_c
         assert recorder.states("rough") == ["ready"]
 
 
+SECOND = b'{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"of another call"}]}}'
+FOLLOWS = {
+    "a byte": b"x",
+    "an end of line": b"\r\n",
+    "bytes without end": b"\x00" * 300_000,
+    "an interim response": b"HTTP/1.1 100 Continue\r\n\r\n",
+    "half a response": b"HTTP/1.1 200 OK\r\nContent-Le",
+    "a second response": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(SECOND), SECOND),
+}
+
+
+@eras
+@pytest.mark.parametrize("follows", FOLLOWS)
+async def test_what_a_server_sends_after_a_response_reaches_no_other_call(follows: str, era: Era) -> None:
+    async with rough_server(era) as rough, pool_of(web("rough", rough.url)) as (pool, recorder):
+        rough.follows = FOLLOWS[follows]
+        for number in range(5):
+            answer = await pool.call_tool("rough", "echo", {"n": number, "size": "x" * 70_000 * (number % 2)})
+            assert json.loads(text_of(answer))["n"] == number
+        assert rough.received["echo"] == 5
+        assert recorder.states("rough") == ["ready"]
+
+
 @pytest.mark.parametrize("tool", ["bomb", "shout"])
 async def test_the_limit_of_a_message_counts_decoded_bytes_of_any_content_type(tool: str) -> None:
     async with rough_server() as rough, pool_of(web("rough", rough.url), limits=SMALL) as (pool, recorder):

@@ -1,4 +1,4 @@
-"""Connections on which a server may send only a few interim responses before each response."""
+"""Connections on which a server may send a few interim responses before each response, and nothing after it."""
 
 import re
 import ssl
@@ -14,7 +14,7 @@ _HEAD_END = re.compile(rb"\n\r?\n")
 
 
 def bounded(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
-    """Let a client give up on servers that send interim responses without end."""
+    """Let a client give up on endless interim responses, and on connections that say more than was asked."""
     for transport in (client._transport, *client._mounts.values()):
         if isinstance(transport, httpx2.AsyncHTTPTransport):
             # httpx2 has no parameter for the network backend; a transport of our own would lose the user's proxies.
@@ -23,7 +23,7 @@ def bounded(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
 
 
 class BoundedNetwork(httpcore2.AsyncNetworkBackend):
-    """Opens connections that bound what comes before the head of a response."""
+    """Opens connections that bound what comes before a response and give up those on which something follows it."""
 
     def __init__(self, network: httpcore2.AsyncNetworkBackend) -> None:
         self._network = network
@@ -43,9 +43,11 @@ class BoundedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class BoundedStream(httpcore2.AsyncNetworkStream):
-    """A connection on which a server may send a few interim responses before each response.
+    """A connection on which a server may send a few interim responses before each response, and nothing after it.
 
-    The HTTP client passes over any number of them, thousands in one piece of work of the event loop.
+    The HTTP client passes over any number of interim responses, thousands in one piece of work of the event loop.
+    It would take bytes after a response for the answer to the next request. So the last byte of what came is held back
+    until the client asks for more: if it does not, its response ended before, and the connection is not used again.
     """
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
@@ -53,11 +55,17 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
         self._awaits_head = True
         self._interim = 0
         self._rest = b""
+        self._held = b""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._held:
+            data, self._held = self._held, b""
+            return data
         data = await self._stream.read(max_bytes, timeout)
         if self._awaits_head:
             self._count(self._rest + data)
+        if len(data) > 1:
+            data, self._held = data[:-1], data[-1:]
         return data
 
     def _count(self, data: bytes) -> None:
@@ -85,4 +93,6 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
         return BoundedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable" and self._held:  # asked before a connection is used again: nobody may have sent more
+            return True
         return self._stream.get_extra_info(info)
