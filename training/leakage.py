@@ -35,8 +35,9 @@ COARSE_ROWS, COARSE_BANDS = 5, 4
 EVAL_FILE = Path(__file__).with_name("leakage_hashes.npz")
 TRAIN_FILE = Path(__file__).with_name("train_hashes.npz")
 CONVERSATIONS = Path(__file__).parent / "data" / "conversations.jsonl"
+PIECES = tuple(CONVERSATIONS.with_name(f"{name}.jsonl") for name in ("asks", "material"))
 UNDERSTANDING = Path(__file__).parents[1] / "benchmarks" / "understanding" / "data"
-DEVELOPMENT = ("chats", "pastes", "further", "second", "wishes", "real_wishes", "hints", "real", "unservable")
+DEVELOPMENT = ("chats", "pastes", "further", "second", "third", "wishes", "real_wishes", "hints", "real", "unservable")
 
 Bands = NDArray[np.uint32]
 _RANDOM = np.random.default_rng(20240817)
@@ -155,20 +156,33 @@ def development_requests() -> list[str]:
     return [_said(case) for name in DEVELOPMENT for case in _cases(UNDERSTANDING / f"{name}.jsonl")]
 
 
+def development_asks() -> list[str]:
+    """Return the requests that stand beside pasted text there, alone."""
+    cases = (case for name in DEVELOPMENT for case in _cases(UNDERSTANDING / f"{name}.jsonl"))
+    return [case["asked"] for case in cases if "asked" in case]
+
+
 def fitted_conversations() -> list[str]:
     """Return the conversations that boosts are fitted on, as all that their user says."""
     return [_said(case) for case in _cases(CONVERSATIONS)]
+
+
+def fitted_asks() -> list[str]:
+    """Return the requests and the material that the reading of long messages is fitted on."""
+    return [case.get("ask", case.get("text", "")) for file in PIECES for case in _cases(file)]
 
 
 def repeated(fitted: Iterable[str], measured: Iterable[str]) -> list[str]:
     """Return the texts to fit on that are also measured on, or nearly."""
     known = [(normalised(text), grams(text)) for text in measured]
     exact = {plain for plain, _ in known}
-    return [
-        text
-        for text in fitted
-        if normalised(text) in exact or any(jaccard(grams(text), others) >= NEAR for _, others in known)
-    ]
+    found = []
+    for text in fitted:
+        own = grams(text)
+        alike = [others for _, others in known if NEAR * len(own) <= len(others) <= len(own) / NEAR]
+        if normalised(text) in exact or any(jaccard(own, others) >= NEAR for others in alike):
+            found.append(text)
+    return found
 
 
 def languages_repeated(data: Path) -> list[str]:
@@ -229,7 +243,7 @@ def main() -> int:
             print(f"{EVAL_FILE.name} was made from other evaluation data: run python -m training.data")
             return 1
     again = [
-        *repeated(fitted_conversations(), development_requests()),
+        *repeated((*fitted_conversations(), *fitted_asks()), (*development_requests(), *development_asks())),
         *(languages_repeated(Path(given)) if given else ()),
     ]
     found = overlap(load(TRAIN_FILE), evaluation)

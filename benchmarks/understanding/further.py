@@ -1,4 +1,4 @@
-"""Two sets of chats and pastes over the demo catalog and real servers, each in two parts that share no server.
+"""Three sets of chats and pastes over the demo catalog and real servers, each in two parts.
 
 Mistakes were looked for in the development parts. Of the held-out parts only the figures were read.
 """
@@ -18,6 +18,8 @@ PARTS = {
     ("further", "held"): "held-out half",
     ("second", "dev"): "second set, development part",
     ("second", "held"): "second set, held-out part",
+    ("third", "dev"): "third set, development half",
+    ("third", "held"): "third set, held-out half",
 }
 
 

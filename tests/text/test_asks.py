@@ -143,7 +143,8 @@ def test_a_task_in_several_steps_with_a_list_of_values_is_searched_whole() -> No
     text = (
         "Please scan the host 192.168.18.49. Use the following user names: admin, root, guest. "
         "Set the timeout of each attempt to a suitable value. Then check the soil of the field for bacteria. "
-        "Finally, retrieve the number of visitors of the museum on the first of January, and " + "x" * 200
+        "Finally, retrieve the number of visitors of the museum on the first of January, and write it down with "
+        "the date, the weather of that day, the exhibitions that were open and the names of the guides who were there."
     )
     assert read_ask(text).text == text
 

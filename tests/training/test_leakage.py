@@ -92,6 +92,11 @@ def test_no_conversation_to_fit_on_is_a_development_request() -> None:
     assert leakage.repeated(leakage.fitted_conversations(), leakage.development_requests()) == []
 
 
+def test_no_request_beside_pasted_text_to_fit_on_is_a_development_request() -> None:
+    measured = [*leakage.development_requests(), *leakage.development_asks()]
+    assert leakage.repeated(leakage.fitted_asks(), measured) == []
+
+
 def test_no_development_request_is_among_the_training_queries() -> None:
     written = leakage.development_requests()
     found = overlap(load(TRAIN_FILE), sketch_of(written, written, []))

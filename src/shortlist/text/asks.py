@@ -2,7 +2,9 @@
 
 A message is read line by line. Lines that look like a log, code, a table, a mail or a quoted chat are pasted. Of the
 rest, each sentence is scored for how much it reads like a request, and the best ones, with the short paragraph around
-them, are the ask. All of it takes time in proportion to the length of the message.
+them, are a first guess. In a long message with pasted text a fitted model (`asking`) reads it again: what both take for
+the request is the ask, or what the model finds where they share nothing. All of it takes time in proportion to the
+length of the message.
 """
 
 import re
@@ -11,14 +13,14 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
+from shortlist.text.asking import Piece, asking, asks_nothing, sentences_of
 from shortlist.text.languages.reading import glossed
-from shortlist.text.letters import is_closing, is_greeting, is_sign_off
+from shortlist.text.letters import is_closing
 from shortlist.text.pasted import Block, blocks_of, first_and_last
 from shortlist.text.phrasing import (
     FIRST_WORD,
     LEAD,
     POINTS,
-    introduces,
     request_score,
     score_in_any_language,
     starts_like_a_request,
@@ -117,6 +119,27 @@ def read_ask(text: str) -> Ask:
 
 @lru_cache(maxsize=64)
 def _read_long(text: str) -> Ask:
+    guess = by_rules(text)
+    if len(text) < LONG_TEXT or not guess.characters:
+        return guess
+    said = guess.text if guess.is_clear else ""
+    sentences = sentences_of(text)
+    found = asking(sentences, said)
+    asked = [each for each in sentences if each.text in said and (each in found or _is_last_step(each, sentences))]
+    words = "\n".join(each.text for each in asked or found)
+    if not words or _says_nothing(words):
+        return guess
+    beside = "\n".join(each.text for each in sentences if each not in (asked or found))
+    return Ask(_both_ends(words), beside[:MAX_PASTE_CHARS], len(text) - len(words))
+
+
+def _is_last_step(each: Piece, sentences: list[Piece]) -> bool:
+    """Return whether a sentence ends a message with a step: "Then mail it to Bob."."""
+    return each is sentences[-1] and starts_like_a_request(each.text)
+
+
+def by_rules(text: str) -> Ask:
+    """Guess the request of a long message by its lines and sentences."""
     blocks = blocks_of(text)
     is_prose = not any(block.is_pasted for block in blocks)
     if is_prose:
@@ -218,7 +241,7 @@ def _score_beside(ask: str, head: str, text: str, *, is_end: bool) -> float:
     said = glossed(ask) or ask
     sentences = _SENTENCE.split(ask)
     is_typed = 1.0 * (ask[:1].isalpha() and not ask[:1].isupper()) + 1.0 * (ask[-1:] != ".")
-    if len(sentences) > MOST_SENTENCES or "\n" in ask or _ITEM.match(ask) or _asks_nothing(ask):
+    if len(sentences) > MOST_SENTENCES or "\n" in ask or _ITEM.match(ask) or asks_nothing(ask):
         return 0.0
     signal = max(map(score_in_any_language, sentences))
     is_foreign = said is not ask and not glossed(text[:LONG_TEXT] if not text.startswith(ask) else text[-LONG_TEXT:])
@@ -228,10 +251,6 @@ def _score_beside(ask: str, head: str, text: str, *, is_end: bool) -> float:
     is_beside = asks and (is_foreign or _is_structured(head, text) or _is_told_to_nobody(head, text))
     is_one = is_beside and (is_end or is_typed == TYPED)
     return (signal + is_typed + 1.0 * is_foreign + 1.0 * is_end) * (is_one or (is_end and points))
-
-
-def _asks_nothing(ask: str) -> bool:
-    return is_closing(ask) or is_greeting(ask) or is_sign_off(ask) or introduces(ask)
 
 
 @lru_cache(maxsize=8)  # asked for every paragraph of a text
@@ -334,7 +353,7 @@ def _units(blocks: list[Block], number: int) -> list[_Unit]:
     alone = len(text) <= (120 if in_letter else 200) and len(sentences) <= 1 + (not in_letter or text[:1].islower())
     around = 1.0 * alone + 1.0 * outer - (0.5 if alone else 3.0) * in_letter
     score = score_in_any_language if alone else request_score  # what is pasted is rarely that short
-    scores = [0.0 if _asks_nothing(sentence) else score(sentence) for sentence in sentences]
+    scores = [0.0 if asks_nothing(sentence) else score(sentence) for sentence in sentences]
     asks_alone = alone and not in_letter and max(scores) >= (1.0 if outer else ENOUGH / 2)
     return [
         _Unit(number, sentence, around + each, asks_alone) for sentence, each in zip(sentences, scores, strict=True)

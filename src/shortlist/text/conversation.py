@@ -140,6 +140,11 @@ _REPEATS = _pattern(
     _START + r"(?:what about|how about|and|or|also|now (?:for|in|with|on|from|at)|und|y|et|и|а)\b",
     r"(?:は|呢|은|는)[?？]\s*$",
 )
+_LIKEWISE = _pattern(
+    r"(?:^\W*|[.,;:!–]\s*|\b(?:do|and|now|also|then|please|ok|okay)\s+)(?:the )?same "
+    r"(?:for|in|with|on|at|to|from|thing)\b"
+)
+"""What repeats at any length: "same for Bogdan and whoever leads the network team"."""
 _ANOTHER = _pattern(
     r"^\W*(?:(?:ok|okay|thanks|great|cool|and|now|then|so|also)\b[\s,.!]*)+"
     r"(?:(?:the|its|their|his|her|as|with(?:out)?)\s+(?:an?\s+|the\s+)?[^\W\d_]"
@@ -264,11 +269,13 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
         return "corrects"
     if _fills(ask, said) and not acts and words < _longest_answer(ask, said):
         return "fills"
-    if not (acts or _names_another(own)) and words <= FEW_WORDS and (_matches(_REPEATS, own) or _is_value(own)):
+    is_short = words <= FEW_WORDS
+    again = is_short and not _names_another(own) and (_matches(_REPEATS, own) or _is_value(own))
+    if not acts and (again or _LIKEWISE.search(own)):
         return "repeats"
     points = (_matches(_POINTS_BACK, own) or _names_what_was(said, own)) and words < SELF_CONTAINED
-    is_short = words <= (FEW_WORDS - 1 if acts else FEW_WORDS)
-    return "continues" if points or is_short or _first_wish_points(ask) else "new"
+    says_little = words <= (FEW_WORDS - 1 if acts else FEW_WORDS)
+    return "continues" if points or says_little or _first_wish_points(ask) else "new"
 
 
 def refers(query: str) -> bool:

@@ -68,6 +68,13 @@ class Block(NamedTuple):
     """Whether it is between the headers of a mail and its sign-off."""
 
 
+def kinds_of(lines: list[str]) -> list[tuple[str, bool]]:
+    """Say what each line looks like, and whether it is between the headers of a mail and its sign-off."""
+    kinds = _kinds(lines)
+    letter = _letter(lines, kinds)
+    return [(kind, number in letter) for number, kind in enumerate(kinds)]
+
+
 def blocks_of(text: str) -> list[Block]:
     """Cut a message into paragraphs and runs of pasted lines."""
     lines = first_and_last(text.split("\n"))
