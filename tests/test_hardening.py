@@ -168,6 +168,7 @@ PROVED_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "what a server sends after a response is taken for the answer to the next call on that connection": (
         "upstream/test_faults.py::test_what_a_server_sends_after_a_response_reaches_no_other_call",
+        "upstream/test_connections.py::test_a_connection_on_which_more_came_is_not_used_again",
     ),
     "a server sends `100 Continue` for ever, ends events with a carriage return, or closes its stdin and lives on": (
         "upstream/test_faults.py::test_a_server_that_sends_interim_responses_without_end_fails_its_own_call_alone",

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
+from zlib import crc32
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shortlist.text.asking import BUCKETS, best_path, features_of, hashed, sentences_of
+from shortlist.text.asking import BUCKETS, best_path, features_of, hashed, is_word, sentences_of
 from shortlist.text.asks import by_rules
 from shortlist.text.phrasing import FIRST_WORD
 from shortlist.text.tokens import ACTIONS
@@ -33,9 +34,9 @@ from training.holdout import is_held_out
 
 NAMES = ("material", "asks", "around")
 PIECES = Path(__file__).parent / "data"
-SHIPPED = Path("src/shortlist/text/data/asks.npz")
+SHIPPED = Path(__file__).parents[1] / "src" / "shortlist" / "text" / "data" / "asks.npz"
 MEASURED = 2_000
-MOST_SENTENCES = 160
+LONGEST = 160
 """Longer messages are measured and not fitted on."""
 PIECES_WITH_A_WORD, SOME_REQUESTS = 12, 1_200
 """How many pieces must have a word that counts, and how many training requests are among the pieces."""
@@ -221,7 +222,7 @@ def example(words: frozenset[str], message: Message) -> Example:
         asks.append(float(2 * inside > len(each.text)))
         at = end
     kept = (
-        [each for each in found if not _is_word(each) or each in words]
+        [each for each in found if not is_word(each) or each in words]
         for found in features_of(sentences, guess.text if guess.characters and guess.is_clear else "")
     )
     return Example(tuple(map(hashed, kept)), np.array(asks, np.float32))
@@ -232,12 +233,8 @@ def words_that_count(pieces: Pieces) -> frozenset[str]:
     seen: Counter[str] = Counter()
     some = Random(0).sample(pieces.requests, SOME_REQUESTS)
     for text in (*pieces.material, *pieces.asks, *(text for text, _ in pieces.around), *some):
-        seen.update({each for found in features_of(sentences_of(text), "") for each in found if _is_word(each)})
+        seen.update({each for found in features_of(sentences_of(text), "") for each in found if is_word(each)})
     return frozenset(word for word, count in seen.items() if count >= PIECES_WITH_A_WORD)
-
-
-def _is_word(feature: str) -> bool:
-    return feature.startswith(("word:", "first:", "two:", "last:", "verb:"))
 
 
 def fit(examples: Sequence[Example], seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -246,7 +243,7 @@ def fit(examples: Sequence[Example], seed: int) -> tuple[NDArray[np.float32], ND
     weights = torch.zeros(BUCKETS, requires_grad=True)
     steps = torch.zeros(2, 2, requires_grad=True)
     learner = torch.optim.Adam([weights, steps], lr=RATE)
-    order = [each for each in examples if 0 < len(each.asks) <= MOST_SENTENCES]
+    order = [each for each in examples if 0 < len(each.asks) <= LONGEST]
     chance, fates = Random(seed), np.random.default_rng(seed)
     for epoch in range(EPOCHS):
         chance.shuffle(order)
@@ -318,7 +315,8 @@ def main() -> None:
         others = read_pieces(given.data, given.without, given.seed)
         _measure(small * scale, steps, _examples(messages(others, MEASURED, given.seed + 1), words))
     else:
-        np.savez_compressed(SHIPPED, weights=small, scale=scale, steps=steps.astype(np.float32))
+        hashes = np.array(sorted(crc32(word.encode("utf-8", "surrogatepass")) for word in words), np.uint32)
+        np.savez_compressed(SHIPPED, weights=small, scale=scale, steps=steps.astype(np.float32), words=hashes)
 
 
 def _measure(weights: NDArray[np.float32], steps: NDArray[np.float32], examples: Sequence[Example]) -> None:

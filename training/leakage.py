@@ -35,7 +35,7 @@ COARSE_ROWS, COARSE_BANDS = 5, 4
 EVAL_FILE = Path(__file__).with_name("leakage_hashes.npz")
 TRAIN_FILE = Path(__file__).with_name("train_hashes.npz")
 CONVERSATIONS = Path(__file__).parent / "data" / "conversations.jsonl"
-PIECES = tuple(CONVERSATIONS.with_name(f"{name}.jsonl") for name in ("asks", "material"))
+PIECES = tuple(CONVERSATIONS.with_name(f"{name}.jsonl") for name in ("asks", "material", "around"))
 UNDERSTANDING = Path(__file__).parents[1] / "benchmarks" / "understanding" / "data"
 DEVELOPMENT = ("chats", "pastes", "further", "second", "third", "wishes", "real_wishes", "hints", "real", "unservable")
 
@@ -168,7 +168,7 @@ def fitted_conversations() -> list[str]:
 
 
 def fitted_asks() -> list[str]:
-    """Return the requests and the material that the reading of long messages is fitted on."""
+    """Return the requests, the material and the talk that the reading of long messages is fitted on."""
     return [case.get("ask", case.get("text", "")) for file in PIECES for case in _cases(file)]
 
 

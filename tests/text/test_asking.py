@@ -50,7 +50,8 @@ def test_prose_is_cut_into_sentences_and_all_else_into_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a. " * 60_000, "\n".join("x y z" for _ in range(60_000)), "\n\n" * 1_000, "?" * 5_000]
+    "text",
+    ["a. " * 60_000, "\n".join("x y z" for _ in range(60_000)), "\n\n" * 1_000, "?" * 5_000, "a" + " " * 60_000 + "b"],
 )
 def test_any_text_is_read_within_a_bound(text: str) -> None:
     sentences = sentences_of(text)

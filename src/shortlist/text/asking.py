@@ -6,7 +6,7 @@ weights. `training.fit_asks` fits them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +29,7 @@ from shortlist.text.phrasing import (
 )
 
 BUCKETS = 1 << 16
-"""The weights; few features share one."""
+"""The weights: 10,600 of them are not zero, and words that were not fitted on have none."""
 MOST_LINES, MOST_SENTENCES = 400, 300
 """The lines, and the sentences, that are read of each end."""
 MOST_WORDS = 24
@@ -43,7 +43,7 @@ OWN_SHAPES = 5
 
 _WEIGHTS = Path(__file__).parent / "data" / "asks.npz"
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+|[^\w\s]")
-_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|(?<=:)\s+(?=[A-Z\"“])|\s+(?=[→⇒]|->|=>|—>)")
+_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|(?<=:)\s+(?=[A-Z\"“])|(?<!\s)\s+(?=[→⇒]|->|=>|—>)")
 _OWN = re.compile(r"\b(?:i|me|my|mine)\b", re.IGNORECASE)
 _OURS = re.compile(r"\b(?:we|us|our)\b", re.IGNORECASE)
 _YOURS = re.compile(r"\b(?:you|your|u)\b", re.IGNORECASE)
@@ -87,15 +87,22 @@ def sentences_of(text: str) -> list[Piece]:
 
 def asking(sentences: Sequence[Piece], guess: str) -> list[Piece]:
     """Return the sentences that ask; `guess` is what the rules take for the request."""
-    weights, steps = _model()
-    scores = np.array([weights[hashed(features)].sum() for features in features_of(sentences, guess)])
+    weights, steps, words = _model()
+    known = (
+        [each for each in found if not is_word(each) or _hash(each) in words] for found in features_of(sentences, guess)
+    )
+    scores = np.array([weights[hashed(features)].sum() for features in known])
     found = [each for each, asks in zip(sentences, best_path(scores, steps), strict=True) if asks]
     return [each for each in found if not asks_nothing(each.text)]
 
 
 def asks_nothing(sentence: str) -> bool:
     """Return whether a sentence is a formula of letters, or only says that something follows."""
-    return is_closing(sentence) or is_greeting(sentence) or is_sign_off(sentence) or introduces(sentence)
+    return any(_formulas(sentence))
+
+
+def _formulas(text: str) -> tuple[bool, ...]:
+    return is_greeting(text), is_closing(text), is_sign_off(text), introduces(text)
 
 
 def features_of(sentences: Sequence[Piece], guess: str) -> Iterator[list[str]]:
@@ -147,7 +154,7 @@ def _own(each: Piece) -> list[str]:
     begins = "a" if text[0].islower() else "A" if text[0].isupper() else "0" if text[0].isdigit() else text[0]
     ends = "a" if text[-1].isalpha() else "0" if text[-1].isdigit() else text[-1]
     length = min(len(text).bit_length(), 9)
-    formulas = (is_greeting(text), is_closing(text), is_sign_off(text), introduces(text))
+    formulas = _formulas(text)
     marks = sum(not (char.isalnum() or char.isspace()) for char in text[:400]) / len(text[:400])
     return [
         f"kind:{each.kind}",
@@ -203,16 +210,26 @@ def _words(each: Piece) -> Iterator[str]:
     yield f"verb:{first[1].lower() if first else ''}"
 
 
-def hashed(features: Sequence[str]) -> NDArray[np.int64]:
+def is_word(feature: str) -> bool:
+    """Return whether a feature is a word, and not a shape or a place."""
+    return feature.startswith(("word:", "first:", "two:", "last:", "verb:"))
+
+
+def hashed(features: Iterable[str]) -> NDArray[np.int64]:
     """Return where the weights of features are."""
-    return np.array([crc32(feature.encode()) % BUCKETS for feature in features], np.int64)
+    return np.array([_hash(feature) % BUCKETS for feature in features], np.int64)
+
+
+def _hash(feature: str) -> int:
+    return crc32(feature.encode("utf-8", "surrogatepass"))
 
 
 @cache
-def _model() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Load the weights of the features, and those of each step between the states."""
+def _model() -> tuple[NDArray[np.float32], NDArray[np.float32], frozenset[int]]:
+    """Load the weights of features, those of each step between the states, and the hashes of words that count."""
     with np.load(_WEIGHTS) as held:
-        return held["weights"].astype(np.float32) * held["scale"], held["steps"]
+        weights = held["weights"].astype(np.float32) * held["scale"]
+        return weights, held["steps"], frozenset(held["words"].tolist())
 
 
 def best_path(scores: NDArray[np.float32], steps: NDArray[np.float32]) -> list[bool]:

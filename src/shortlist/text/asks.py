@@ -125,12 +125,13 @@ def _read_long(text: str) -> Ask:
     said = guess.text if guess.is_clear else ""
     sentences = sentences_of(text)
     found = asking(sentences, said)
-    asked = [each for each in sentences if each.text in said and (each in found or _is_last_step(each, sentences))]
+    guessed = [each for each in sentences if each.text in said]
+    asked = [each for each in guessed if each in found or _is_last_step(each, sentences)]
     words = "\n".join(each.text for each in asked or found)
-    if not words or _says_nothing(words):
+    if not words or _says_nothing(words) or (said and not guessed):
         return guess
     beside = "\n".join(each.text for each in sentences if each not in (asked or found))
-    return Ask(_both_ends(words), beside[:MAX_PASTE_CHARS], len(text) - len(words))
+    return Ask(_both_ends(words), beside[:MAX_PASTE_CHARS], max(len(text) - len(words), len(beside)))
 
 
 def _is_last_step(each: Piece, sentences: list[Piece]) -> bool:
@@ -148,17 +149,17 @@ def by_rules(text: str) -> Ask:
         blocks = _set_apart(text)
         if not blocks:
             return Ask(_both_ends(text), asks=len(text) <= MAX_PASTE_CHARS or _asks_at_an_end(text))
-    asking = _asking(blocks)
-    if not asking:
+    units = _asking(blocks)
+    if not units:
         blocks = _set_apart(text)
-        asking = _asking(blocks)
-    if not asking:
+        units = _asking(blocks)
+    if not units:
         return Ask(_both_ends(text, MAX_PASTE_CHARS), "", len(text), is_clear=False)
-    asked = "\n".join(unit.text for unit in asking)
+    asked = "\n".join(unit.text for unit in units)
     if is_prose and _says_nothing(asked):
         return Ask(_both_ends(text))
     pasted = "\n".join(block.text for block in blocks if block.is_pasted)
-    clear = max(unit.score for unit in asking) >= ENOUGH
+    clear = max(unit.score for unit in units) >= ENOUGH
     return Ask(_both_ends(asked), pasted[:MAX_PASTE_CHARS], len(text) - len(asked), is_clear=clear)
 
 

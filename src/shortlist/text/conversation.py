@@ -141,10 +141,9 @@ _REPEATS = _pattern(
     r"(?:は|呢|은|는)[?？]\s*$",
 )
 _LIKEWISE = _pattern(
-    r"(?:^\W*|[.,;:!–]\s*|\b(?:do|and|now|also|then|please|ok|okay)\s+)(?:the )?same "
-    r"(?:for|in|with|on|at|to|from|thing)\b"
+    _START + r"(?:(?:a+h+|better|do|love it)\b[\s,.!]*)*(?:the )?same (?:thing )?(?:for|in|with|on|at|to|from)\b[^?]*$"
 )
-"""What repeats at any length: "same for Bogdan and whoever leads the network team"."""
+"""What repeats in more words: "same for Ada and whoever leads the network team"."""
 _ANOTHER = _pattern(
     r"^\W*(?:(?:ok|okay|thanks|great|cool|and|now|then|so|also)\b[\s,.!]*)+"
     r"(?:(?:the|its|their|his|her|as|with(?:out)?)\s+(?:an?\s+|the\s+)?[^\W\d_]"
@@ -271,7 +270,7 @@ def relation_of(ask: str, earlier: Sequence[ChatTurn] = (), *, called: bool = Fa
         return "fills"
     is_short = words <= FEW_WORDS
     again = is_short and not _names_another(own) and (_matches(_REPEATS, own) or _is_value(own))
-    if not acts and (again or _LIKEWISE.search(own)):
+    if not acts and (again or (words < LONG_ANSWER and _LIKEWISE.match(own))):
         return "repeats"
     points = (_matches(_POINTS_BACK, own) or _names_what_was(said, own)) and words < SELF_CONTAINED
     says_little = words <= (FEW_WORDS - 1 if acts else FEW_WORDS)

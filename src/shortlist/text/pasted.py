@@ -69,7 +69,7 @@ class Block(NamedTuple):
 
 
 def kinds_of(lines: list[str]) -> list[tuple[str, bool]]:
-    """Say what each line looks like, and whether it is between the headers of a mail and its sign-off."""
+    """Return what each line looks like, and whether it is between the headers of a mail and its sign-off."""
     kinds = _kinds(lines)
     letter = _letter(lines, kinds)
     return [(kind, number in letter) for number, kind in enumerate(kinds)]

@@ -10,6 +10,8 @@ import httpx2
 
 MOST_INTERIM = 16
 """Interim responses (`100 Continue`, `103 Early Hints`) before the response; usual are none or one."""
+AT_ONCE = 1 << 20
+"""More than the event loop takes from a socket in one piece: what has come is here, and not in a buffer below."""
 _HEAD_END = re.compile(rb"\n\r?\n")
 
 
@@ -48,6 +50,7 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
     The HTTP client passes over any number of interim responses, thousands in one piece of work of the event loop.
     It would take bytes after a response for the answer to the next request. So the last byte of what came is held back
     until the client asks for more: if it does not, its response ended before, and the connection is not used again.
+    The replies of a SOCKS proxy are not HTTP; each is read in one piece.
     """
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
@@ -58,14 +61,16 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
         self._held = b""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._held:
-            data, self._held = self._held, b""
-            return data
-        data = await self._stream.read(max_bytes, timeout)
-        if self._awaits_head:
-            self._count(self._rest + data)
-        if len(data) > 1:
-            data, self._held = data[:-1], data[-1:]
+        if not self._held:
+            self._held = await self._stream.read(max(max_bytes, AT_ONCE), timeout)
+            is_http = not self._awaits_head or bool(self._rest) or self._held.startswith(b"H")
+            if self._awaits_head:
+                self._count(self._rest + self._held)
+            if not is_http:
+                data, self._held = self._held, b""
+                return data
+        size = min(max_bytes, max(len(self._held) - 1, 1))
+        data, self._held = self._held[:size], self._held[size:]
         return data
 
     def _count(self, data: bytes) -> None:
@@ -93,6 +98,19 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
         return BoundedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable" and self._held:  # asked before a connection is used again: nobody may have sent more
+        if info == "is_readable" and (self._held or self._has_more()):  # asked before a connection is used again
             return True
         return self._stream.get_extra_info(info)
+
+    def _has_more(self) -> bool:
+        """Return whether more came over TLS; it is read to know, and the connection is not used again."""
+        secured: ssl.SSLObject | None = self._stream.get_extra_info("ssl_object")
+        if secured is None:
+            return False
+        try:
+            secured.read(1)
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError:
+            return True
+        return True
