@@ -31,18 +31,19 @@ COMPLETION_BOOST = 30.0
 """For a complete name; a prefix gets a proportional share."""
 FOLLOW_UPS: Mapping[Relation, tuple[float, float]] = {
     "new": (0.4, 0.0),
-    "continues": (3.0, -1.5),
+    "continues": (2.0, -1.5),
     "repeats": (0.25, 3.5),
-    "accepts": (3.5, 0.0),
+    "accepts": (2.5, 0.0),
     "fills": (0.5, 0.5),
-    "corrects": (4.0, -2.5),
+    "corrects": (2.5, -2.5),
     "beside": (1.75, 0.0),
 }
 """Boosts for the server and the tool called last, by the relation of the request to that call; `beside` is a wish next
 to clear ones of the same request, whose servers it is likely to be for.
 
-`training/fit_follow_ups.py` fits `continues`, `accepts` and `corrects`. The others were set by hand, and so was the
-tool boost of `corrects`, which is below the range that is fitted: its conversations seldom call the same tool again."""
+`training/fit_follow_ups.py` fits `continues`, `accepts` and `corrects`; of the boosts that it finds about as good,
+smaller ones were taken, as its conversations seldom change the server. The others were set by hand, and so was the tool
+boost of `corrects`, which is below the range that is fitted."""
 PREFERRED_BOOST = 1.0
 """The boost of a hint from a model: it decides between tools with similar scores."""
 PROTECTED = 5

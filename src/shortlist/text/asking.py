@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.text.languages.reading import glossed
-from shortlist.text.letters import is_closing, is_greeting, is_sign_off
 from shortlist.text.pasted import kinds_of
 from shortlist.text.phrasing import (
     FIRST_WORD,
     POINTS,
-    introduces,
+    asks_nothing,
+    formulas_of,
     request_score,
     score_in_any_language,
     starts_like_a_request,
@@ -96,15 +96,6 @@ def asking(sentences: Sequence[Piece], guess: str) -> list[Piece]:
     return [each for each in found if not asks_nothing(each.text)]
 
 
-def asks_nothing(sentence: str) -> bool:
-    """Return whether a sentence is a formula of letters, or only says that something follows."""
-    return any(_formulas(sentence))
-
-
-def _formulas(text: str) -> tuple[bool, ...]:
-    return is_greeting(text), is_closing(text), is_sign_off(text), introduces(text)
-
-
 def features_of(sentences: Sequence[Piece], guess: str) -> Iterator[list[str]]:
     """Yield what is known of each sentence."""
     own = [_own(each) for each in sentences]
@@ -154,7 +145,7 @@ def _own(each: Piece) -> list[str]:
     begins = "a" if text[0].islower() else "A" if text[0].isupper() else "0" if text[0].isdigit() else text[0]
     ends = "a" if text[-1].isalpha() else "0" if text[-1].isdigit() else text[-1]
     length = min(len(text).bit_length(), 9)
-    formulas = _formulas(text)
+    formulas = formulas_of(text)
     marks = sum(not (char.isalnum() or char.isspace()) for char in text[:400]) / len(text[:400])
     return [
         f"kind:{each.kind}",

@@ -13,7 +13,6 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-from shortlist.text.asking import Piece, asking, asks_nothing, sentences_of
 from shortlist.text.languages.reading import glossed
 from shortlist.text.letters import is_closing
 from shortlist.text.pasted import Block, blocks_of, first_and_last
@@ -21,6 +20,7 @@ from shortlist.text.phrasing import (
     FIRST_WORD,
     LEAD,
     POINTS,
+    asks_nothing,
     request_score,
     score_in_any_language,
     starts_like_a_request,
@@ -122,21 +122,19 @@ def _read_long(text: str) -> Ask:
     guess = by_rules(text)
     if len(text) < LONG_TEXT or not guess.characters:
         return guess
+    from shortlist.text.asking import asking, sentences_of  # noqa: PLC0415 (it needs numpy, which takes long to import)
+
     said = guess.text if guess.is_clear else ""
     sentences = sentences_of(text)
     found = asking(sentences, said)
     guessed = [each for each in sentences if each.text in said]
-    asked = [each for each in guessed if each in found or _is_last_step(each, sentences)]
+    last = sentences[-1:] if starts_like_a_request(sentences[-1].text) else []  # a second step: "Then mail it to Bob."
+    asked = [each for each in guessed if each in found or each in last]
     words = "\n".join(each.text for each in asked or found)
     if not words or _says_nothing(words) or (said and not guessed):
         return guess
     beside = "\n".join(each.text for each in sentences if each not in (asked or found))
     return Ask(_both_ends(words), beside[:MAX_PASTE_CHARS], max(len(text) - len(words), len(beside)))
-
-
-def _is_last_step(each: Piece, sentences: list[Piece]) -> bool:
-    """Return whether a sentence ends a message with a step: "Then mail it to Bob."."""
-    return each is sentences[-1] and starts_like_a_request(each.text)
 
 
 def by_rules(text: str) -> Ask:

@@ -3,6 +3,7 @@
 import re
 
 from shortlist.text.languages.reading import glossed
+from shortlist.text.letters import is_closing, is_greeting, is_sign_off
 from shortlist.text.tokens import ACTIONS
 
 MAX_INTRODUCTION = 80
@@ -48,6 +49,15 @@ def introduces(sentence: str) -> bool:
     return (
         len(sentence) <= MAX_INTRODUCTION and bool(_INTRODUCES.match(sentence)) and sentence[-1:] not in QUESTION_MARKS
     )
+
+
+def formulas_of(sentence: str) -> tuple[bool, ...]:
+    """Return whether a sentence greets, takes leave, signs a letter, or only says that something follows."""
+    return is_greeting(sentence), is_closing(sentence), is_sign_off(sentence), introduces(sentence)
+
+
+def asks_nothing(sentence: str) -> bool:
+    return any(formulas_of(sentence))
 
 
 def starts_like_a_request(text: str) -> bool:
