@@ -34,10 +34,22 @@ DENSE_ROWS, DENSE_BANDS = 3, 8
 COARSE_ROWS, COARSE_BANDS = 5, 4
 EVAL_FILE = Path(__file__).with_name("leakage_hashes.npz")
 TRAIN_FILE = Path(__file__).with_name("train_hashes.npz")
-CONVERSATIONS = Path(__file__).parent / "data" / "conversations.jsonl"
-PIECES = tuple(CONVERSATIONS.with_name(f"{name}.jsonl") for name in ("asks", "material", "around"))
+CONVERSATIONS = tuple(Path(__file__).parent / "data" / f"{name}.jsonl" for name in ("conversations", "chats"))
+PIECES = tuple(CONVERSATIONS[0].with_name(f"{name}.jsonl") for name in ("asks", "material", "around"))
 UNDERSTANDING = Path(__file__).parents[1] / "benchmarks" / "understanding" / "data"
-DEVELOPMENT = ("chats", "pastes", "further", "second", "third", "wishes", "real_wishes", "hints", "real", "unservable")
+DEVELOPMENT = (
+    "chats",
+    "pastes",
+    "further",
+    "second",
+    "third",
+    "fourth",
+    "wishes",
+    "real_wishes",
+    "hints",
+    "real",
+    "unservable",
+)
 
 Bands = NDArray[np.uint32]
 _RANDOM = np.random.default_rng(20240817)
@@ -163,8 +175,8 @@ def development_asks() -> list[str]:
 
 
 def fitted_conversations() -> list[str]:
-    """Return the conversations that boosts are fitted on, as all that their user says."""
-    return [_said(case) for case in _cases(CONVERSATIONS)]
+    """Return the conversations that boosts and the ranking of chats are fitted on, as all that their user says."""
+    return [_said(case) for file in CONVERSATIONS for case in _cases(file)]
 
 
 def fitted_asks() -> list[str]:
@@ -204,6 +216,8 @@ def _cases(file: Path) -> list[dict[str, Any]]:
 def _said(case: Mapping[str, Any]) -> str:
     if "text" in case:
         return str(case["text"])
+    if "turns" in case:
+        return "\n".join(text for role, text in case["turns"] if role == "u")
     return "\n".join(turn.text for turn in read_turns(case["messages"]) if turn.role == "user" and turn.text)
 
 

@@ -1,4 +1,4 @@
-"""Three sets of chats and pastes over the demo catalog and real servers, each in two parts.
+"""Four sets of chats and pastes over the demo catalog and real servers, three of them in two parts.
 
 Mistakes were looked for in the development parts. Of the held-out parts only the figures were read.
 """
@@ -20,6 +20,7 @@ PARTS = {
     ("second", "held"): "second set, held-out part",
     ("third", "dev"): "third set, development half",
     ("third", "held"): "third set, held-out half",
+    ("fourth", "held"): "fourth set, held out",
 }
 
 
@@ -41,9 +42,10 @@ def _part(part: str, cases: list[tuple[dict[str, Any], Outcome]]) -> list[Row]:
     needs = [found for case, found in cases if case["kind"] == NEEDS_CONTEXT]
     others = [found for case, found in cases if "messages" in case and case["kind"] != NEEDS_CONTEXT]
     sure = [float(found.is_wrong_with_high_confidence) for _, found in cases if found.level == "high"]
+    pastes = [Row(request=f"paste, {part}", metric="hit@5", values=[hit(found, 5) for found in pasted], asked=95)]
     return [
         *hit_rows(f"chat whose last turn needs the turns before, {part}", needs, 75, 92),
         *hit_rows(f"other chats, {part}", others, 75, 90),
-        Row(request=f"paste, {part}", metric="hit@5", values=[hit(found, 5) for found in pasted], asked=95),
+        *(pastes if pasted else ()),
         Row(request=f"high confidence, {part}", metric="wrong", values=sure, asked=5, at_most=True),
     ]

@@ -37,7 +37,7 @@ def test_an_explanation_shows_what_was_taken_from_the_chat() -> None:
 
 def test_a_confidence_that_was_lowered_for_the_chat_is_named() -> None:
     made = workplace()
-    lowered, direct = made.explain(chat("now merge it")), made.explain(MERGE)
+    lowered, direct = made.explain(chat("merge it and create an issue about it")), made.explain(MERGE)
     assert (lowered.confidence.level, direct.confidence.level) == ("medium", "high")
     assert "high confidence was lowered" in lowered.text()
     assert "lowered" not in direct.text()

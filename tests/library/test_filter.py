@@ -335,15 +335,14 @@ def test_tools_called_in_the_chat_stay_within_reach() -> None:
     assert found.tools[0].id == "github/merge_pull_request"
 
 
-def test_a_follow_up_is_answered_with_medium_confidence_at_most() -> None:
+def test_a_follow_up_that_all_readings_agree_on_is_answered_with_high_confidence() -> None:
     before = [
         {"role": "user", "content": "show the pull request 12 of acme"},
         {"role": "assistant", "content": "Done."},
     ]
     found = workplace().filter([*before, {"role": "user", "content": "merge it"}])
     assert found.asked.relation == "continues"
-    assert found.confidence.level != "high"
-    assert found.confidence.probability < 0.75
+    assert (found.tools[0].id, found.confidence.level) == ("github/merge_pull_request", "high")
 
 
 def test_a_tool_called_before_is_out_of_reach_once_it_is_excluded() -> None:

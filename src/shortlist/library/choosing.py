@@ -20,6 +20,8 @@ MIXED_WITH_EARLIER = ("continues", "repeats", "corrects")
 MIN_NAME = 4
 """The letters that must be written of a server's name."""
 _NAME = re.compile(r"[\w-]+")
+CHAT_DEPTH = 200
+"""How many tools of each reading of a chat are compared."""
 RECALLED = 3
 """Tools called last that stay within reach, as far as they take no more than a third of the places."""
 
@@ -34,7 +36,7 @@ def query_of(context: Context, view: View, options: FilterOptions, narrowing: Na
         text = f"{context.asked.taken} ({named[0]})" if _only_names(context.asked, named) else text
     return Query(
         text=text,
-        limit=max(options.limit, DEPTH),  # chances are shared by as many, whatever is asked for
+        limit=max(options.limit, CHAT_DEPTH if context.is_chat else DEPTH),  # chances are shared by as many
         filters=narrowing.filters,
         recent_servers=tuple(server for server in servers if server),
         recent_tools=tuple(called),
@@ -68,8 +70,12 @@ def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:
 
 def _named(asked: Asked, view: View) -> list[str]:
     """Return the servers that a correction names."""
-    words = {word for word in _NAME.findall(asked.text.lower()) if len(word) >= MIN_NAME}
-    return [name for name in view.catalog.servers if any(_begins(name.lower(), word) for word in words)]
+    return [name for name in view.catalog.servers if names_server(asked.text, name)]
+
+
+def names_server(text: str, server: str) -> bool:
+    """Return whether a text names a server."""
+    return any(_begins(server.lower(), word) for word in _NAME.findall(text.lower()) if len(word) >= MIN_NAME)
 
 
 def _begins(name: str, word: str) -> bool:

@@ -3,6 +3,7 @@
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from time import monotonic
@@ -20,6 +21,7 @@ from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import COOL_DOWN_SECONDS
 from shortlist.library.choosing import cautious, choose, is_new_topic, query_of, recalled, standing_alone
 from shortlist.library.explaining import explain_turn
+from shortlist.library.following import follows_a_chat, ranked_by_chat
 from shortlist.library.messages import read_context
 from shortlist.library.options import Choices, FilterOptions
 from shortlist.library.reading import SourceReading
@@ -123,6 +125,8 @@ class ToolFilter:
             if is_new_topic(standing):
                 asked, found, view = alone, standing, seen
         found = replace(found, confidence=cautious(found.confidence, found, context))
+        if follows_a_chat(context, found):
+            found = ranked_by_chat(found, context, lambda others: self._find_all(others, view, turn, narrowing))
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
         must = tuple(dict.fromkeys((*narrowing.always, *recalled(asked, narrowing, options.limit))))
@@ -325,6 +329,19 @@ class ToolFilter:
             return SearchResult(query=asked, hits=(), confidence=NO_MATCH, notes=(reason,)), self._view
         with self._lock:
             return self._ready(looked).search(asked), self._view
+
+    def _find_all(
+        self, queries: Sequence[Query], view: View, turn: Turn, narrowing: Narrowing
+    ) -> tuple[SearchResult, ...]:
+        """Search for several queries in one view of the catalog: tools that came since are left out."""
+        if self._vectors is not None and self._searcher.waits:
+            with suppress(ModelError):  # the searches report it
+                self._vectors.look_up_all(
+                    [text for each in queries for text in self._searcher.texts_to_embed(each.text)]
+                )
+        found = [self._find(each, self._look_up(each, turn), narrowing)[0] for each in queries]
+        known = view.catalog.tools
+        return tuple(replace(each, hits=tuple(hit for hit in each.hits if hit.tool.id in known)) for each in found)
 
     def _ask(self, asked: Query) -> SearchResult:
         turn = Turn(self.defaults)

@@ -47,6 +47,10 @@ class Context:
     called: tuple[str, ...] = ()
     ask: Ask = NO_ASK
     """The last turn, as the request and what was pasted beside it."""
+    said: str = ""
+    """The last answer before it."""
+    request: str = ""
+    """The request before it."""
     is_chat: bool = False
 
     @property
@@ -68,10 +72,19 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     asking = max((position for position in spoken if turns[position].role == "user"), default=spoken[-1])
     before = [position for position in spoken if position < asking][-(messages - 1) :] if messages > 1 else []
     calls = tuple(dict.fromkeys(name for turn in reversed(turns) for name in reversed(turn.calls)))
-    asked = asked_now(turns[asking].text, [turns[position] for position in before], called=bool(calls))
+    earlier = [turns[position] for position in before]
+    asked = asked_now(turns[asking].text, earlier, called=bool(calls))
     said_since = [turns[position].text for position in spoken if position > asking][-1:] if messages > 1 else []
     text = "\n".join((_present(asked.query), *(quoted(said[:TAKEN_CHARS]) for said in said_since)))
-    return Context(clip(text, tokens), asked, calls, ask=read_ask(turns[asking].text), is_chat=True)
+    return Context(
+        clip(text, tokens),
+        asked,
+        calls,
+        ask=read_ask(turns[asking].text),
+        said=next((turn.text for turn in reversed(earlier) if turn.role == "assistant"), ""),
+        request=next((read_ask(turn.text).text for turn in reversed(earlier) if turn.role == "user"), ""),
+        is_chat=True,
+    )
 
 
 def read_turns(messages: Iterable[Any]) -> list[ChatTurn]:

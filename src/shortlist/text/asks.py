@@ -85,6 +85,12 @@ TAKING_BACK = frozenset({"wait", "scratch", "mind", "nevermind", "nvm", "actuall
 _SENTENCE_END = frozenset(".!?:。！？؟")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 _ITEM = re.compile(r"\s*(?:[-*•] |\d{1,2}[.)] |\d{1,2}(?:\.\d{1,2})+ |§ ?\d|\[.\] |\d{1,2}:\d\d\b|#{1,4} )")
+_LISTS_WISHES = re.compile(
+    r"\b(?:(?:can|could|would|will) you(?: please)?|please|i(?:['’]d| would) (?:love|like)(?: is)?"
+    r"|i(?:['’]m| am) wondering(?: is)?|i (?:need|want)(?: is| you to)?):[ \t]*+\n\s*+(?:[-*•–] |\d{1,2}[.)] )",
+    re.IGNORECASE,
+)
+"""What introduces a list of wishes: "could you:", and below it one item for each."""
 _VAGUE = frozenset(terms("assist assistance task multiple several various different following detail question matter"))
 """Words of requests that say only that something is to be done."""
 
@@ -140,6 +146,8 @@ def _read_long(text: str) -> Ask:
 def by_rules(text: str) -> Ask:
     """Guess the request of a long message by its lines and sentences."""
     blocks = blocks_of(text)
+    if _LISTS_WISHES.search(text[:NARRATIVE]) and not any(block.in_letter for block in blocks):
+        return Ask(_both_ends(text))
     is_prose = not any(block.is_pasted for block in blocks)
     if is_prose:
         blocks = _set_apart(text) or _introduced(text) or _with_narrative(blocks)

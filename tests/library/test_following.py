@@ -1,0 +1,151 @@
+"""Chats are ranked by several readings at once: the last message, what was said before it, and what was called."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shortlist import ToolFilter
+from shortlist.errors import ModelError
+from shortlist.library import following
+from shortlist.library.following import FEATURES, SIGNS, WEIGHTS, chat_weights
+
+OFFICE = [
+    {
+        "name": "mail",
+        "tools": [
+            {"name": "create_draft", "description": "Write a draft of an email."},
+            {"name": "send_draft", "description": "Send a draft that was written before."},
+            {"name": "list_messages", "description": "List the newest messages of a mailbox."},
+            {"name": "delete_message", "description": "Delete a message for good."},
+        ],
+    },
+    {
+        "name": "calendar",
+        "tools": [
+            {"name": "create_event", "description": "Create an event in the calendar."},
+            {"name": "list_events", "description": "List the events of a day or a week."},
+            {"name": "delete_event", "description": "Remove an event from the calendar."},
+        ],
+    },
+    {
+        "name": "weather",
+        "tools": [{"name": "get_forecast", "description": "Get the weather forecast for a city."}],
+    },
+    {
+        "name": "trains",
+        "tools": [
+            {"name": "departures", "description": "List the trains that leave a station next."},
+            {"name": "book_seat", "description": "Book a seat on a train."},
+        ],
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def office() -> ToolFilter:
+    return ToolFilter(OFFICE, embedding="small", vector_cache=None)
+
+
+def chat(asked: str, called: str, said: str, last: str) -> list[dict[str, Any]]:
+    call = {"id": "1", "type": "function", "function": {"name": called, "arguments": "{}"}}
+    return [
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "ok"},
+        {"role": "assistant", "content": said},
+        {"role": "user", "content": last},
+    ]
+
+
+DRAFTED = ("write to Prof. Ahlers that I need until Monday", "mail/create_draft", "Here is the draft. Have a look.")
+
+
+@pytest.mark.parametrize("last", ["off it goes", "lovely, let it fly", "ok that can go to him like this"])
+def test_a_step_said_by_an_idiom_finds_the_server_in_use(office: ToolFilter, last: str) -> None:
+    found = office.filter(chat(*DRAFTED, last), limit=3)
+    assert "mail/send_draft" in [tool.id for tool in found.tools[:2]]
+
+
+@pytest.mark.parametrize("last", ["now send it", "send that one please"])
+def test_a_plain_step_is_found_with_confidence(office: ToolFilter, last: str) -> None:
+    found = office.filter(chat(*DRAFTED, last), limit=3)
+    assert (found.tools[0].id, found.confidence.level) == ("mail/send_draft", "high")
+
+
+@pytest.mark.parametrize(
+    ("last", "tool"),
+    [
+        ("what will the weather be like in Oslo tomorrow?", "weather/get_forecast"),
+        ("book me a seat on the 8:15 train to Bern", "trains/book_seat"),
+        ("btw which trains leave Basel next", "trains/departures"),
+    ],
+)
+def test_a_new_topic_is_not_drawn_to_the_server_in_use(office: ToolFilter, last: str, tool: str) -> None:
+    assert office.filter(chat(*DRAFTED, last), limit=3).tools[0].id == tool
+
+
+def test_a_text_alone_is_searched_as_before(office: ToolFilter) -> None:
+    text = "off it goes"
+    alone, asked = office.filter(text, limit=5), office.search(text, limit=5)
+    assert [tool.id for tool in alone.tools] == [hit.tool.id for hit in asked.hits]
+
+
+@pytest.mark.parametrize("options", [{"exclude": ["mail/send_draft"]}, {"servers": ["calendar", "weather"]}])
+def test_no_reading_of_a_chat_finds_what_a_filter_leaves_out(office: ToolFilter, options: dict[str, Any]) -> None:
+    left = {tool.id for tool in office.filter(chat(*DRAFTED, "off it goes"), limit=10, **options).tools}
+    assert "mail/send_draft" not in left
+    if "servers" in options:
+        assert {tool.partition("/")[0] for tool in left} <= {"calendar", "weather"}
+
+
+@pytest.mark.parametrize("last", ["off it goes", "and for Thursday?", "no, the other one", "thanks!", "🙂", "?"])
+def test_what_is_explained_is_what_is_found(office: ToolFilter, last: str) -> None:
+    asked = chat("what is on my calendar on Tuesday?", "calendar/list_events", "Two meetings.", last)
+    found = office.filter(asked, limit=5)
+    for tool in found.tools:
+        why = office.explain(asked, tool.id, limit=5)
+        assert (why.rank, why.confidence) == (tool.rank, found.confidence)
+
+
+def test_an_explanation_says_that_the_chat_ranked_a_tool(office: ToolFilter) -> None:
+    assert "ranked by the chat as a whole" in office.explain(chat(*DRAFTED, "lovely, let it fly")).text()
+
+
+def test_probability_and_level_agree(office: ToolFilter) -> None:
+    levels = {"none": (0.0, 0.2), "low": (0.2, 0.4), "medium": (0.4, 0.75), "high": (0.75, 1.0)}
+    for last in (
+        "off it goes",
+        "hm",
+        "delete it",
+        "put it in my calendar",
+        "order a pizza with olives",
+        "Danke, raus damit",
+    ):
+        confidence = office.filter(chat(*DRAFTED, last)).confidence
+        low, high = levels[confidence.level]
+        assert low <= confidence.probability <= high
+        assert confidence.probability <= confidence.match_probability <= 1
+
+
+def test_a_request_that_nothing_serves_stays_without_a_match(office: ToolFilter) -> None:
+    asked = chat(*DRAFTED, "convert 30 US dollars to Japanese yen at today's rate")
+    assert office.filter(asked).confidence.level == "none"
+
+
+def test_the_weights_are_for_the_features_and_signs_there_are() -> None:
+    assert chat_weights().by_sign.shape == (len(SIGNS), len(FEATURES))
+    assert np.isfinite(chat_weights().by_sign).all()
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "other"])
+def test_damaged_weights_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    raw = json.loads(WEIGHTS.read_text("utf-8")) | {"signs": ["any"]}
+    (tmp_path / "chats.json").write_text(json.dumps(raw) if damage == "other" else damage, "utf-8")
+    monkeypatch.setattr(following, "WEIGHTS", tmp_path / "chats.json")
+    chat_weights.cache_clear()
+    with pytest.raises(ModelError, match="reinstall, or fit it again"):
+        chat_weights()
+    chat_weights.cache_clear()
