@@ -11,6 +11,7 @@ from shortlist import ToolFilter
 from shortlist.errors import ModelError
 from shortlist.library import following
 from shortlist.library.following import FEATURES, SIGNS, WEIGHTS, chat_weights
+from tests.fakes import HashingEmbedder
 
 OFFICE = [
     {
@@ -130,6 +131,27 @@ def test_probability_and_level_agree(office: ToolFilter) -> None:
         assert confidence.probability <= confidence.match_probability <= 1
 
 
+@pytest.mark.parametrize("last", ["thanks!", "?", "what is 2+2?", "play some jazz", "hm?"])
+def test_talk_is_never_sure_of_the_only_tool(last: str) -> None:
+    only = ToolFilter([OFFICE[0]["tools"][1]], embedding="small", vector_cache=None)
+    asked = chat("write to Prof. Ahlers", "send_draft", "It is sent.", last)
+    assert only.filter(asked).confidence.level in ("none", "low")
+
+
+@pytest.mark.parametrize("last", ["météo Paris", "Wettervorhersage Oslo"])
+def test_a_few_words_in_another_language_that_leave_the_chat_are_not_sure(office: ToolFilter, last: str) -> None:
+    assert office.filter(chat(*DRAFTED, last)).confidence.level != "high"
+
+
+def test_a_failing_embedder_is_named_once() -> None:
+    class Failing(HashingEmbedder):
+        def embed_query(self, text: str) -> Any:
+            raise ModelError(f"down: {text}"[:4])
+
+    found = ToolFilter(OFFICE, embedding=Failing(), vector_cache=None).filter(chat(*DRAFTED, "off it goes"))
+    assert len([warning for warning in found.warnings if "down" in warning]) == 1
+
+
 def test_a_request_that_nothing_serves_stays_without_a_match(office: ToolFilter) -> None:
     asked = chat(*DRAFTED, "convert 30 US dollars to Japanese yen at today's rate")
     assert office.filter(asked).confidence.level == "none"
@@ -140,7 +162,7 @@ def test_the_weights_are_for_the_features_and_signs_there_are() -> None:
     assert np.isfinite(chat_weights().by_sign).all()
 
 
-@pytest.mark.parametrize("damage", ["", "{}", "other"])
+@pytest.mark.parametrize("damage", ["", "{}", "[]", "other"])
 def test_damaged_weights_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     raw = json.loads(WEIGHTS.read_text("utf-8")) | {"signs": ["any"]}
     (tmp_path / "chats.json").write_text(json.dumps(raw) if damage == "other" else damage, "utf-8")

@@ -465,3 +465,18 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> l
 
     monkeypatch.setattr(module, name, noted)
     return calls
+
+
+def test_a_list_that_a_request_introduces_is_part_of_it() -> None:
+    text = (
+        "I'm putting together a highlight for our newsletter and want two posts. Could you:\n\n"
+        + "\n".join(f"• Grab thread number {n} and count the comments below it" for n in range(8))
+        + "\n\nI need specific numbers."
+    )
+    assert read_ask(text).text == text
+
+
+def test_a_log_below_a_list_of_wishes_is_still_pasted() -> None:
+    log = "\n".join(f"2026-03-01 10:00:{n:02} ERROR merge of pdf {n} failed" for n in range(60))
+    asked = read_ask(f"could you:\n- create an issue for this\n\n{log}")
+    assert asked.characters > 2_000

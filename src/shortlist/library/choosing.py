@@ -1,7 +1,7 @@
 """From a chat to the query that is searched, and from what is found to the tools that are handed out."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shortlist.library.messages import Context
@@ -56,9 +56,15 @@ def is_new_topic(alone: SearchResult) -> bool:
 
 
 def cautious(confidence: Confidence, found: SearchResult, context: Context) -> Confidence:
-    """Lower a high confidence if the query has words of earlier turns or of a short gloss, or is about pasted text."""
-    asked = found.query
-    if asked.relation in MIXED_WITH_EARLIER or (context.asked.is_short_gloss and _leaves_the_chat(found, asked)):
+    """Lower a high confidence also if the query has words of earlier turns."""
+    if found.query.relation in MIXED_WITH_EARLIER:
+        confidence = with_other_words(confidence)
+    return as_read(confidence, found, context)
+
+
+def as_read(confidence: Confidence, found: SearchResult, context: Context) -> Confidence:
+    """Lower a high confidence for a few words in another language that leave the chat, or beside a paste."""
+    if context.asked.is_short_gloss and _leaves_the_chat(found, found.query):
         confidence = with_other_words(confidence)
     return as_asked(confidence, context.ask)  # what is searched is the request alone, without what it stood in
 
@@ -70,12 +76,13 @@ def _leaves_the_chat(found: SearchResult, asked: Query) -> bool:
 
 def _named(asked: Asked, view: View) -> list[str]:
     """Return the servers that a correction names."""
-    return [name for name in view.catalog.servers if names_server(asked.text, name)]
+    return named_servers(asked.text, view.catalog.servers)
 
 
-def names_server(text: str, server: str) -> bool:
-    """Return whether a text names a server."""
-    return any(_begins(server.lower(), word) for word in _NAME.findall(text.lower()) if len(word) >= MIN_NAME)
+def named_servers(text: str, servers: Iterable[str]) -> list[str]:
+    """Return the servers that a text names."""
+    words = {word for word in _NAME.findall(text.lower()) if len(word) >= MIN_NAME}
+    return [name for name in servers if any(_begins(name.lower(), word) for word in words)]
 
 
 def _begins(name: str, word: str) -> bool:

@@ -21,7 +21,7 @@ from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import COOL_DOWN_SECONDS
 from shortlist.library.choosing import cautious, choose, is_new_topic, query_of, recalled, standing_alone
 from shortlist.library.explaining import explain_turn
-from shortlist.library.following import follows_a_chat, ranked_by_chat
+from shortlist.library.following import follows_a_chat, other_readings, ranked_by_chat
 from shortlist.library.messages import read_context
 from shortlist.library.options import Choices, FilterOptions
 from shortlist.library.reading import SourceReading
@@ -125,7 +125,7 @@ class ToolFilter:
             if is_new_topic(standing):
                 asked, found, view = alone, standing, seen
         found = replace(found, confidence=cautious(found.confidence, found, context))
-        if follows_a_chat(context, found):
+        if not looked.failed and follows_a_chat(context, found):
             found = ranked_by_chat(found, context, lambda others: self._find_all(others, view, turn, narrowing))
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
@@ -137,7 +137,7 @@ class ToolFilter:
             metrics=turn.metrics(narrowing.evaluated, hit=looked.hit),
             query=replace(asked, limit=options.limit),
             confidence=found.confidence,
-            warnings=(*narrowing.warnings, *turn.warnings, *found.notes),
+            warnings=tuple(dict.fromkeys((*narrowing.warnings, *turn.warnings, *found.notes))),
             did_you_mean=found.did_you_mean,
             asked=replace(context.asked, relation="new", taken="") if asked.relation == "new" else context.asked,
             wishes=found.wishes,
@@ -166,6 +166,8 @@ class ToolFilter:
         asked = query_of(context, view, options, view.narrow(options))
         asked = replace(asked, **{name: value for name, value in fields.items() if name not in choices})
         looked = self._look_up(asked, turn)
+        if context.is_chat:
+            self._look_up_all([*other_readings(asked, context).values()])  # not while the lock is held
         with self._lock:
             found = explain_turn(self._ready(looked), context, asked, tool_id)
         if found is None:
@@ -322,6 +324,14 @@ class ToolFilter:
             return _Vector("failed", failed=True)
         return _Vector("cache hit" if hit else "cache miss", hit=hit)
 
+    def _look_up_all(self, queries: Sequence[Query]) -> None:
+        """Embed several queries side by side; the searches for them report what fails."""
+        if self._vectors is not None and self._searcher.model_id == self._vectors.model_id:
+            with suppress(ModelError):
+                self._vectors.look_up_all(
+                    [text for each in queries for text in self._searcher.texts_to_embed(each.text)]
+                )
+
     def _find(self, asked: Query, looked: "_Vector", narrowing: Narrowing) -> tuple[SearchResult, View]:
         """Search, and give the view of the catalog that was searched: it may have changed since the call began."""
         if not narrowing.evaluated:
@@ -334,11 +344,7 @@ class ToolFilter:
         self, queries: Sequence[Query], view: View, turn: Turn, narrowing: Narrowing
     ) -> tuple[SearchResult, ...]:
         """Search for several queries in one view of the catalog: tools that came since are left out."""
-        if self._vectors is not None and self._searcher.waits:
-            with suppress(ModelError):  # the searches report it
-                self._vectors.look_up_all(
-                    [text for each in queries for text in self._searcher.texts_to_embed(each.text)]
-                )
+        self._look_up_all(queries)
         found = [self._find(each, self._look_up(each, turn), narrowing)[0] for each in queries]
         known = view.catalog.tools
         return tuple(replace(each, hits=tuple(hit for hit in each.hits if hit.tool.id in known)) for each in found)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.errors import ModelError
-from shortlist.library.choosing import CHAT_DEPTH, names_server
+from shortlist.library.choosing import CHAT_DEPTH, as_read, named_servers
 from shortlist.library.messages import Context
 from shortlist.models import Confidence, Hit, Level, Query, SearchResult, ToolId
 from shortlist.search.fitted import FOLDER
@@ -42,6 +42,8 @@ REQUEST_CHARS, ANSWER_CHARS = 240, 300
 """How much is read of the request before, from its beginning, and of the last answer, from its end."""
 THERE = 0.9
 """How likely it must be that there is a tool at all, where the rules find none; else the answer is `none`."""
+LOW_AT_MOST = 0.39
+"""The most that a tool is likely where the rules find none: in a catalog of few tools the shares say little."""
 CERTAIN = 0.85
 """How likely the first tool must be for high confidence."""
 
@@ -96,7 +98,7 @@ _POINTS_BACK = re.compile(
 )
 _CHANGES_TOPIC = re.compile(
     r"\b(?:by the way|btw|different|another (?:thing|topic|question)|something else|unrelated|separate(?:ly)?"
-    r"|while (?:you['’]?re|i have)|before i forget|also,|changing (?:topic|subject)|anyway|anyhow"
+    r"|while (?:you['’]?re|i have)|before i forget|changing (?:topic|subject)|anyway|anyhow"
     r"|new (?:topic|question|thing)|switching|meanwhile|off topic|side note|quick (?:one|q|question))\b",
     re.IGNORECASE,
 )
@@ -139,17 +141,23 @@ def chat_weights() -> ChatWeights:
         raw = json.loads(WEIGHTS.read_text("utf-8"))
         if (tuple(raw["features"]), tuple(raw["signs"])) != (FEATURES, SIGNS):
             raise ValueError("it was fitted for other features")
-        return ChatWeights(np.array(raw["weights"], np.float64), np.array(raw["no tool"], np.float64))
-    except (OSError, ValueError, KeyError) as error:
+        by_sign = np.array(raw["weights"], np.float64).reshape(len(SIGNS), len(FEATURES))
+        return ChatWeights(by_sign, np.array(raw["no tool"], np.float64).reshape(len(SIGNS)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{str(WEIGHTS)!r} cannot be used ({error}); reinstall, or fit it again.") from None
 
 
 def follows_a_chat(context: Context, found: SearchResult) -> bool:
-    """Return whether the turns before may decide: not if the last message finds its tool, or is about a paste."""
-    if not (context.said or context.request) or context.pasted or found.wishes or not found.hits:
+    """Return whether the turns before may decide.
+
+    They do not if the last message says nothing ("?"), has a paste or several wishes, or finds its tool by itself.
+    """
+    if not (context.said or context.request) or not terms(glossed(context.message) or context.message):
+        return False
+    if context.pasted or found.wishes or found.query.diverse or not found.hits:
         return False
     level, is_new = found.confidence.level, found.query.relation == "new"
-    return level != "high" and not (is_new and level == "medium" and len(terms(context.ask.text)) > FEW_WORDS)
+    return level != "high" and not (is_new and level == "medium" and len(terms(context.message)) > FEW_WORDS)
 
 
 def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> SearchResult:
@@ -165,23 +173,29 @@ def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> 
     hits = tuple(
         known[evidence.ids[at]]._replace(score=float(scores[at]), rank=rank) for rank, at in enumerate(order, 1)
     )
-    return replace(found, hits=hits, confidence=_confidence(scores, weights.there(evidence), found))
+    ranked = replace(found, hits=hits)
+    confidence = _confidence(scores, weights.there(evidence), found, is_same=hits[0].tool.id == found.hits[0].tool.id)
+    return replace(ranked, confidence=as_read(confidence, ranked, context))
 
 
 def readings(found: SearchResult, context: Context, search: SearchAll) -> dict[str, SearchResult]:
-    """Search for a chat as it may be read otherwise than the rules do, without regard to the calls before."""
-    asked = found.query
+    """Return the answers to all readings of a chat that find something."""
+    others = other_readings(found.query, context)
+    results = zip(others, search([*others.values()]), strict=True)
+    return {ASKED: found} | {name: result for name, result in results if result.hits}
+
+
+def other_readings(asked: Query, context: Context) -> dict[str, Query]:
+    """Return the queries for a chat as it may be read otherwise than the rules do, without regard to calls."""
     plain = replace(asked, relation="new", recent_servers=(), recent_tools=(), diverse=False)
-    message, request = context.ask.text, context.request[:REQUEST_CHARS]
+    message, request = context.message, context.request[:REQUEST_CHARS]
     texts = {
         MESSAGE: message,
         ANSWER: context.said[-ANSWER_CHARS:],
         REQUEST: f"{request}\n{message}" if request else "",
         CALL: f"{words(_name(asked.recent_tools[0]))}: {message}" if asked.recent_tools else "",
     }
-    others = {name: replace(plain, text=text) for name, text in texts.items() if text.strip()}
-    results = zip(others, search([*others.values()]), strict=True)
-    return {ASKED: found} | {name: result for name, result in results if result.hits}
+    return {name: replace(plain, text=text) for name, text in texts.items() if text.strip()}
 
 
 def chat_evidence(results: Mapping[str, SearchResult], context: Context) -> ChatEvidence:
@@ -189,8 +203,8 @@ def chat_evidence(results: Mapping[str, SearchResult], context: Context) -> Chat
     shares = {name: _shares(result) for name, result in results.items()}
     of_servers = {name: _of_servers(shares[name], results[name].hits) for name in OF_SERVERS if name in shares}
     servers = {hit.tool.id: hit.tool.server for result in results.values() for hit in result.hits}
-    message, asked = context.ask.text, results[ASKED].query
-    named = {server for server in {*servers.values()} if names_server(message, server)}
+    message, asked = context.message, results[ASKED].query
+    named = {*named_servers(message, {*servers.values()})}
     last, *before = asked.recent_tools or ("",)
     last_server = asked.recent_servers[:1]
     things = _things(last)
@@ -223,7 +237,7 @@ def _signs(
     named: set[str],
 ) -> Numbers:
     """Describe the last message; what it says is read in English."""
-    message, asked, alone = context.ask.text, results[ASKED], results.get(MESSAGE)
+    message, asked, alone = context.message, results[ASKED], results.get(MESSAGE)
     english, count = glossed(message) or message, len(message.split())
     own, earlier = {*terms(message)}, {*terms(f"{context.request} {context.said[-SAID_CHARS:]}")}
     last_server = next(iter(asked.query.recent_servers), "")
@@ -242,7 +256,7 @@ def _signs(
         context.said.rstrip().endswith("?"),
         bool(_TAKES_BACK.search(english)),
         bool(named),
-        math.log(by_server.get(last_server, 0.0) + NO_SHARE) / 3,
+        math.log((by_server.get(last_server, 0.0) if last_server else 0.0) + NO_SHARE) / 3,
         max(found.values(), default=-5.0) / 3,
         bool(last_server) and first_server == last_server,
         len(own & earlier) / max(len(own), 1),
@@ -254,15 +268,18 @@ def _signs(
     return np.array(signs, np.float64)
 
 
-def _confidence(scores: Numbers, there: float, found: SearchResult) -> Confidence:
-    """State how likely the first tool is right; where the rules find none, that stays unless a tool is likely."""
-    if found.confidence.level == "none" and there < THERE:
-        return found.confidence
+def _confidence(scores: Numbers, there: float, found: SearchResult, *, is_same: bool) -> Confidence:
+    """State how likely the first tool is right; where the rules find none, low at most, and only if one is likely."""
+    was = found.confidence
+    if was.level == "none" and there < THERE:
+        return was
     right = max(there / float(np.exp(scores - scores.max()).sum()), LOW)
-    if HIGH <= right < CERTAIN:
+    if was.level == "none":
+        right = min(right, LOW_AT_MOST)
+    elif HIGH <= right < CERTAIN:
         right = MEDIUM_AT_MOST
     level: Level = "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
-    reasons = (*found.confidence.reasons, "ranked with the messages before")
+    reasons = (*(was.reasons if is_same else ()), "ranked with the messages before")
     return Confidence(level=level, probability=right, match_probability=max(right, there), reasons=reasons)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidQuery
 from shortlist.text.asks import Ask, quoted, read_ask
-from shortlist.text.conversation import TAKEN_CHARS, Asked, ChatTurn, Role, asked_now
+from shortlist.text.conversation import SAID_CHARS, TAKEN_CHARS, Asked, ChatTurn, Role, asked_now
 from shortlist.text.queries import query_of
 from shortlist.text.tokens import clean_text
 
@@ -47,6 +47,8 @@ class Context:
     called: tuple[str, ...] = ()
     ask: Ask = NO_ASK
     """The last turn, as the request and what was pasted beside it."""
+    message: str = ""
+    """The request of the last turn, as it was written."""
     said: str = ""
     """The last answer before it."""
     request: str = ""
@@ -76,13 +78,17 @@ def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, t
     asked = asked_now(turns[asking].text, earlier, called=bool(calls))
     said_since = [turns[position].text for position in spoken if position > asking][-1:] if messages > 1 else []
     text = "\n".join((_present(asked.query), *(quoted(said[:TAKEN_CHARS]) for said in said_since)))
+    ask = read_ask(turns[asking].text)
+    said = next((turn.text for turn in reversed(earlier) if turn.role == "assistant"), "")
+    request = next((read_ask(turn.text).text for turn in reversed(earlier) if turn.role == "user"), "")
     return Context(
         clip(text, tokens),
         asked,
         calls,
-        ask=read_ask(turns[asking].text),
-        said=next((turn.text for turn in reversed(earlier) if turn.role == "assistant"), ""),
-        request=next((read_ask(turn.text).text for turn in reversed(earlier) if turn.role == "user"), ""),
+        ask=ask,
+        message=clip(ask.text, tokens),
+        said=clip(said[-SAID_CHARS:], tokens),
+        request=clip(request, tokens),
         is_chat=True,
     )
 

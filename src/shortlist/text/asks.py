@@ -8,7 +8,7 @@ length of the message.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
@@ -91,6 +91,7 @@ _LISTS_WISHES = re.compile(
     re.IGNORECASE,
 )
 """What introduces a list of wishes: "could you:", and below it one item for each."""
+_LISTED = re.compile(r"\s*+(?:[-*•–] |\d{1,2}[.)] )")
 _VAGUE = frozenset(terms("assist assistance task multiple several various different following detail question matter"))
 """Words of requests that say only that something is to be done."""
 
@@ -146,7 +147,7 @@ def _read_long(text: str) -> Ask:
 def by_rules(text: str) -> Ask:
     """Guess the request of a long message by its lines and sentences."""
     blocks = blocks_of(text)
-    if _LISTS_WISHES.search(text[:NARRATIVE]) and not any(block.in_letter for block in blocks):
+    if _is_list_of_wishes(text, blocks):
         return Ask(_both_ends(text))
     is_prose = not any(block.is_pasted for block in blocks)
     if is_prose:
@@ -167,6 +168,19 @@ def by_rules(text: str) -> Ask:
     pasted = "\n".join(block.text for block in blocks if block.is_pasted)
     clear = max(unit.score for unit in units) >= ENOUGH
     return Ask(_both_ends(asked), pasted[:MAX_PASTE_CHARS], len(text) - len(asked), is_clear=clear)
+
+
+def _is_list_of_wishes(text: str, blocks: Sequence[Block]) -> bool:
+    """Return whether a message tells what is wanted and lists it ("could you:"), and has nothing else pasted."""
+    found = _LISTS_WISHES.search(text[:NARRATIVE])
+    if found is None or any(block.in_letter or (block.is_pasted and not _is_list(block.text)) for block in blocks):
+        return False
+    opening, *between = _PARAGRAPHS.split(text[: found.start()].strip())
+    return not between or bool(_WRITES.search(opening) and not POINTS.search(opening))
+
+
+def _is_list(text: str) -> bool:
+    return all(_LISTED.match(line) for line in text.splitlines() if line.strip())
 
 
 def _says_nothing(ask: str) -> bool:
