@@ -150,11 +150,9 @@ def chat_weights() -> ChatWeights:
 def follows_a_chat(context: Context, found: SearchResult) -> bool:
     """Return whether the turns before may decide.
 
-    They do not if the last message says nothing ("?"), has a paste or several wishes, or finds its tool by itself.
+    They do not if the last message has a paste or several wishes, or finds its tool by itself.
     """
-    if not (context.said or context.request) or not terms(glossed(context.message) or context.message):
-        return False
-    if context.pasted or found.wishes or found.query.diverse or not found.hits:
+    if not (context.said or context.request) or context.pasted or found.wishes or found.query.diverse or not found.hits:
         return False
     level, is_new = found.confidence.level, found.query.relation == "new"
     return level != "high" and not (is_new and level == "medium" and len(terms(context.message)) > FEW_WORDS)
@@ -174,6 +172,8 @@ def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> 
         known[evidence.ids[at]]._replace(score=float(scores[at]), rank=rank) for rank, at in enumerate(order, 1)
     )
     ranked = replace(found, hits=hits)
+    if not terms(glossed(context.message) or context.message):
+        return ranked  # "?" may go on with the chat, but is no evidence for a tool
     confidence = _confidence(scores, weights.there(evidence), found, is_same=hits[0].tool.id == found.hits[0].tool.id)
     return replace(ranked, confidence=as_read(confidence, ranked, context))
 
