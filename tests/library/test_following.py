@@ -138,6 +138,10 @@ def test_talk_is_never_sure_of_the_only_tool(last: str) -> None:
     assert only.filter(asked).confidence.level in ("none", "low")
 
 
+def test_the_only_tool_that_a_filter_leaves_is_not_sure(office: ToolFilter) -> None:
+    assert office.filter(chat(*DRAFTED, "send it"), servers=["weather"]).confidence.level != "high"
+
+
 @pytest.mark.parametrize("last", ["météo Paris", "Wettervorhersage Oslo"])
 def test_a_few_words_in_another_language_that_leave_the_chat_are_not_sure(office: ToolFilter, last: str) -> None:
     assert office.filter(chat(*DRAFTED, last)).confidence.level != "high"

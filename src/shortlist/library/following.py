@@ -42,8 +42,10 @@ REQUEST_CHARS, ANSWER_CHARS = 240, 300
 """How much is read of the request before, from its beginning, and of the last answer, from its end."""
 THERE = 0.9
 """How likely it must be that there is a tool at all, where the rules find none; else the answer is `none`."""
-LOW_AT_MOST = 0.39
-"""The most that a tool is likely where the rules find none: in a catalog of few tools the shares say little."""
+AT_MOST: Mapping[Level, float] = {"none": 0.39, "low": MEDIUM_AT_MOST}
+"""The most that a tool is likely by the level of the rules."""
+FEW_TOOLS = 5
+"""With fewer tools to choose from their shares say little, and the level of the rules stays."""
 CERTAIN = 0.85
 """How likely the first tool must be for high confidence."""
 
@@ -269,14 +271,12 @@ def _signs(
 
 
 def _confidence(scores: Numbers, there: float, found: SearchResult, *, is_same: bool) -> Confidence:
-    """State how likely the first tool is right; where the rules find none, low at most, and only if one is likely."""
+    """State how likely the first tool is right, at most one level above what the rules say."""
     was = found.confidence
-    if was.level == "none" and there < THERE:
+    if len(scores) < FEW_TOOLS or (was.level == "none" and there < THERE):
         return was
-    right = max(there / float(np.exp(scores - scores.max()).sum()), LOW)
-    if was.level == "none":
-        right = min(right, LOW_AT_MOST)
-    elif HIGH <= right < CERTAIN:
+    right = min(max(there / float(np.exp(scores - scores.max()).sum()), LOW), AT_MOST.get(was.level, 1.0))
+    if HIGH <= right < CERTAIN:
         right = MEDIUM_AT_MOST
     level: Level = "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
     reasons = (*(was.reasons if is_same else ()), "ranked with the messages before")
