@@ -1,11 +1,14 @@
-"""Fit how the readings of a chat are weighed: python -m training.fit_chats (torch, the benchmark data; 10 minutes).
+"""Fit how the readings of a chat are weighed: python -m training.fit_chats --vectors FILE (torch, the benchmark data).
 
-`data/chats.jsonl` holds 2,800 chats by 25 writers over servers of the catalogs, which `data/chat_servers.json` names;
+`data/chats.jsonl` holds 11,760 chats by 41 writers over servers of the catalogs, which `data/chat_servers.json` names;
 `data/conversations.jsonl` holds 348 over real servers. Added are changes of the topic: the first request of another
 chat at the end of a chat, where the request alone finds its tool; and training requests for tools of other catalogs,
 where the request alone finds none, for which no tool is right. Features come from the package itself
-(`shortlist.library.following`). Prints how often the right tool is first and among five (for requests without a tool:
-how often that is said), for servers held out and for the rules alone, and writes `weights/search/chats.json`.
+(`shortlist.library.following`), and the vectors of whole chats from `training.chat_encoder`, out of fold: those of the
+shipped encoder know the chats that it was trained on. Only chats that are ranked by the chat are fitted on. Prints how
+often the right tool is first and among five (for requests without a tool: how often that is said), for servers held out
+and for the rules alone, and writes `weights/search/chats.json`: the weights with the vector of the whole chat, and
+those without, for other models. Takes 25 minutes on two cores.
 """
 
 import argparse
@@ -16,7 +19,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,8 @@ import torch
 from torch import Tensor
 
 from shortlist import ToolFilter
-from shortlist.library.choosing import query_of
+from shortlist.index.embedders import Vectors
+from shortlist.library.choosing import cautious, is_new_topic, query_of, standing_alone
 from shortlist.library.following import (
     ASKED,
     FEATURES,
@@ -34,15 +38,20 @@ from shortlist.library.following import (
     SIGNS,
     THERE,
     WEIGHTS,
+    WHOLE,
+    WITH_WHOLE,
+    WITHOUT_WHOLE,
     ChatEvidence,
     ChatWeights,
     chat_evidence,
+    follows_a_chat,
     readings,
 )
 from shortlist.library.messages import read_context
 from shortlist.library.options import FilterOptions
-from shortlist.models import SearchResult
+from shortlist.models import Query, SearchResult
 from training.bench import data_folder, read_lines
+from training.chat_vectors import chat_key, read_chat_vectors
 
 DATA = Path(__file__).parent / "data"
 REAL = Path(__file__).parents[1] / "benchmarks" / "understanding" / "data" / "servers.jsonl.gz"
@@ -75,20 +84,22 @@ class Example:
 
     chat: Chat
     evidence: ChatEvidence
+    without: ChatEvidence
+    """The same without a vector of the whole chat."""
     by_rules: tuple[str, ...]
     """What the rules alone find, best first."""
     alone: tuple[str, ...]
     levels: tuple[str, str]
     """How sure the rules and the last message alone are."""
 
-    @property
-    def right(self) -> list[bool]:
-        return [tool in self.chat.gold for tool in self.evidence.ids]
+    def right(self, evidence: ChatEvidence) -> list[bool]:
+        return [tool in self.chat.gold for tool in evidence.ids]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--data", help="the folder of the benchmark data")
+    parser.add_argument("--vectors", type=Path, required=True, help="chat_vectors.npz of training.chat_encoder")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     data = str(data_folder(arguments.data))
@@ -96,14 +107,20 @@ def main() -> None:
     chats = [*conversations(), *written(asked)]
     parts = [chats[start :: 4 * arguments.processes] for start in range(4 * arguments.processes)]
     with ProcessPoolExecutor(arguments.processes) as pool:
-        examples = [each for part in pool.map(read, [data] * len(parts), parts) for each in part if usable(each)]
+        work = partial(read, data, arguments.vectors)
+        examples = [each for part in pool.map(work, parts) for each in part if usable(each)]
     held_out(examples)
-    weights = fit(examples)
-    text = ",\n  ".join(json.dumps(row) for row in weights.by_sign.round(PLACES).tolist())
-    named = {"features": FEATURES, "signs": SIGNS, NO_TOOL: weights.no_tool.round(PLACES).tolist()}
-    head = ",\n ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in named.items())
-    WEIGHTS.write_text(f'{{\n {head},\n "weights": [\n  {text}\n ]\n}}\n', "utf-8")
+    both = {WITH_WHOLE: fit(examples), WITHOUT_WHOLE: fit([replace(each, evidence=each.without) for each in examples])}
+    head = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in (("features", FEATURES), ("signs", SIGNS))]
+    fitted = [f"{json.dumps(name)}: {_written(weights)}" for name, weights in both.items()]
+    WEIGHTS.write_text("{\n " + ",\n ".join([*head, *fitted]) + "\n}\n", "utf-8")
     print(f"{len(examples):,} chats; written to {WEIGHTS.name}")
+
+
+def _written(weights: ChatWeights) -> str:
+    rows = ",\n   ".join(json.dumps(row) for row in weights.by_sign.round(PLACES).tolist())
+    missing = json.dumps(weights.no_tool.round(PLACES).tolist())
+    return f'{{\n  "{NO_TOOL}": {missing},\n  "weights": [\n   {rows}\n  ]\n }}'
 
 
 def conversations() -> Iterator[Chat]:
@@ -165,20 +182,31 @@ def catalogs(data: str) -> dict[str, ToolFilter]:
     return {name: ToolFilter(servers, embedding="small") for name, servers in found.items()}
 
 
-def read(data: str, chats: Sequence[Chat]) -> list[Example]:
-    """Read chats as a filter does."""
-    options, found = FilterOptions(), []
+def read(data: str, vectors: Path, chats: Sequence[Chat]) -> list[Example]:
+    """Read chats as a filter does; leave out those that it does not rank by the chat."""
+    options, by_key, found = FilterOptions(), read_chat_vectors(vectors), []
     for chat in chats:
         source = catalogs(data)[chat.catalog]
         view = source._view
         context = read_context(chat.messages, messages=options.context_messages, tokens=options.max_context_tokens)
         asked = source._ask(query_of(context, view, options, view.narrow(options)))
-        results = readings(asked, context, partial(map, source._ask)) if asked.hits else {}
-        if results:
-            by_rules, alone = results[ASKED], results.get(MESSAGE, results[ASKED])
-            levels = (by_rules.confidence.level, alone.confidence.level)
-            found.append(Example(chat, chat_evidence(results, context), _first(by_rules), _first(alone), levels))
+        alone = standing_alone(context, asked.query)
+        if alone is not None and is_new_topic(standing := source._ask(alone)):
+            asked = standing
+        asked = replace(asked, confidence=cautious(asked.confidence, asked, context))
+        if not follows_a_chat(context, asked):
+            continue
+        results = readings(asked, context, partial(_search, source, by_key[chat_key(chat.catalog, chat.messages)]))
+        without = chat_evidence({name: each for name, each in results.items() if name != WHOLE}, context)
+        message = results.get(MESSAGE, asked)
+        levels = (asked.confidence.level, message.confidence.level)
+        evidence = chat_evidence(results, context)
+        found.append(Example(chat, evidence, without, _first(results[ASKED]), _first(message), levels))
     return found
+
+
+def _search(source: ToolFilter, chat: Vectors, queries: Sequence[Query], whole: Query) -> list[SearchResult]:
+    return [*map(source._ask, queries), source._searcher.nearest(whole, chat)]
 
 
 def _first(result: SearchResult) -> tuple[str, ...]:
@@ -190,7 +218,7 @@ def usable(example: Example) -> bool:
     is_made = example.chat.kind.startswith("another")
     if example.chat.kind == NO_TOOL:
         return example.levels[1] in ("none", "low")
-    return any(example.right) and (not is_made or not example.chat.gold.isdisjoint(example.alone))
+    return any(example.right(example.evidence)) and (not is_made or not example.chat.gold.isdisjoint(example.alone))
 
 
 def held_out(examples: Sequence[Example]) -> None:
@@ -221,7 +249,8 @@ def held_out(examples: Sequence[Example]) -> None:
 
 def fit(examples: Sequence[Example]) -> ChatWeights:
     """Return the likeliest weights, drawn towards none: of features by sign, and of signs for that there is no tool."""
-    return ChatWeights(_ranking([example for example in examples if example.chat.gold]), _no_tool(examples))
+    ranked = [example for example in examples if any(example.right(example.evidence))]
+    return ChatWeights(_ranking(ranked), _no_tool(examples))
 
 
 def _ranking(examples: Sequence[Example]) -> np.ndarray:
@@ -273,7 +302,7 @@ def _padded(examples: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
     for at, example in enumerate(examples):
         count = len(example.evidence.ids)
         tools[at, :count] = torch.from_numpy(example.evidence.tools)
-        right[at, :count] = torch.tensor(example.right, dtype=torch.float32)
+        right[at, :count] = torch.tensor(example.right(example.evidence), dtype=torch.float32)
     return tools, right, torch.tensor(np.stack([example.evidence.signs for example in examples]), dtype=torch.float32)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.index.embedders import Embedder, Vectors, shipped
-from shortlist.search.fitted import FOLDER, gloss_file
+from shortlist.search.fitted import FOLDER, gloss_file, save_glosses
 from shortlist.text.languages.glossing import gloss, written_out
 from shortlist.text.languages.lexicon import LANGUAGES, parse_lexicon
 from shortlist.text.queries import READING_WEIGHTS
@@ -68,7 +68,7 @@ def main() -> None:
     glosses = np.array([_embedded(embedder, texts) for texts, _ in both])
     english = np.array([embedder.embed_query(request) for _, request in both])
     file = gloss_file(FOLDER / f"{embedder.model_id.partition('@')[0]}.json")
-    np.save(file, fit(glosses, english).astype(np.float16))
+    save_glosses(file, fit(glosses, english))
     print(f"{len(both)} pairs, {file.name}")
 
 

@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index import embedders
-from shortlist.index.embedders import WEIGHTS, Embedder, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.index.embedders import CHATS_FILE, WEIGHTS, Embedder, OnnxEmbedder, StaticEmbedder, shipped
 from shortlist.index.vectors import QueryVectors
 from tests.fakes import HashingEmbedder
 from tests.index.models import DIMENSIONS, pooled, three_inputs, unmasked, unpooled, write_onnx, write_static
@@ -54,6 +55,31 @@ def test_a_graph_without_a_mask_makes_the_same_vectors(tmp_path: Path) -> None:
     masked = OnnxEmbedder(write_onnx(tmp_path / "masked"))
     plain = OnnxEmbedder(write_onnx(tmp_path / "plain", unmasked()))
     assert plain.embed_query("create event") == pytest.approx(masked.embed_query("create event"), abs=1e-6)
+
+
+def test_a_model_reads_chats_with_other_values_and_requests_with_its_own() -> None:
+    requests = OnnxEmbedder(WEIGHTS / "small")
+    before, chats = requests.embed_query("send it [SEP] mail create draft"), requests.for_chats()
+    assert chats is not None
+    assert chats.model_id == requests.model_id
+    read = chats.embed_query("send it [SEP] mail create draft")
+    assert float(read @ before) < 0.99
+    assert np.linalg.norm(read) == pytest.approx(1, abs=1e-5)
+    assert (requests.embed_query("send it [SEP] mail create draft") == before).all()
+
+
+def test_a_model_without_values_for_chats_reads_none(tmp_path: Path) -> None:
+    assert OnnxEmbedder(write_onnx(tmp_path / "small")).for_chats() is None
+
+
+def test_damaged_values_for_chats_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    shutil.copytree(WEIGHTS / "small", folder)
+    (folder / CHATS_FILE).write_bytes(b"damaged")
+    chats = OnnxEmbedder(folder).for_chats()
+    assert chats is not None
+    with pytest.raises(ModelError, match=r"chats\.npz' are damaged .*; reinstall"):
+        chats.embed_query("send it")
 
 
 def test_a_rewritten_file_with_the_same_weights_keeps_the_name_of_its_vectors(tmp_path: Path) -> None:

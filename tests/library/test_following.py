@@ -9,8 +9,22 @@ import pytest
 
 from shortlist import ToolFilter
 from shortlist.errors import ModelError
+from shortlist.index.embedders import OnnxEmbedder
 from shortlist.library import following
-from shortlist.library.following import FEATURES, SIGNS, WEIGHTS, chat_weights
+from shortlist.library.following import (
+    FEATURES,
+    PART,
+    SIGNS,
+    WEIGHTS,
+    WHOLE,
+    WHOLE_ANSWER,
+    WHOLE_REQUEST,
+    ChatEvidence,
+    chat_text,
+    chat_weights,
+)
+from shortlist.library.messages import Context, read_context
+from shortlist.models import SearchResult
 from tests.fakes import HashingEmbedder
 
 OFFICE = [
@@ -161,9 +175,61 @@ def test_a_request_that_nothing_serves_stays_without_a_match(office: ToolFilter)
     assert office.filter(asked).confidence.level == "none"
 
 
-def test_the_weights_are_for_the_features_and_signs_there_are() -> None:
-    assert chat_weights().by_sign.shape == (len(SIGNS), len(FEATURES))
-    assert np.isfinite(chat_weights().by_sign).all()
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_weights_are_for_the_features_and_signs_there_are(*, whole: bool) -> None:
+    assert chat_weights(whole=whole).by_sign.shape == (len(SIGNS), len(FEATURES))
+    assert np.isfinite(chat_weights(whole=whole).by_sign).all()
+
+
+def test_the_text_of_a_chat_has_its_parts_each_cut() -> None:
+    context = read_context(
+        chat("draft a mail " * 99, "mail/create_draft", "Done. " * 99, "send it"), messages=3, tokens=900
+    )
+    message, called, request, said = chat_text(context, ("mail/create_draft", "calendar/list_events")).split(PART)
+    assert (message, called) == ("send it", "mail create draft, list events")
+    assert request.startswith("draft a mail")
+    assert len(request) == WHOLE_REQUEST
+    assert said.strip().endswith("Done.")
+    assert len(said) <= WHOLE_ANSWER
+
+
+def test_the_whole_chat_is_one_of_the_readings(office: ToolFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[dict[str, SearchResult]] = []
+    evidence = following.chat_evidence
+
+    def watched(results: dict[str, SearchResult], context: Context) -> ChatEvidence:
+        read.append(results)
+        return evidence(results, context)
+
+    monkeypatch.setattr(following, "chat_evidence", watched)
+    asked = chat(*DRAFTED, "off it goes")
+    found, why = office.filter(asked), office.explain(asked)
+    assert found.tools[0].id == why.tool
+    assert [WHOLE in results for results in read] == [True, True]
+    assert {hit.tool.id for hit in read[0][WHOLE].hits} <= office.catalog.tools.keys()
+
+
+def test_the_whole_chat_keeps_to_the_filters(office: ToolFilter) -> None:
+    found = office.filter(chat(*DRAFTED, "off it goes"), servers=["calendar", "trains"], limit=20)
+    assert {tool.tool.server for tool in found.tools} <= {"calendar", "trains"}
+
+
+@pytest.mark.parametrize("embedding", ["static", "none", HashingEmbedder()])
+def test_models_that_read_no_chats_rank_chats_too(embedding: Any) -> None:
+    found = ToolFilter(OFFICE, embedding=embedding, vector_cache=None).filter(chat(*DRAFTED, "off it goes"))
+    assert found.tools[0].tool.server == "mail"
+
+
+def test_damaged_values_for_chats_leave_the_other_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(_: OnnxEmbedder, text: str) -> Any:
+        raise ModelError(f"damaged: {text}")
+
+    tools = ToolFilter(OFFICE, embedding="small", vector_cache=None)
+    assert tools._chats is not None
+    monkeypatch.setattr(tools._chats, "embed_query", damaged.__get__(tools._chats.embedder))
+    found = tools.filter(chat(*DRAFTED, "off it goes"))
+    assert found.tools[0].tool.server == "mail"
+    assert not [warning for warning in found.warnings if "damaged" in warning]
 
 
 @pytest.mark.parametrize("damage", ["", "{}", "[]", "other"])
@@ -173,5 +239,5 @@ def test_damaged_weights_say_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(following, "WEIGHTS", tmp_path / "chats.json")
     chat_weights.cache_clear()
     with pytest.raises(ModelError, match="reinstall, or fit it again"):
-        chat_weights()
+        chat_weights(whole=True)
     chat_weights.cache_clear()

@@ -7,11 +7,12 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
@@ -26,7 +27,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 Tier: TypeAlias = Literal["small", "static", "none"]
 EMBEDDERS = "small (the default), small:256 (the first of its dimensions), static, none, or a folder with a model.json"
 
-MODEL_FILE = "model.onnx"
+MODEL_FILE, CHATS_FILE = "model.onnx", "chats.npz"
 MASK = "attention_mask"
 LAST_TEXT_SECONDS = 2.0
 """How long the end of the program waits for the texts that are being read, and for a model that is loading."""
@@ -34,6 +35,7 @@ FEW_TEXTS = 16
 """For this many texts, opening another session would take longer than embedding them."""
 SPIN_MICROSECONDS = 10
 """How long a thread of the model waits awake for its next part of a text; longer only takes more CPU."""
+NO_VALUES: Mapping[str, Vectors] = MappingProxyType({})
 VNNI = frozenset(("avx512_vnni", "avx_vnni"))
 WEIGHTS = Path(__file__).parent.parent / "weights"
 MAX_TEXT_CHARS = 4_000
@@ -68,6 +70,8 @@ class ModelCard:
     """The digest of an earlier file with the same weights, whose vectors stay valid; the file's own without one."""
     document_tokens: int = 160
     query_tokens: int = 256
+    chats: str = ""
+    """The sha256 of the file with the values that the model reads whole chats with; empty where there is none."""
 
     def __post_init__(self) -> None:
         for number in (self.dimensions, self.document_tokens, self.query_tokens):
@@ -99,11 +103,13 @@ class OnnxEmbedder:
     Of its dimensions the first can be kept alone: a model trained for that says most in them.
     """
 
-    def __init__(self, folder: Path, dimensions: int | None = None) -> None:
+    def __init__(self, folder: Path, dimensions: int | None = None, *, for_chats: bool = False) -> None:
         whole = ModelCard.read(folder)
         self.card = replace(whole, dimensions=dimensions or whole.dimensions)
         self._kept = f":{self.dimensions}" if self.dimensions != whole.dimensions else ""
         self._folder = folder
+        self._for_chats = for_chats
+        """Whether it reads whole chats instead of requests."""
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
         self._masked = True
@@ -121,6 +127,10 @@ class OnnxEmbedder:
     @property
     def dimensions(self) -> int:
         return self.card.dimensions
+
+    def for_chats(self) -> "OnnxEmbedder | None":
+        """Return the same model as it reads whole chats; None where it was not trained for that."""
+        return OnnxEmbedder(self._folder, self.dimensions, for_chats=True) if self.card.chats else None
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Embed each text by itself, one on every core.
@@ -174,7 +184,8 @@ class OnnxEmbedder:
     def _load(self) -> tuple[Any, Any]:
         model = self._folder / MODEL_FILE
         with ThreadPoolExecutor(1) as beside:  # a first search waits for all three
-            opened = beside.submit(onnx_session, model, threads=1 if self.is_shared else 0)
+            values = chat_values(checked(self._folder / CHATS_FILE, self.card.chats)) if self._for_chats else {}
+            opened = beside.submit(onnx_session, model, threads=1 if self.is_shared else 0, values=values)
             checked(model, self.card.digest)
             tokenizer = open_tokenizer(self._folder / "tokenizer.json")
             session = opened.result()
@@ -363,8 +374,20 @@ def checked(path: Path, digest: str) -> Path:
     return path
 
 
-def onnx_session(model: Path, threads: int) -> Any:
-    """Open a model whose texts are read by some threads each; 0 means one for every core."""
+def chat_values(path: Path) -> dict[str, Vectors]:
+    """Read the values that replace those of a model: bytes between the least and the greatest value of each."""
+    with np.load(path) as stored:
+        codes, lengths, least, steps = (stored[name] for name in ("codes", "lengths", "least", "steps"))
+        names = stored["names"].tolist()
+    parts = np.split(codes.astype(np.float32), np.cumsum(lengths)[:-1])
+    return {name: part * step + low for name, part, step, low in zip(names, parts, steps, least, strict=True)}
+
+
+def onnx_session(model: Path, threads: int, values: Mapping[str, Vectors] = NO_VALUES) -> Any:
+    """Open a model whose texts are read by some threads each; 0 means one for every core.
+
+    `values` replace values of the same names in the file.
+    """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read once, at its import: its releases report to their makers
     try:
         import onnxruntime  # noqa: PLC0415
@@ -380,10 +403,15 @@ def onnx_session(model: Path, threads: int) -> Any:
     options.add_session_config_entry(f"session.intra_op.{waits[0]}", waits[1])
     if not sums_exactly():  # fast instructions would let sums of 8-bit products overflow: every vector a bit wrong
         options.add_session_config_entry("session.x64quantprecision", "1")
+    held = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in values.items()}
+    for name, value in held.items():
+        options.add_initializer(name, value)
     try:
-        return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ModelError(f"{str(model)!r} is not a model that onnxruntime can run: {error}") from error
+    session.held = held  # the session reads them for as long as it lives
+    return session
 
 
 @cache

@@ -245,6 +245,11 @@ class QueryVectors:
         """Whether the model runs in this process, without waiting for a provider."""
         return isinstance(self.embedder, OnnxEmbedder | StaticEmbedder)
 
+    def for_chats(self) -> "QueryVectors | None":
+        """Return the same for whole chats; None where the model was not trained to read them."""
+        reader = self.embedder.for_chats() if isinstance(self.embedder, OnnxEmbedder) else None
+        return QueryVectors(reader, self.capacity, self.clock) if reader is not None else None
+
     def share(self) -> None:
         """Expect queries at the same time: each is embedded a little later, and more of them in a second."""
         if isinstance(self.embedder, OnnxEmbedder):

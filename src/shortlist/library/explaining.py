@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
+from shortlist.index.embedders import Vectors
 from shortlist.library.choosing import cautious, is_new_topic, standing_alone
 from shortlist.library.following import follows_a_chat, ranked_by_chat
 from shortlist.library.messages import Context
@@ -12,18 +12,26 @@ from shortlist.search.explain import Explanation, asked_line, chat_lines, first_
 from shortlist.search.searcher import Searcher
 
 
-def explain_turn(searcher: Searcher, context: Context, asked: Query, tool: ToolId | None) -> Explanation | None:
-    """Explain a tool, or the first hit, as a filter finds it for a turn; None where nothing is found."""
+def explain_turn(
+    searcher: Searcher, context: Context, asked: Query, tool: ToolId | None, chat: Vectors | None = None
+) -> Explanation | None:
+    """Explain a tool, or the first hit, as a filter finds it for a turn; None where nothing is found.
+
+    `chat` is the vector of the whole chat, where there is one.
+    """
     alone = standing_alone(context, asked)
     if alone is not None and is_new_topic(searcher.search(alone)):
         asked = alone
     by_chat: SearchResult | None = None
 
+    def search(queries: Sequence[Query], whole: Query) -> list[SearchResult]:
+        return [*map(searcher.search, queries), *([searcher.nearest(whole, chat)] if chat is not None else [])]
+
     def chosen(found: SearchResult) -> Sequence[ToolId]:
         nonlocal by_chat
         found = replace(found, confidence=cautious(found.confidence, found, context))
         if follows_a_chat(context, found):
-            by_chat = ranked_by_chat(found, context, partial(map, searcher.search))
+            by_chat = ranked_by_chat(found, context, search)
         return first_hit(by_chat or found) if tool is None else (tool,)
 
     found = searcher.explained(asked, chosen)

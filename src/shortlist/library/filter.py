@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from time import monotonic
 from typing import Any, Literal, Self, TypeAlias, Unpack
@@ -16,12 +17,13 @@ from shortlist.catalog.naming import Names
 from shortlist.code.report import ProgramReport
 from shortlist.errors import InvalidInput, InvalidQuery, ModelError, ToolNotFound
 from shortlist.index.choosing import EmbedderChoice, choose_embedder, static_model
+from shortlist.index.embedders import Vectors
 from shortlist.index.index import IndexChange
 from shortlist.index.shipped import open_vectors
 from shortlist.index.vectors import COOL_DOWN_SECONDS
 from shortlist.library.choosing import cautious, choose, is_new_topic, query_of, recalled, standing_alone
 from shortlist.library.explaining import explain_turn
-from shortlist.library.following import follows_a_chat, other_readings, ranked_by_chat
+from shortlist.library.following import follows_a_chat, other_readings, ranked_by_chat, whole_reading
 from shortlist.library.messages import read_context
 from shortlist.library.options import Choices, FilterOptions
 from shortlist.library.reading import SourceReading
@@ -69,6 +71,7 @@ class ToolFilter:
         self._vectors, self._trouble = choose_embedder(
             chosen, dimensions=self._setup.dimensions, capacity=self._setup.cache_capacity
         )
+        self._chats = self._vectors.for_chats() if self._vectors is not None else None
         self._reranker = choose_reranker(self._setup.reranker)
         self._view = self._viewed(read_source(tools))
         self._searcher = self._make_searcher(self._view.catalog)
@@ -126,7 +129,7 @@ class ToolFilter:
                 asked, found, view = alone, standing, seen
         found = replace(found, confidence=cautious(found.confidence, found, context))
         if not looked.failed and follows_a_chat(context, found):
-            found = ranked_by_chat(found, context, lambda others: self._find_all(others, view, turn, narrowing))
+            found = ranked_by_chat(found, context, partial(self._find_all, view, turn, narrowing))
         turn.step("search", f"{len(found.hits)} candidates, {found.confidence.level} confidence")
         found = self._rerank(found, turn)
         must = tuple(dict.fromkeys((*narrowing.always, *recalled(asked, narrowing, options.limit))))
@@ -165,11 +168,12 @@ class ToolFilter:
         context = read_context(query, messages=options.context_messages, tokens=options.max_context_tokens)
         asked = query_of(context, view, options, view.narrow(options))
         asked = replace(asked, **{name: value for name, value in fields.items() if name not in choices})
-        looked = self._look_up(asked, turn)
-        if context.is_chat:
-            self._look_up_all([*other_readings(asked, context).values()])  # not while the lock is held
+        looked, chat = self._look_up(asked, turn), None
+        if context.is_chat:  # not while the lock is held
+            self._look_up_all([*other_readings(asked, context).values()])
+            chat = self._chat_vector(whole_reading(asked, context))
         with self._lock:
-            found = explain_turn(self._ready(looked), context, asked, tool_id)
+            found = explain_turn(self._ready(looked), context, asked, tool_id, chat)
         if found is None:
             raise InvalidQuery("Nothing was found, so there is nothing to explain. Name a tool to see why.")
         return found
@@ -243,8 +247,9 @@ class ToolFilter:
 
     def clear_cache(self) -> None:
         """Forget query vectors; documents' vectors stay in their own cache."""
-        if self._vectors is not None:
-            self._vectors.clear()
+        for vectors in (self._vectors, self._chats):
+            if vectors is not None:
+                vectors.clear()
 
     def close(self) -> None:
         """Close the connections to a provider."""
@@ -340,12 +345,24 @@ class ToolFilter:
         with self._lock:
             return self._ready(looked).search(asked), self._view
 
+    def _chat_vector(self, whole: Query) -> Vectors | None:
+        """Embed a whole chat; None where the vectors in use are not of a model that reads chats."""
+        if self._chats is None or self._searcher.model_id != self._chats.model_id:
+            return None
+        try:
+            return self._chats.embed_query(whole.text)
+        except ModelError:  # the searches beside this one report it
+            return None
+
     def _find_all(
-        self, queries: Sequence[Query], view: View, turn: Turn, narrowing: Narrowing
+        self, view: View, turn: Turn, narrowing: Narrowing, queries: Sequence[Query], whole: Query
     ) -> tuple[SearchResult, ...]:
-        """Search for several queries in one view of the catalog: tools that came since are left out."""
+        """Search for queries and for a whole chat in one view of the catalog: tools that came since are left out."""
         self._look_up_all(queries)
         found = [self._find(each, self._look_up(each, turn), narrowing)[0] for each in queries]
+        if (chat := self._chat_vector(whole)) is not None:
+            with self._lock:
+                found.append(self._searcher.nearest(whole, chat))
         known = view.catalog.tools
         return tuple(replace(each, hits=tuple(hit for hit in each.hits if hit.tool.id in known)) for each in found)
 

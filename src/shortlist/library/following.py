@@ -1,11 +1,12 @@
 """Ranks tools for the last message of a chat by several readings of the chat at once.
 
 Rules read what the last message asks (`shortlist.text.conversation`), but people say the next step in more ways than
-rules know: "off it goes", "biggest first", "we don't work with them any more". So the chat is searched in five ways: as
-the rules read it, by the last message alone, by the last answer, by the request before with the message, and by the
-name of the tool called last with the message. A linear model weighs what each makes of a tool, and whether the tool or
-its server was called before. Its weights depend on signs of the message: how long it is, whether it has a pronoun, how
-sure the message alone is of its tool. `training/fit_chats.py` fits them on written chats.
+rules know: "off it goes", "biggest first", "we don't work with them any more". So the chat is searched in six ways: as
+the rules read it, by the last message alone, by the last answer, by the request before with the message, by the name of
+the tool called last with the message, and by one vector of all of these, if the model was trained for that
+(`training/chat_encoder.py`). A linear model weighs what each makes of a tool, and whether the tool or its server was
+called before. Its weights depend on signs of the message: how long it is, whether it has a pronoun, how sure the
+message alone is of its tool. `training/fit_chats.py` fits them on written chats.
 """
 
 import json
@@ -30,7 +31,8 @@ from shortlist.text.conversation import FEW_WORDS, SAID_CHARS
 from shortlist.text.languages.reading import glossed
 from shortlist.text.tokens import ACTIONS, split_identifier, terms, words
 
-SearchAll: TypeAlias = Callable[[Sequence[Query]], Iterable[SearchResult]]
+SearchAll: TypeAlias = Callable[[Sequence[Query], Query], Iterable[SearchResult]]
+"""Searches for queries, and then, if the model reads whole chats, for the tools nearest to the text of one."""
 Numbers: TypeAlias = NDArray[np.float64]
 
 WEIGHTS = FOLDER / "chats.json"
@@ -40,18 +42,25 @@ NO_SHARE = 1e-3
 """Added to the share of a server before its logarithm is taken."""
 REQUEST_CHARS, ANSWER_CHARS = 240, 300
 """How much is read of the request before, from its beginning, and of the last answer, from its end."""
+WHOLE_MESSAGE, WHOLE_REQUEST, WHOLE_ANSWER, WHOLE_CALLS = 300, 200, 300, 3
+"""How much of each the text of the whole chat has: characters, and tools called last."""
+PART = " [SEP] "
+"""What the encoder was trained to find between the parts of that text."""
+SHARPNESS = 20.0
+"""What cosines are multiplied by to be logarithms of shares, as in the training of the encoder."""
 THERE = 0.9
 """How likely it must be that there is a tool at all, where the rules find none; else the answer is `none`."""
 AT_MOST: Mapping[Level, float] = {"none": 0.39, "low": MEDIUM_AT_MOST}
 """The most that a tool is likely by the level of the rules."""
 FEW_TOOLS = 5
 """With fewer tools to choose from their shares say little, and the level of the rules stays."""
-CERTAIN = 0.85
+CERTAIN = 0.9
 """How likely the first tool must be for high confidence."""
 
-ASKED, MESSAGE, ANSWER, REQUEST, CALL = "asked", "message", "answer", "request", "call"
-READINGS = (ASKED, MESSAGE, ANSWER, REQUEST, CALL)
-OF_SERVERS = (ASKED, MESSAGE, ANSWER, REQUEST)
+ASKED, MESSAGE, ANSWER, REQUEST, CALL, WHOLE = "asked", "message", "answer", "request", "call", "whole"
+READINGS = (ASKED, MESSAGE, ANSWER, REQUEST, CALL, WHOLE)
+WITH_WHOLE, WITHOUT_WHOLE = "with the whole chat", "without it"
+OF_SERVERS = (ASKED, MESSAGE, ANSWER, REQUEST, WHOLE)
 """The readings whose tools also speak for the other tools of their servers."""
 FEATURES = (
     *READINGS,
@@ -85,12 +94,13 @@ SIGNS = (
     "changes the topic",
     "opens as a reply",
     "different words",
+    "whole chat is sure",
 )
 
 _TAKES_BACK = re.compile(
     r"\b(?:undo|revert|reverse|roll(?:ed)? ?back|put (?:it|that|them|him|her|everything) back"
-    r"|back (?:to|how|the way|where|as)|take (?:it|that) back|as it was|like (?:it was )?before|un\w+|never ?mind"
-    r"|scrap|cancel|changed my mind|oops|whoops)\b",
+    r"|back (?:to|how|the way|where|as)|take (?:it|that) back|as it was|like (?:it was )?before"
+    r"|un(?!der|i|known|less|read|til)\w+|never ?mind|scrap|cancel|changed my mind|oops|whoops)\b",
     re.IGNORECASE,
 )
 _POINTS_BACK = re.compile(
@@ -138,13 +148,15 @@ class ChatWeights:
 
 
 @cache
-def chat_weights() -> ChatWeights:
+def chat_weights(*, whole: bool) -> ChatWeights:
+    """Return the weights that were fitted with a vector of the whole chat, or those without."""
     try:
         raw = json.loads(WEIGHTS.read_text("utf-8"))
         if (tuple(raw["features"]), tuple(raw["signs"])) != (FEATURES, SIGNS):
             raise ValueError("it was fitted for other features")
-        by_sign = np.array(raw["weights"], np.float64).reshape(len(SIGNS), len(FEATURES))
-        return ChatWeights(by_sign, np.array(raw["no tool"], np.float64).reshape(len(SIGNS)))
+        fitted = raw[WITH_WHOLE if whole else WITHOUT_WHOLE]
+        by_sign = np.array(fitted["weights"], np.float64).reshape(len(SIGNS), len(FEATURES))
+        return ChatWeights(by_sign, np.array(fitted["no tool"], np.float64).reshape(len(SIGNS)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{str(WEIGHTS)!r} cannot be used ({error}); reinstall, or fit it again.") from None
 
@@ -163,7 +175,7 @@ def follows_a_chat(context: Context, found: SearchResult) -> bool:
 def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> SearchResult:
     """Rank what all readings of a chat find; `found` is the answer to the reading by rules."""
     results = readings(found, context, search)
-    evidence, weights = chat_evidence(results, context), chat_weights()
+    evidence, weights = chat_evidence(results, context), chat_weights(whole=WHOLE in results)
     scores = weights.scores(evidence)
     order = sorted(range(len(scores)), key=lambda at: (-scores[at], evidence.ids[at]))[: found.query.limit]
     known: dict[ToolId, Hit] = {}
@@ -174,7 +186,7 @@ def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> 
         known[evidence.ids[at]]._replace(score=float(scores[at]), rank=rank) for rank, at in enumerate(order, 1)
     )
     ranked = replace(found, hits=hits)
-    if not terms(glossed(context.message) or context.message):
+    if not terms(_in_english(context.message)):
         return ranked  # "?" may go on with the chat, but is no evidence for a tool
     confidence = _confidence(scores, weights.there(evidence), found, is_same=hits[0].tool.id == found.hits[0].tool.id)
     return replace(ranked, confidence=as_read(confidence, ranked, context))
@@ -182,14 +194,18 @@ def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> 
 
 def readings(found: SearchResult, context: Context, search: SearchAll) -> dict[str, SearchResult]:
     """Return the answers to all readings of a chat that find something."""
-    others = other_readings(found.query, context)
-    results = zip(others, search([*others.values()]), strict=True)
-    return {ASKED: found} | {name: result for name, result in results if result.hits}
+    others, whole = other_readings(found.query, context), whole_reading(found.query, context)
+    results = zip((*others, WHOLE), search([*others.values()], whole), strict=False)
+    known = {ASKED: found} | {name: result for name, result in results if result.hits}
+    if nearest := known.get(WHOLE):
+        sharp = tuple(hit._replace(score=SHARPNESS * hit.score) for hit in nearest.hits)
+        known[WHOLE] = replace(nearest, hits=sharp)
+    return known
 
 
 def other_readings(asked: Query, context: Context) -> dict[str, Query]:
     """Return the queries for a chat as it may be read otherwise than the rules do, without regard to calls."""
-    plain = replace(asked, relation="new", recent_servers=(), recent_tools=(), diverse=False)
+    plain = _plain(asked)
     message, request = context.message, context.request[:REQUEST_CHARS]
     texts = {
         MESSAGE: message,
@@ -198,6 +214,36 @@ def other_readings(asked: Query, context: Context) -> dict[str, Query]:
         CALL: f"{words(_name(asked.recent_tools[0]))}: {message}" if asked.recent_tools else "",
     }
     return {name: replace(plain, text=text) for name, text in texts.items() if text.strip()}
+
+
+def whole_reading(asked: Query, context: Context) -> Query:
+    """Return the query for the vector of the whole chat."""
+    return replace(_plain(asked), text=chat_text(context, asked.recent_tools))
+
+
+def chat_text(context: Context, called: Sequence[ToolId]) -> str:
+    """Write a chat as the encoder was trained to read it: message, calls, the request before, the last answer."""
+    tools = [
+        words(tool.replace("/", " ")) if at == 0 else words(_name(tool))
+        for at, tool in enumerate(dict.fromkeys(called[:WHOLE_CALLS]))
+    ]
+    return PART.join(
+        (
+            _in_english(context.message)[:WHOLE_MESSAGE],
+            ", ".join(tools),
+            _in_english(context.request)[:WHOLE_REQUEST],
+            _in_english(context.said)[-WHOLE_ANSWER:],
+        )
+    )
+
+
+def _in_english(text: str) -> str:
+    return glossed(text) or text
+
+
+def _plain(asked: Query) -> Query:
+    """Return a query that does not regard what was called."""
+    return replace(asked, relation="new", recent_servers=(), recent_tools=(), diverse=False)
 
 
 def chat_evidence(results: Mapping[str, SearchResult], context: Context) -> ChatEvidence:
@@ -226,21 +272,19 @@ def chat_evidence(results: Mapping[str, SearchResult], context: Context) -> Chat
 
     ids = tuple(sorted(servers))
     tools = np.array([features(tool, servers[tool]) for tool in ids], np.float64)
-    return ChatEvidence(
-        ids, tools, _signs(results, context, shares.get(MESSAGE, {}), of_servers.get(MESSAGE, {}), named)
-    )
+    return ChatEvidence(ids, tools, _signs(results, context, shares, of_servers.get(MESSAGE, {}), named))
 
 
 def _signs(
     results: Mapping[str, SearchResult],
     context: Context,
-    found: Mapping[ToolId, float],
+    shares: Mapping[str, Mapping[ToolId, float]],
     by_server: Mapping[str, float],
     named: set[str],
 ) -> Numbers:
     """Describe the last message; what it says is read in English."""
     message, asked, alone = context.message, results[ASKED], results.get(MESSAGE)
-    english, count = glossed(message) or message, len(message.split())
+    english, count = _in_english(message), len(message.split())
     own, earlier = {*terms(message)}, {*terms(f"{context.request} {context.said[-SAID_CHARS:]}")}
     last_server = next(iter(asked.query.recent_servers), "")
     first_server = alone.hits[0].tool.server if alone is not None else ""
@@ -259,13 +303,14 @@ def _signs(
         bool(_TAKES_BACK.search(english)),
         bool(named),
         math.log((by_server.get(last_server, 0.0) if last_server else 0.0) + NO_SHARE) / 3,
-        max(found.values(), default=-5.0) / 3,
+        _surest(shares, MESSAGE),
         bool(last_server) and first_server == last_server,
         len(own & earlier) / max(len(own), 1),
         bool(_POINTS_BACK.search(english)),
         bool(_CHANGES_TOPIC.search(english)),
         bool(_REPLY.match(english)),
         min(len(own), 12) / 6,
+        _surest(shares, WHOLE),
     )
     return np.array(signs, np.float64)
 
@@ -281,6 +326,10 @@ def _confidence(scores: Numbers, there: float, found: SearchResult, *, is_same: 
     level: Level = "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
     reasons = (*(was.reasons if is_same else ()), "ranked with the messages before")
     return Confidence(level=level, probability=right, match_probability=max(right, there), reasons=reasons)
+
+
+def _surest(shares: Mapping[str, Mapping[ToolId, float]], reading: str) -> float:
+    return max(shares.get(reading, {}).values(), default=-5.0) / 3
 
 
 def _shares(result: SearchResult) -> dict[ToolId, float]:
@@ -301,7 +350,7 @@ def _of_servers(shares: Mapping[ToolId, float], hits: Sequence[Hit]) -> dict[str
 def _things(tool: ToolId) -> set[str]:
     """Return what a tool is about by its name, without verbs and its server: `issue` of `github/create_issues`."""
     server = tool.partition("/")[0].lower()
-    return {word.rstrip("s") for word in split_identifier(_name(tool)) if word not in ACTIONS} - {server}
+    return {word.rstrip("s") for word in split_identifier(_name(tool))} - ACTIONS - {server}
 
 
 def _name(tool: ToolId) -> str:

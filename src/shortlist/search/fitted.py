@@ -10,6 +10,7 @@ import numpy as np
 
 from shortlist.errors import ModelError
 from shortlist.index.embedders import Embedder, Vectors
+from shortlist.index.vectors import quantise
 from shortlist.search.fusion import Background, Calibration, FusionWeights
 from shortlist.search.pipeline import Matrix
 
@@ -63,7 +64,19 @@ def background_file(fitted: Path) -> Path:
 
 def gloss_file(fitted: Path) -> Path:
     """Return the file with the map of glosses that belongs to a fitted file."""
-    return fitted.with_suffix(".glosses.npy")
+    return fitted.with_suffix(".glosses.npz")
+
+
+def save_glosses(path: Path, mapped: Matrix) -> None:
+    """Write a map of glosses by what it differs from the identity, in bytes with a scale for each row."""
+    codes, scales = quantise(mapped - np.eye(len(mapped), dtype=np.float32))
+    np.savez_compressed(path, codes=codes, scales=scales)
+
+
+def read_glosses(path: Path) -> Matrix:
+    with np.load(path) as stored:
+        found: Matrix = np.eye(len(stored["codes"]), dtype=np.float32) + stored["codes"] * stored["scales"][:, None]
+    return found
 
 
 @cache
@@ -77,7 +90,7 @@ def read_fitted(path: Path) -> Fitted:
             frozenset(raw["fitted_on"]),
             float(raw["fixed_dense"]),
             Background.read(background) if background.exists() else None,
-            np.load(glosses).astype(np.float32) if (glosses := gloss_file(path)).exists() else None,
+            read_glosses(glosses) if (glosses := gloss_file(path)).exists() else None,
         )
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"{str(path)!r} cannot be used ({error}); reinstall, or fit it again.") from None

@@ -27,7 +27,7 @@ from shortlist.search.explain import Explained, Explanation, every_hit, explain,
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
 from shortlist.search.fitted import Fitted, fitted_to
 from shortlist.search.fusion import NO_MATCH, as_asked, at_large, confidence_features, missing_product
-from shortlist.search.pipeline import ACTING, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
+from shortlist.search.pipeline import ACTING, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together, rank
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled, respelled
@@ -256,6 +256,18 @@ class Searcher:
     def search(self, query: Query) -> SearchResult:
         """Find the best tools for a query."""
         return self._searched(query)[0]
+
+    def nearest(self, query: Query, vector: Vectors) -> SearchResult:
+        """Rank tools by a vector that the caller has made of a whole chat; the text of the query is not read."""
+        ready, among = self._current().answering(query)
+        found, index = SearchResult(query=query, hits=(), confidence=NO_MATCH), ready.index
+        if index.dense is None or index.dense.dimensions != len(vector):
+            return found
+        near = index.dense.retrieve(vector[None], query.limit, among)
+        ranking = rank(near.scores, near.rows, index.ids, query.limit)
+        return replace(
+            found, hits=tuple(Hit(index.tool(row), score, place) for place, (row, score) in enumerate(ranking, 1))
+        )
 
     def _searched(self, query: Query) -> tuple[SearchResult, dict[Wish, SearchResult]]:
         """Search; also return the answers to the wishes that the query was taken apart into."""
