@@ -35,6 +35,7 @@ from shortlist.library.following import (
     ASKED,
     FEATURES,
     MESSAGE,
+    OF_EVIDENCE,
     SIGNS,
     THERE,
     WEIGHTS,
@@ -268,7 +269,8 @@ def _ranking(examples: Sequence[Example]) -> np.ndarray:
 
 
 def _no_tool(examples: Sequence[Example]) -> np.ndarray:
-    signs = torch.tensor(np.stack([example.evidence.signs for example in examples]), dtype=torch.float32)
+    counted = torch.tensor([float(sign in OF_EVIDENCE) for sign in SIGNS])
+    signs = torch.tensor(np.stack([example.evidence.signs for example in examples]), dtype=torch.float32) * counted
     missing = torch.tensor([not example.chat.gold for example in examples], dtype=torch.float32)
     weights = torch.zeros(len(SIGNS), requires_grad=True)
 

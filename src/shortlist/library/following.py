@@ -48,13 +48,13 @@ PART = " [SEP] "
 """What the encoder was trained to find between the parts of that text."""
 SHARPNESS = 20.0
 """What cosines are multiplied by to be logarithms of shares, as in the training of the encoder."""
-THERE = 0.9
+THERE = 0.8
 """How likely it must be that there is a tool at all, where the rules find none; else the answer is `none`."""
 AT_MOST: Mapping[Level, float] = {"none": 0.39, "low": MEDIUM_AT_MOST}
 """The most that a tool is likely by the level of the rules."""
 FEW_TOOLS = 5
 """With fewer tools to choose from their shares say little, and the level of the rules stays."""
-CERTAIN = 0.9
+CERTAIN = 0.85
 """How likely the first tool must be for high confidence."""
 
 ASKED, MESSAGE, ANSWER, REQUEST, CALL, WHOLE = "asked", "message", "answer", "request", "call", "whole"
@@ -96,6 +96,23 @@ SIGNS = (
     "different words",
     "whole chat is sure",
 )
+
+OF_EVIDENCE = frozenset(
+    {
+        "any",
+        "message finds a tool",
+        "catalog has a tool",
+        "rules find a tool",
+        "tools were called",
+        "message finds the server called last",
+        "message is sure",
+        "message finds the server called last first",
+        "repeats words",
+        "points back",
+        "whole chat is sure",
+    }
+)
+"""The signs that say whether there is a tool; the others say how people talk, with and without one."""
 
 _TAKES_BACK = re.compile(
     r"\b(?:undo|revert|reverse|roll(?:ed)? ?back|put (?:it|that|them|him|her|everything) back"
@@ -164,9 +181,12 @@ def chat_weights(*, whole: bool) -> ChatWeights:
 def follows_a_chat(context: Context, found: SearchResult) -> bool:
     """Return whether the turns before may decide.
 
-    They do not if the last message has a paste or several wishes, or finds its tool by itself.
+    They do not if the last message has a paste or several wishes, finds its tool by itself, or corrects where to look:
+    "no, gitlab please".
     """
     if not (context.said or context.request) or context.pasted or found.wishes or found.query.diverse or not found.hits:
+        return False
+    if found.query.relation == "corrects" and named_servers(context.message, [found.hits[0].tool.server]):
         return False
     level, is_new = found.confidence.level, found.query.relation == "new"
     return level != "high" and not (is_new and level == "medium" and len(terms(context.message)) > FEW_WORDS)
