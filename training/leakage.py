@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,8 +175,9 @@ def development_asks() -> list[str]:
 
 
 def fitted_conversations() -> list[str]:
-    """Return the conversations that boosts and the ranking of chats are fitted on, as all that their user says."""
-    return [_said(case) for file in CONVERSATIONS for case in _cases(file)]
+    """Return the conversations that are fitted on, as all that their user says, and their last turns rewritten."""
+    cases = [case for file in CONVERSATIONS for case in _cases(file)]
+    return [*map(_said, cases), *(case["plain"] for case in cases if "plain" in case)]
 
 
 def fitted_asks() -> list[str]:
@@ -186,13 +187,19 @@ def fitted_asks() -> list[str]:
 
 def repeated(fitted: Iterable[str], measured: Iterable[str]) -> list[str]:
     """Return the texts to fit on that are also measured on, or nearly."""
-    known = [(normalised(text), grams(text)) for text in measured]
-    exact = {plain for plain, _ in known}
+    known = [*measured]
+    exact, sizes, holders = {*map(normalised, known)}, [], defaultdict[str, list[int]](list)
+    for number, text in enumerate(known):
+        own = grams(text)
+        sizes.append(len(own))
+        for gram in own:
+            holders[gram].append(number)
     found = []
     for text in fitted:
         own = grams(text)
-        alike = [others for _, others in known if NEAR * len(own) <= len(others) <= len(own) / NEAR]
-        if normalised(text) in exact or any(jaccard(own, others) >= NEAR for others in alike):
+        shared = Counter(number for gram in own for number in holders.get(gram, ()))
+        alike = (count / (len(own) + sizes[number] - count) for number, count in shared.items())
+        if normalised(text) in exact or any(share >= NEAR for share in alike):
             found.append(text)
     return found
 
