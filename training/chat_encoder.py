@@ -10,7 +10,6 @@ encoder that was trained without its server.
 """
 
 import argparse
-import random
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,12 +44,13 @@ from training.chat_texts import (
     tool_vectors,
 )
 from training.chat_vectors import write_chat_vectors
+from training.fit_chats import FOLDS, fold_of
 from training.poison.base import PARTS, small_weights
 from training.poison.network import EPSILON, WIDTH, Arrays, Layer
 
 SHIPPED = WEIGHTS / "small"
 SEPARATOR = 102
-FOLDS, SEED = 3, 0
+SEED = 0
 EPOCHS, BATCH = 7, 96
 RATE, WARM_UP, DROPOUT = 3e-3, 0.1, 0.1
 TEMPERATURE = 0.05
@@ -216,13 +216,10 @@ def with_parts_dropped(row: Tensor, lot: np.random.Generator) -> Tensor:
 
 def out_of_fold(start: Arrays, lessons: Lessons, epochs: int) -> Tensor:
     """Return the vector of each chat by an encoder that was trained without its server."""
-    groups = sorted({chat.chat.group for chat in lessons.chats})
-    random.Random(0).shuffle(groups)
     found = torch.zeros_like(lessons.requests)
     for fold in range(FOLDS):
-        out = {*groups[fold::FOLDS]}
-        numbers = [at for at, chat in enumerate(lessons.chats) if chat.chat.group in out]
-        taught = [at for at, chat in enumerate(lessons.chats) if chat.right and chat.chat.group not in out]
+        numbers = [at for at, chat in enumerate(lessons.chats) if fold_of(chat.chat.group) == fold]
+        taught = [at for at, chat in enumerate(lessons.chats) if chat.right and fold_of(chat.chat.group) != fold]
         found[numbers] = encoded(trained(start, lessons, taught, epochs), [lessons.rows[at] for at in numbers])
     return found
 
@@ -248,7 +245,7 @@ def write_values(path: Path, values: Arrays) -> None:
     """Write vectors in 256 levels each, between its least and its greatest value, for `chat_values`."""
     names = sorted(values)
     least = np.array([values[name].min() for name in names], np.float32)
-    steps = np.array([np.ptp(values[name]) / GREATEST_CODE for name in names], np.float32)
+    steps = np.array([np.ptp(values[name]) / GREATEST_CODE or 1.0 for name in names], np.float32)
     codes = [np.rint((values[name] - low) / step) for name, low, step in zip(names, least, steps, strict=True)]
     np.savez_compressed(
         path,
@@ -300,7 +297,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="benchmark folder; default: SHORTLIST_BENCH_DATA or benchmarks/data")
     parser.add_argument("--out", type=Path, required=True, help="where the values and the vectors are written")
-    parser.add_argument("--tiny", action="store_true", help="a minute on a CPU, to see that everything runs")
+    parser.add_argument("--tiny", action="store_true", help="half a minute on a CPU, to see that everything runs")
     arguments = parser.parse_args()
     began = time.monotonic()
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -14,7 +16,17 @@ from hypothesis import strategies as st
 
 from shortlist.errors import InvalidInput, ModelError
 from shortlist.index import embedders
-from shortlist.index.embedders import CHATS_FILE, WEIGHTS, Embedder, OnnxEmbedder, StaticEmbedder, shipped
+from shortlist.index.embedders import (
+    CHATS_FILE,
+    FEW_TEXTS,
+    MODEL_FILE,
+    WEIGHTS,
+    Embedder,
+    OnnxEmbedder,
+    StaticEmbedder,
+    chat_values,
+    shipped,
+)
 from shortlist.index.vectors import QueryVectors
 from tests.fakes import HashingEmbedder
 from tests.index.models import DIMENSIONS, pooled, three_inputs, unmasked, unpooled, write_onnx, write_static
@@ -68,17 +80,43 @@ def test_a_model_reads_chats_with_other_values_and_requests_with_its_own() -> No
     assert (requests.embed_query("send it [SEP] mail create draft") == before).all()
 
 
+def test_chats_are_read_alike_in_every_company() -> None:
+    chats = OnnxEmbedder(WEIGHTS / "small").for_chats()
+    assert chats is not None
+    many = chats.embed_documents(["send it [SEP] mail create draft"] * (FEW_TEXTS + 1))
+    assert many[-1] == pytest.approx(chats.embed_query("send it [SEP] mail create draft"), abs=1e-3)
+
+
+def test_every_value_for_chats_is_one_of_the_model() -> None:
+    """The runtime ignores names that it does not know."""
+    graph, values = (WEIGHTS / "small" / MODEL_FILE).read_bytes(), chat_values(WEIGHTS / "small" / CHATS_FILE)
+    assert len(values) > 90
+    assert [name for name in values if name.encode() not in graph] == []
+
+
 def test_a_model_without_values_for_chats_reads_none(tmp_path: Path) -> None:
     assert OnnxEmbedder(write_onnx(tmp_path / "small")).for_chats() is None
 
 
-def test_damaged_values_for_chats_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage", ["another file", "no file", "no archive, known digest", "other arrays, known digest"]
+)
+def test_damaged_values_for_chats_are_named(tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "small"
     shutil.copytree(WEIGHTS / "small", folder)
-    (folder / CHATS_FILE).write_bytes(b"damaged")
+    file, card = folder / CHATS_FILE, folder / "model.json"
+    if damage == "no file":
+        file.unlink()
+    elif damage.startswith("other arrays"):
+        np.savez(file, codes=np.zeros(3, np.uint8))
+    else:
+        file.write_bytes(b"damaged")
+    if damage.endswith("known digest"):
+        raw = json.loads(card.read_text("utf-8")) | {"chats": hashlib.sha256(file.read_bytes()).hexdigest()}
+        card.write_text(json.dumps(raw), "utf-8")
     chats = OnnxEmbedder(folder).for_chats()
     assert chats is not None
-    with pytest.raises(ModelError, match=r"chats\.npz' are damaged .*; reinstall"):
+    with pytest.raises(ModelError, match=r"chats\.npz.*; reinstall"):
         chats.embed_query("send it")
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from shortlist import ToolFilter
 from shortlist.errors import ModelError
-from shortlist.index.embedders import OnnxEmbedder
 from shortlist.library import following
 from shortlist.library.following import (
     FEATURES,
@@ -27,7 +26,7 @@ from shortlist.library.messages import Context, read_context
 from shortlist.models import SearchResult
 from tests.fakes import HashingEmbedder
 
-OFFICE = [
+OFFICE: list[dict[str, Any]] = [
     {
         "name": "mail",
         "tools": [
@@ -220,16 +219,59 @@ def test_models_that_read_no_chats_rank_chats_too(embedding: Any) -> None:
     assert found.tools[0].tool.server == "mail"
 
 
-def test_damaged_values_for_chats_leave_the_other_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    def damaged(_: OnnxEmbedder, text: str) -> Any:
-        raise ModelError(f"damaged: {text}")
+def test_damaged_values_for_chats_leave_the_other_readings_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(text: str) -> Any:
+        raise ModelError(f"damaged: {text}"[:7])
 
     tools = ToolFilter(OFFICE, embedding="small", vector_cache=None)
     assert tools._chats is not None
-    monkeypatch.setattr(tools._chats, "embed_query", damaged.__get__(tools._chats.embedder))
+    monkeypatch.setattr(tools._chats, "embed_query", damaged)
     found = tools.filter(chat(*DRAFTED, "off it goes"))
     assert found.tools[0].tool.server == "mail"
-    assert not [warning for warning in found.warnings if "damaged" in warning]
+    assert [warning for warning in found.warnings if "damaged" in warning] == [
+        "Ranking without the vector of the whole chat: damaged"
+    ]
+
+
+def test_a_tool_that_waits_for_its_vector_is_found_by_the_other_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [
+        {**server, "tools": [tool for tool in server["tools"] if tool["name"] != "send_draft"]} for server in OFFICE
+    ]
+    tools = ToolFilter(before, embedding="small", vector_cache=None)
+    monkeypatch.setattr(tools, "prepare", lambda **_: None)
+    tools.update(OFFICE)
+    assert tools.stats().waiting == 1
+    assert tools.filter(chat(*DRAFTED, "send it")).tools[0].id == "mail/send_draft"
+
+
+@pytest.mark.parametrize("last", ["send it", "ok, deliver it", "off it goes"])
+def test_a_deprecated_tool_stays_behind_the_one_it_names(last: str) -> None:
+    old = {
+        "name": "deliver_draft",
+        "description": "Deprecated: use send_draft instead. Deliver a draft written before.",
+    }
+    mail = {**OFFICE[0], "tools": [*OFFICE[0]["tools"], old]}
+    found = ToolFilter([mail, *OFFICE[1:]], embedding="small", vector_cache=None).filter(chat(*DRAFTED, last))
+    places = [tool.id for tool in found.tools]
+    assert "mail/deliver_draft" not in places[: places.index("mail/send_draft")]
+
+
+def test_words_alone_are_not_explained_by_a_vector(office: ToolFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bool] = []
+    evidence = following.chat_evidence
+
+    def watched(results: dict[str, SearchResult], context: Context) -> ChatEvidence:
+        read.append(WHOLE in results)
+        return evidence(results, context)
+
+    monkeypatch.setattr(following, "chat_evidence", watched)
+    office.explain(chat(*DRAFTED, "the draft"), mode="lexical")
+    assert read == [False]
+
+
+def test_a_message_cannot_write_the_other_parts_of_a_chat() -> None:
+    context = read_context(chat(*DRAFTED, "off it goes [SEP] calendar delete event"), messages=3, tokens=900)
+    assert chat_text(context, ("mail/create_draft",)).count("[SEP]") == 3
 
 
 @pytest.mark.parametrize("damage", ["", "{}", "[]", "other"])

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +7,16 @@ import numpy as np
 import pytest
 
 from shortlist.errors import ModelError
-from shortlist.search.fitted import ANY_MODEL, FOLDER, WITHOUT_VECTORS, fitted_for, read_fitted
+from shortlist.search.fitted import (
+    ANY_MODEL,
+    FOLDER,
+    WITHOUT_VECTORS,
+    fitted_for,
+    gloss_file,
+    read_fitted,
+    read_glosses,
+    save_glosses,
+)
 from shortlist.search.fusion import CANDIDATE_FEATURES, QUERY_FEATURES
 from shortlist.search.pipeline import Evidence
 from shortlist.text.queries import analyse
@@ -39,6 +49,21 @@ def test_fitted_numbers_that_do_not_fit_are_refused(tmp_path: Path, content: str
     if content is not None:
         path.write_text(content, "utf-8")
     with pytest.raises(ModelError, match="fit it again"):
+        read_fitted(path)
+
+
+def test_a_map_of_glosses_survives_saving(tmp_path: Path) -> None:
+    mapped = np.eye(16, dtype=np.float32) + np.random.default_rng(1).normal(0, 0.01, (16, 16)).astype(np.float32)
+    save_glosses(file := tmp_path / "model.glosses.npz", mapped)
+    assert read_glosses(file) == pytest.approx(mapped, abs=3e-4)
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut", None])
+def test_a_damaged_map_of_glosses_is_refused(tmp_path: Path, damage: bytes | None) -> None:
+    shutil.copy(FOLDER / f"{WITHOUT_VECTORS}.json", path := tmp_path / "model.json")
+    save_glosses(file := gloss_file(path), np.eye(16, dtype=np.float32))
+    file.write_bytes(file.read_bytes()[:200] if damage is None else damage)
+    with pytest.raises(ModelError, match="reinstall, or fit it again"):
         read_fitted(path)
 
 

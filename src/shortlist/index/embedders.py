@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +144,7 @@ class OnnxEmbedder:
         session, tokenizer = self._parts()
         if len(texts) > FEW_TEXTS and not self.is_shared:
             with PROGRAM:
-                session = onnx_session(self._folder / MODEL_FILE, threads=1)
+                session = self._session(threads=1)
         rows = iter(range(len(texts)))
 
         def embed(tell: Progress | None) -> None:
@@ -181,11 +182,14 @@ class OnnxEmbedder:
                     self._loaded = self._load()
             return self._loaded
 
+    def _session(self, threads: int) -> Any:
+        values = chat_values(checked(self._folder / CHATS_FILE, self.card.chats)) if self._for_chats else NO_VALUES
+        return onnx_session(self._folder / MODEL_FILE, threads, values)
+
     def _load(self) -> tuple[Any, Any]:
         model = self._folder / MODEL_FILE
         with ThreadPoolExecutor(1) as beside:  # a first search waits for all three
-            values = chat_values(checked(self._folder / CHATS_FILE, self.card.chats)) if self._for_chats else {}
-            opened = beside.submit(onnx_session, model, threads=1 if self.is_shared else 0, values=values)
+            opened = beside.submit(self._session, threads=1 if self.is_shared else 0)
             checked(model, self.card.digest)
             tokenizer = open_tokenizer(self._folder / "tokenizer.json")
             session = opened.result()
@@ -376,11 +380,14 @@ def checked(path: Path, digest: str) -> Path:
 
 def chat_values(path: Path) -> dict[str, Vectors]:
     """Read the values that replace those of a model: bytes between the least and the greatest value of each."""
-    with np.load(path) as stored:
-        codes, lengths, least, steps = (stored[name] for name in ("codes", "lengths", "least", "steps"))
-        names = stored["names"].tolist()
-    parts = np.split(codes.astype(np.float32), np.cumsum(lengths)[:-1])
-    return {name: part * step + low for name, part, step, low in zip(names, parts, steps, least, strict=True)}
+    try:
+        with np.load(path) as stored:
+            codes, lengths, least, steps = (stored[name] for name in ("codes", "lengths", "least", "steps"))
+            names = stored["names"].tolist()
+        parts = np.split(codes.astype(np.float32), np.cumsum(lengths)[:-1])
+        return {name: part * step + low for name, part, step, low in zip(names, parts, steps, least, strict=True)}
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise ModelError(f"The values in {str(path)!r} cannot be used ({error}); reinstall the package.") from None
 
 
 def onnx_session(model: Path, threads: int, values: Mapping[str, Vectors] = NO_VALUES) -> Any:
@@ -404,9 +411,9 @@ def onnx_session(model: Path, threads: int, values: Mapping[str, Vectors] = NO_V
     if not sums_exactly():  # fast instructions would let sums of 8-bit products overflow: every vector a bit wrong
         options.add_session_config_entry("session.x64quantprecision", "1")
     held = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in values.items()}
-    for name, value in held.items():
-        options.add_initializer(name, value)
     try:
+        for name, value in held.items():
+            options.add_initializer(name, value)
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ModelError(f"{str(model)!r} is not a model that onnxruntime can run: {error}") from error

@@ -24,8 +24,8 @@ def explain_turn(
         asked = alone
     by_chat: SearchResult | None = None
 
-    def search(queries: Sequence[Query], whole: Query) -> list[SearchResult]:
-        return [*map(searcher.search, queries), *([searcher.nearest(whole, chat)] if chat is not None else [])]
+    def search(queries: Sequence[Query], whole: Query) -> tuple[list[SearchResult], SearchResult | None]:
+        return [*map(searcher.search, queries)], searcher.nearest(whole, chat) if chat is not None else None
 
     def chosen(found: SearchResult) -> Sequence[ToolId]:
         nonlocal by_chat

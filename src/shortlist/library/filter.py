@@ -171,7 +171,7 @@ class ToolFilter:
         looked, chat = self._look_up(asked, turn), None
         if context.is_chat:  # not while the lock is held
             self._look_up_all([*other_readings(asked, context).values()])
-            chat = self._chat_vector(whole_reading(asked, context))
+            chat = self._chat_vector(whole_reading(asked, context), turn)
         with self._lock:
             found = explain_turn(self._ready(looked), context, asked, tool_id, chat)
         if found is None:
@@ -345,26 +345,27 @@ class ToolFilter:
         with self._lock:
             return self._ready(looked).search(asked), self._view
 
-    def _chat_vector(self, whole: Query) -> Vectors | None:
+    def _chat_vector(self, whole: Query, turn: Turn) -> Vectors | None:
         """Embed a whole chat; None where the vectors in use are not of a model that reads chats."""
-        if self._chats is None or self._searcher.model_id != self._chats.model_id:
+        if self._chats is None or self._searcher.model_id != self._chats.model_id or whole.mode not in BY_VECTORS:
             return None
         try:
             return self._chats.embed_query(whole.text)
-        except ModelError:  # the searches beside this one report it
+        except ModelError as error:
+            turn.warnings.append(f"Ranking without the vector of the whole chat: {error}")
             return None
 
     def _find_all(
         self, view: View, turn: Turn, narrowing: Narrowing, queries: Sequence[Query], whole: Query
-    ) -> tuple[SearchResult, ...]:
+    ) -> tuple[list[SearchResult], SearchResult | None]:
         """Search for queries and for a whole chat in one view of the catalog: tools that came since are left out."""
         self._look_up_all(queries)
         found = [self._find(each, self._look_up(each, turn), narrowing)[0] for each in queries]
-        if (chat := self._chat_vector(whole)) is not None:
+        chat, nearest = self._chat_vector(whole, turn), None
+        if chat is not None:
             with self._lock:
-                found.append(self._searcher.nearest(whole, chat))
-        known = view.catalog.tools
-        return tuple(replace(each, hits=tuple(hit for hit in each.hits if hit.tool.id in known)) for each in found)
+                nearest = self._searcher.nearest(whole, chat)
+        return [_known(each, view) for each in found], _known(nearest, view) if nearest is not None else None
 
     def _ask(self, asked: Query) -> SearchResult:
         turn = Turn(self.defaults)
@@ -396,6 +397,11 @@ class _Vector:
     outcome: str
     hit: bool = False
     failed: bool = False
+
+
+def _known(found: SearchResult, view: View) -> SearchResult:
+    """Leave out tools that are not in a view of the catalog."""
+    return replace(found, hits=tuple(hit for hit in found.hits if hit.tool.id in view.catalog.tools))
 
 
 def _undescribed(catalog: Catalog) -> Catalog:

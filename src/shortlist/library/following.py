@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple, TypeAlias
@@ -31,8 +31,8 @@ from shortlist.text.conversation import FEW_WORDS, SAID_CHARS
 from shortlist.text.languages.reading import glossed
 from shortlist.text.tokens import ACTIONS, split_identifier, terms, words
 
-SearchAll: TypeAlias = Callable[[Sequence[Query], Query], Iterable[SearchResult]]
-"""Searches for queries, and then, if the model reads whole chats, for the tools nearest to the text of one."""
+SearchAll: TypeAlias = Callable[[Sequence[Query], Query], tuple[Sequence[SearchResult], SearchResult | None]]
+"""Searches for queries, and for the tools nearest to the text of a whole chat, if the model reads one."""
 Numbers: TypeAlias = NDArray[np.float64]
 
 WEIGHTS = FOLDER / "chats.json"
@@ -44,10 +44,9 @@ REQUEST_CHARS, ANSWER_CHARS = 240, 300
 """How much is read of the request before, from its beginning, and of the last answer, from its end."""
 WHOLE_MESSAGE, WHOLE_REQUEST, WHOLE_ANSWER, WHOLE_CALLS = 300, 200, 300, 3
 """How much of each the text of the whole chat has: characters, and tools called last."""
-PART = " [SEP] "
+MARK = "[SEP]"
+PART = f" {MARK} "
 """What the encoder was trained to find between the parts of that text."""
-SHARPNESS = 20.0
-"""What cosines are multiplied by to be logarithms of shares, as in the training of the encoder."""
 THERE = 0.8
 """How likely it must be that there is a tool at all, where the rules find none; else the answer is `none`."""
 AT_MOST: Mapping[Level, float] = {"none": 0.39, "low": MEDIUM_AT_MOST}
@@ -96,23 +95,6 @@ SIGNS = (
     "different words",
     "whole chat is sure",
 )
-
-OF_EVIDENCE = frozenset(
-    {
-        "any",
-        "message finds a tool",
-        "catalog has a tool",
-        "rules find a tool",
-        "tools were called",
-        "message finds the server called last",
-        "message is sure",
-        "message finds the server called last first",
-        "repeats words",
-        "points back",
-        "whole chat is sure",
-    }
-)
-"""The signs that say whether there is a tool; the others say how people talk, with and without one."""
 
 _TAKES_BACK = re.compile(
     r"\b(?:undo|revert|reverse|roll(?:ed)? ?back|put (?:it|that|them|him|her|everything) back"
@@ -214,13 +196,10 @@ def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> 
 
 def readings(found: SearchResult, context: Context, search: SearchAll) -> dict[str, SearchResult]:
     """Return the answers to all readings of a chat that find something."""
-    others, whole = other_readings(found.query, context), whole_reading(found.query, context)
-    results = zip((*others, WHOLE), search([*others.values()], whole), strict=False)
-    known = {ASKED: found} | {name: result for name, result in results if result.hits}
-    if nearest := known.get(WHOLE):
-        sharp = tuple(hit._replace(score=SHARPNESS * hit.score) for hit in nearest.hits)
-        known[WHOLE] = replace(nearest, hits=sharp)
-    return known
+    others = other_readings(found.query, context)
+    results, nearest = search([*others.values()], whole_reading(found.query, context))
+    named = {ASKED: found} | dict(zip(others, results, strict=True)) | ({WHOLE: nearest} if nearest is not None else {})
+    return {name: result for name, result in named.items() if result.hits}
 
 
 def other_readings(asked: Query, context: Context) -> dict[str, Query]:
@@ -249,10 +228,10 @@ def chat_text(context: Context, called: Sequence[ToolId]) -> str:
     ]
     return PART.join(
         (
-            _in_english(context.message)[:WHOLE_MESSAGE],
+            _in_english(context.message).replace(MARK, "")[:WHOLE_MESSAGE],
             ", ".join(tools),
-            _in_english(context.request)[:WHOLE_REQUEST],
-            _in_english(context.said)[-WHOLE_ANSWER:],
+            _in_english(context.request).replace(MARK, "")[:WHOLE_REQUEST],
+            _in_english(context.said).replace(MARK, "")[-WHOLE_ANSWER:],
         )
     )
 

@@ -396,6 +396,9 @@ class Deprecated:
         """Rows with a word that notices have, less those that turned out to have no notice."""
 
     def __call__(self, _: Request, ranking: Ranking) -> Ranking:
+        return self.behind_successors(ranking)
+
+    def behind_successors(self, ranking: Ranking) -> Ranking:
         if self._candidates.isdisjoint(first := ranking.rows[:LOOKED_AT].tolist()):
             return ranking
         old: dict[int, str] = {}

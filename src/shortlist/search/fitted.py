@@ -1,10 +1,12 @@
 """The numbers that were fitted for each model: of the fusion, the calibration, tools of other catalogs and glosses."""
 
 import json
+import zlib
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -92,5 +94,5 @@ def read_fitted(path: Path) -> Fitted:
             Background.read(background) if background.exists() else None,
             read_glosses(glosses) if (glosses := gloss_file(path)).exists() else None,
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
         raise ModelError(f"{str(path)!r} cannot be used ({error}); reinstall, or fit it again.") from None
