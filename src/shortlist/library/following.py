@@ -228,10 +228,10 @@ def chat_text(context: Context, called: Sequence[ToolId]) -> str:
     ]
     return PART.join(
         (
-            _in_english(context.message).replace(MARK, "")[:WHOLE_MESSAGE],
+            _in_english(context.message).replace(MARK, " ")[:WHOLE_MESSAGE],
             ", ".join(tools),
-            _in_english(context.request).replace(MARK, "")[:WHOLE_REQUEST],
-            _in_english(context.said).replace(MARK, "")[-WHOLE_ANSWER:],
+            _in_english(context.request).replace(MARK, " ")[:WHOLE_REQUEST],
+            _in_english(context.said).replace(MARK, " ")[-WHOLE_ANSWER:],
         )
     )
 
