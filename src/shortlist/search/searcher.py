@@ -21,13 +21,14 @@ from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
 from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.caution import JUDGED_ACTIONS, Judged, by_head, following, heads_in, without_action
+from shortlist.search.chats import nearest
 from shortlist.search.copies import CopyFinder, without_copies
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
-from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, Deprecated, ServerOrder
+from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
 from shortlist.search.fitted import Fitted, fitted_to
 from shortlist.search.fusion import NO_MATCH, as_asked, at_large, confidence_features, missing_product
-from shortlist.search.pipeline import ACTING, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together, rank
+from shortlist.search.pipeline import ACTING, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled, respelled
@@ -54,8 +55,6 @@ T = TypeVar("T")
 MOST_ROUNDS = 5
 """How often vectors are completed for tools that came while others were embedded, before the model takes over."""
 MAX_LIMIT = 1_000
-SHARPNESS = np.float32(20)
-"""What the cosines of a whole chat are multiplied by to be logarithms of shares, as in the training of the encoder."""
 CORRECTED = ("hybrid", "lexical", "dense")
 """Modes that search for words or meaning; the others take the text as it is."""
 
@@ -260,20 +259,9 @@ class Searcher:
         return self._searched(query)[0]
 
     def nearest(self, query: Query, vector: Vectors) -> SearchResult:
-        """Rank tools by a vector that the caller has made of a whole chat; the text of the query is not read.
-
-        Finds nothing while tools wait for their vectors: they would seem to be far from every chat.
-        """
+        """Rank tools by a vector that the caller has made of a whole chat; the text of the query is not read."""
         ready, among = self._current().answering(query)
-        found, index = SearchResult(query=query, hits=(), confidence=NO_MATCH), ready.index
-        if index.dense is None or index.waiting or index.dense.dimensions != len(vector):
-            return found
-        near = index.dense.retrieve(vector[None], query.limit, among)
-        ranking = rank(near.scores * SHARPNESS, near.rows, index.ids, query.limit)
-        ranking = Deprecated(index).behind_successors(ranking)
-        return replace(
-            found, hits=tuple(Hit(index.tool(row), score, place) for place, (row, score) in enumerate(ranking, 1))
-        )
+        return nearest(query, vector, ready.index, among)
 
     def _searched(self, query: Query) -> tuple[SearchResult, dict[Wish, SearchResult]]:
         """Search; also return the answers to the wishes that the query was taken apart into."""
