@@ -1,5 +1,6 @@
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 
@@ -213,3 +214,12 @@ def test_a_speller_and_its_index_are_freed_without_the_garbage_collector() -> No
     finally:
         if was_enabled:
             gc.enable()
+
+
+def test_a_word_of_a_tool_that_is_gone_is_not_looked_up_in_its_text() -> None:
+    """Postings keep removed rows until they are merged."""
+    newer = Tool(id="ops/list", server="ops", name="list_zebrax", description="List what zebrax keeps.")
+    searcher = Searcher(Catalog.of((*TOOLS, replace(newer, id="old/list", server="old"), newer)))
+    searcher.update(Catalog.of((*TOOLS, newer)))
+
+    assert searcher.search(Query(text="what is in zebrax")).hits[0].tool is newer

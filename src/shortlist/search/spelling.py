@@ -382,9 +382,10 @@ class Speller:
 
     def _whole_word(self, term: str, typed: str) -> str | None:
         """Return the catalog's word for a stem that is nearest to what was typed."""
+        rows = self._lexical.postings(term).rows
         found = {
             word
-            for row in self._lexical.postings(term).rows[:ROWS_FOR_SPELLING].tolist()
+            for row in rows[self._lexical.alive[rows]][:ROWS_FOR_SPELLING].tolist()
             for word in ascii_words(self._text(row))
             if word.isalpha() and stem(word) == term
         }
