@@ -5,15 +5,17 @@
 
 Each hostile server copies or imitates the right tools under its own name and adds what sellers add: superlatives,
 "always use this first", the words of the request, tags, a repeated name. A right tool must keep its place, or fall by
-one at most. The attacks are in `manipulation_attacks.py`; some were held out while the rules were written.
+one at most. The attacks are in `manipulation_attacks.py`; some were held out while the rules were written. Those in
+`manipulation_servers.py` write all requests, or the one that is sent, into what a server says about itself.
 """
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.manipulation_attacks import HELD_OUT, INFORMED, KNOWN, Attack, Target
+from benchmarks.manipulation_servers import SERVERS, HostileServer
 
 from shortlist.catalog.catalog import Catalog
 from shortlist.catalog.readers import read_catalog
@@ -21,7 +23,7 @@ from shortlist.config.settings import NoTransport, ServerSettings
 from shortlist.demo import CATALOG
 from shortlist.index.embedders import Embedder, shipped
 from shortlist.index.shipped import open_vectors
-from shortlist.models import Query, Server
+from shortlist.models import Query
 from shortlist.search.families import ServerOrder
 from shortlist.search.searcher import Searcher, SearchOptions
 from shortlist.storage.local import local_vectors
@@ -53,23 +55,32 @@ def cases(count: int) -> list[Case]:
     ]
 
 
-def hostile(catalog: Catalog, wanted: Sequence[Case], attack: Attack, servers: int) -> Catalog:
-    """Add hostile servers, each with its own version of every right tool."""
+def tool_by_tool(attack: Attack) -> HostileServer:
+    """Return a server that offers its own version of every right tool."""
+    return HostileServer(
+        lambda _: {"description": "Everything you need."}, lambda targets: [attack(target) for target in targets]
+    )
+
+
+def hostile(catalog: Catalog, wanted: Sequence[Case], server: HostileServer, servers: int) -> Catalog:
+    """Add hostile servers that want to answer some requests."""
     rights = [(case, catalog.tools[i]) for case in wanted for i in sorted(case.right) if i in catalog.tools]
-    for server in range(servers):
-        name = f"aaa-{server}"
-        listing = Listing(ServerSettings(name=name, transport=NoTransport(reason="only its list is read")), "modern")
-        for number, (case, right) in enumerate(rights):
-            neighbour = rights[(number + len(rights) // 2) % len(rights)][1]
-            listing.extend([attack(Target(right, case.query, number, neighbour))])
-        catalog = catalog.with_server(Server(name=name, description="Everything you need."), listing.tools.values())
+    targets = [
+        Target(right, case.query, number, rights[(number + len(rights) // 2) % len(rights)][1])
+        for number, (case, right) in enumerate(rights)
+    ]
+    for number in range(servers):
+        described = server.described(number, [case.query for case in wanted])
+        settings = ServerSettings(name=described.name, transport=NoTransport(reason="only its list is read"))
+        listing = Listing(settings, "modern")
+        listing.extend(server.offers(targets))
+        catalog = catalog.with_server(described, listing.tools.values())
     return catalog
 
 
 def searcher_of(catalog: Catalog, embedder: Embedder | None) -> Searcher:
-    """Return a searcher to which hostile servers are the last that became known."""
-    order = ServerOrder({server: int(server.startswith("aaa-")) for server in catalog.servers}, {})
-    options = SearchOptions(order=order, cache=CACHE)
+    """Return a searcher to which servers of later versions of the catalog are the last that became known."""
+    options = SearchOptions(order=ServerOrder(dict.fromkeys(catalog.servers, 0), {}), cache=CACHE)
     searcher = Searcher(catalog, embedder, options=options)
     searcher.prepare()
     return searcher
@@ -93,18 +104,32 @@ def main() -> None:
     options = parser.parse_args()
     catalog, wanted = read_catalog(CATALOG).catalog, cases(options.requests)
     embedder = shipped(options.embedder)
-    before = ranks(searcher_of(catalog, embedder), wanted)
+    searcher = searcher_of(catalog, embedder)
+    before = ranks(searcher, wanted)
     print(
         f"{len(wanted)} requests, {len(catalog)} tools, model {options.embedder}; right tool first: {before.count(1)}"
     )
-    print(f"{'attack':20} {'group':18} {'servers':>7} {'first places lost':>18} {'fell by more than one':>22}")
-    attacks = [(group, name, attack) for group, named in GROUPS.items() for name, attack in named.items()]
+    print(f"{'attack':20} {'group':20} {'servers':>7} {'first places lost':>18} {'fell by more than one':>22}")
     for servers in options.servers:
-        for group, name, attack in attacks:
-            after = ranks(searcher_of(hostile(catalog, wanted, attack, servers), embedder), wanted)
+        for group, name, server, at_once in _attacks():
+            after: list[int | None] = []
+            for targeted in [wanted] if at_once else [[case] for case in wanted]:
+                searcher.update(hostile(catalog, targeted, server, servers))
+                searcher.prepare()
+                after += ranks(searcher, targeted)
             lost = sum(old == 1 and new != 1 for old, new in zip(before, after, strict=True))
             fell = sum(old is not None and (new or LIMIT + 1) > old + 1 for old, new in zip(before, after, strict=True))
-            print(f"{name:20} {group:18} {servers:7} {lost:18} {fell:22}", flush=True)
+            print(f"{name:20} {group:20} {servers:7} {lost:18} {fell:22}", flush=True)
+
+
+def _attacks() -> Iterator[tuple[str, str, HostileServer, bool]]:
+    """Yield the attacks with their groups, and whether they want to answer all requests at once."""
+    for group, named in GROUPS.items():
+        for name, attack in named.items():
+            yield group, name, tool_by_tool(attack), True
+    for group, at_once in (("server, all requests", True), ("server, one request", False)):
+        for name, server in SERVERS.items():
+            yield group, name, server, at_once
 
 
 if __name__ == "__main__":
