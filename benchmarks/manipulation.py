@@ -1,7 +1,7 @@
 """Whether a ranking can be bought: clones, keyword stuffing and superlatives of hostile servers, 150 golden requests.
 
     python -m benchmarks.manipulation              # 1 and 5 hostile servers, 150 requests
-    python -m benchmarks.manipulation --requests 30 --servers 1
+    python -m benchmarks.manipulation --requests 30 --servers 1 --groups "server, all requests"
 
 Each hostile server copies or imitates the right tools under its own name and adds what sellers add: superlatives,
 "always use this first", the words of the request, tags, a repeated name. A right tool must keep its place, or fall by
@@ -11,7 +11,7 @@ one at most. The attacks are in `manipulation_attacks.py`; some were held out wh
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.manipulation_attacks import HELD_OUT, INFORMED, KNOWN, Attack, Target
@@ -41,6 +41,8 @@ class Case:
 
 
 GROUPS: Mapping[str, Mapping[str, Attack]] = {"known": KNOWN, "held out": HELD_OUT, "knows the request": INFORMED}
+SERVER_GROUPS: Mapping[str, bool] = {"server, all requests": True, "server, one request": False}
+"""Whether the attacks want to answer all requests at once."""
 
 
 def cases(count: int) -> list[Case]:
@@ -101,6 +103,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument("--servers", type=int, nargs="*", default=[1, 5])
     parser.add_argument("--embedder", default="small", choices=("small", "static", "none"))
+    parser.add_argument("--groups", nargs="*", default=[*GROUPS, *SERVER_GROUPS], choices=(*GROUPS, *SERVER_GROUPS))
     options = parser.parse_args()
     catalog, wanted = read_catalog(CATALOG).catalog, cases(options.requests)
     embedder = shipped(options.embedder)
@@ -111,7 +114,7 @@ def main() -> None:
     )
     print(f"{'attack':20} {'group':20} {'servers':>7} {'first places lost':>18} {'fell by more than one':>22}")
     for servers in options.servers:
-        for group, name, server, at_once in _attacks():
+        for group, name, server, at_once in _attacks(options.groups):
             after: list[int | None] = []
             for targeted in [wanted] if at_once else [[case] for case in wanted]:
                 searcher.update(hostile(catalog, targeted, server, servers))
@@ -122,14 +125,14 @@ def main() -> None:
             print(f"{name:20} {group:20} {servers:7} {lost:18} {fell:22}", flush=True)
 
 
-def _attacks() -> Iterator[tuple[str, str, HostileServer, bool]]:
-    """Yield the attacks with their groups, and whether they want to answer all requests at once."""
-    for group, named in GROUPS.items():
-        for name, attack in named.items():
+def _attacks(groups: Collection[str]) -> Iterator[tuple[str, str, HostileServer, bool]]:
+    """Yield the attacks of some groups, and whether they want to answer all requests at once."""
+    for group in (each for each in GROUPS if each in groups):
+        for name, attack in GROUPS[group].items():
             yield group, name, tool_by_tool(attack), True
-    for group, at_once in (("server, all requests", True), ("server, one request", False)):
+    for group in (each for each in SERVER_GROUPS if each in groups):
         for name, server in SERVERS.items():
-            yield group, name, server, at_once
+            yield group, name, server, SERVER_GROUPS[group]
 
 
 if __name__ == "__main__":
