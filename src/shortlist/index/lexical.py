@@ -114,6 +114,8 @@ class ExactLexicalIndex:
     ) -> None:
         self.vocabulary = vocabulary
         self.alive = alive
+        self.counted = alive
+        """The rows that make their terms known and frequent."""
         self.live = int(np.count_nonzero(alive))
         self.name_sizes = main.name_sizes() if name_sizes is None else name_sizes
         """How many terms the name of each row has, one at least."""
@@ -148,7 +150,7 @@ class ExactLexicalIndex:
         if late.count > max(64, MERGE_SHARE * len(alive)):
             return ExactLexicalIndex(self._main.extended(late), alive, self.vocabulary, self._field_weights)
         newer = object.__new__(ExactLexicalIndex)
-        newer.vocabulary, newer.alive = self.vocabulary, alive
+        newer.vocabulary, newer.alive, newer.counted = self.vocabulary, alive, alive
         newer.live = int(np.count_nonzero(alive))
         newer.name_sizes = np.concatenate([self.name_sizes, added.name_sizes()])
         newer._field_weights, newer._main, newer._inverted = self._field_weights, self._main, self._inverted
@@ -224,6 +226,8 @@ class ExactLexicalIndex:
         """Return the same index for searching, in which some rows do not make their terms known or frequent."""
         view = copy(self)
         view.live = self.live - len(rows)
+        view.counted = self.alive.copy()
+        view.counted[rows] = False
         main = self._main.count
         parts = self._main.only(rows[rows < main]), self._late.only(rows[rows >= main] - main)
         theirs = [part.terms[(part.fields & SERVER_BIT) == 0] for part in parts]  # a server's name is the user's word

@@ -13,6 +13,10 @@ SATURATION = 1.3
 """BM25's k1: how soon repeating a word stops helping."""
 _FIELD_BITS = len(FIELDS).bit_length()
 NAME_BIT, SERVER_BIT = (np.uint16(1 << FIELDS.index(field)) for field in ("name", "server"))
+OWN_BITS = np.uint16(
+    sum(1 << number for number, field in enumerate(FIELDS) if field not in ("server", "server_text", "boilerplate"))
+)
+"""The fields with words of a tool itself; the others have what its server is called or says about all of its tools."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,15 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
-from shortlist.index.postings import NAME_BIT, SERVER_BIT
+from shortlist.search.joined import MIN_PART, is_here, is_with_particle, were_apart
+from shortlist.search.own_words import OwnWords, Tools
 from shortlist.text.heads import PRODUCTS, is_name
 from shortlist.text.languages.lexicon import english_ranks, english_words, is_dictionary_word, strange_words
 from shortlist.text.languages.reading import read_query
 from shortlist.text.pairs import START, seen_together
 from shortlist.text.queries import Expansions, shipped_expansions
 from shortlist.text.slips import CONTRACTED, NEIGHBOURS, SPOKEN, is_form, one_slip_from, slip_cost
-from shortlist.text.tokens import ACTIONS, MAX_REMEMBERED_TEXTS, STOPWORDS, ascii_words, distinct_words, stem, terms
+from shortlist.text.tokens import ACTIONS, MAX_REMEMBERED_TEXTS, STOPWORDS, distinct_words, stem, terms
 
 SHORT, LONG = 3, 6
 """Words of three letters are corrected to common words alone; two errors are looked for from six letters on."""
@@ -35,14 +36,11 @@ NEARLY = 0.5
 """How much more another correction of a word may cost to be tried as well."""
 MAX_READINGS = 4
 """Readings of a text that are searched for, at most."""
-ROWS_FOR_SPELLING = 12
-"""Tools whose text is looked at for a stem's whole words."""
 
 MISTAKEN = 0.3
 """How much more a word may cost than the English one that was typed, to be tried in its place."""
 FEW_WORDS, LESS_LIKELY = 3, 0.7
 """Words that are too few to tell a language by, and how likely they are English with typing errors all the same."""
-NAMING = NAME_BIT | SERVER_BIT
 MOST_IN_CATALOG = 20
 """How many times as many tools must have an ordinary word for a rare one like it to be an error of the catalog."""
 NEVER_LAST, LAST = frozenset(("a", "an", "the", "of", "for", "from", "with", "and", "or", "to", "my", "our")), 0.4
@@ -51,15 +49,11 @@ FIRST = 0.15
 """What it counts that a request begins with an action."""
 CUT_SHORT = 1.0, range(2, 8)
 """What it costs to leave out the end of a word, as in `hist` for `history`; and how many letters that is."""
-USUAL_PAIR = 2
-"""How often two words must follow each other to be taken apart wherever they were joined."""
 PASSES = 2
 """A word is first read beside its neighbours as typed, then beside what was meant by them."""
-JOINED, NEVER_SEEN, UNSEEN_RARITY, MIN_PART = 1.2, 0.2, 0.75, 3
+JOINED, NEVER_SEEN, UNSEEN_RARITY = 1.2, 0.2, 0.75
 """What it costs to leave out a space, as in `findbranch`, or one between words that were never seen together, with what
-part of their rarity then; and the letters of the shortest word with a meaning."""
-PARTICLES, MOST_LETTERS = ("up", "in", "on", "off", "out", "down", "over", "back"), 5
-"""What is often written onto a short word: `standup`, but not `messageon`; and the letters that such a word has."""
+part of their rarity then."""
 LIKE_A_SLIP = 1.3
 """The most that a slip costs by which an English word may stand for an action: `crate` for `create`."""
 TOO_UNLIKELY = 2.2
@@ -110,6 +104,7 @@ class Speller:
         self._expansions = expansions
         """Words that a team has given a meaning, and the shipped ones; None: the shipped ones."""
         self._lexical = index.lexical
+        self._own = OwnWords(index)
         weak: Any = proxy(self)  # in a cycle, an index would wait for the garbage collector
         self.candidates = lru_cache(maxsize=2_000)(partial(Speller._candidates, weak))
         self.mistakes = lru_cache(maxsize=2_000)(partial(Speller._mistakes, weak))
@@ -190,14 +185,14 @@ class Speller:
         word = typed.lower()
         if not space or word in ACTIONS or word in STOPWORDS or not (word.isalpha() and word.isascii()):
             return None
-        meant = None if self._lexical.frequency(stem(word)) else self.meant_action(word)
+        meant = None if self._own.tools(stem(word)) else self.meant_action(word)
         if meant is None:
             return None
         return Spelled(f"{_like(typed, meant)} {rest}", {word: meant, **spelled.corrected})
 
     def _meant_action(self, word: str) -> str | None:
-        frequency = self._lexical.frequency
-        near = [Respelling(slip_cost(word, each), each) for each in _actions_alike(word) if frequency(stem(each))]
+        tools = self._own.tools
+        near = [Respelling(slip_cost(word, each), each) for each in _actions_alike(word) if tools(stem(each))]
         best = min(near, default=None)
         return best.word if best and best.cost <= LIKE_A_SLIP else None
 
@@ -206,7 +201,7 @@ class Speller:
 
         Only beside other errors, or where the word is rare: a request without any is taken as it was typed.
         """
-        rare = {word for word in strange_words(spelled.text) if not self._lexical.frequency(stem(word))}
+        rare = {word for word in strange_words(spelled.text) if not self._own.tools(stem(word))}
         if not spelled.corrected and not rare:
             return None
         typed = [each.typed for each in _in_order(spelled.text, {})]
@@ -241,10 +236,12 @@ class Speller:
             return ()
         ordinary = (one_slip_from(word) | {letter + word for letter in ascii_lowercase}) & english_words()
         others = [each for each in ordinary if stem(each) != stem(word)]
+        if self._own.only_said(stem(word)):
+            others = [each for each in others if self._own.tools(stem(each))]
         return tuple(Respelling(slip_cost(word, o) * _weight(word) + self._unlikelihood(o), o) for o in others)
 
     def _unlikelihood(self, word: str) -> float:
-        return _rarity(word) - self._familiarity(self._lexical.frequency(stem(word)))
+        return _rarity(word) - self._familiarity(self._own.tools(stem(word)))
 
     def _torn(self, text: str, strange: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield words that a space was typed into: `acknowle dge`."""
@@ -277,123 +274,122 @@ class Speller:
             or word in given.long_forms
             or word in PRODUCTS
             or (len(word) > SHORT and is_name(word))
-            or _is_with_particle(word)
+            or is_with_particle(word)
             or (word in given.phrases and (len(word) <= SHORT or word not in shipped.phrases))  # or a synonym's stem
             or (self._has(word) and not self._is_error_here(word))
         )
 
     def _has(self, word: str) -> bool:
-        """Return whether the catalog has a word or another form of it: `merg` is not a form of `merge`."""
+        """Return whether the catalog has a word or another form of it: `merg` is not a form of `merge`.
+
+        What only servers say may be an error that one of them repeats: a tool that has a word like it decides.
+        """
         found = terms(word)
         if len(found) != 1 or not self._lexical.frequency(found[0]):
             return not found
-        whole = self._whole_word(found[0], word)
+        if self._own.only_said(found[0]) and self._is_slip_here(word):
+            return False
+        whole = self._own.whole(found[0], word)
         if whole is not None:
             return is_form(word, whole)
         return len(word) < LONG or all(stem(each) != found[0] for each in one_slip_from(word) & english_words())
 
     def _is_error_here(self, word: str) -> bool:
         """Return whether a word that some tool has is an ordinary word misspelled: `databse`, which is not a name."""
-        postings = self._lexical.postings(stem(word))
-        if len(word) < LONG or bool((postings.fields & NAMING).any()):
+        term, tools = stem(word), self._own.tools
+        if len(word) < LONG or not tools(term) or self._own.is_name(term):
             return False
-        many, frequency = MOST_IN_CATALOG * len(postings.rows), self._lexical.frequency
-        return any(frequency(stem(each)) >= many for each in one_slip_from(word) & english_words())
+        return any(tools(stem(each)) >= MOST_IN_CATALOG * tools(term) for each in one_slip_from(word) & english_words())
 
     def _is_a_word_here(self, word: str) -> bool:
         """Return whether the catalog has a word, spelled right: `oncalll` only shares the stem of `on-call`."""
         if not self._lexical.frequency(stem(word)):
             return False
-        whole = self._whole_word(stem(word), word)
+        whole = self._own.whole(stem(word), word) if self._own.tools(stem(word)) else None
         return is_dictionary_word(word) if whole is None else is_form(word, whole)
 
     def _candidates(self, word: str) -> tuple[Respelling, ...]:
-        """Return the words that may have been meant, the likeliest first, whatever stands beside them."""
+        """Return the words that may have been meant, the likeliest first, whatever stands beside them.
+
+        What only servers say makes a word likelier if no tool has a word like what was typed.
+        """
         if spoken := SPOKEN.get(word):
             return (Respelling(0.0, spoken),)
-        found: dict[str, float] = {}
-        for cost, meant in sorted(chain(self._respelled(word), self._cut_short(word), self._split(word))):
-            if meant != word:
-                found.setdefault(meant, cost)
+        found = self._ways(word, self._own.tools)
+        if not any(cost <= TOO_UNLIKELY and self._is_of_tools(meant) for meant, cost in found.items()):
+            found = self._ways(word, self._lexical.frequency)
         if not found:
             found = {meant: slip_cost(word, meant) * _weight(word) + RARE for meant in _rare_words_alike(word)}
         return tuple(islice((Respelling(cost, meant) for meant, cost in found.items()), MOST_CANDIDATES))
 
-    def _respelled(self, word: str) -> Iterator[Respelling]:
-        for whole, tools in self._alike(word):
+    def _ways(self, word: str, tools: Tools) -> dict[str, float]:
+        """Return what may have been meant by a word, with its cost, the likeliest first."""
+        found: dict[str, float] = {}
+        ways = chain(self._respelled(word, tools), self._cut_short(word, tools), self._split(word, tools))
+        for cost, meant in sorted(ways):
+            if meant != word:
+                found.setdefault(meant, cost)
+        return found
+
+    def _is_slip_here(self, word: str) -> bool:
+        """Return whether a word is likely a slip in one that tools have; a short one is an abbreviation more often."""
+        return len(word) > SHORT and any(
+            cost <= TOO_UNLIKELY
+            and self._is_of_tools(meant)
+            and slip_cost(word, meant) <= LIKE_A_SLIP
+            and not word.startswith(meant)  # `postgresql` where tools say `postgres`
+            and (len(word) >= LONG or _is_plain(word, meant, is_usual=True))
+            for cost, meant in self._respelled(word, self._own.tools)
+        )
+
+    def _is_of_tools(self, meant: str) -> bool:
+        return all(part in STOPWORDS or self._own.tools(stem(part)) for part in meant.split())
+
+    def _respelled(self, word: str, tools_with: Tools) -> Iterator[Respelling]:
+        for whole, tools in self._alike(word, tools_with):
             rarity, slips = _rarity(whole), slip_cost(word, whole)
             if slips <= MOST_SLIPS and (len(word) > SHORT or _is_plain(word, whole, tools > 0 or rarity <= COMMON)):
                 yield Respelling(slips * _weight(word) + rarity - self._familiarity(tools), whole)
 
-    def _cut_short(self, word: str) -> Iterator[Respelling]:
+    def _cut_short(self, word: str, tools_with: Tools) -> Iterator[Respelling]:
         """Yield words of the catalog of which only the beginning was typed."""
         cost, left_out = CUT_SHORT
         longer = (term for n in left_out for term in self._lexical.vocabulary.alike(word[0], len(word) + n))
         for term in (term for term in longer if len(word) > SHORT and term.startswith(word)):
-            if (tools := self._lexical.frequency(term)) and (whole := self._whole_word(term, word)):
+            if (tools := tools_with(term)) and (whole := self._own.whole(term, word)):
                 yield Respelling(cost + _rarity(whole) - self._familiarity(tools), whole)
 
-    def _split(self, word: str) -> Iterator[Respelling]:
+    def _split(self, word: str, tools_with: Tools) -> Iterator[Respelling]:
         """Yield two words where the space between them may have been left out."""
         for cut in range(2, len(word) - 1):
             parts = word[:cut], word[cut:]
-            if self._were_apart(*parts):
+            if were_apart(*parts, tools_with):
                 seen = seen_together(*parts)
-                rarity = max((_rarity(part) for part in parts if not self._is_here(part)), default=0.0)
+                rarity = max((_rarity(part) for part in parts if not is_here(part, tools_with)), default=0.0)
                 apart = JOINED - IN_CONTEXT * seen if seen else JOINED + NEVER_SEEN + UNSEEN_RARITY * rarity
                 yield Respelling(apart + abs(len(parts[0]) - len(parts[1])) / 100, " ".join(parts))
-
-    def _were_apart(self, first: str, second: str) -> bool:
-        """Return whether a space was left out: behind an action or beside a small word; `lifecycle` is one word."""
-        if min(len(first), len(second)) >= MIN_PART and (
-            seen_together(first, second) >= USUAL_PAIR or _is_small_beside(first, second)
-        ):
-            return True
-        if not any(self._lexical.frequency(stem(part)) for part in (first, second)):
-            return False
-        if second in STOPWORDS:
-            return self._is_here(first) or first in ACTIONS
-        return (first in ACTIONS or first in STOPWORDS) and self._is_here(second)
-
-    def _is_here(self, word: str) -> bool:
-        return len(word) >= MIN_PART and word in english_words() and bool(self._lexical.frequency(stem(word)))
 
     def _familiarity(self, tools: int) -> float:
         """Return how much likelier a word is because so many tools of the catalog have it."""
         return IN_CATALOG + OFTEN * math.log(tools) / math.log(self._lexical.live + 1) if tools else 0.0
 
-    def _alike(self, word: str) -> Iterator[tuple[str, int]]:
+    def _alike(self, word: str, tools_with: Tools) -> Iterator[tuple[str, int]]:
         """Yield words of the catalog and of English that are spelled much like one, and how many tools have them."""
         reach = 1 if len(word) < LONG else 2
         typed = stem(word)
-        alike, frequency = self._lexical.vocabulary.alike, self._lexical.frequency
+        alike = self._lexical.vocabulary.alike
         for first in dict.fromkeys((word[0], word[1], *sorted(NEIGHBOURS.get(word[0], ())))):
             known = [w for n in range(len(typed) - reach, len(typed) + reach + 1) for w in alike(first, n)]
             for term in _within(typed, known, reach):
-                if (tools := frequency(term)) and (whole := self._whole_word(term, word)):
+                if (tools := tools_with(term)) and (whole := self._own.whole(term, word)):
                     yield whole, tools
             lengths = range(len(word) - reach, len(word) + reach + 1)
             english = [w for n in lengths for w in _english_alike().get((first, n), ())]
             for whole in _within(word, english, reach):
-                yield whole, 1 if whole in STOPWORDS else frequency(stem(whole))
+                yield whole, 1 if whole in STOPWORDS else tools_with(stem(whole))
         for whole in (letter + word for letter in ascii_lowercase):
             if whole in english_words():
-                yield whole, frequency(stem(whole))
-
-    def _whole_word(self, term: str, typed: str) -> str | None:
-        """Return the catalog's word for a stem that is nearest to what was typed."""
-        rows = self._lexical.postings(term).rows
-        found = {
-            word
-            for row in rows[self._lexical.alive[rows]][:ROWS_FOR_SPELLING].tolist()
-            for word in ascii_words(self._text(row))
-            if word.isalpha() and stem(word) == term
-        }
-        return min(found, key=lambda word: (DamerauLevenshtein.distance(typed, word), word), default=None)
-
-    def _text(self, row: int) -> str:
-        tool = self._index.catalog.tools[self._index.ids[row]]
-        return f"{tool.server} {re.sub('(?<=[a-z])(?=[A-Z])', ' ', tool.name)} {tool.title} {tool.description}"
+                yield whole, tools_with(stem(whole))
 
 
 class _Word(NamedTuple):
@@ -445,23 +441,6 @@ def _rarity(word: str) -> float:
 def _within(word: str, known: Sequence[str], reach: int) -> list[str]:
     near = process.extract(word, known, scorer=DamerauLevenshtein.distance, score_cutoff=reach, limit=None)
     return [found for found, _, _ in near]
-
-
-def _is_small_beside(first: str, second: str) -> bool:
-    """Return whether one of two words is small and the other ordinary."""
-    small, other = (first, second) if first in STOPWORDS else (second, first)
-    return small in STOPWORDS and (other in english_words() or (len(other) > MOST_LETTERS and _is_standing(other)))
-
-
-def _is_standing(word: str) -> bool:
-    return is_dictionary_word(word) or _is_with_particle(word)
-
-
-def _is_with_particle(word: str) -> bool:
-    """Return whether a word is a short one with a particle written onto it, and no slip makes an ordinary one of it."""
-    parts = [word.removesuffix(end) for end in PARTICLES if word.endswith(end)]
-    is_one = any(MIN_PART <= len(part) <= MOST_LETTERS and part in english_words() for part in parts)
-    return is_one and english_words().isdisjoint(one_slip_from(word))
 
 
 def _begins_with_name(text: str) -> bool:
